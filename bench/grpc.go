@@ -19,7 +19,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// fourDescriptors limits what each descriptor of descriptorMessages is about.
 const fourDescriptors = `domain: bench
 descriptors:
   - {key: user_id, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
@@ -114,7 +113,6 @@ func createEnvoyTenant(ctx context.Context, database string) (token string, err 
 	return token, err
 }
 
-// descriptorMessages are the questions of the crowd, as four descriptors each.
 func descriptorMessages() ([][]byte, error) {
 	messages := make([][]byte, 20_000)
 	for user := range messages {

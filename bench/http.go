@@ -86,7 +86,6 @@ func (f figures) over(baseline figures, name string) float64 {
 	return median(ratios)
 }
 
-// contender is one side of a comparison over HTTP.
 type contender struct {
 	name     string
 	server   *process
@@ -141,7 +140,6 @@ func (f *field) race(ctx context.Context, rounds int, round time.Duration, conne
 // within seconds.
 const lapsPerRound = 4
 
-// lap is one round of one contender.
 func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64,
 	error,
 ) {

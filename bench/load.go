@@ -23,7 +23,6 @@ type load struct {
 	requests [][]byte
 }
 
-// outcome is what a load found.
 type outcome struct {
 	answers   int64
 	denied    int64 // of them

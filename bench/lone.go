@@ -22,7 +22,6 @@ func loneRequest(name string, server *process, requests [][]byte) lone {
 	}}
 }
 
-// lonePing asks a Redis for nothing.
 func lonePing(name, addr string) lone {
 	return lone{name, addr, func(c *connection, _ int) error {
 		_, err := c.Write([]byte("PING\r\n"))

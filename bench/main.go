@@ -103,7 +103,6 @@ func run(ctx context.Context, only string, rounds int, round time.Duration) erro
 	return keep(report.Bytes())
 }
 
-// keep writes a report to results/.
 func keep(report []byte) error {
 	if err := os.MkdirAll("results", 0o750); err != nil {
 		return fmt.Errorf("keep the results: %w", err)

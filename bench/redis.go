@@ -23,7 +23,6 @@ const (
 	budget  = 10 * time.Second
 )
 
-// taker is either side of a comparison.
 type taker interface {
 	Take(ctx context.Context, checks []enforce.BucketCheck) error
 }
@@ -69,7 +68,6 @@ func check(tenant rules.TenantID, user int) enforce.BucketCheck {
 	return enforce.BucketCheck{Cost: enforce.Token, Tiers: tiers}
 }
 
-// checks returns n checks of that many tenants in turn.
 func checks(first, n, tenants int) []enforce.BucketCheck {
 	batch := make([]enforce.BucketCheck, n)
 	for i := range batch {

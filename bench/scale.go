@@ -35,10 +35,8 @@ const (
 		FROM generate_series(1, $1::int) AS n JOIN tenant ON tenant.slug = 't' || (1 + n % $2::int)`
 )
 
-// population is what a database is filled with.
 type population struct{ tenants, rulesEach, keys, assignments int }
 
-// populate makes a database and fills it.
 func (s *stage) populate(ctx context.Context, name string, p population) (database string, err error) {
 	if database, err = s.database(ctx, name); err != nil {
 		return "", err

@@ -66,7 +66,6 @@ func setStage(ctx context.Context) (_ *stage, err error) {
 	return s, nil
 }
 
-// clear ends all that runs on the stage.
 func (s *stage) clear() {
 	for i := len(s.stops) - 1; i >= 0; i-- {
 		s.stops[i]()
@@ -82,7 +81,6 @@ func (s *stage) database(ctx context.Context, name string) (string, error) {
 	return url, migrate.Up(ctx, url, slog.New(slog.DiscardHandler))
 }
 
-// process is one server under measurement.
 type process struct {
 	pid           int
 	addr, metrics string // host:port

@@ -6,7 +6,6 @@ import (
 	"text/tabwriter"
 )
 
-// line is one row of the table.
 type line struct {
 	what           string
 	baseline, ours string
@@ -54,7 +53,6 @@ func yesNo(yes bool) string {
 	return "NO"
 }
 
-// writeTable writes rows under their heading.
 func writeTable(w io.Writer, lines []line) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "what\tbaseline\tours\tratio\ttarget\tmet")

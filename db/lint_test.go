@@ -57,7 +57,6 @@ func tokens(query string) []string {
 	return token.FindAllString(strings.ReplaceAll(query, `"`, ""), -1)
 }
 
-// node is a token, or what stands in parentheses.
 type node struct {
 	text  string
 	inner []node
@@ -82,7 +81,6 @@ func parse(tokens []string) []node {
 	return stack[0]
 }
 
-// reference is a mention of an owned table in one statement.
 type reference struct{ table, alias string }
 
 // lint judges one statement, and its subqueries with the tables that are held outside of them.

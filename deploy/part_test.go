@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// `make test` counts its parts, and says what each took.
 func TestMakeTestSaysWhereItIs(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile("../Makefile")

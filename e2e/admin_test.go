@@ -82,7 +82,6 @@ func (a *adminServer) askOf(tenant, method, path, body string) (status int, answ
 	return w.StatusCode, string(text), err
 }
 
-// signIn makes a platform admin and signs in.
 func (a *adminServer) signIn(t *testing.T, database string) {
 	t.Helper()
 	const email, password = "ada@example.com", "a password nobody would guess"
@@ -115,7 +114,6 @@ func (a *adminServer) signInAs(t *testing.T, email, password string) {
 	a.session = w.Cookies()[0]
 }
 
-// want asks and wants a status.
 func (a *adminServer) want(t *testing.T, status int, method, path, body string) string {
 	t.Helper()
 	got, answer, err := a.ask(method, path, body)

@@ -22,7 +22,6 @@ func newClient(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport, Timeout: patience}
 }
 
-// answer is what the check endpoint answered.
 type answer struct {
 	status int
 	header http.Header
@@ -119,7 +118,6 @@ func (a *api) check(t *testing.T, body string) answer {
 	return got
 }
 
-// want asks a check and wants one status, undegraded.
 func (a *api) want(t *testing.T, body string, status int) answer {
 	t.Helper()
 	got := a.check(t, body)
@@ -129,7 +127,6 @@ func (a *api) want(t *testing.T, body string, status int) answer {
 	return got
 }
 
-// readiness is the body of GET /readyz.
 type readiness struct {
 	status   int
 	AgeMS    *int64 `json:"rules_age_ms"`

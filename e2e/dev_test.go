@@ -164,7 +164,6 @@ func TestSluiceDevRefusesToBeReachable(t *testing.T) {
 	}
 }
 
-// dev is a running `sluice dev` and what it printed.
 type dev struct {
 	*process
 	client        *http.Client
@@ -232,7 +231,6 @@ func dataDir(t *testing.T) string {
 	return filepath.Join(dir, "data")
 }
 
-// pathWithout returns PATH without the folders that hold a program.
 func pathWithout(program string) string {
 	var kept []string
 	for _, folder := range filepath.SplitList(os.Getenv("PATH")) {

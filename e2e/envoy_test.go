@@ -173,7 +173,6 @@ func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 	}
 }
 
-// TestHitsAreGivenBackInRedis asks with negative hits.
 func TestHitsAreGivenBackInRedis(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/hour, burst_capacity: 3}\n")

@@ -359,7 +359,6 @@ func (v *visitors) note(answer reply, err error, took time.Duration) {
 
 func (v *visitors) awaitLimits(t *testing.T, when string) { v.await(t, "limits "+when, &v.limited) }
 
-// awaitPages waits for pages that nobody has limited.
 func (v *visitors) awaitPages(t *testing.T, when string) {
 	v.await(t, "pages without limits "+when, &v.pages)
 }

@@ -40,10 +40,8 @@ var binaries string
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{devdbtest.Main(m)}) }
 
-// suite removes the binaries when the tests have run.
 type suite struct{ tests devdbtest.Suite }
 
-// Run returns the exit status.
 func (s suite) Run() int {
 	var err error
 	if binaries, err = os.MkdirTemp("", "sluice-e2e-"); err != nil {
@@ -78,7 +76,6 @@ var build = sync.OnceValue(func() error {
 	return nil
 })
 
-// process is one of the binaries, running.
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr output
@@ -86,7 +83,6 @@ type process struct {
 	told           sync.Once // to stop: a second signal would end it at once
 }
 
-// output is what a process has written so far.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -133,7 +129,6 @@ func spawn(t *testing.T, env []string, binary string, args ...string) *process {
 	return p
 }
 
-// status waits for the end of the process and returns its exit status.
 func (p *process) status(t *testing.T) int {
 	t.Helper()
 	select {
@@ -156,7 +151,6 @@ func (p *process) terminate(t *testing.T) {
 	})
 }
 
-// signal sends the process a signal.
 func (p *process) signal(t *testing.T, which os.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(which); err != nil {
@@ -198,7 +192,6 @@ type result struct {
 	stdout, stderr string
 }
 
-// run runs a command to its end.
 func run(t *testing.T, env []string, binary string, args ...string) result {
 	t.Helper()
 	p := spawn(t, env, binary, args...)
@@ -216,7 +209,6 @@ func admin(t *testing.T, database string, args ...string) string {
 	return r.stdout
 }
 
-// tenant is a tenant that has one API key.
 type tenant struct{ database, slug, key string }
 
 // newTenant creates a tenant with these rules in a database of its own.
@@ -241,7 +233,6 @@ func (tn tenant) apply(t *testing.T, rules string, flags ...string) string {
 	return admin(t, tn.database, args...)
 }
 
-// writeRules returns the name of a file with that text.
 func writeRules(t *testing.T, rules string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rules.yaml")
@@ -287,7 +278,6 @@ func (tn tenant) apiEnvironment(redisURL string) []string {
 	}
 }
 
-// startAPIs starts several on the same stores.
 func (tn tenant) startAPIs(t *testing.T, n int, redisURL string, options ...string) []*api {
 	t.Helper()
 	apis := make([]*api, n)

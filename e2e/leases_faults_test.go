@@ -130,7 +130,6 @@ func mustHappen(t *testing.T, err error) {
 	}
 }
 
-// command sends a command to a Redis and returns the answer.
 func command(t *testing.T, addr, text string) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", addr, patience)
@@ -267,7 +266,6 @@ func (l *faultLoad) wantEnforced(t *testing.T) {
 	eventually(t, patience, "checks to go on", func() bool { return l.passed.Load() > before+200 })
 }
 
-// wantLimit ends the load, and wants no interval with more than the limit and an allowance.
 func (l *faultLoad) wantLimit(t *testing.T, allowance float64) {
 	t.Helper()
 	l.end()

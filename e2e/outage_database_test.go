@@ -140,7 +140,6 @@ func (a *api) wantUnmoved(t *testing.T, before [4]string, lasts time.Duration) {
 	})
 }
 
-// wantAge wants the rules to be at least so old.
 func (a *api) wantAge(t *testing.T, least time.Duration) {
 	t.Helper()
 	for _, addr := range []string{a.checks, a.metrics} {

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// One endpoint for each failure mode.
 const failureModes = `
 rules:
   - {key_pattern: "endpoint:/local", rate: 1/hour, burst_capacity: 5, failure_mode: local}

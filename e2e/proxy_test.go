@@ -58,7 +58,6 @@ func (p *proxy) moveTo(server string) {
 	p.server = server
 }
 
-// hostOf returns the host:port of a URL.
 func hostOf(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

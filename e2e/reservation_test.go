@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// settle settles a reservation, and reports whether it was open.
 func (a *api) settle(t *testing.T, reservation string, cost float64) bool {
 	t.Helper()
 	body := fmt.Sprintf(`{"reservation":%q,"cost":%g}`, reservation, cost)
@@ -44,7 +43,6 @@ func TestAKilledProcessLosesNoPlaceAndChargesNothingTwice(t *testing.T) {
 	})
 }
 
-// killAHolder kills a process that holds places and reservations.
 func killAHolder(t *testing.T, redis string, options ...string) {
 	t.Helper()
 	const hold = 5 * time.Second

@@ -75,7 +75,6 @@ func startProxy(t *testing.T, a, b string) proxied {
 	return p
 }
 
-// ask sends a command to HAProxy.
 func (p proxied) ask(t *testing.T, command string) string {
 	t.Helper()
 	conn, err := net.Dial("unix", p.socket)

@@ -62,7 +62,6 @@ func TestARequestThatNeverEndsDoesNotKeepAProcess(t *testing.T) {
 	}
 }
 
-// slowCaller has sent half of a request.
 type slowCaller struct {
 	conn net.Conn
 	rest string
@@ -98,7 +97,6 @@ func (a *api) beginCheck(t *testing.T, body string) *slowCaller {
 	return &slowCaller{conn, body[half:]}
 }
 
-// finish sends the second half and returns the answer.
 func (c *slowCaller) finish(t *testing.T) answer {
 	t.Helper()
 	if _, err := c.conn.Write([]byte(c.rest)); err != nil {

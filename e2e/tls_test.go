@@ -56,7 +56,6 @@ func newSecureRedis(t *testing.T, ca *certstest.Authority) secureRedis {
 	return secureRedis{port.Addr(), startSentinel(t, ca, pair, port)}
 }
 
-// startSentinel starts a sentinel that takes TLS and a password, and returns its address.
 func startSentinel(t *testing.T, ca *certstest.Authority, pair certstest.Pair, master *devdb.Port) string {
 	t.Helper()
 	port, err := devdb.ReservePort()
@@ -161,7 +160,6 @@ func (p securePostgres) trust(t *testing.T, ca *certstest.Authority) {
 	p.exec(t, "ALTER SYSTEM SET ssl_ca_file = 'ca.pem'", "ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
 }
 
-// connections counts the role's.
 func (p securePostgres) connections(t *testing.T) (n int) {
 	t.Helper()
 	if err := p.owner.QueryRow(t.Context(),
@@ -229,7 +227,6 @@ func TestARenewedAuthorityOfPostgreSQLNeedsNoRestart(t *testing.T) {
 	}
 }
 
-// secretFile returns the name of a file with a secret.
 func secretFile(t *testing.T, secret string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "secret")

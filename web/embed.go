@@ -76,7 +76,6 @@ func Handler(log *slog.Logger) (http.Handler, error) {
 	return newHandler(dist, log)
 }
 
-// file is a built file, ready to be sent.
 type file struct {
 	body        []byte
 	gzip        []byte // nil: it was not compressed

@@ -235,7 +235,6 @@ func firing(t *testing.T, engine *promql.Engine, rule rulefmt.Rule, s series) bo
 	return false
 }
 
-// scraped is a storage of few series.
 type scraped []*storage.SeriesEntry
 
 func load(t *testing.T, s series) scraped {

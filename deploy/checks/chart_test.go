@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// stores are the values that a chart needs.
 const stores = "database: {url: 'postgres://sluice:hunter2@db/sluice'}\nredis: {url: 'redis://redis'}\n"
 
 func render(t *testing.T, values string) (map[string]string, error) {

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// entry is a file of an archive or an image.
 type entry struct {
 	name    string
 	mode    int64

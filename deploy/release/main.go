@@ -22,7 +22,6 @@ import (
 	"strings"
 )
 
-// root is the folder of the module that is released.
 const root = "../.."
 
 type release struct {
@@ -34,7 +33,6 @@ type release struct {
 	report  io.Writer
 }
 
-// target is a platform.
 type target struct{ os, arch string }
 
 func main() {

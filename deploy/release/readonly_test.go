@@ -47,7 +47,6 @@ func newContainer(t *testing.T, image v1.Image) container {
 	return c
 }
 
-// chmod changes the permissions of all files and folders.
 func (c container) chmod(t *testing.T, change func(fs.FileMode) fs.FileMode) {
 	t.Helper()
 	err := filepath.WalkDir(c.root, func(path string, entry fs.DirEntry, err error) error {
@@ -80,7 +79,6 @@ func (c container) command(t *testing.T, env []string, program string, arguments
 	return cmd
 }
 
-// admin runs an admin command and returns what it prints.
 func (c container) admin(t *testing.T, env []string, input string, arguments ...string) string {
 	t.Helper()
 	cmd := c.command(t, env, "admin", arguments...)

@@ -23,7 +23,6 @@ const (
 	patience = 2 * time.Second
 )
 
-// serve simulates one second.
 func (b *backend) serve(arrivals float64) (seen Seen) {
 	for range 10 {
 		b.queue += arrivals / 10

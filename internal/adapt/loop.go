@@ -183,7 +183,6 @@ func (l *Loop) Round(ctx context.Context) error {
 
 func canAdapt(t *rules.Tenant) bool { return !t.Suspended && !t.InShadow && !t.Settings.FixedRates }
 
-// findings are the input of a round.
 type findings struct {
 	slices map[backendKey][]Slice
 	steps  map[ruleKey]rules.Step

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// kept is a Sink that keeps reports, or fails.
 type kept struct {
 	reports []BackendReport
 	err     error

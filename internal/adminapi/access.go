@@ -120,7 +120,6 @@ func (s *surface) enter(q *apiRequest) error {
 
 var noTenant = httpapi.NotFound.Problem("There is no such tenant, or you are not a member of it.")
 
-// roleOf returns what the API shows as a key's role.
 func roleOf(key *auth.Key) auth.Role {
 	if role := key.Role(); role != "" {
 		return role
@@ -156,7 +155,6 @@ func (q *apiRequest) judge(least access, area auth.Permission, reads bool) error
 	return nil
 }
 
-// judgeKey is judge for a key.
 func (q *apiRequest) judgeKey(least access, area auth.Permission, reads bool) error {
 	switch {
 	case least == aPlatformAdmin && !q.isPlatform():

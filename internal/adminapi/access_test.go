@@ -141,7 +141,6 @@ func (f *fixture) half() (secret string) {
 	return secret
 }
 
-// link makes a link as it would be mailed to an account.
 func (f *fixture) link(account auth.Account, purpose auth.MailKind) string {
 	var random [32]byte
 	_, _ = rand.Read(random[:])
@@ -272,7 +271,6 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	return f
 }
 
-// request fills an operation in.
 func (f *fixture) request(method, template string, o *openapi3.Operation) request {
 	if (o.OperationID == "turnSecondFactorOff" || o.OperationID == "replaceRecoveryCodes") && f.caller.session != "" {
 		f.w.turnFactorOn(f.caller)
@@ -401,7 +399,6 @@ func (w *world) keyOf(tenant rules.Tenant, permissions ...auth.Permission) calle
 	return caller{key: token}
 }
 
-// keyFrom is a key that may be used from some networks only.
 func (w *world) keyFrom(networks ...string) caller {
 	token, id, digest := auth.NewKeyToken()
 	allowed, _ := auth.ParseNetworks(networks)
@@ -502,7 +499,6 @@ func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, i
 	return http.StatusForbidden
 }
 
-// success is the status that an operation succeeds with.
 func success(o *openapi3.Operation) int {
 	for _, status := range []int{
 		http.StatusOK, http.StatusCreated, http.StatusNoContent, http.StatusSeeOther, http.StatusAccepted,
@@ -514,7 +510,6 @@ func success(o *openapi3.Operation) int {
 	return 0
 }
 
-// eachOperation visits what the admin API has.
 func eachOperation(description *openapi3.T, visit func(method, path string, o *openapi3.Operation)) {
 	for _, path := range slices.Sorted(maps.Keys(description.Paths.Map())) {
 		for method, o := range description.Paths.Value(path).Operations() {

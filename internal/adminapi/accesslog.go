@@ -33,7 +33,6 @@ func (s *surface) noteOf(q *apiRequest, kind auth.AccessKind, detail string, acc
 	s.Access.Note(event)
 }
 
-// tenantOf returns a key's tenant with its slug; neither for a service key.
 func (s *surface) tenantOf(key *auth.Key) (rules.TenantID, string) {
 	if key.TenantID == 0 {
 		return 0, ""
@@ -76,7 +75,6 @@ func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
 	}
 }
 
-// noteSignIn logs the outcome of an attempt to sign in.
 func (s *surface) noteSignIn(q *apiRequest, email string, entry *auth.Entry, err error) {
 	switch {
 	case err == nil:

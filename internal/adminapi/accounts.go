@@ -26,7 +26,6 @@ func answerAccount(a *auth.Account) openapi.TheAccountJSONResponse {
 	}
 }
 
-// ListAccounts handles GET /api/v1/accounts.
 func (s *surface) ListAccounts(ctx context.Context,
 	request openapi.ListAccountsRequestObject,
 ) (openapi.ListAccountsResponseObject, error) {
@@ -47,7 +46,6 @@ func (s *surface) ListAccounts(ctx context.Context,
 	return openapi.ListAccounts200JSONResponse{Items: itemsOf(accounts, showAccount), NextCursor: cursor}, nil
 }
 
-// afterAccount returns the place in the request's cursor.
 func afterAccount(ctx context.Context) (place auth.AccountPlace, err error) {
 	parts, err := after(ctx, 2)
 	if err != nil || parts[0] == "" {
@@ -64,7 +62,6 @@ func nextAccount(ctx context.Context, last *auth.Account) nullable.Nullable[stri
 	return next(ctx, last.Email, formatInt(int64(last.ID)))
 }
 
-// GetAccount handles GET /api/v1/accounts/{account_id}.
 func (s *surface) GetAccount(ctx context.Context,
 	request openapi.GetAccountRequestObject,
 ) (openapi.GetAccountResponseObject, error) {
@@ -75,7 +72,6 @@ func (s *surface) GetAccount(ctx context.Context,
 	return openapi.GetAccount200JSONResponse{TheAccountJSONResponse: answerAccount(&account)}, nil
 }
 
-// UpdateAccount handles PATCH /api/v1/accounts/{account_id}.
 func (s *surface) UpdateAccount(ctx context.Context,
 	request openapi.UpdateAccountRequestObject,
 ) (openapi.UpdateAccountResponseObject, error) {
@@ -116,7 +112,6 @@ func (s *surface) UpdateAccount(ctx context.Context,
 	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
 }
 
-// EndAccountSessions handles DELETE /api/v1/accounts/{account_id}/sessions.
 func (s *surface) EndAccountSessions(ctx context.Context,
 	request openapi.EndAccountSessionsRequestObject,
 ) (openapi.EndAccountSessionsResponseObject, error) {

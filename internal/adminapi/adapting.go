@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 )
 
-// ListAdapting handles GET …/adapting.
 func (s *surface) ListAdapting(ctx context.Context,
 	_ openapi.ListAdaptingRequestObject,
 ) (openapi.ListAdaptingResponseObject, error) {

@@ -12,12 +12,10 @@ import (
 )
 
 const (
-	previewed = 7 * 24 * time.Hour
-	// shownFirings is as many as people read.
+	previewed    = 7 * 24 * time.Hour
 	shownFirings = 100
 )
 
-// PreviewAlert handles POST …/alerts/preview.
 func (s *surface) PreviewAlert(ctx context.Context,
 	request openapi.PreviewAlertRequestObject,
 ) (openapi.PreviewAlertResponseObject, error) {
@@ -58,7 +56,6 @@ func (s *surface) PreviewAlert(ctx context.Context,
 	return openapi.PreviewAlert200JSONResponse(shown), nil
 }
 
-// firing is the generated type of an item.
 type firing = struct {
 	At      time.Time                 `json:"at"`
 	Count   int64                     `json:"count"`
@@ -70,7 +67,6 @@ func showFiring(f *violations.PreviewFiring) firing {
 	return firing{At: f.At, Count: f.Denied, RuleId: orNull(int64(f.Rule)), Subject: orNull(f.Subject)}
 }
 
-// SilenceAlert handles PUT …/alerts/{alert_id}/silence.
 func (s *surface) SilenceAlert(ctx context.Context,
 	request openapi.SilenceAlertRequestObject,
 ) (openapi.SilenceAlertResponseObject, error) {
@@ -88,7 +84,6 @@ func (s *surface) SilenceAlert(ctx context.Context,
 	return openapi.SilenceAlert200JSONResponse{TheAlertJSONResponse: answer}, nil
 }
 
-// EndSilence handles DELETE …/alerts/{alert_id}/silence.
 func (s *surface) EndSilence(ctx context.Context,
 	request openapi.EndSilenceRequestObject,
 ) (openapi.EndSilenceResponseObject, error) {

@@ -65,7 +65,6 @@ func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 	return shown
 }
 
-// ListAlerts handles GET …/alerts.
 func (s *surface) ListAlerts(ctx context.Context,
 	request openapi.ListAlertsRequestObject,
 ) (openapi.ListAlertsResponseObject, error) {
@@ -85,7 +84,6 @@ func (s *surface) ListAlerts(ctx context.Context,
 	return openapi.ListAlerts200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// CreateAlert handles POST …/alerts.
 func (s *surface) CreateAlert(ctx context.Context,
 	request openapi.CreateAlertRequestObject,
 ) (openapi.CreateAlertResponseObject, error) {
@@ -184,7 +182,6 @@ func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) e
 	return nil
 }
 
-// GetAlert handles GET …/alerts/{alert_id}.
 func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestObject) (openapi.GetAlertResponseObject,
 	error,
 ) {
@@ -195,7 +192,6 @@ func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestO
 	return openapi.GetAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, nil
 }
 
-// UpdateAlert handles PATCH …/alerts/{alert_id}.
 func (s *surface) UpdateAlert(ctx context.Context,
 	request openapi.UpdateAlertRequestObject,
 ) (openapi.UpdateAlertResponseObject, error) {
@@ -251,7 +247,6 @@ func (s *surface) alertVersion(ctx context.Context, id int64) func() (int64, err
 	}
 }
 
-// DeleteAlert handles DELETE …/alerts/{alert_id}.
 func (s *surface) DeleteAlert(ctx context.Context,
 	request openapi.DeleteAlertRequestObject,
 ) (openapi.DeleteAlertResponseObject, error) {
@@ -266,7 +261,6 @@ func (s *surface) DeleteAlert(ctx context.Context,
 	return openapi.DeleteAlert204Response{}, nil
 }
 
-// RotateAlertSecret handles POST …/alerts/{alert_id}/rotate.
 func (s *surface) RotateAlertSecret(ctx context.Context,
 	request openapi.RotateAlertSecretRequestObject,
 ) (openapi.RotateAlertSecretResponseObject, error) {
@@ -293,7 +287,6 @@ func (s *surface) RotateAlertSecret(ctx context.Context,
 	}}, nil
 }
 
-// TestAlert handles POST …/alerts/{alert_id}/test.
 func (s *surface) TestAlert(ctx context.Context,
 	request openapi.TestAlertRequestObject,
 ) (openapi.TestAlertResponseObject, error) {
@@ -307,7 +300,6 @@ func (s *surface) TestAlert(ctx context.Context,
 	return openapi.TestAlert201JSONResponse(showDelivery(&delivery)), nil
 }
 
-// ListAlertDeliveries handles GET …/alerts/{alert_id}/deliveries.
 func (s *surface) ListAlertDeliveries(ctx context.Context,
 	request openapi.ListAlertDeliveriesRequestObject,
 ) (openapi.ListAlertDeliveriesResponseObject, error) {
@@ -329,7 +321,6 @@ func (s *surface) ListAlertDeliveries(ctx context.Context,
 	return openapi.ListAlertDeliveries200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// RetryAlertDelivery handles POST …/alerts/{alert_id}/deliveries/{delivery_id}/retry.
 func (s *surface) RetryAlertDelivery(ctx context.Context,
 	request openapi.RetryAlertDeliveryRequestObject,
 ) (openapi.RetryAlertDeliveryResponseObject, error) {

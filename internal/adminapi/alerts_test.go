@@ -18,7 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// alert makes one on a rule.
 func (w *world) alert(rule rules.Rule) violations.Alert {
 	w.t.Helper()
 	secret := "whs_of_" + w.name("alert") + "_0123456789abcdef"
@@ -155,7 +154,6 @@ func TestAWebhookInsideTheNetworkIsRefusedWhenItIsSaved(t *testing.T) {
 	w.want(w.send(by, "PATCH", path, map[string]any{"is_active": false}, "If-Match", "*"), http.StatusOK)
 }
 
-// deadReceiver is a receiver that nothing reaches.
 type deadReceiver struct{}
 
 func (deadReceiver) Send(context.Context, *violations.Notice) (int, error) {

@@ -33,7 +33,6 @@ const (
 var noSharedStore = httpapi.NoSharedStore.Problem(
 	"No Redis is configured, so buckets are in the memory of each api process, where this process cannot reach them.")
 
-// ListBuckets handles GET …/users/{user_id}/buckets.
 func (s *surface) ListBuckets(ctx context.Context,
 	request openapi.ListBucketsRequestObject,
 ) (openapi.ListBucketsResponseObject, error) {
@@ -158,7 +157,6 @@ func showWindow(rule *rules.Rule, bucket *enforce.Bucket) nullable.Nullable[open
 
 func tokens(amount enforce.Tokens) float64 { return float64(max(amount, 0)) / float64(enforce.Token) }
 
-// ResetBucket handles POST …/buckets/reset.
 func (s *surface) ResetBucket(ctx context.Context,
 	request openapi.ResetBucketRequestObject,
 ) (openapi.ResetBucketResponseObject, error) {
@@ -169,7 +167,6 @@ func (s *surface) ResetBucket(ctx context.Context,
 	return openapi.ResetBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, nil
 }
 
-// CreditBucket handles POST …/buckets/credit.
 func (s *surface) CreditBucket(ctx context.Context,
 	request openapi.CreditBucketRequestObject,
 ) (openapi.CreditBucketResponseObject, error) {
@@ -275,7 +272,6 @@ func (s *surface) isOf(ctx context.Context, tenant *snapshot.Tenant, match *rule
 	}), err
 }
 
-// bucketState is a bucket in the audit log.
 type bucketState struct {
 	UserID string  `json:"user_id,omitempty"` // empty for a shared bucket
 	Tokens float64 `json:"tokens"`

@@ -14,11 +14,9 @@ import (
 const (
 	// longestComparison bounds the counts that a comparison reads.
 	longestComparison = 30 * 24 * time.Hour
-	// comparedSubjects are listed in a comparison.
-	comparedSubjects = 10
+	comparedSubjects  = 10
 )
 
-// CreateCandidate handles POST …/rules/{rule_id}/candidate.
 func (s *surface) CreateCandidate(ctx context.Context,
 	request openapi.CreateCandidateRequestObject,
 ) (openapi.CreateCandidateResponseObject, error) {
@@ -62,7 +60,6 @@ func cannotBeTried() error {
 	return httpapi.Conflict.Problem("Only an enforced limit or block can have a candidate.")
 }
 
-// CompareCandidate handles GET …/rules/{rule_id}/comparison.
 func (s *surface) CompareCandidate(ctx context.Context,
 	request openapi.CompareCandidateRequestObject,
 ) (openapi.CompareCandidateResponseObject, error) {

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// candidate creates a candidate for a live rule.
 func (w *world) candidate(live rules.Rule, burst int64) rules.Rule {
 	w.t.Helper()
 	live.CandidateFor, live.Burst = live.ID, burst

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// ListCrossings handles GET …/crossings.
 func (s *surface) ListCrossings(ctx context.Context,
 	request openapi.ListCrossingsRequestObject,
 ) (openapi.ListCrossingsResponseObject, error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// crossingPage is a page of crossings.
 type crossingPage struct {
 	Items []struct {
 		RuleID       int64     `json:"rule_id"`

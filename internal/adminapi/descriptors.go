@@ -23,7 +23,6 @@ func answerDescriptorMapping(stored rules.Gateway) (answer openapi.TheDescriptor
 	return answer, nil
 }
 
-// GetDescriptorMapping handles GET …/gateways/descriptors.
 func (s *surface) GetDescriptorMapping(ctx context.Context,
 	_ openapi.GetDescriptorMappingRequestObject,
 ) (openapi.GetDescriptorMappingResponseObject, error) {
@@ -35,7 +34,6 @@ func (s *surface) GetDescriptorMapping(ctx context.Context,
 	return openapi.GetDescriptorMapping200JSONResponse{TheDescriptorMappingJSONResponse: answer}, err
 }
 
-// PutDescriptorMapping handles PUT …/gateways/descriptors.
 func (s *surface) PutDescriptorMapping(ctx context.Context,
 	request openapi.PutDescriptorMappingRequestObject,
 ) (openapi.PutDescriptorMappingResponseObject, error) {
@@ -54,7 +52,6 @@ func (s *surface) PutDescriptorMapping(ctx context.Context,
 	return openapi.PutDescriptorMapping200JSONResponse{TheDescriptorMappingJSONResponse: answer}, err
 }
 
-// DeleteDescriptorMapping handles DELETE …/gateways/descriptors.
 func (s *surface) DeleteDescriptorMapping(ctx context.Context,
 	request openapi.DeleteDescriptorMappingRequestObject,
 ) (openapi.DeleteDescriptorMappingResponseObject, error) {
@@ -75,7 +72,6 @@ type sampleDescriptors struct {
 	}
 }
 
-// triedDescriptor is a result of TriedDescriptors of openapi.yaml.
 type triedDescriptor struct {
 	Check       json.RawMessage `json:"check"`
 	Explanation json.RawMessage `json:"explanation"`

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// shownRule is what these tests read of a rule.
 type shownRule struct {
 	RuleID  int64 `json:"rule_id"`
 	Burst   int64 `json:"burst_capacity"`

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// ShowEffect handles POST …/effect.
 func (s *surface) ShowEffect(ctx context.Context,
 	request openapi.ShowEffectRequestObject,
 ) (openapi.ShowEffectResponseObject, error) {
@@ -108,7 +107,6 @@ func notesOfPlans(candidate *replay.Candidate, result *replay.Result) map[string
 	return notes
 }
 
-// readEffect reads the candidate of a question.
 func (s *surface) readEffect(ctx context.Context, q *openapi.EffectQuestion) (candidate *replay.Candidate, err error) {
 	tenant := requestOf(ctx).tenant.ID
 	given, removed := valueOf(q.Rules), valueOf(q.Remove)

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// EraseUser handles POST …/users/{user_id}/erase.
 func (s *surface) EraseUser(ctx context.Context,
 	request openapi.EraseUserRequestObject,
 ) (openapi.EraseUserResponseObject, error) {
@@ -38,7 +37,6 @@ func (s *surface) EraseUser(ctx context.Context,
 	}, nil
 }
 
-// GetErasure handles GET …/erasures/{receipt_id}.
 func (s *surface) GetErasure(ctx context.Context,
 	request openapi.GetErasureRequestObject,
 ) (openapi.GetErasureResponseObject, error) {

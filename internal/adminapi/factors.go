@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// FinishSignIn handles POST /api/v1/session/second-factor.
 func (s *surface) FinishSignIn(ctx context.Context,
 	request openapi.FinishSignInRequestObject,
 ) (openapi.FinishSignInResponseObject, error) {
@@ -41,7 +40,6 @@ func (s *surface) FinishSignIn(ctx context.Context,
 	return openapi.FinishSignIn200JSONResponse{SignedInJSONResponse: answer}, nil
 }
 
-// codeProblem is the answer to a code that was not taken.
 func (q *apiRequest) codeProblem(err error) error {
 	switch {
 	case errors.Is(err, auth.ErrWrongCode):
@@ -55,7 +53,6 @@ func (q *apiRequest) codeProblem(err error) error {
 	return q.slowDown(err)
 }
 
-// ConfirmIdentity handles POST /api/v1/session/confirm.
 func (s *surface) ConfirmIdentity(ctx context.Context,
 	request openapi.ConfirmIdentityRequestObject,
 ) (openapi.ConfirmIdentityResponseObject, error) {
@@ -75,7 +72,6 @@ func (s *surface) ConfirmIdentity(ctx context.Context,
 	return openapi.ConfirmIdentity204Response{}, nil
 }
 
-// GetSecondFactor handles GET /api/v1/account/second-factor.
 func (s *surface) GetSecondFactor(ctx context.Context,
 	_ openapi.GetSecondFactorRequestObject,
 ) (openapi.GetSecondFactorResponseObject, error) {
@@ -92,7 +88,6 @@ func (s *surface) GetSecondFactor(ctx context.Context,
 var hasFactor = httpapi.Conflict.Problem(
 	"Your account has a second factor already; turn it off first to set up another.")
 
-// BeginSecondFactor handles POST /api/v1/account/second-factor.
 func (s *surface) BeginSecondFactor(ctx context.Context,
 	_ openapi.BeginSecondFactorRequestObject,
 ) (openapi.BeginSecondFactorResponseObject, error) {
@@ -139,7 +134,6 @@ func drawQR(text string) (openapi.QRCode, error) {
 	return openapi.QRCode{Size: size, Path: path.String()}, nil
 }
 
-// TurnSecondFactorOn handles POST /api/v1/account/second-factor/confirm.
 func (s *surface) TurnSecondFactorOn(ctx context.Context,
 	request openapi.TurnSecondFactorOnRequestObject,
 ) (openapi.TurnSecondFactorOnResponseObject, error) {
@@ -155,7 +149,6 @@ func (s *surface) TurnSecondFactorOn(ctx context.Context,
 	return openapi.TurnSecondFactorOn200JSONResponse{RecoveryCodes: codes}, nil
 }
 
-// TurnSecondFactorOff handles DELETE /api/v1/account/second-factor.
 func (s *surface) TurnSecondFactorOff(ctx context.Context,
 	_ openapi.TurnSecondFactorOffRequestObject,
 ) (openapi.TurnSecondFactorOffResponseObject, error) {
@@ -167,7 +160,6 @@ func (s *surface) TurnSecondFactorOff(ctx context.Context,
 	return openapi.TurnSecondFactorOff204Response{}, nil
 }
 
-// ReplaceRecoveryCodes handles POST /api/v1/account/second-factor/recovery-codes.
 func (s *surface) ReplaceRecoveryCodes(ctx context.Context,
 	_ openapi.ReplaceRecoveryCodesRequestObject,
 ) (openapi.ReplaceRecoveryCodesResponseObject, error) {

@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// code is what an app shows now.
 func (w *world) code(secret string) string {
 	w.t.Helper()
 	if secret == "" {
@@ -61,7 +60,6 @@ func (w *world) wantKind(got answer, status int, kind string) {
 	}
 }
 
-// auditEntries counts what was changed.
 func (w *world) auditEntries() (n int) {
 	w.t.Helper()
 	return w.count("SELECT (SELECT count(*) FROM audit_event) + (SELECT count(*) FROM platform_audit_event) + " +

@@ -41,7 +41,6 @@ func (o *operation) wantsFreshProof(body any) bool {
 	})
 }
 
-// valueAt returns what is at a JSON pointer through objects.
 func valueAt(value any, pointer string) (any, bool) {
 	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		object, _ := value.(map[string]any)

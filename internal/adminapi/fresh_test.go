@@ -24,7 +24,6 @@ var (
 		createAlert rotateAlertSecret
 		createAuditWebhook updateAuditWebhook rotateAuditSecret deleteAuditWebhook`)
 
-	// wantsProofFor are the operations that want it for some bodies only.
 	wantsProofFor = map[string]struct{ bodies, otherBodies []string }{
 		"updateAccount": {
 			[]string{`{"platform_admin":true}`, `{"disabled":false}`, `{"proven":true}`},

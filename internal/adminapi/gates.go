@@ -34,7 +34,6 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	(*surface).checkFreshProof, // 403 if the body asks for something dangerous and the session is old
 }
 
-// guard calls the handler of a request that passes the gates.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	class := classOf(rt, o)
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -84,7 +83,6 @@ func (s *surface) pass(q *apiRequest) error {
 	return nil
 }
 
-// context returns the context for the handler: it carries the apiRequest and its place.
 func (q *apiRequest) context() context.Context {
 	return shares.With(context.WithValue(q.r.Context(), apiRequestKey{}, q), &q.place)
 }

@@ -82,7 +82,6 @@ func answerAuthorizeMapping(stored rules.Gateway) (answer openapi.TheAuthorizeMa
 	return answer, nil
 }
 
-// GetAuthorizeMapping handles GET …/gateways/authorize.
 func (s *surface) GetAuthorizeMapping(ctx context.Context,
 	_ openapi.GetAuthorizeMappingRequestObject,
 ) (openapi.GetAuthorizeMappingResponseObject, error) {
@@ -94,7 +93,6 @@ func (s *surface) GetAuthorizeMapping(ctx context.Context,
 	return openapi.GetAuthorizeMapping200JSONResponse{TheAuthorizeMappingJSONResponse: answer}, err
 }
 
-// PutAuthorizeMapping handles PUT …/gateways/authorize.
 func (s *surface) PutAuthorizeMapping(ctx context.Context,
 	request openapi.PutAuthorizeMappingRequestObject,
 ) (openapi.PutAuthorizeMappingResponseObject, error) {
@@ -116,7 +114,6 @@ func (s *surface) PutAuthorizeMapping(ctx context.Context,
 	return openapi.PutAuthorizeMapping200JSONResponse{TheAuthorizeMappingJSONResponse: answer}, err
 }
 
-// DeleteAuthorizeMapping handles DELETE …/gateways/authorize.
 func (s *surface) DeleteAuthorizeMapping(ctx context.Context,
 	request openapi.DeleteAuthorizeMappingRequestObject,
 ) (openapi.DeleteAuthorizeMappingResponseObject, error) {
@@ -134,7 +131,6 @@ type sampleRequest struct {
 	Claims      json.RawMessage
 }
 
-// sampleHeaders are the headers of a sample request.
 type sampleHeaders map[string][][]byte
 
 func (h sampleHeaders) Values(name string) [][]byte { return h[name] }
@@ -156,7 +152,6 @@ func (s *surface) answerTried(w http.ResponseWriter, r *http.Request, try func(*
 	_, _ = w.Write(answer)
 }
 
-// readSample reads the body of a request that tries a mapping.
 func readSample(r *http.Request, sample any) error {
 	body, err := io.ReadAll(r.Body) // from memory: checkBody has read it
 	if err != nil {
@@ -168,7 +163,6 @@ func readSample(r *http.Request, sample any) error {
 	return nil
 }
 
-// explained returns a check as the check endpoint takes it, and its explanation.
 func (s *surface) explained(ctx context.Context, tenant *snapshot.Tenant, check gateway.Check) (asked,
 	explanation []byte, err error,
 ) {
@@ -241,7 +235,6 @@ func (s *surface) mappingToTry(ctx context.Context, sent *openapi.AuthorizeMappi
 	return mapping.Compile(), nil
 }
 
-// shownCheck is a check as the check endpoint takes it.
 func shownCheck(c gateway.Check) map[string]any {
 	shown := map[string]any{"cost": json.Number(costText(c.Cost))}
 	for name, text := range map[string]string{
@@ -265,7 +258,6 @@ func shownCheck(c gateway.Check) map[string]any {
 	return shown
 }
 
-// costText writes millionths as a decimal number.
 func costText(millionths int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%06d", millionths/1_000_000, millionths%1_000_000),
 		"0"), ".")

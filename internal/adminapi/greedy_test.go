@@ -120,7 +120,6 @@ func (b *beside) end() {
 	})
 }
 
-// read and write are what the quiet tenant does.
 func (b *beside) read() answer { return b.send(b.quiet, "GET", "/api/v1/tenants/third/rules", nil) }
 
 func (b *beside) write(n int) answer {

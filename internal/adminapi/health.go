@@ -10,12 +10,10 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 )
 
-// GetHealth handles GET /healthz.
 func (s *surface) GetHealth(context.Context, openapi.GetHealthRequestObject) (openapi.GetHealthResponseObject, error) {
 	return openapi.GetHealth200JSONResponse{Status: openapi.Ok, Version: s.Version}, nil
 }
 
-// GetReadiness handles GET /readyz.
 func (s *surface) GetReadiness(context.Context, openapi.GetReadinessRequestObject) (openapi.GetReadinessResponseObject,
 	error,
 ) {

@@ -151,14 +151,12 @@ func (q *apiRequest) idempotencyProblem(err error) error {
 	return err
 }
 
-// hold calls the handler and holds its answer back.
 func hold(w http.ResponseWriter, q *apiRequest) *heldAnswer {
 	held := &heldAnswer{ResponseWriter: w, status: http.StatusOK}
 	q.route.handler(held, q.r)
 	return held
 }
 
-// heldAnswer is an answer that is not sent yet.
 type heldAnswer struct {
 	http.ResponseWriter
 	status int
@@ -176,7 +174,6 @@ func (s *surface) send(q *apiRequest, answer *heldAnswer) {
 	_, _ = answer.ResponseWriter.Write(answer.body.Bytes()) // a caller that went away can ask again
 }
 
-// keptAnswer is what is kept of an answer.
 type keptAnswer struct {
 	Status int               `json:"status"`
 	Header map[string]string `json:"header"`
@@ -224,7 +221,6 @@ func (q *apiRequest) box() (cipher.AEAD, error) {
 	return box, nil
 }
 
-// replay answers as the first time.
 func (q *apiRequest) replay(w http.ResponseWriter, sealed []byte) error {
 	box, err := q.box()
 	if err != nil {

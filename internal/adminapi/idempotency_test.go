@@ -156,7 +156,6 @@ func TestOfTwoAtOnceOneIsCarriedOut(t *testing.T) {
 	}
 }
 
-// query returns a query's one text.
 func (w *world) query(sql string) (text string) {
 	w.t.Helper()
 	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)

@@ -163,7 +163,6 @@ const (
 	deviceLife = 365 * 24 * time.Hour
 )
 
-// cookie returns the name of a cookie in this process.
 func (s *surface) cookie(plain string) string {
 	if s.PlainCookies {
 		return plain
@@ -176,7 +175,6 @@ func (q *apiRequest) setCookie(name, value string, life time.Duration) {
 	q.writeCookie(name, value, int(life/time.Second))
 }
 
-// forgetCookie deletes a cookie.
 func (q *apiRequest) forgetCookie(name string) { q.writeCookie(name, "", -1) }
 
 func (q *apiRequest) writeCookie(name, value string, maxAge int) {
@@ -201,7 +199,6 @@ func (s *surface) browser(q *apiRequest) auth.Browser {
 	return from
 }
 
-// secure sets the headers that every answer has.
 func (s *surface) secure(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -23,7 +23,6 @@ func (s *surface) showIdentity(i *auth.LinkedIdentity) openapi.Identity {
 	return shown
 }
 
-// ListIdentities handles GET /api/v1/account/identities.
 func (s *surface) ListIdentities(ctx context.Context,
 	_ openapi.ListIdentitiesRequestObject,
 ) (openapi.ListIdentitiesResponseObject, error) {
@@ -34,7 +33,6 @@ func (s *surface) ListIdentities(ctx context.Context,
 	return openapi.ListIdentities200JSONResponse{Items: itemsOf(identities, s.showIdentity)}, nil
 }
 
-// LinkIdentity handles POST /api/v1/account/identities.
 func (s *surface) LinkIdentity(ctx context.Context,
 	request openapi.LinkIdentityRequestObject,
 ) (openapi.LinkIdentityResponseObject, error) {
@@ -45,7 +43,6 @@ func (s *surface) LinkIdentity(ctx context.Context,
 	return openapi.LinkIdentity200JSONResponse{Body: openapi.Destination{Url: address}}, nil
 }
 
-// UnlinkIdentity handles POST /api/v1/account/identities/{identity_id}/unlink.
 func (s *surface) UnlinkIdentity(ctx context.Context,
 	request openapi.UnlinkIdentityRequestObject,
 ) (openapi.UnlinkIdentityResponseObject, error) {
@@ -62,7 +59,6 @@ func (s *surface) UnlinkIdentity(ctx context.Context,
 	return openapi.UnlinkIdentity204Response{}, nil
 }
 
-// ListIdentityProviders handles GET /api/v1/identity-providers.
 func (s *surface) ListIdentityProviders(ctx context.Context,
 	_ openapi.ListIdentityProvidersRequestObject,
 ) (openapi.ListIdentityProvidersResponseObject, error) {

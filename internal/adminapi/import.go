@@ -21,7 +21,6 @@ import (
 
 var usersHeader = []string{"user_id", "plan"}
 
-// ImportUsers handles POST …/users/import.
 func (s *surface) ImportUsers(ctx context.Context,
 	request openapi.ImportUsersRequestObject,
 ) (openapi.ImportUsersResponseObject, error) {
@@ -177,7 +176,6 @@ func (s *surface) countMoves(ctx context.Context, tenant rules.TenantID, assignm
 	return moves, s.requireRoom(ctx, map[rules.Thing]int64{rules.ThingUsers: added})
 }
 
-// tenantRules returns what this process has in memory of a tenant.
 func (s *surface) tenantRules(tenant rules.TenantID) (*snapshot.Tenant, error) {
 	snapshot := s.Snapshots.Snapshot()
 	if snapshot == nil || snapshot.Tenant(tenant) == nil {
@@ -186,7 +184,6 @@ func (s *surface) tenantRules(tenant rules.TenantID) (*snapshot.Tenant, error) {
 	return snapshot.Tenant(tenant), nil
 }
 
-// ImportConfig handles POST …/import.
 func (s *surface) ImportConfig(ctx context.Context,
 	request openapi.ImportConfigRequestObject,
 ) (openapi.ImportConfigResponseObject, error) {
@@ -248,7 +245,6 @@ func grown[Row any](changes []ruleset.Change[Row]) (n int64) {
 	return n
 }
 
-// rulesFileProblem points at the wrong lines.
 func rulesFileProblem(err error) error {
 	var mistakes ruleset.Errors
 	if !errors.As(err, &mistakes) {

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// ListParkedJobs handles GET /api/v1/parked-jobs.
 func (s *surface) ListParkedJobs(ctx context.Context,
 	request openapi.ListParkedJobsRequestObject,
 ) (openapi.ListParkedJobsResponseObject, error) {
@@ -32,7 +31,6 @@ func (s *surface) ListParkedJobs(ctx context.Context,
 	return openapi.ListParkedJobs200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// RetryParkedJob handles POST /api/v1/parked-jobs/{job_id}/retry.
 func (s *surface) RetryParkedJob(ctx context.Context,
 	request openapi.RetryParkedJobRequestObject,
 ) (openapi.RetryParkedJobResponseObject, error) {
@@ -42,7 +40,6 @@ func (s *surface) RetryParkedJob(ctx context.Context,
 	return openapi.RetryParkedJob204Response{}, nil
 }
 
-// DeleteParkedJob handles DELETE /api/v1/parked-jobs/{job_id}.
 func (s *surface) DeleteParkedJob(ctx context.Context,
 	request openapi.DeleteParkedJobRequestObject,
 ) (openapi.DeleteParkedJobResponseObject, error) {
@@ -52,7 +49,6 @@ func (s *surface) DeleteParkedJob(ctx context.Context,
 	return openapi.DeleteParkedJob204Response{}, nil
 }
 
-// ListPeriodicJobs handles GET /api/v1/periodic-jobs.
 func (s *surface) ListPeriodicJobs(ctx context.Context,
 	_ openapi.ListPeriodicJobsRequestObject,
 ) (openapi.ListPeriodicJobsResponseObject, error) {

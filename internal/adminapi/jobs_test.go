@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// parkedJob makes a parked job of a tenant, and returns its id.
 func (w *world) parkedJob(tenant rules.Tenant) int {
 	w.t.Helper()
 	about := w.name("job")

@@ -114,7 +114,6 @@ func TestOwnersAreRemindedOfKeysThatExpire(t *testing.T) {
 	w.wantNoSecrets()
 }
 
-// TestOwnersAreToldOfTheKeysOfThoseWhoLeave has one person for each way to leave.
 func TestOwnersAreToldOfTheKeysOfThoseWhoLeave(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// keyCreator is the generated type of created_by.
 type keyCreator = struct {
 	Id   string                   `json:"id"` //nolint:revive // generated
 	Kind openapi.KeyCreatedByKind `json:"kind"`
@@ -38,7 +37,6 @@ func showKey(k *auth.NamedKey) openapi.Key {
 
 // The routes of a tenant's API keys and of service keys share their code: those of service keys have tenant 0.
 
-// keyPage reads a page of keys.
 func (s *surface) keyPage(ctx context.Context, limit *int) (items openapi.KeyList, err error) {
 	place, err := after(ctx, 1)
 	if err != nil {
@@ -61,7 +59,6 @@ func (s *surface) key(ctx context.Context, id string) (openapi.TheKeyJSONRespons
 	return answerKey(&key), nil
 }
 
-// newKeyToken is auth.NewKeyToken for a tenant's key or a service key.
 func newKeyToken(tenant rules.TenantID) (token string, key auth.Key) {
 	create := auth.NewKeyToken
 	if tenant == 0 {
@@ -146,7 +143,6 @@ func (s *surface) revokeKey(ctx context.Context, keyID, ifMatch string) (openapi
 	return s.key(ctx, keyID)
 }
 
-// lostKey is lost for a key.
 func (s *surface) lostKey(ctx context.Context, err error, keyID string) error {
 	return lost(ctx, err, func() (int64, error) {
 		key, err := s.Stores.Key(ctx, requestOf(ctx).tenant.ID, keyID)
@@ -184,7 +180,6 @@ func answerKey(k *auth.NamedKey) openapi.TheKeyJSONResponse {
 	return openapi.TheKeyJSONResponse{Body: showKey(k), Headers: openapi.TheKeyResponseHeaders{ETag: etag(k.Revision)}}
 }
 
-// answerNewKey makes the only answer that shows a key's secret.
 func answerNewKey(ctx context.Context, k *auth.NamedKey, secret string) openapi.KeyCreatedJSONResponse {
 	return openapi.KeyCreatedJSONResponse{
 		Body: openapi.CreatedKey{Key: showKey(k), Secret: secret},
@@ -201,7 +196,6 @@ func keyLocation(tenant, id string) string {
 	return location("tenants/%s/api-keys/%s", tenant, id)
 }
 
-// ListKeys handles GET …/api-keys.
 func (s *surface) ListKeys(ctx context.Context, request openapi.ListKeysRequestObject) (openapi.ListKeysResponseObject,
 	error,
 ) {
@@ -209,7 +203,6 @@ func (s *surface) ListKeys(ctx context.Context, request openapi.ListKeysRequestO
 	return openapi.ListKeys200JSONResponse(page), err
 }
 
-// CreateKey handles POST …/api-keys.
 func (s *surface) CreateKey(ctx context.Context,
 	request openapi.CreateKeyRequestObject,
 ) (openapi.CreateKeyResponseObject, error) {
@@ -217,7 +210,6 @@ func (s *surface) CreateKey(ctx context.Context,
 	return openapi.CreateKey201JSONResponse{KeyCreatedJSONResponse: created}, err
 }
 
-// GetKey handles GET …/api-keys/{key_id}.
 func (s *surface) GetKey(ctx context.Context, request openapi.GetKeyRequestObject) (openapi.GetKeyResponseObject,
 	error,
 ) {
@@ -225,7 +217,6 @@ func (s *surface) GetKey(ctx context.Context, request openapi.GetKeyRequestObjec
 	return openapi.GetKey200JSONResponse{TheKeyJSONResponse: key}, err
 }
 
-// RotateKey handles POST …/api-keys/{key_id}/rotate.
 func (s *surface) RotateKey(ctx context.Context,
 	request openapi.RotateKeyRequestObject,
 ) (openapi.RotateKeyResponseObject, error) {
@@ -233,7 +224,6 @@ func (s *surface) RotateKey(ctx context.Context,
 	return openapi.RotateKey201JSONResponse{KeyCreatedJSONResponse: created}, err
 }
 
-// KeepKey handles POST …/api-keys/{key_id}/keep.
 func (s *surface) KeepKey(ctx context.Context, request openapi.KeepKeyRequestObject) (openapi.KeepKeyResponseObject,
 	error,
 ) {
@@ -241,7 +231,6 @@ func (s *surface) KeepKey(ctx context.Context, request openapi.KeepKeyRequestObj
 	return openapi.KeepKey200JSONResponse{TheKeyJSONResponse: kept}, err
 }
 
-// RevokeKey handles POST …/api-keys/{key_id}/revoke.
 func (s *surface) RevokeKey(ctx context.Context,
 	request openapi.RevokeKeyRequestObject,
 ) (openapi.RevokeKeyResponseObject, error) {
@@ -249,7 +238,6 @@ func (s *surface) RevokeKey(ctx context.Context,
 	return openapi.RevokeKey200JSONResponse{TheKeyJSONResponse: revoked}, err
 }
 
-// ListServiceKeys handles GET /api/v1/service-keys.
 func (s *surface) ListServiceKeys(ctx context.Context,
 	request openapi.ListServiceKeysRequestObject,
 ) (openapi.ListServiceKeysResponseObject, error) {
@@ -257,7 +245,6 @@ func (s *surface) ListServiceKeys(ctx context.Context,
 	return openapi.ListServiceKeys200JSONResponse(page), err
 }
 
-// CreateServiceKey handles POST /api/v1/service-keys.
 func (s *surface) CreateServiceKey(ctx context.Context,
 	request openapi.CreateServiceKeyRequestObject,
 ) (openapi.CreateServiceKeyResponseObject, error) {
@@ -265,7 +252,6 @@ func (s *surface) CreateServiceKey(ctx context.Context,
 	return openapi.CreateServiceKey201JSONResponse{KeyCreatedJSONResponse: created}, err
 }
 
-// GetServiceKey handles GET /api/v1/service-keys/{key_id}.
 func (s *surface) GetServiceKey(ctx context.Context,
 	request openapi.GetServiceKeyRequestObject,
 ) (openapi.GetServiceKeyResponseObject, error) {
@@ -273,7 +259,6 @@ func (s *surface) GetServiceKey(ctx context.Context,
 	return openapi.GetServiceKey200JSONResponse{TheKeyJSONResponse: key}, err
 }
 
-// RotateServiceKey handles POST /api/v1/service-keys/{key_id}/rotate.
 func (s *surface) RotateServiceKey(ctx context.Context,
 	request openapi.RotateServiceKeyRequestObject,
 ) (openapi.RotateServiceKeyResponseObject, error) {
@@ -282,7 +267,6 @@ func (s *surface) RotateServiceKey(ctx context.Context,
 	return openapi.RotateServiceKey201JSONResponse{KeyCreatedJSONResponse: created}, err
 }
 
-// KeepServiceKey handles POST /api/v1/service-keys/{key_id}/keep.
 func (s *surface) KeepServiceKey(ctx context.Context,
 	request openapi.KeepServiceKeyRequestObject,
 ) (openapi.KeepServiceKeyResponseObject, error) {
@@ -290,7 +274,6 @@ func (s *surface) KeepServiceKey(ctx context.Context,
 	return openapi.KeepServiceKey200JSONResponse{TheKeyJSONResponse: kept}, err
 }
 
-// RevokeServiceKey handles POST /api/v1/service-keys/{key_id}/revoke.
 func (s *surface) RevokeServiceKey(ctx context.Context,
 	request openapi.RevokeServiceKeyRequestObject,
 ) (openapi.RevokeServiceKeyResponseObject, error) {

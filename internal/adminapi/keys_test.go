@@ -181,7 +181,6 @@ func TestAKeyMakesNobodyMightierThanItself(t *testing.T) {
 	}
 }
 
-// keyUntil is a key of acme that expires.
 func (w *world) keyUntil(end time.Time, permissions ...auth.Permission) (by caller, id string) {
 	token, id, digest := auth.NewKeyToken()
 	must(w.system().CreateKey(w.ctx(), auth.NamedKey{

@@ -33,7 +33,6 @@ func showMailStatus(m *auth.Mail) nullable.Nullable[openapi.MailStatus] {
 	})
 }
 
-// ListMail handles GET /api/v1/mail.
 func (s *surface) ListMail(ctx context.Context, request openapi.ListMailRequestObject) (openapi.ListMailResponseObject,
 	error,
 ) {
@@ -50,7 +49,6 @@ func (s *surface) ListMail(ctx context.Context, request openapi.ListMailRequestO
 	return openapi.ListMail200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// TestMail handles POST /api/v1/mail/test.
 func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestObject) (openapi.TestMailResponseObject,
 	error,
 ) {
@@ -64,7 +62,6 @@ func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestO
 	return openapi.TestMail201JSONResponse(showMail(&mail)), nil
 }
 
-// GetSignInOptions handles GET /api/v1/sign-in.
 func (s *surface) GetSignInOptions(_ context.Context,
 	_ openapi.GetSignInOptionsRequestObject,
 ) (openapi.GetSignInOptionsResponseObject, error) {

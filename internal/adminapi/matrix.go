@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// GetMatrix handles GET …/matrix.
 func (s *surface) GetMatrix(ctx context.Context,
 	request openapi.GetMatrixRequestObject,
 ) (openapi.GetMatrixResponseObject, error) {
@@ -51,7 +50,6 @@ func matrixRows(found []rules.Rule) []openapi.MatrixRow {
 	return rows
 }
 
-// SaveMatrix handles POST …/matrix.
 func (s *surface) SaveMatrix(ctx context.Context,
 	request openapi.SaveMatrixRequestObject,
 ) (openapi.SaveMatrixResponseObject, error) {
@@ -93,7 +91,6 @@ func (s *surface) SaveMatrix(ctx context.Context,
 	return openapi.SaveMatrix200JSONResponse(answer), nil
 }
 
-// rulesOfCells reads the rules that cells name, by id.
 func (s *surface) rulesOfCells(ctx context.Context, tenant rules.TenantID,
 	cells []openapi.MatrixCell,
 ) (map[rules.RuleID]rules.Rule, error) {
@@ -122,7 +119,6 @@ type cells struct {
 	lost  []httpapi.FieldError // cells that others changed
 }
 
-// read turns a cell that names a rule into a change.
 func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
 	change := ruleset.RuleChange{Remove: cell.Remove, Expected: rules.Expected(orZero(cell.Version))}
@@ -157,7 +153,6 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 	return change
 }
 
-// readNew turns an empty cell into a new rule.
 func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
 	if cell.Remove || orZero(cell.Version) != 0 {
@@ -172,7 +167,6 @@ func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) 
 	return ruleset.RuleChange{Rule: rule}
 }
 
-// refuse notes why a cell is not saved.
 func (c *cells) refuse(i int, err error) {
 	place := "/cells/" + strconv.Itoa(i)
 	var fields rules.FieldErrors
@@ -212,7 +206,6 @@ func (c *cells) problem() error {
 	return nil
 }
 
-// showDiff shows the rules that changed.
 func showDiff(diff []ruleset.RuleChanged) (openapi.MatrixDiff, error) {
 	answer := openapi.MatrixDiff{Changes: []openapi.RuleChange{}}
 	var changed []ruleset.Change[rules.Rule]

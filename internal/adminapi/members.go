@@ -33,7 +33,6 @@ func (q *apiRequest) answerMember(m *auth.Member) openapi.TheMemberJSONResponse 
 	}
 }
 
-// ListMembers handles GET …/members.
 func (s *surface) ListMembers(ctx context.Context,
 	request openapi.ListMembersRequestObject,
 ) (openapi.ListMembersResponseObject, error) {
@@ -55,7 +54,6 @@ func (s *surface) ListMembers(ctx context.Context,
 		nil
 }
 
-// GetMember handles GET …/members/{account_id}.
 func (s *surface) GetMember(ctx context.Context,
 	request openapi.GetMemberRequestObject,
 ) (openapi.GetMemberResponseObject, error) {
@@ -73,7 +71,6 @@ func (s *surface) memberVersion(ctx context.Context, id auth.AccountID) func() (
 	}
 }
 
-// ChangeRole handles PATCH …/members/{account_id}.
 func (s *surface) ChangeRole(ctx context.Context,
 	request openapi.ChangeRoleRequestObject,
 ) (openapi.ChangeRoleResponseObject, error) {
@@ -99,7 +96,6 @@ func (s *surface) ChangeRole(ctx context.Context,
 	return openapi.ChangeRole200JSONResponse{TheMemberJSONResponse: requestOf(ctx).answerMember(&member)}, nil
 }
 
-// RemoveMember handles DELETE …/members/{account_id}.
 func (s *surface) RemoveMember(ctx context.Context,
 	request openapi.RemoveMemberRequestObject,
 ) (openapi.RemoveMemberResponseObject, error) {
@@ -127,7 +123,6 @@ func showInvitation(i *auth.Invitation) openapi.Invitation {
 	}
 }
 
-// ListInvitations handles GET …/invitations.
 func (s *surface) ListInvitations(ctx context.Context,
 	request openapi.ListInvitationsRequestObject,
 ) (openapi.ListInvitationsResponseObject, error) {
@@ -145,7 +140,6 @@ func (s *surface) ListInvitations(ctx context.Context,
 	return openapi.ListInvitations200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// Invite handles POST …/invitations.
 func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObject) (openapi.InviteResponseObject,
 	error,
 ) {
@@ -172,7 +166,6 @@ func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObjec
 	}}, nil
 }
 
-// RevokeInvitation handles DELETE …/invitations/{invitation_id}.
 func (s *surface) RevokeInvitation(ctx context.Context,
 	request openapi.RevokeInvitationRequestObject,
 ) (openapi.RevokeInvitationResponseObject, error) {

@@ -47,7 +47,6 @@ func (g *greedy) end() {
 	g.group.Wait()
 }
 
-// send sends a request many times at once.
 func (g *greedy) send(by caller, times int, q request) {
 	for range times {
 		g.group.Go(func() { g.do(by, q) })
@@ -66,7 +65,6 @@ func (g *greedy) held() (held int) {
 	return held
 }
 
-// await returns when so many connections are held.
 func (g *greedy) await(connections int) {
 	g.t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -226,7 +224,6 @@ func TestSlowReadersOfWholeFilesKeepNobodyFromTheirs(t *testing.T) {
 	group.Wait()
 }
 
-// heldStores reads configurations only when it is let.
 type heldStores struct {
 	adminapi.Stores
 	begun, let chan struct{}

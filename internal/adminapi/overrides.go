@@ -23,7 +23,6 @@ func overrideAt(o *rules.Override, now time.Time) openapi.Override {
 	}
 }
 
-// ListOverrides handles GET …/rules/{rule_id}/overrides.
 func (s *surface) ListOverrides(ctx context.Context,
 	request openapi.ListOverridesRequestObject,
 ) (openapi.ListOverridesResponseObject, error) {
@@ -44,7 +43,6 @@ func (s *surface) ListOverrides(ctx context.Context,
 	return openapi.ListOverrides200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// ListTenantOverrides handles GET …/overrides.
 func (s *surface) ListTenantOverrides(ctx context.Context,
 	request openapi.ListTenantOverridesRequestObject,
 ) (openapi.ListTenantOverridesResponseObject, error) {
@@ -84,7 +82,6 @@ func (s *surface) ListTenantOverrides(ctx context.Context,
 	}, nil
 }
 
-// overridePlace reads the cursor of a list of overrides.
 func overridePlace(ctx context.Context) (place rules.OverridePlace, err error) {
 	parts, err := after(ctx, 3)
 	if err != nil || parts[1] == "" {
@@ -98,7 +95,6 @@ func overridePlace(ctx context.Context) (place rules.OverridePlace, err error) {
 	return rules.OverridePlace{End: end, User: parts[1], Rule: rules.RuleID(id)}, nil
 }
 
-// GetOverride handles GET …/overrides/{user_id}.
 func (s *surface) GetOverride(ctx context.Context,
 	request openapi.GetOverrideRequestObject,
 ) (openapi.GetOverrideResponseObject, error) {
@@ -111,7 +107,6 @@ func (s *surface) GetOverride(ctx context.Context,
 	}}, nil
 }
 
-// PutOverride handles PUT …/overrides/{user_id}.
 func (s *surface) PutOverride(ctx context.Context,
 	request openapi.PutOverrideRequestObject,
 ) (openapi.PutOverrideResponseObject, error) {
@@ -192,7 +187,6 @@ func (s *surface) lostOverride(ctx context.Context, err error, rule rules.RuleID
 	return err
 }
 
-// DeleteOverride handles DELETE …/overrides/{user_id}.
 func (s *surface) DeleteOverride(ctx context.Context,
 	request openapi.DeleteOverrideRequestObject,
 ) (openapi.DeleteOverrideResponseObject, error) {

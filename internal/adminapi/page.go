@@ -17,7 +17,6 @@ const (
 	maxLimit     = 500
 )
 
-// limitOf returns the page size.
 func limitOf(limit *int) int {
 	if limit == nil {
 		return defaultLimit
@@ -81,7 +80,6 @@ var errCursor = httpapi.InvalidRequest.Problem(
 	"This cursor is damaged or belongs to another list or filter; start over without one.",
 	httpapi.FieldError{Pointer: "/query/cursor", Detail: "must be the next_cursor of a page with the same filter"})
 
-// afterNumber is after for lists by number.
 func afterNumber(ctx context.Context) (int64, error) {
 	place, err := after(ctx, 1)
 	if err != nil || place[0] == "" {

@@ -24,7 +24,6 @@ func answerPlan(p *rules.PlanUse) openapi.ThePlanJSONResponse {
 	}
 }
 
-// ListPlans handles GET …/plans.
 func (s *surface) ListPlans(ctx context.Context,
 	request openapi.ListPlansRequestObject,
 ) (openapi.ListPlansResponseObject, error) {
@@ -41,7 +40,6 @@ func (s *surface) ListPlans(ctx context.Context,
 	return openapi.ListPlans200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// CreatePlan handles POST …/plans.
 func (s *surface) CreatePlan(ctx context.Context,
 	request openapi.CreatePlanRequestObject,
 ) (openapi.CreatePlanResponseObject, error) {
@@ -62,7 +60,6 @@ func (s *surface) CreatePlan(ctx context.Context,
 	}}, nil
 }
 
-// GetPlan handles GET …/plans/{plan}.
 func (s *surface) GetPlan(ctx context.Context, request openapi.GetPlanRequestObject) (openapi.GetPlanResponseObject,
 	error,
 ) {
@@ -73,7 +70,6 @@ func (s *surface) GetPlan(ctx context.Context, request openapi.GetPlanRequestObj
 	return openapi.GetPlan200JSONResponse{ThePlanJSONResponse: answerPlan(&plan)}, nil
 }
 
-// UpdatePlan handles PATCH …/plans/{plan}.
 func (s *surface) UpdatePlan(ctx context.Context,
 	request openapi.UpdatePlanRequestObject,
 ) (openapi.UpdatePlanResponseObject, error) {
@@ -109,7 +105,6 @@ func (s *surface) planVersion(ctx context.Context, name string) func() (int64, e
 	}
 }
 
-// DeletePlan handles DELETE …/plans/{plan}.
 func (s *surface) DeletePlan(ctx context.Context,
 	request openapi.DeletePlanRequestObject,
 ) (openapi.DeletePlanResponseObject, error) {

@@ -106,7 +106,6 @@ func asProblem(err error) error {
 
 const readAgain = "Somebody else changed it since you read it; read it again, and decide anew."
 
-// fieldsProblem points at wrong fields below a place in the body.
 func fieldsProblem(place string, wrong rules.FieldErrors) error {
 	return httpapi.BodyProblem(pointers(place, wrong))
 }
@@ -123,10 +122,8 @@ func pointers(place string, wrong rules.FieldErrors) []httpapi.FieldError {
 
 func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(max(d, time.Second).Seconds())) }
 
-// etag is the strong ETag of a version.
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// expected reads an If-Match.
 func expected(ifMatch string) (rules.Expected, error) {
 	ifMatch = strings.TrimSpace(ifMatch)
 	if ifMatch == "*" {
@@ -142,7 +139,6 @@ func expected(ifMatch string) (rules.Expected, error) {
 	return rules.Expected(version), nil
 }
 
-// holds reports whether a version is the expected one.
 func holds(expected rules.Expected, version int64) bool {
 	return expected == rules.AnyVersion || int64(expected) == version
 }

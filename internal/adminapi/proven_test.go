@@ -42,7 +42,6 @@ func (w *world) postOffice(server *smtptest.Server) *auth.PostOffice {
 	return auth.NewPostOffice(w.store, sender, slog.New(slog.NewTextHandler(&w.log, nil)))
 }
 
-// deliver attempts all mail that is due.
 func (w *world) deliver(office *auth.PostOffice) {
 	w.t.Helper()
 	for range 5 {

@@ -18,7 +18,6 @@ func showProvider(p **auth.IdentityProvider) openapi.ProviderName {
 	return openapi.ProviderName{Slug: (*p).Slug, Name: (*p).Name}
 }
 
-// StartProviderSignIn handles POST /api/v1/auth/{provider}/start.
 func (s *surface) StartProviderSignIn(ctx context.Context,
 	request openapi.StartProviderSignInRequestObject,
 ) (openapi.StartProviderSignInResponseObject, error) {
@@ -33,7 +32,6 @@ func (s *surface) StartProviderSignIn(ctx context.Context,
 	return openapi.StartProviderSignIn200JSONResponse{Body: openapi.Destination{Url: address}}, nil
 }
 
-// ConfirmAtProvider handles POST /api/v1/session/confirm/provider.
 func (s *surface) ConfirmAtProvider(ctx context.Context,
 	request openapi.ConfirmAtProviderRequestObject,
 ) (openapi.ConfirmAtProviderResponseObject, error) {
@@ -268,7 +266,6 @@ func (s *surface) signOutPath(session *auth.Session) string {
 	return location("auth/%s/sign-out", provider.Slug)
 }
 
-// signOutAtProvider handles GET /api/v1/auth/{provider}/sign-out.
 func (s *surface) signOutAtProvider(w http.ResponseWriter, r *http.Request) {
 	next, err := s.Providers.SignOutURL(r.Context(), httpapi.PathParam(r, "provider"))
 	if err != nil || next == "" {
@@ -278,7 +275,6 @@ func (s *surface) signOutAtProvider(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// SignInByLink handles POST /api/v1/session/link.
 func (s *surface) SignInByLink(ctx context.Context,
 	request openapi.SignInByLinkRequestObject,
 ) (openapi.SignInByLinkResponseObject, error) {

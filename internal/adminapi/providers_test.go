@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// identity gives an account an identity and returns its id.
 func (w *world) identity(account auth.Account) int64 {
 	w.t.Helper()
 	by := rules.Actor{Kind: rules.ActorSystem, Name: "test"}
@@ -52,7 +51,6 @@ func newWorldOf(t *testing.T, change func(*oidc.Settings), more ...func(*adminap
 	return made
 }
 
-// profile is a browser: it keeps cookies.
 type profile struct {
 	w       *world
 	cookies map[string]string
@@ -92,7 +90,6 @@ func (p *profile) send(method, path, body string, header ...string) *httptest.Re
 	return recorder
 }
 
-// begin asks for the address of the provider.
 func (p *profile) begin(path, body string) string {
 	p.w.t.Helper()
 	got := p.send(http.MethodPost, path, body)
@@ -120,7 +117,6 @@ func (p *profile) signIn(person oidctest.Claims, next string) string {
 	return p.back(p.w.provider.Visit(p.begin(start, fmt.Sprintf(`{"next":%q}`, next))))
 }
 
-// who returns the account of the browser's session.
 func (p *profile) who() (account struct {
 	ID            int64 `json:"account_id"`
 	Email         string

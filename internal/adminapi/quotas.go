@@ -7,7 +7,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// GetQuotas handles GET …/quotas.
 func (s *surface) GetQuotas(ctx context.Context, _ openapi.GetQuotasRequestObject) (openapi.GetQuotasResponseObject,
 	error,
 ) {
@@ -18,7 +17,6 @@ func (s *surface) GetQuotas(ctx context.Context, _ openapi.GetQuotasRequestObjec
 	return openapi.GetQuotas200JSONResponse{TheQuotasJSONResponse: answerQuotas(&quotas)}, nil
 }
 
-// PutQuotas handles PUT …/quotas.
 func (s *surface) PutQuotas(ctx context.Context,
 	request openapi.PutQuotasRequestObject,
 ) (openapi.PutQuotasResponseObject, error) {

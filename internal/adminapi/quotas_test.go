@@ -23,7 +23,6 @@ var creating = []string{
 	"invite", "acceptInvitation",
 }
 
-// quotas sets the same quota of every thing.
 func (w *world) quotas(tenant rules.Tenant, n int64) {
 	w.t.Helper()
 	exceptions := rules.Exceptions{}
@@ -67,7 +66,6 @@ func (m *matrix) askOverQuota(method, path string, o *openapi3.Operation) {
 	}
 }
 
-// shownQuotas is the answer of …/quotas.
 type shownQuotas struct {
 	Version int64 `json:"version"`
 	Items   []struct {

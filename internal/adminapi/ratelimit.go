@@ -40,7 +40,6 @@ var payerLimits = map[Payer]struct{ perSecond, burst int64 }{ //nolint:gocheckno
 	PayerNetwork:  {perSecond: 60, burst: 2_000},
 }
 
-// costs are the tokens that a request takes.
 var costs = map[class]int64{light: 1, heavy: 5, bulk: 200} //nolint:gochecknoglobals // a constant
 
 // RateLimiter limits the requests of each tenant, account and network, as an enforce.Limiter decides checks. It is safe
@@ -115,7 +114,6 @@ func (s *surface) isLimited(q *apiRequest) bool {
 	return s.RateLimiter != nil && strings.HasPrefix(q.route.path, "/api/")
 }
 
-// charge takes a request's cost.
 func (s *surface) charge(q *apiRequest) error {
 	if !s.isLimited(q) {
 		return nil

@@ -57,7 +57,6 @@ func accountOf(by caller) string {
 
 func tenantOf(tenant rules.Tenant) string { return fmt.Sprint(tenant.ID) }
 
-// loopbackNetwork is that of the test's requests.
 const loopbackNetwork = "192.0.2.0/24"
 
 func (l *limited) wantDenied(got answer, class string) {

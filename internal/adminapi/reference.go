@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 )
 
-// GetDescription handles GET /api/v1/openapi.yaml.
 func (s *surface) GetDescription(context.Context,
 	openapi.GetDescriptionRequestObject,
 ) (openapi.GetDescriptionResponseObject, error) {
@@ -37,7 +36,6 @@ type referencePage struct {
 	request *http.Request
 }
 
-// VisitGetReferenceResponse answers with the page.
 func (p referencePage) VisitGetReferenceResponse(w http.ResponseWriter) error {
 	p.ui.ServeHTTP(w, p.request)
 	return nil

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// ListRemovedTenants handles GET /api/v1/removed-tenants.
 func (s *surface) ListRemovedTenants(ctx context.Context,
 	request openapi.ListRemovedTenantsRequestObject,
 ) (openapi.ListRemovedTenantsResponseObject, error) {
@@ -32,7 +31,6 @@ func (s *surface) ListRemovedTenants(ctx context.Context,
 	return openapi.ListRemovedTenants200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// RestoreTenant handles POST /api/v1/removed-tenants/{slug}/restore.
 func (s *surface) RestoreTenant(ctx context.Context,
 	request openapi.RestoreTenantRequestObject,
 ) (openapi.RestoreTenantResponseObject, error) {

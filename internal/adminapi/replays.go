@@ -19,7 +19,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// ListReplays handles GET …/replays.
 func (s *surface) ListReplays(ctx context.Context,
 	request openapi.ListReplaysRequestObject,
 ) (openapi.ListReplaysResponseObject, error) {
@@ -47,7 +46,6 @@ func (s *surface) ListReplays(ctx context.Context,
 	return answer, nil
 }
 
-// GetReplay handles GET …/replays/{replay_id}.
 func (s *surface) GetReplay(ctx context.Context,
 	request openapi.GetReplayRequestObject,
 ) (openapi.GetReplayResponseObject, error) {
@@ -59,7 +57,6 @@ func (s *surface) GetReplay(ctx context.Context,
 	return openapi.GetReplay200JSONResponse(shown), err
 }
 
-// CancelReplay handles POST …/replays/{replay_id}/cancel.
 func (s *surface) CancelReplay(ctx context.Context,
 	request openapi.CancelReplayRequestObject,
 ) (openapi.CancelReplayResponseObject, error) {
@@ -71,7 +68,6 @@ func (s *surface) CancelReplay(ctx context.Context,
 	return openapi.CancelReplay200JSONResponse(shown), err
 }
 
-// StartReplay handles POST …/replays.
 func (s *surface) StartReplay(ctx context.Context,
 	request openapi.StartReplayRequestObject,
 ) (openapi.StartReplayResponseObject, error) {
@@ -108,7 +104,6 @@ func (s *surface) StartReplay(ctx context.Context,
 	}}, err
 }
 
-// readReplayed reads a candidate into a request, and returns what is wrong with it.
 func (s *surface) readReplayed(ctx context.Context, asked *replay.Request,
 	body *openapi.NewReplay,
 ) (wrong []httpapi.FieldError, err error) {
@@ -195,7 +190,6 @@ func replayedRules(tenant rules.TenantID, given []openapi.NewRule, plan string,
 	return config, wrong
 }
 
-// removedRules notes the rules that a candidate is without.
 func (s *surface) removedRules(ctx context.Context, asked *replay.Request, removed []int64) (wrong []httpapi.FieldError,
 	err error,
 ) {
@@ -221,7 +215,6 @@ func (s *surface) removedRules(ctx context.Context, asked *replay.Request, remov
 	return wrong, nil
 }
 
-// GetRecording handles GET …/recording.
 func (s *surface) GetRecording(ctx context.Context,
 	_ openapi.GetRecordingRequestObject,
 ) (openapi.GetRecordingResponseObject, error) {

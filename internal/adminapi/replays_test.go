@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// replay makes one that waits.
 func (w *world) replay(tenant rules.Tenant) replay.Job {
 	w.t.Helper()
 	request := `{"title": "t", "kind": "file", "since": "2026-11-20T00:00:00Z", "until": "2026-11-21T00:00:00Z", "file": "rules: []"}`

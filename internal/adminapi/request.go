@@ -54,7 +54,6 @@ type operation struct {
 	anyQuery   bool // others choose the parameters
 }
 
-// describe returns the operation of a route.
 func describe(description *openapi3.T, method, path string, least access) (o *operation, err error) {
 	item := description.Paths.Value(path)
 	if item == nil || item.GetOperation(method) == nil {
@@ -94,7 +93,6 @@ func describe(description *openapi3.T, method, path string, least access) (o *op
 	return o, nil
 }
 
-// isLong reports whether it lasts as long as its file or stream.
 func (o *operation) isLong() bool { return o.isFile || o.isStream || o.isUpload() }
 
 // isUpload reports whether the body is a file, which may take long to arrive.
@@ -118,7 +116,6 @@ func (o *operation) checkAddress(r *http.Request) error {
 	return nil
 }
 
-// read reads the whole body, if the operation has one.
 func (o *operation) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var body bytes.Buffer
 	var err error
@@ -330,7 +327,6 @@ func (m *mistakes) checkArray(schema *openapi3.Schema, array []any, place []stri
 	}
 }
 
-// judge asks the validator.
 func (m *mistakes) judge(schema *openapi3.Schema, value any, place []string) {
 	err := schema.VisitJSON(value, openapi3.EnableFormatValidation())
 	if err == nil {

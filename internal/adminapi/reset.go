@@ -12,7 +12,6 @@ import (
 
 var noMail = httpapi.Conflict.Problem("No mail server is configured, so no link can be sent; ask a platform admin.")
 
-// AskPasswordReset handles POST /api/v1/password-reset.
 func (s *surface) AskPasswordReset(ctx context.Context,
 	request openapi.AskPasswordResetRequestObject,
 ) (openapi.AskPasswordResetResponseObject, error) {
@@ -27,7 +26,6 @@ func (s *surface) AskPasswordReset(ctx context.Context,
 	return openapi.AskPasswordReset204Response{}, nil
 }
 
-// FinishPasswordReset handles POST /api/v1/password-reset/finish.
 func (s *surface) FinishPasswordReset(ctx context.Context,
 	request openapi.FinishPasswordResetRequestObject,
 ) (openapi.FinishPasswordResetResponseObject, error) {
@@ -46,7 +44,6 @@ func (s *surface) FinishPasswordReset(ctx context.Context,
 var usedLink = httpapi.NotFound.Problem(
 	"This link was used, is older than an hour, or was replaced by a later one; ask for another.")
 
-// AskAddressProof handles POST /api/v1/account/proof.
 func (s *surface) AskAddressProof(ctx context.Context,
 	_ openapi.AskAddressProofRequestObject,
 ) (openapi.AskAddressProofResponseObject, error) {
@@ -64,7 +61,6 @@ func (s *surface) AskAddressProof(ctx context.Context,
 	return openapi.AskAddressProof204Response{}, nil
 }
 
-// FinishAddressProof handles POST /api/v1/account/proof/finish.
 func (s *surface) FinishAddressProof(ctx context.Context,
 	request openapi.FinishAddressProofRequestObject,
 ) (openapi.FinishAddressProofResponseObject, error) {

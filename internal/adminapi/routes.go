@@ -437,7 +437,6 @@ func (s *surface) requests(rt route, o *operation) *httpapi.Requests {
 	return &surrounding
 }
 
-// surface has the handlers.
 type surface struct {
 	Config
 	started time.Time
@@ -448,7 +447,6 @@ type surface struct {
 
 var _ openapi.StrictServerInterface = (*surface)(nil)
 
-// location returns the path of a new resource.
 func location(format string, names ...any) string {
 	for i, name := range names {
 		names[i] = url.PathEscape(fmt.Sprint(name))

@@ -66,7 +66,6 @@ func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rul
 	return wrong
 }
 
-// ListRules handles GET …/rules.
 func (s *surface) ListRules(ctx context.Context,
 	request openapi.ListRulesRequestObject,
 ) (openapi.ListRulesResponseObject, error) {
@@ -103,7 +102,6 @@ func (s *surface) ListRules(ctx context.Context,
 	return openapi.ListRules200JSONResponse{Items: itemsOf(found.Rules, showRule), NextCursor: cursor}, nil
 }
 
-// CreateRule handles POST …/rules.
 func (s *surface) CreateRule(ctx context.Context,
 	request openapi.CreateRuleRequestObject,
 ) (openapi.CreateRuleResponseObject, error) {
@@ -132,7 +130,6 @@ func (s *surface) CreateRule(ctx context.Context,
 	}}, nil
 }
 
-// GetRule handles GET …/rules/{rule_id}.
 func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObject) (openapi.GetRuleResponseObject,
 	error,
 ) {
@@ -143,7 +140,6 @@ func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObj
 	return openapi.GetRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
 }
 
-// UpdateRule handles PATCH …/rules/{rule_id}.
 func (s *surface) UpdateRule(ctx context.Context,
 	request openapi.UpdateRuleRequestObject,
 ) (openapi.UpdateRuleResponseObject, error) {
@@ -186,7 +182,6 @@ func (s *surface) ruleVersion(ctx context.Context, id rules.RuleID) func() (int6
 	}
 }
 
-// DeleteRule handles DELETE …/rules/{rule_id}.
 func (s *surface) DeleteRule(ctx context.Context,
 	request openapi.DeleteRuleRequestObject,
 ) (openapi.DeleteRuleResponseObject, error) {
@@ -201,7 +196,6 @@ func (s *surface) DeleteRule(ctx context.Context,
 	return openapi.DeleteRule204Response{}, nil
 }
 
-// PromoteRule handles POST …/rules/{rule_id}/promote.
 func (s *surface) PromoteRule(ctx context.Context,
 	request openapi.PromoteRuleRequestObject,
 ) (openapi.PromoteRuleResponseObject, error) {

@@ -19,7 +19,6 @@ import (
 // scheduledPerPage bounds a page, since each change can be of rules.MaxScheduledRules.
 const scheduledPerPage = 50
 
-// ListScheduledChanges handles GET …/scheduled-changes.
 func (s *surface) ListScheduledChanges(ctx context.Context,
 	request openapi.ListScheduledChangesRequestObject,
 ) (openapi.ListScheduledChangesResponseObject, error) {
@@ -49,7 +48,6 @@ func (s *surface) ListScheduledChanges(ctx context.Context,
 	return answer, nil
 }
 
-// GetScheduledChange handles GET …/scheduled-changes/{change_id}.
 func (s *surface) GetScheduledChange(ctx context.Context,
 	request openapi.GetScheduledChangeRequestObject,
 ) (openapi.GetScheduledChangeResponseObject, error) {
@@ -61,7 +59,6 @@ func (s *surface) GetScheduledChange(ctx context.Context,
 	return openapi.GetScheduledChange200JSONResponse(shown), err
 }
 
-// ScheduleChange handles POST …/scheduled-changes.
 func (s *surface) ScheduleChange(ctx context.Context,
 	request openapi.ScheduleChangeRequestObject,
 ) (openapi.ScheduleChangeResponseObject, error) {
@@ -190,7 +187,6 @@ func (r *scheduleRefusals) problem() error {
 	return nil
 }
 
-// CancelScheduledChange handles POST …/scheduled-changes/{change_id}/cancel.
 func (s *surface) CancelScheduledChange(
 	ctx context.Context, request openapi.CancelScheduledChangeRequestObject,
 ) (openapi.CancelScheduledChangeResponseObject, error) {

@@ -100,7 +100,6 @@ func (w *world) scrape() string {
 	return recorder.Body.String()
 }
 
-// dump returns all rows of all tables as text.
 func (w *world) dump() (text string) {
 	w.t.Helper()
 	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)

@@ -65,7 +65,6 @@ func (s *surface) accessPage(ctx context.Context, limit *int, tenant rules.Tenan
 	return openapi.SecurityEventList{Items: itemsOf(events, showAccess), NextCursor: cursor}, nil
 }
 
-// ListOwnSecurityLog handles GET /api/v1/account/security-log.
 func (s *surface) ListOwnSecurityLog(ctx context.Context,
 	request openapi.ListOwnSecurityLogRequestObject,
 ) (openapi.ListOwnSecurityLogResponseObject, error) {
@@ -78,7 +77,6 @@ func (s *surface) ListOwnSecurityLog(ctx context.Context,
 	return openapi.ListOwnSecurityLog200JSONResponse(page), err
 }
 
-// ListSecurityLog handles GET /api/v1/security-log.
 func (s *surface) ListSecurityLog(ctx context.Context,
 	request openapi.ListSecurityLogRequestObject,
 ) (openapi.ListSecurityLogResponseObject, error) {
@@ -92,7 +90,6 @@ func (s *surface) ListSecurityLog(ctx context.Context,
 	return openapi.ListSecurityLog200JSONResponse(page), err
 }
 
-// ListTenantSecurityLog handles GET …/security-log.
 func (s *surface) ListTenantSecurityLog(ctx context.Context,
 	request openapi.ListTenantSecurityLogRequestObject,
 ) (openapi.ListTenantSecurityLogResponseObject, error) {
@@ -105,7 +102,6 @@ func (s *surface) ListTenantSecurityLog(ctx context.Context,
 	return openapi.ListTenantSecurityLog200JSONResponse(page), err
 }
 
-// VisitExportSecurityLogResponse makes a file an answer.
 func (f *file) VisitExportSecurityLogResponse(w http.ResponseWriter) error { return f.send(w) }
 
 var accessHeader = []string{
@@ -113,7 +109,6 @@ var accessHeader = []string{
 	"user_agent", "detail", "request_id",
 }
 
-// ExportSecurityLog handles GET /api/v1/security-log/export.
 func (s *surface) ExportSecurityLog(ctx context.Context,
 	request openapi.ExportSecurityLogRequestObject,
 ) (openapi.ExportSecurityLogResponseObject, error) {

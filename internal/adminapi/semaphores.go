@@ -21,7 +21,6 @@ const (
 	bulk  class = "bulk"  // a file: an upload or a configuration is in memory as a whole, up to some hundred MB
 )
 
-// classOf returns the class of an operation.
 func classOf(rt route, o *operation) class {
 	ends := func(with string) bool { return strings.HasSuffix(rt.path, with) }
 	switch {
@@ -105,7 +104,6 @@ func newSemaphores(connections int) semaphores {
 	}
 }
 
-// observe calls show for each semaphore.
 func (s *semaphores) observe(show func(class string, count func() shares.Count)) {
 	for name, of := range map[string]*shares.Shares{
 		"identify": s.identify, "light": s.classes[light], "heavy": s.classes[heavy], "bulk": s.classes[bulk],
@@ -173,7 +171,6 @@ func (s *surface) openTransfer(q *apiRequest) error {
 	return err
 }
 
-// release gives back all places of the request.
 func (q *apiRequest) release() {
 	q.place.Release()
 	q.transfer.Release()

@@ -72,7 +72,6 @@ func (c *crowded) await(what string, isThere func() bool) {
 	await(c.t, what, isThere)
 }
 
-// await waits for what other goroutines do.
 func await(t testing.TB, what string, isThere func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !isThere(); {

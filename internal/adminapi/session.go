@@ -16,7 +16,6 @@ import (
 // maxMemberships caps the tenants that a session shows.
 const maxMemberships = 100
 
-// GetSession handles GET /api/v1/session.
 func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObject) (openapi.GetSessionResponseObject,
 	error,
 ) {
@@ -29,7 +28,6 @@ func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObj
 	}}, nil
 }
 
-// SignIn handles POST /api/v1/session.
 func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject,
 	error,
 ) {
@@ -78,7 +76,6 @@ func (q *apiRequest) slowDown(err error) error {
 	return err
 }
 
-// welcome sets the browser's cookies.
 func (s *surface) welcome(ctx context.Context, entry auth.Entry) (openapi.SignedInJSONResponse, error) {
 	q := requestOf(ctx)
 	body, err := s.showSession(ctx, &entry.Session)
@@ -120,7 +117,6 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 	}, nil
 }
 
-// SignOut handles DELETE /api/v1/session.
 func (s *surface) SignOut(ctx context.Context, _ openapi.SignOutRequestObject) (openapi.SignOutResponseObject, error) {
 	q := requestOf(ctx)
 	if err := s.Gate.SignOut(ctx, *q.session); err != nil {
@@ -131,7 +127,6 @@ func (s *surface) SignOut(ctx context.Context, _ openapi.SignOutRequestObject) (
 	return openapi.SignOut204Response{}, nil
 }
 
-// ListSessions handles GET /api/v1/sessions.
 func (s *surface) ListSessions(ctx context.Context,
 	_ openapi.ListSessionsRequestObject,
 ) (openapi.ListSessionsResponseObject, error) {
@@ -153,7 +148,6 @@ func (s *surface) ListSessions(ctx context.Context,
 	})}, nil
 }
 
-// SignOutEverywhere handles DELETE /api/v1/sessions.
 func (s *surface) SignOutEverywhere(ctx context.Context,
 	_ openapi.SignOutEverywhereRequestObject,
 ) (openapi.SignOutEverywhereResponseObject, error) {
@@ -166,7 +160,6 @@ func (s *surface) SignOutEverywhere(ctx context.Context,
 	return openapi.SignOutEverywhere204Response{}, nil
 }
 
-// EndSession handles DELETE /api/v1/sessions/{session_id}.
 func (s *surface) EndSession(ctx context.Context,
 	request openapi.EndSessionRequestObject,
 ) (openapi.EndSessionResponseObject, error) {
@@ -177,7 +170,6 @@ func (s *surface) EndSession(ctx context.Context,
 	return openapi.EndSession204Response{}, nil
 }
 
-// UpdateOwnAccount handles PATCH /api/v1/account.
 func (s *surface) UpdateOwnAccount(ctx context.Context,
 	request openapi.UpdateOwnAccountRequestObject,
 ) (openapi.UpdateOwnAccountResponseObject, error) {
@@ -192,7 +184,6 @@ func (s *surface) UpdateOwnAccount(ctx context.Context,
 	return openapi.UpdateOwnAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
 }
 
-// ChangePassword handles PUT /api/v1/account/password.
 func (s *surface) ChangePassword(ctx context.Context,
 	request openapi.ChangePasswordRequestObject,
 ) (openapi.ChangePasswordResponseObject, error) {
@@ -219,7 +210,6 @@ func (s *surface) ChangePassword(ctx context.Context,
 	return openapi.ChangePassword204Response{}, nil
 }
 
-// LookAtInvitation handles POST /api/v1/invitations/look.
 func (s *surface) LookAtInvitation(ctx context.Context,
 	request openapi.LookAtInvitationRequestObject,
 ) (openapi.LookAtInvitationResponseObject, error) {
@@ -234,7 +224,6 @@ func (s *surface) LookAtInvitation(ctx context.Context,
 	}, nil
 }
 
-// AcceptInvitation handles POST /api/v1/invitations/accept.
 func (s *surface) AcceptInvitation(ctx context.Context,
 	request openapi.AcceptInvitationRequestObject,
 ) (openapi.AcceptInvitationResponseObject, error) {

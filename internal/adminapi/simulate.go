@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Simulate handles POST …/simulate.
 func (s *surface) Simulate(ctx context.Context, request openapi.SimulateRequestObject) (openapi.SimulateResponseObject,
 	error,
 ) {

@@ -149,7 +149,6 @@ func (w *world) unread(server *httptest.Server, by caller, path string) (status 
 	return status, conn
 }
 
-// TestUnreadLargeAnswersHoldNoPlace leaves more large answers unread than all tenants have places.
 func TestUnreadLargeAnswersHoldNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -31,7 +31,6 @@ const (
 	bySixHours = 14 * 24 * time.Hour
 )
 
-// span returns the time that stats cover.
 func (s *surface) span(from, until *time.Time) (since, end time.Time, err error) {
 	end = or(until, s.Now()).UTC()
 	since = or(from, end.Add(-defaultSpan)).UTC()
@@ -51,7 +50,6 @@ func showVerdicts(v *violations.Verdicts) openapi.Verdicts {
 	}
 }
 
-// GetSeries handles GET …/stats/series.
 func (s *surface) GetSeries(ctx context.Context,
 	request openapi.GetSeriesRequestObject,
 ) (openapi.GetSeriesResponseObject, error) {
@@ -85,7 +83,6 @@ func showPoint(p *violations.Point) openapi.Point {
 	}
 }
 
-// GetViolationSeries handles GET …/stats/violations.
 func (s *surface) GetViolationSeries(
 	ctx context.Context, request openapi.GetViolationSeriesRequestObject,
 ) (openapi.GetViolationSeriesResponseObject, error) {
@@ -122,7 +119,6 @@ func (s *surface) GetViolationSeries(
 	return answer, nil
 }
 
-// GetTop handles GET …/stats/top.
 func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObject) (openapi.GetTopResponseObject,
 	error,
 ) {
@@ -225,7 +221,6 @@ func nameRule(r *rules.Rule) openapi.RuleName {
 	}
 }
 
-// GetSummary handles GET …/stats/summary.
 func (s *surface) GetSummary(ctx context.Context,
 	request openapi.GetSummaryRequestObject,
 ) (openapi.GetSummaryResponseObject, error) {

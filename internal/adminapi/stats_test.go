@@ -311,7 +311,6 @@ func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 	}
 }
 
-// countedStores and countedViolations count the calls of their methods.
 type countedStores struct {
 	adminapi.Stores
 	one, some atomic.Int64

@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// GetStatus handles GET /status.
 func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObject) (openapi.GetStatusResponseObject,
 	error,
 ) {
@@ -71,7 +70,6 @@ func (s *surface) GetTenantStatus(ctx context.Context,
 	return openapi.GetTenantStatus200JSONResponse(status), nil
 }
 
-// worstRedis returns the worst state of Redis that any process sees.
 func worstRedis(reports []fleet.Report) openapi.RedisState {
 	for _, state := range []openapi.RedisState{
 		openapi.RedisStateDown, openapi.RedisStatePartial, openapi.RedisStateUnknown, openapi.RedisStateUp,

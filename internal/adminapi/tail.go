@@ -34,14 +34,12 @@ const (
 // lastEventID is the header in which a reconnecting browser sends the id of its last event.
 const lastEventID = "Last-Event-ID"
 
-// tailViolations handles GET …/violations/tail.
 func (s *surface) tailViolations(w http.ResponseWriter, r *http.Request) {
 	if err := s.tail(w, r); err != nil {
 		s.handlerFailed(w, r, err)
 	}
 }
 
-// tail returns an error only before it has begun to stream.
 func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	q := requestOf(r.Context())
 	filter, err := violationFilter(r.URL.Query(), s.Now())
@@ -217,7 +215,6 @@ func newTail(w http.ResponseWriter, now func() time.Time) *tail {
 	return &tail{w: w, to: http.NewResponseController(w), now: now}
 }
 
-// begin sends the headers of the stream.
 func (t *tail) begin(method string) error {
 	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends. A writer
 	// without deadlines, such as a test's recorder, needs none.
@@ -251,7 +248,6 @@ func (t *tail) position(at time.Time) {
 	fmt.Fprintf(&t.events, ": still here\nid: %d-0\n\n", at.UnixMicro())
 }
 
-// end says why the stream ends.
 func (t *tail) end(reason string) {
 	t.event("ended", "", map[string]string{"reason": reason})
 	_ = t.flush() // a caller that left needs no reason

@@ -19,10 +19,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// event is one server-sent event, or a comment.
 type event struct{ name, id, data, comment string }
 
-// watched is a stream that a test reads.
 type watched struct {
 	t      testing.TB
 	answer *http.Response
@@ -56,7 +54,6 @@ func newStreaming(t *testing.T) *streaming {
 	return s
 }
 
-// watch opens a stream; it is closed when the test ends.
 func (s *streaming) watch(by caller, query string, header ...string) *watched {
 	s.t.Helper()
 	answer := s.open(s.server.URL, by, ours+"/tail"+query, header...)

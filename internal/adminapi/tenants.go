@@ -32,7 +32,6 @@ func answerTenant(ctx context.Context, t *rules.Tenant) openapi.TheTenantJSONRes
 	}
 }
 
-// ListTenants handles GET /api/v1/tenants.
 func (s *surface) ListTenants(ctx context.Context,
 	request openapi.ListTenantsRequestObject,
 ) (openapi.ListTenantsResponseObject, error) {
@@ -92,7 +91,6 @@ func mentions(t *rules.Tenant, text string) bool {
 	return strings.Contains(strings.ToLower(t.Slug+"\n"+t.Name), strings.ToLower(text))
 }
 
-// CreateTenant handles POST /api/v1/tenants.
 func (s *surface) CreateTenant(ctx context.Context,
 	request openapi.CreateTenantRequestObject,
 ) (openapi.CreateTenantResponseObject, error) {
@@ -147,14 +145,12 @@ func inSettings(wrong rules.FieldErrors) rules.FieldErrors {
 	return wrong
 }
 
-// GetTenant handles GET /api/v1/tenants/{tenant}.
 func (s *surface) GetTenant(ctx context.Context, _ openapi.GetTenantRequestObject) (openapi.GetTenantResponseObject,
 	error,
 ) {
 	return openapi.GetTenant200JSONResponse{TheTenantJSONResponse: answerTenant(ctx, &requestOf(ctx).tenant)}, nil
 }
 
-// UpdateTenant handles PATCH /api/v1/tenants/{tenant}.
 func (s *surface) UpdateTenant(ctx context.Context,
 	request openapi.UpdateTenantRequestObject,
 ) (openapi.UpdateTenantResponseObject, error) {
@@ -185,7 +181,6 @@ func (s *surface) UpdateTenant(ctx context.Context,
 	return openapi.UpdateTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
 }
 
-// SuspendTenant handles POST /api/v1/tenants/{tenant}/suspend.
 func (s *surface) SuspendTenant(ctx context.Context,
 	request openapi.SuspendTenantRequestObject,
 ) (openapi.SuspendTenantResponseObject, error) {
@@ -197,7 +192,6 @@ func (s *surface) SuspendTenant(ctx context.Context,
 	return openapi.SuspendTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
 }
 
-// ResumeTenant handles POST /api/v1/tenants/{tenant}/resume.
 func (s *surface) ResumeTenant(ctx context.Context,
 	request openapi.ResumeTenantRequestObject,
 ) (openapi.ResumeTenantResponseObject, error) {
@@ -252,7 +246,6 @@ func (s *surface) tenantVersion(ctx context.Context) func() (int64, error) {
 	}
 }
 
-// DeleteTenant handles DELETE /api/v1/tenants/{tenant}.
 func (s *surface) DeleteTenant(ctx context.Context,
 	request openapi.DeleteTenantRequestObject,
 ) (openapi.DeleteTenantResponseObject, error) {

@@ -29,7 +29,6 @@ const (
 	usageNotCounted  = "not_counted"
 )
 
-// VisitExportUsageResponse makes a file an answer.
 func (f *file) VisitExportUsageResponse(w http.ResponseWriter) error { return f.send(w) }
 
 var (
@@ -40,7 +39,6 @@ var (
 	userUsageHeader = []string{"month", "kind", "user_id", "allowed", "denied", "cost"}
 )
 
-// ExportUsage handles GET …/usage/export.
 func (s *surface) ExportUsage(ctx context.Context,
 	request openapi.ExportUsageRequestObject,
 ) (openapi.ExportUsageResponseObject, error) {
@@ -69,7 +67,6 @@ func (s *surface) usageExport(ctx context.Context, by string, user, from, to *st
 	return e, nil
 }
 
-// GetUserUsage handles GET …/users/{user_id}/usage.
 func (s *surface) GetUserUsage(ctx context.Context,
 	request openapi.GetUserUsageRequestObject,
 ) (openapi.GetUserUsageResponseObject, error) {
@@ -125,7 +122,6 @@ func plainName(text string) string {
 	return plain[:min(len(plain), 64)]
 }
 
-// ruleUsage writes a month's rules.
 func (x *exporter) ruleUsage(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
 	place string,
 ) (next string, err error) {
@@ -279,7 +275,6 @@ func monthsUntil(first, last time.Time) (months []time.Time) {
 	return months
 }
 
-// monthOf returns when a time's month began.
 func monthOf(at time.Time) time.Time {
 	year, month, _ := at.UTC().Date()
 	return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)

@@ -13,10 +13,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// longestKept is longer than violations can be kept.
 const longestKept = 401 * 24 * time.Hour
 
-// ExportUserData handles POST …/users/{user_id}/data.
 func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUserDataRequestObject,
 ) (openapi.ExportUserDataResponseObject, error) {
 	if err := wrongUser(request.UserId); err != nil {

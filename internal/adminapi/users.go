@@ -17,7 +17,6 @@ func showAssignment(a *rules.Assignment) openapi.Assignment {
 	return openapi.Assignment{UserId: a.UserID, Plan: a.Plan, Version: a.Revision}
 }
 
-// ListUsers handles GET …/users.
 func (s *surface) ListUsers(ctx context.Context,
 	request openapi.ListUsersRequestObject,
 ) (openapi.ListUsersResponseObject, error) {
@@ -38,7 +37,6 @@ func (s *surface) ListUsers(ctx context.Context,
 
 const defaultKnown = 10
 
-// FindUsers handles GET …/known-users.
 func (s *surface) FindUsers(ctx context.Context,
 	request openapi.FindUsersRequestObject,
 ) (openapi.FindUsersResponseObject, error) {
@@ -53,7 +51,6 @@ func (s *surface) FindUsers(ctx context.Context,
 	})}, nil
 }
 
-// GetUser handles GET …/users/{user_id}.
 func (s *surface) GetUser(ctx context.Context, request openapi.GetUserRequestObject) (openapi.GetUserResponseObject,
 	error,
 ) {
@@ -127,7 +124,6 @@ func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignme
 	return assignment, err
 }
 
-// AssignPlan handles PUT …/users/{user_id}/plan.
 func (s *surface) AssignPlan(ctx context.Context,
 	request openapi.AssignPlanRequestObject,
 ) (openapi.AssignPlanResponseObject, error) {

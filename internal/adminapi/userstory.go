@@ -27,7 +27,6 @@ type moment struct {
 	entry  *auth.AuditEntry
 }
 
-// GetUserStory handles GET …/users/{user_id}/story.
 func (s *surface) GetUserStory(ctx context.Context,
 	request openapi.GetUserStoryRequestObject,
 ) (openapi.GetUserStoryResponseObject, error) {

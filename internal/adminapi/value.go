@@ -44,7 +44,6 @@ func isZeroTime(value nullable.Nullable[time.Time]) bool {
 
 var wrongZeroTime = rules.FieldError{Field: "expires_at", Message: "must be in the future, or null for never"}
 
-// valueOf reads an optional field.
 func valueOf[T any](value *T) T {
 	if value == nil {
 		var zero T
@@ -61,7 +60,6 @@ func or[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// set changes a field if a patch gives it.
 func set[T any](field *T, given *T) {
 	if given != nil {
 		*field = *given

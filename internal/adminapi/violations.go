@@ -84,7 +84,6 @@ func violationFilter(query url.Values, now time.Time) (violations.Filter, error)
 	return filter, nil
 }
 
-// timeIn reads a time, or returns a default.
 func timeIn(query url.Values, name string, otherwise time.Time) (time.Time, error) {
 	text := query.Get(name)
 	if text == "" {
@@ -111,13 +110,11 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	return rules.PlainNetwork(network).Masked(), nil
 }
 
-// wrongQuery returns the problem of one query parameter.
 func wrongQuery(name, detail string) error {
 	return httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
 		httpapi.FieldError{Pointer: "/query/" + name, Detail: detail})
 }
 
-// ListViolations handles GET …/violations.
 func (s *surface) ListViolations(ctx context.Context,
 	request openapi.ListViolationsRequestObject,
 ) (openapi.ListViolationsResponseObject, error) {
@@ -149,7 +146,6 @@ func (s *surface) ListViolations(ctx context.Context,
 	return answer, nil
 }
 
-// GetViolation handles GET …/violations/{violation_id}.
 func (s *surface) GetViolation(ctx context.Context,
 	request openapi.GetViolationRequestObject,
 ) (openapi.GetViolationResponseObject, error) {
@@ -183,7 +179,6 @@ func (s *surface) GetViolation(ctx context.Context,
 	return answer, nil
 }
 
-// recentViolations returns a user's latest violations.
 func (s *surface) recentViolations(ctx context.Context, userID string, limit int) ([]violations.Violation, error) {
 	filter := violations.Filter{Until: s.Now().Add(ahead), UserID: userID}
 	found, err := s.Violations.Violations(ctx, requestOf(ctx).tenant.ID, &filter, violations.ID{}, limit)

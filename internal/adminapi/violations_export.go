@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// VisitExportViolationsResponse makes a file an answer.
 func (f *file) VisitExportViolationsResponse(w http.ResponseWriter) error { return f.send(w) }
 
 // violationHeader names the columns of a CSV file, in the order of openapi.yaml.
@@ -24,7 +23,6 @@ var violationHeader = []string{
 	"tokens_at_time", "retry_after_ms", "algorithm", "limit_text", "queue_ms",
 }
 
-// ExportViolations handles GET …/violations/export.
 func (s *surface) ExportViolations(ctx context.Context,
 	request openapi.ExportViolationsRequestObject,
 ) (openapi.ExportViolationsResponseObject, error) {
@@ -42,7 +40,6 @@ func (s *surface) violationsExport(ctx context.Context, format string) (*exportR
 	return e, err
 }
 
-// denials writes a page of violations, the latest first.
 func (x *exporter) denials(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
 	place string,
 ) (next string, err error) {

@@ -22,7 +22,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// lately is in a minute that has passed.
 func lately() time.Time { return time.Now().UTC().Truncate(time.Minute).Add(-10 * time.Minute) }
 
 // denied is a violation of user 42 in a tenant.
@@ -43,7 +42,6 @@ func denied(tenant rules.Tenant, at time.Time, change ...func(*violations.Violat
 	return v
 }
 
-// violate records violations, and returns them with their ids.
 func (w *world) violate(all ...violations.Violation) []violations.Violation {
 	w.t.Helper()
 	batch := &violations.Batch{Writer: w.name("writer"), Number: 1}
@@ -402,7 +400,6 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// open sends a GET to a server.
 func (w *world) open(server string, by caller, path string, header ...string) *http.Response {
 	w.t.Helper()
 	return w.openBy(http.DefaultClient, server, by, path, header...)

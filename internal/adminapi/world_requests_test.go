@@ -14,7 +14,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// request is one to be sent.
 type request struct {
 	method, path, body string
 	header             map[string]string
@@ -106,7 +105,6 @@ func matches(template, path string) bool {
 	return slices.EqualFunc(want, got, func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") })
 }
 
-// holds fails the test if an answer is not as openapi.yaml describes it.
 func (w *world) holds(operation *openapi3.Operation, got answer) {
 	w.t.Helper()
 	described := operation.Responses.Status(got.status)
@@ -142,7 +140,6 @@ func (w *world) holds(operation *openapi3.Operation, got answer) {
 	}
 }
 
-// want fails the test unless the answer has the status.
 func (w *world) want(got answer, status int) answer {
 	w.t.Helper()
 	if got.status != status {
@@ -151,7 +148,6 @@ func (w *world) want(got answer, status int) answer {
 	return got
 }
 
-// read decodes a body.
 func read[T any](t testing.TB, got answer) T {
 	t.Helper()
 	var value T
@@ -161,7 +157,6 @@ func read[T any](t testing.TB, got answer) T {
 	return value
 }
 
-// problem is a problem document.
 type problem struct {
 	Type   string `json:"type"`
 	Detail string `json:"detail"`
@@ -179,7 +174,6 @@ func pointersOf(t testing.TB, got answer) (pointers []string) {
 	return pointers
 }
 
-// json is a request with a body, for any version.
 func (w *world) json(method, path string, body any) request {
 	w.t.Helper()
 	return request{

@@ -186,7 +186,6 @@ func (w *world) exec(sql string, args ...any) {
 	}
 }
 
-// count returns the number that a query answers.
 func (w *world) count(sql string) (n int) {
 	w.t.Helper()
 	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)
@@ -204,7 +203,6 @@ func (w *world) work(kinds ...jobs.Kind) {
 	w.round(kinds...)
 }
 
-// round attempts the jobs of some kinds that are due.
 func (w *world) round(kinds ...jobs.Kind) {
 	w.t.Helper()
 	runner := jobs.New(w.store, kinds, slog.New(slog.NewTextHandler(&w.log, nil)))
@@ -259,7 +257,6 @@ func (w *world) plan(tenant rules.Tenant) string {
 	return must(w.system().CreatePlan(w.ctx(), rules.Plan{TenantID: tenant.ID, Name: w.name("plan")}))(w.t).Name
 }
 
-// key makes an API key and returns its id and the key.
 func (w *world) key(tenant rules.Tenant, permissions ...auth.Permission) (id, token string) {
 	w.t.Helper()
 	token, id, digest := auth.NewKeyToken()
@@ -271,7 +268,6 @@ func (w *world) key(tenant rules.Tenant, permissions ...auth.Permission) (id, to
 	return id, token
 }
 
-// account makes an account with the password.
 func (w *world) account(isPlatformAdmin bool) auth.Account {
 	w.t.Helper()
 	return must(w.store.CreateAccount(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"}, auth.Account{
@@ -305,7 +301,6 @@ type caller struct {
 	sessionID    int64
 }
 
-// person is a new account with a role in the tenant and a session.
 func (w *world) person(tenant rules.Tenant, role auth.Role) caller {
 	w.t.Helper()
 	account := w.account(false)

@@ -35,7 +35,6 @@ type Buckets struct {
 	log    *slog.Logger
 }
 
-// shedObserver also notes when checks were shed.
 type shedObserver struct {
 	*metrics.StoreQueue
 	at *atomic.Int64
@@ -184,7 +183,6 @@ func (b *Buckets) Close() error {
 	return nil
 }
 
-// observe registers metrics of the buckets, and returns the observer of decisions.
 func (b *Buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	m.LocalBuckets(b.Local.Len, b.Local.Evictions)
 	if b.pg != nil {
@@ -201,7 +199,6 @@ func (b *Buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	return m.Decisions("redis")
 }
 
-// leased returns the counts of leases.
 func (b *Buckets) leased() metrics.Leases {
 	moved := b.Leases.Moved()
 	whole := func(tokens enforce.Tokens) float64 { return float64(tokens) / float64(enforce.Token) }
@@ -351,7 +348,6 @@ func (b *Buckets) watch(ctx context.Context) {
 	}
 }
 
-// logRefusals logs each refusal that was not logged within refusalsEvery.
 func (b *Buckets) logRefusals(logged map[string]time.Time, refusals []redisbucket.Refusal) {
 	for _, r := range refusals {
 		key := r.Addr + " " + r.Kind

@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
-// pgBuckets are buckets in PostgreSQL.
 type pgBuckets struct {
 	store     *pgbucket.Store
 	log       *slog.Logger
@@ -37,7 +36,6 @@ func (b *pgBuckets) state() string {
 	return string(pgbucket.Down)
 }
 
-// observe registers metrics of the store, and returns the observer of decisions.
 func (b *pgBuckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	breakers := func() map[string]metrics.Breaker {
 		breaker := metrics.Breaker{Trips: b.store.Trips()}

@@ -68,7 +68,6 @@ func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown),
 	return p, p.scrapes.Open()
 }
 
-// showRules returns metrics with those of the rules in memory.
 func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics {
 	build := config.ReadBuild()
 	m := metrics.New(build.Version, build.Revision)

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// safeLog is a log that goroutines share.
 type safeLog struct {
 	mu   sync.Mutex
 	text strings.Builder

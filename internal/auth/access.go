@@ -150,7 +150,6 @@ type accessShares struct {
 	known   int
 }
 
-// accessKey identifies equal events.
 type accessKey struct {
 	kind                                  AccessKind
 	account                               AccountID

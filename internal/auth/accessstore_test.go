@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// fickleStore fails on demand.
 type fickleStore struct {
 	AccessStore
 	fail   func(events []AccessEvent) error

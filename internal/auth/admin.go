@@ -62,7 +62,6 @@ func (g *Gate) replacedByOperator(ctx context.Context, account Account) {
 	g.notify(ctx, account, NoticePassword, operator)
 }
 
-// replacePassword also ends all sessions of the account.
 func (g *Gate) replacePassword(ctx context.Context, by rules.Actor, email, hash string) (Account, error) {
 	account, from, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {

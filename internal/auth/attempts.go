@@ -37,7 +37,6 @@ func (p Pace) WaitAfter(failures int) time.Duration {
 	return min(p.Longest, time.Second<<min(failures-p.Free, doublings))
 }
 
-// subjectOf hashes a subject in the namespace of its kind.
 func subjectOf(kind string, what []byte) Subject {
 	return sha256.Sum256(append([]byte(kind+"\x00"), what...))
 }
@@ -52,7 +51,6 @@ func claimSubject(tenant, email string) Subject {
 	return subjectOf("claim", []byte(tenant+"\x00"+foldAddress(email)))
 }
 
-// addressLimits returns the limits for a browser that has not signed in before.
 func addressLimits(subject Subject, from netip.Addr) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Loose}, {Counter{subject, networkOf(from)}, Tight}}
 }
@@ -84,7 +82,6 @@ type waits struct {
 	until map[Counter]time.Time
 }
 
-// left returns the longest wait of the limits.
 func (w *waits) left(limits []Limit, now time.Time) (longest time.Duration) {
 	w.Lock()
 	defer w.Unlock()
@@ -133,7 +130,6 @@ func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password
 	return weak, err
 }
 
-// count counts an attempt, or returns TooSoonError.
 func (g *Gate) count(ctx context.Context, limits []Limit) error {
 	now := g.options.Now()
 	if wait := g.waits.left(limits, now); wait > 0 {

@@ -178,7 +178,6 @@ func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 	}
 }
 
-// network returns a browser in the nth network.
 func network(n int) auth.Browser {
 	return auth.Browser{IP: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(n >> 8), byte(n), 15: 1})}
 }
@@ -350,7 +349,6 @@ func TestAThiefOfASessionCannotGuessThePassword(t *testing.T) {
 	}
 }
 
-// countingStore counts the attempts that reach the database.
 type countingStore struct {
 	auth.Store
 	attempts atomic.Int64
@@ -383,7 +381,6 @@ func TestAFloodOfGuessesIsNotCountedInTheDatabase(t *testing.T) {
 	}
 }
 
-// waitingStore makes every attempt wait.
 type waitingStore struct{ auth.Store }
 
 func (waitingStore) Attempt(_ context.Context, limits []auth.Limit) (auth.Counter, time.Duration, error) {

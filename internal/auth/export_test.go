@@ -28,7 +28,6 @@ var (
 	NetworkOf     = networkOf
 )
 
-// AddressLimits returns the limits for the account that has proven an address.
 func AddressLimits(email string, from netip.Addr) []Limit {
 	return addressLimits(addressSubject(email), from)
 }

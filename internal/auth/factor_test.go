@@ -44,7 +44,6 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// app is Ada's authenticator app.
 type app struct {
 	secret string
 	clock  *clock

@@ -55,7 +55,6 @@ func hashed(password string, cost *argon2id.Params) string {
 	return hash
 }
 
-// noPasswordSalt marks hashes that no password matches.
 const noPasswordSalt = "no password here"
 
 // NoPassword returns the hash of an account without a password. Guessing costs as much as for any other hash, and older

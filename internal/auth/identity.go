@@ -235,7 +235,6 @@ func (g *Gate) signInWith(ctx context.Context, requestID string, flow Digest, id
 	return entry, nil
 }
 
-// actor returns the author of the changes of a sign-in.
 func (i *Identity) actor(requestID string) rules.Actor {
 	return rules.Actor{
 		Kind: rules.ActorSystem, Name: "sign-in at " + i.Provider.Name, Act: "sign in at a provider",

@@ -70,7 +70,6 @@ func letters(text string) string {
 	}, text)
 }
 
-// consistsOf reports whether a text is a sequence of the words.
 func consistsOf(text string, words []string) bool {
 	ends := make([]bool, len(text)+1) // at each byte, whether a sequence may end before it
 	ends[0] = true

@@ -23,11 +23,9 @@ const (
 // sprays counts the failures of networks in this process, in about 1 MB.
 type sprays struct {
 	sync.Mutex
-	// forgottenAt is when all failures of a network are forgotten.
 	forgottenAt map[netip.Prefix]time.Time
 }
 
-// left returns the wait for attempts from a network.
 func (s *sprays) left(from netip.Addr, now time.Time) time.Duration {
 	s.Lock()
 	defer s.Unlock()

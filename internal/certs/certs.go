@@ -123,7 +123,6 @@ func (s *Source) stamps() (stamps [3]stamp) {
 	return stamps
 }
 
-// content returns the last good content of the files.
 func (s *Source) content() content {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +146,6 @@ func (s *Source) content() content {
 	return fresh
 }
 
-// option identifies the files in logs.
 func (s *Source) option() string {
 	if s.files.Cert.Path != "" {
 		return s.files.Cert.Option

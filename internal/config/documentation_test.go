@@ -40,7 +40,6 @@ func TestDocumentationHasTheTableOfOptions(t *testing.T) {
 	}
 }
 
-// markdown is the documentation's table of options.
 func markdown() string {
 	var b strings.Builder
 	group := ""

@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// option is a row of the table of options.
 type option struct {
 	group     string // heading in help
 	name      string // of the flag, without dashes
@@ -268,7 +267,6 @@ func mailOptions(c *Config) []option {
 	}
 }
 
-// listenerTLS returns a listener's TLS options: --check-tls-cert and so on.
 func listenerTLS(listener string, takers []Command, t *TLS) []option {
 	return []option{
 		row(listener+"-tls-cert", takers, "", text(&t.Cert, "FILE"),
@@ -303,7 +301,6 @@ func row(name string, takers []Command, normal string, value value, help string)
 
 func only(commands ...Command) []Command { return commands }
 
-// group sets the heading of options.
 func group(heading string, options ...option) []option {
 	for i := range options {
 		options[i].group = heading
@@ -313,7 +310,6 @@ func group(heading string, options ...option) []option {
 
 func (o option) short(letter string) option { o.letter = letter; return o }
 
-// on sets the default for one command.
 func (o option) on(c Command, normal string) option { o.normalFor[c] = normal; return o }
 
 func (o option) takenBy(c Command) bool { return slices.Contains(o.takers, c) }
@@ -332,7 +328,6 @@ func envName(name string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// defaultFor returns the default for a command, and whether the option is required.
 func (o option) defaultFor(c Command) (normal string, must bool) {
 	if text, ok := o.normalFor[c]; ok {
 		return text, false

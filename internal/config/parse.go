@@ -53,7 +53,6 @@ type parser struct {
 	problems []error
 }
 
-// setting is the given text of an option.
 type setting struct {
 	option option
 	text   string
@@ -64,7 +63,6 @@ func (p *parser) complain(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Errorf(format, args...))
 }
 
-// readEnvironment reads the command's variables.
 func (p *parser) readEnvironment(environ []string) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(variable, "=")
@@ -92,7 +90,6 @@ func fromKubernetes(name, text string) bool {
 		(!strings.HasSuffix(name, "_PORT") || strings.HasSuffix(name, "_SERVICE_PORT") || strings.Contains(text, "://"))
 }
 
-// readFlags overrides variables by flags.
 func (p *parser) readFlags() {
 	seen := map[string]bool{}
 	for _, s := range p.flags {

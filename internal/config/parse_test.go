@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// database is required by the commands.
 const database = "SLUICE_DATABASE_URL=postgres://sluice:hunter2@db.internal:5432/sluice"
 
 func mustParse(t *testing.T, binary string, args []string, environ ...string) Config {

@@ -62,7 +62,6 @@ func (u ConnURL) GoString() string { return fmt.Sprintf("%q", u.String()) }
 // MarshalText hides the password from encoders and log handlers.
 func (u ConnURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// putPasswords merges the separate password options into their URLs.
 func (p *parser) putPasswords(c *Config) {
 	for _, password := range []struct {
 		secret *Secret

@@ -18,7 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// value parses and formats an option.
 type value struct {
 	kind   string                  // placeholder in help; choices are separated by |
 	set    func(text string) error // parses a nonempty text; the error completes "… is not"
@@ -100,7 +99,6 @@ func connURL(at *ConnURL, schemes ...string) value {
 	return v
 }
 
-// checked is a text with a required form.
 func checked(at *string, kind, form string, ok func(string) bool) value {
 	return value{kind: kind, show: func() string { return *at }, set: func(s string) error {
 		if !ok(s) {
@@ -208,7 +206,6 @@ func list(at *[]string, kind string) value {
 	}}
 }
 
-// ranged adds a range to a parser.
 func ranged[T int | time.Duration](parse func(string) (T, error), least, most T) func(string) (T, error) {
 	return func(s string) (T, error) {
 		v, err := parse(s)

@@ -21,7 +21,6 @@ const (
 	tailBytes     = 2048 // of the log, in errors
 )
 
-// process is a running server.
 type process struct {
 	cmd     *exec.Cmd
 	logPath string

@@ -239,7 +239,6 @@ func TestWaitingIsEnoughHoweverOftenTheBucketIsWritten(t *testing.T) {
 	})
 }
 
-// rational is a bucket in exact arithmetic, in tokens.
 type rational struct {
 	level *big.Rat
 	stamp int64

@@ -39,7 +39,6 @@ func (f *front) another() *remembering {
 	})}
 }
 
-// remembering is a store that owns a DenialCache.
 type remembering struct {
 	enforce.ReservingBuckets
 	cache *enforce.DenialCache
@@ -49,7 +48,6 @@ func (r *remembering) Take(ctx context.Context, checks []enforce.BucketCheck) er
 	return r.cache.Take(checks, func(rest []enforce.BucketCheck) error { return r.ReservingBuckets.Take(ctx, rest) })
 }
 
-// counted counts the checks that reach a store.
 type counted struct {
 	enforce.ReservingBuckets
 	checks *int
@@ -60,7 +58,6 @@ func (c counted) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	return c.ReservingBuckets.Take(ctx, checks)
 }
 
-// take takes some tokens from a few tiers.
 func (f *front) take(t testing.TB, tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
 	t.Helper()
 	checks := []enforce.BucketCheck{{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}}

@@ -218,7 +218,6 @@ func (e *EditApplier) concluded(ctx context.Context, tried int, failed []slowdow
 	}
 }
 
-// look advances single buckets by looking at them, and returns the slowdowns that failed.
 func (e *EditApplier) look(ctx context.Context, singles []slowdown) (failed []slowdown, err error) {
 	for chunk := range slices.Chunk(singles, looksPerCall) {
 		missed := chunk

@@ -21,7 +21,6 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// editedStore records the edits that it applies.
 type editedStore struct {
 	mu    sync.Mutex
 	fails bool
@@ -85,7 +84,6 @@ func (s *editedStore) err() error {
 	return nil
 }
 
-// settledRules returns the same rules of two tenants.
 func settledRules(t *testing.T, overrides ...rules.Override) *snapshot.Snapshot {
 	t.Helper()
 	rows := snapshot.Rows{Overrides: overrides}
@@ -117,7 +115,6 @@ func startApplier(t *testing.T, store *editedStore, slowed []rules.Slowdown) (e 
 	return e, func() { cancel(); <-ended }
 }
 
-// ofUsers returns a slowdown for each of many users of a rule.
 func ofUsers(tenant rules.TenantID, rule rules.RuleID, users int) []rules.Slowdown {
 	slowed := make([]rules.Slowdown, users)
 	for i := range slowed {

@@ -166,7 +166,6 @@ func (l *slots) forget() {
 	l.n--
 }
 
-// slotOf returns the time slot in which a lease made now ends.
 func slotOf(now int64) int64 { return (now + LeaseLife.Microseconds()) / slotLength }
 
 // room returns the most that the bucket can hold beside its lent tokens, and is 0 if the burst was cut below them.

@@ -19,7 +19,6 @@ type lending struct {
 	seen   []outcome
 }
 
-// outcome is an observed decision.
 type outcome struct {
 	allowed, bypassed bool
 	reason            enforce.Reason
@@ -54,7 +53,6 @@ func lesseeCheck() enforce.LesseeCheck {
 	return enforce.LesseeCheck{Check: enforce.Check{Request: request(), EffectivePlan: "free", Cost: enforce.Token}}
 }
 
-// client is one process that spends its leases.
 type client struct {
 	*lending
 	name     string

@@ -463,7 +463,6 @@ func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit &&
 
 func isUnknown(m *rules.Match) bool { return m.Rule.Unknown != "" }
 
-// met selects the rules that apply to a check.
 func met(check *Check) func(*rules.Match) bool {
 	if check.Proxied {
 		return func(m *rules.Match) bool { return !isLimit(m) || m.Limit.Kind != rules.KindConcurrency }

@@ -55,7 +55,6 @@ func newWorld(t *testing.T, rows snapshot.Rows) *world {
 	return w
 }
 
-// complete fills in what a test leaves out of a rule.
 func complete(r *rules.Rule) {
 	r.TenantID, r.Active, r.Algorithm, r.Revision = tenantID, true, rules.TokenBucket, 1
 	if r.Action == "" {
@@ -78,7 +77,6 @@ func pattern(t *testing.T, text string) rules.Pattern {
 	return p
 }
 
-// outage is a store that fails on demand.
 type outage struct {
 	enforce.ReservingBuckets
 	err error
@@ -93,7 +91,6 @@ func (o *outage) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 
 var errAway = errors.New("the store is away")
 
-// observed counts what the Limiter reports.
 type observed struct{ decided, answered, failed atomic.Int64 }
 
 func (o *observed) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) { o.decided.Add(1) }

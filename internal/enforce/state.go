@@ -64,7 +64,6 @@ func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {
 	return mustWrite
 }
 
-// earnUntil earns until a time at or after the Stamp.
 func (s *State) earnUntil(to int64) {
 	switch s.Limit.Kind {
 	case rules.KindFixedWindow:

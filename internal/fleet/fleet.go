@@ -87,7 +87,6 @@ type Store interface {
 	Processes(ctx context.Context, within time.Duration) (reports []Report, now time.Time, err error)
 }
 
-// counted is a count at a time.
 type counted struct {
 	Count
 	at time.Time

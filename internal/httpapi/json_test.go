@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// note is a body for Reader and Decode.
 type note struct {
 	Text string   `json:"text"`
 	Tags []string `json:"tags"`

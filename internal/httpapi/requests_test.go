@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// answered is an Observer that records the last request.
 type answered struct {
 	route  string
 	status int

@@ -133,7 +133,6 @@ func TestConnectionsThatStallAreCut(t *testing.T) {
 	}
 }
 
-// endings is a connection that reports its end.
 type endings struct {
 	net.Conn
 	closed chan struct{}

@@ -207,7 +207,6 @@ func TestAJobIsParkedOnceItsRowKnows(t *testing.T) {
 	}
 }
 
-// TestATenantsReceiverParksNothingThoughTheDatabaseWasAway has the end of the last attempt not stored.
 func TestATenantsReceiverParksNothingThoughTheDatabaseWasAway(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)
@@ -259,7 +258,6 @@ func TestAJobWhoseProcessesEndIsParked(t *testing.T) {
 	}
 }
 
-// TestTheJobOfAKilledProcessIsAttemptedAgain kills a real one during an attempt.
 func TestTheJobOfAKilledProcessIsAttemptedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)
@@ -296,7 +294,6 @@ func TestTheJobOfAKilledProcessIsAttemptedAgain(t *testing.T) {
 	}
 }
 
-// TestAProcessThatIsLateChangesNothing has one that was thought dead.
 func TestAProcessThatIsLateChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)

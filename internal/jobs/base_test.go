@@ -90,7 +90,6 @@ func (b *base) queue(tb testing.TB, tenant int64, kind string, n int) {
 		SELECT $1, $2, i::text, now() - interval '1 hour' FROM generate_series(1, $3::integer) AS i`, tenant, kind, n)
 }
 
-// like counts jobs.
 func (b *base) like(tb testing.TB, condition string) (n int) {
 	tb.Helper()
 	if err := b.db.QueryRow(tb.Context(), "SELECT count(*) FROM job WHERE "+condition).Scan(&n); err != nil {
@@ -126,7 +125,6 @@ func (b *base) runner(kinds ...jobs.Kind) *jobs.Runner {
 	return jobs.New(b.Store, kinds, slog.New(slog.DiscardHandler))
 }
 
-// round runs one round, and waits for its attempts.
 func round(tb testing.TB, r *jobs.Runner) {
 	tb.Helper()
 	begin(tb, r)
@@ -141,10 +139,8 @@ func begin(tb testing.TB, r *jobs.Runner) {
 	}
 }
 
-// done is a result of jobs.Kind.Do.
 func done() (time.Time, error) { return time.Time{}, nil }
 
-// failing returns an attempt that ends with an error.
 func failing(err error) func(context.Context, *jobs.Job) (time.Time, error) {
 	return func(context.Context, *jobs.Job) (time.Time, error) { return time.Time{}, err }
 }

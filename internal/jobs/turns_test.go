@@ -183,7 +183,6 @@ func TestARunnerGoesOnUntilItIsStopped(t *testing.T) {
 	running.Wait()
 }
 
-// waitFor waits until something holds.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !holds(); {

@@ -20,7 +20,6 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// found is the result of discovery.
 type found struct {
 	provider    *oidc.Provider
 	endpoint    oauth2.Endpoint
@@ -133,7 +132,6 @@ func (p *provider) oauth(f *found) *oauth2.Config {
 	}
 }
 
-// identify validates an answer to a flow.
 func (p *provider) identify(ctx context.Context, f flow, query url.Values) (auth.Identity, error) {
 	for _, name := range []string{"state", "code", "iss", "error"} {
 		if len(query[name]) > 1 {
@@ -322,7 +320,6 @@ func isElsewhere(claims map[string]any, name string) bool {
 	return name != "" && names[name] != nil && lookUp(claims, name) == nil
 }
 
-// texts returns the elements of a list, or the single value.
 func texts(value any) (all []string) {
 	switch value := value.(type) {
 	case nil:
@@ -337,7 +334,6 @@ func texts(value any) (all []string) {
 	return all
 }
 
-// answeredError maps the provider's error to a reason.
 func answeredError(query url.Values) error {
 	code := query.Get("error")
 	refused := auth.ProviderError{

@@ -140,7 +140,6 @@ func entryName(i int, s *Settings) string {
 	return fmt.Sprintf("providers[%d] (%s)", i, s.Slug)
 }
 
-// check returns an error with a line for each mistake.
 func check(entries []Settings) error {
 	var wrong []error
 	if len(entries) > maxProviders {
@@ -240,7 +239,6 @@ func (s *Settings) checkGroups(complain func(format string, args ...any)) {
 	}
 }
 
-// checkIssuer returns an error that completes "issuer …".
 func checkIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	switch {
@@ -260,7 +258,6 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// rule returns the domain's part of the settings.
 func (s *Settings) rule() *auth.IdentityProvider {
 	rule := &auth.IdentityProvider{
 		Slug: s.Slug, Name: s.Name, Issuer: s.Issuer, EmailDomains: slices.Clone(s.EmailDomains),
@@ -276,7 +273,6 @@ func (s *Settings) rule() *auth.IdentityProvider {
 	return rule
 }
 
-// scopes always contain openid.
 func (s *Settings) scopes() []string {
 	if len(s.Scopes) == 0 {
 		return []string{"openid", "email", "profile"}

@@ -72,7 +72,6 @@ func (ps *Providers) Note(slug string, refused auth.ProviderError) {
 	}
 }
 
-// fail records a failure, and returns it.
 func (p *provider) fail(refused auth.ProviderError) error {
 	refused.Detail = line(refused.Detail)
 	p.mu.Lock()

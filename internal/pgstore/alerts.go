@@ -267,7 +267,6 @@ func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert,
 	return pendingFromRow(row), nil
 }
 
-// pendingFromRow returns a delivery that is due now.
 func pendingFromRow(row dbsqlc.Delivery) violations.Delivery {
 	d := deliveryFromRow(row)
 	d.NextAttemptAt = time.Now().UTC()

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// receiver is a Sender that answers as it is told to.
 type receiver struct {
 	mu     sync.Mutex
 	posts  []int64

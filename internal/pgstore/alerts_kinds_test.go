@@ -26,7 +26,6 @@ func (w *world) decide(t *testing.T, tenant rules.TenantID, rule rules.RuleID, a
 	}
 }
 
-// crossQuota notes the crossing of a quota.
 func (w *world) crossQuota(t *testing.T, rule rules.Rule, subject string, at time.Time) {
 	t.Helper()
 	err := w.WriteViolations(t.Context(), &violations.Batch{

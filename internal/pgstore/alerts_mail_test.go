@@ -136,7 +136,6 @@ func TestAlertsKeepNobodyFromBeingInvited(t *testing.T) {
 	}
 }
 
-// office returns the jobs that send mail by a function.
 func (w *world) office(send func(letter *auth.Letter) error) jobs.Kind {
 	return auth.NewPostOffice(w, sender(send), slog.New(slog.DiscardHandler)).Jobs()
 }

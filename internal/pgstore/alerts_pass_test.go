@@ -18,7 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// raise judges the alerts of one tenant.
 func (w *world) raise(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error) {
 	alerts, err := w.ActiveAlerts(ctx)
 	if err != nil {
@@ -181,7 +180,6 @@ func TestATenantWhoseAlertsFailHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-// TestAnAlertThatIsBeingChangedIsLeftToTheNextPass has one silenced while the pass judges it.
 func TestAnAlertThatIsBeingChangedIsLeftToTheNextPass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

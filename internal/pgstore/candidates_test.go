@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// try creates a candidate for a live rule.
 func (w *world) try(t *testing.T, live rules.Rule, burst int64) rules.Rule {
 	t.Helper()
 	live.CandidateFor, live.Burst = live.ID, burst

@@ -20,7 +20,6 @@ func everyMillisecond(n int) (times []uint32) {
 	return times
 }
 
-// userOf returns a user of a stratum.
 func (w *world) userOf(stratum int) string {
 	for n := 0; ; n++ {
 		if user := fmt.Sprint("user-", n); traffic.StratumOfUser(w.ours.ID, user) == stratum {

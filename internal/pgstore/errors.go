@@ -128,7 +128,6 @@ func takenBy(constraint string) string {
 	}
 }
 
-// foundOne returns rules.ErrNotFound if a statement touched no row.
 func foundOne(rows int64, err error) error {
 	if err == nil && rows == 0 {
 		return rules.ErrNotFound
@@ -136,7 +135,6 @@ func foundOne(rows int64, err error) error {
 	return err
 }
 
-// noSuchPlan is the error for a plan that the tenant does not have.
 func noSuchPlan(field, plan string) error {
 	return rules.FieldErrors{{Field: field, Message: fmt.Sprintf("must be a plan of the tenant, and %q is none", plan)}}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// temporary creates rules of a tenant that end at a time.
 func (w *world) temporary(t *testing.T, tenant rules.TenantID, number int, ends time.Time) (made []rules.Rule) {
 	t.Helper()
 	for i := range number {
@@ -33,7 +32,6 @@ func (w *world) rulesHeld(t *testing.T) int64 {
 	return of[slices.IndexFunc(of, func(q rules.Quota) bool { return q.Thing == rules.ThingRules })].Held
 }
 
-// prolong schedules that a rule ends no more from monday on.
 func (w *world) prolong(t *testing.T, rule rules.Rule) rules.ScheduledChange {
 	t.Helper()
 	after := rule
@@ -107,7 +105,6 @@ func TestManyExpiredRulesOfATenantWaitForThoseOfOthers(t *testing.T) {
 	}
 }
 
-// TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost schedules it after the round has found the rule.
 func TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,7 +19,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// slowFor is a receiver that does not answer one tenant.
 type slowFor rules.TenantID
 
 func (s slowFor) Send(ctx context.Context, notice *violations.Notice) (int, error) {

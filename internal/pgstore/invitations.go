@@ -104,7 +104,6 @@ func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before i
 	return invitations, nil
 }
 
-// addMail reads the state of the mail of invitations.
 func addMail(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, invitations []auth.Invitation) error {
 	ids := each(invitations, func(i auth.Invitation) int64 { return i.ID })
 	rows, err := q.MailOfInvitations(ctx, tenant, ids)

@@ -20,7 +20,6 @@ func runner(w *world, log *slog.Logger, kinds ...jobs.Kind) *jobs.Runner {
 	return jobs.New(w.Store, kinds, log)
 }
 
-// round runs one round, and waits for its attempts.
 func round(t *testing.T, r *jobs.Runner) {
 	t.Helper()
 	if err := r.Round(t.Context()); err != nil {

@@ -204,7 +204,6 @@ func TestEveryListGoesOnWhereItStopped(t *testing.T) {
 	wantError(t, err, rules.ErrNotFound)
 }
 
-// placeOf reads what placesOf has written.
 func placeOf(text string) (place rules.OverridePlace) {
 	_, _ = fmt.Sscan(text, &place.User, &place.Rule)
 	return place

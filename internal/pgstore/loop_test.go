@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// slow reports that a backend is overloaded.
 func (w *world) slow(t *testing.T) {
 	t.Helper()
 	report := adapt.BackendReport{

@@ -103,7 +103,6 @@ func overridesAfter(
 	})
 }
 
-// isIndexed reports whether an index serves the filter.
 func isIndexed(filter rules.OverrideFilter) bool {
 	if filter.ByEnd {
 		return filter == rules.OverrideFilter{ByEnd: true, EndsAfter: filter.EndsAfter, EndsBefore: filter.EndsBefore}
@@ -203,7 +202,6 @@ func (w write) overrideAt(ctx context.Context, rule rules.RuleID, userID string,
 	return overrideFromRow(row), expect(expected, row.Revision)
 }
 
-// sameOverride compares what can be changed of an override.
 func sameOverride(a, b *rules.Override) bool {
 	return a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
 		a.Reason == b.Reason && a.ExpiresAt.Equal(b.ExpiresAt)

@@ -117,7 +117,6 @@ func quotasOf(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID) (ru
 	return rules.Quotas{Version: version, Of: each(rows, quotaFromRow)}, err
 }
 
-// quotaOf returns the quota of one thing.
 func quotaOf(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, thing rules.Thing) (rules.Quota, error) {
 	rows, err := q.Quotas(ctx, tenant, []string{string(thing)})
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 
 var allThings = rules.Things
 
-// quota returns a tenant's quota of a thing.
 func (w *world) quota(t *testing.T, thing rules.Thing) rules.Quota {
 	t.Helper()
 	for _, q := range must(w.Quotas(t.Context(), w.ours.ID))(t).Of {

@@ -168,7 +168,6 @@ type position struct {
 	text     string
 }
 
-// table reads one table of many tenants.
 type table[Row any] struct {
 	query func(at []position, each func(i int, rows []Row, err error)) // one page for each position, in one round trip
 	after func(Row) position

@@ -61,7 +61,6 @@ func (s *Store) History(ctx context.Context, tenant rules.TenantID, since time.T
 	return h, nil
 }
 
-// past is the state at some time.
 type past struct {
 	tenant    rules.Tenant
 	rules     map[rules.RuleID]rules.Rule

@@ -77,7 +77,6 @@ func TestAHistoryHasWhatStoodAndWhatChanged(t *testing.T) {
 	}
 }
 
-// recordRun records checks of one user of a tenant in the last minute.
 func (w *world) recordRun(t *testing.T, tenant rules.TenantID, user string, checks uint32) {
 	t.Helper()
 	stored := must(w.Tenant(t.Context(), tenant))(t)
@@ -228,7 +227,6 @@ func (s *heldStore) Blocks(ctx context.Context, tenant rules.TenantID, of traffi
 	}
 }
 
-// state waits until a replay is in a state.
 func (w *world) state(t *testing.T, tenant rules.TenantID, id int64, want replay.State) replay.Job {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

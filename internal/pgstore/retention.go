@@ -47,7 +47,6 @@ type Kept struct {
 	IsMore                bool // more than one run drops; the next one follows at once
 }
 
-// retention is one kind of retention.
 type retention struct {
 	name string
 	do   func(ctx context.Context, now time.Time) (Kept, error)
@@ -128,10 +127,8 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 	return all
 }
 
-// dropRows drops so many rows by a time.
 type dropRows func(q *dbsqlc.Queries, ctx context.Context, at time.Time, atMost int32) (int64, error)
 
-// drops returns the retention of rows that are older than a time.
 func (s *Store) drops(name string, after time.Duration, drop dropRows) retention {
 	return s.dropsPieces(name, s.droppedPerPiece,
 		func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
@@ -139,7 +136,6 @@ func (s *Store) drops(name string, after time.Duration, drop dropRows) retention
 		})
 }
 
-// dropsPieces returns the retention of rows that are dropped in transactions of so many.
 func (s *Store) dropsPieces(name string, piece int32, drop dropRows) retention {
 	return retention{name, func(ctx context.Context, now time.Time) (kept Kept, err error) {
 		rows := int64(piece)
@@ -166,7 +162,6 @@ func (s *Store) dropsPieces(name string, piece int32, drop dropRows) retention {
 
 func midnight(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
-// keepsDays returns the retention of a table with a partition for each day.
 func (s *Store) keepsDays(name, table string, after time.Duration) retention {
 	return retention{name, func(ctx context.Context, now time.Time) (kept Kept, err error) {
 		oldest := midnight(now.Add(-after))
@@ -209,7 +204,6 @@ func (s *Store) keepsDays(name, table string, after time.Duration) retention {
 	}}
 }
 
-// upkeep does one step of upkeep in a transaction.
 func (s *Store) upkeep(ctx context.Context, step func(context.Context, *dbsqlc.Queries) error) error {
 	return s.transaction(ctx, classUpkeep, everyTenant, step)
 }

@@ -239,7 +239,6 @@ func (w write) revertPlan(ctx context.Context, before, after *planImage) error {
 	return err
 }
 
-// ruleImage is a rule as the audit log shows it.
 type ruleImage struct{ rules.Rule }
 
 // UnmarshalJSON leaves fields that the image does not have as those of a new rule.

@@ -224,7 +224,6 @@ func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 	}
 }
 
-// TestARevivedRuleIsLaterThanAllBefore: its buckets are those that it had.
 func TestARevivedRuleIsLaterThanAllBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

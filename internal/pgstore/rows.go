@@ -23,7 +23,6 @@ func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
 	return values
 }
 
-// first returns the first value, or zero if there is none.
 func first[Value any](values []Value) (value Value) {
 	if len(values) > 0 {
 		value = values[0]
@@ -293,7 +292,6 @@ func orZero(t *time.Time) time.Time {
 	return t.UTC()
 }
 
-// sinceEpoch is for queries that return the epoch for no time.
 func sinceEpoch(t time.Time) time.Time {
 	if t.Unix() <= 0 {
 		return time.Time{}

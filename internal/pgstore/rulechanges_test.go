@@ -196,7 +196,6 @@ func TestTooManyRulesWithOnePatternAreRefused(t *testing.T) {
 	must(w.CreateRule(t.Context(), one))(t)
 }
 
-// TestARuleWithManyOverridesIsRemoved has each of them in the audit log, as one change.
 func TestARuleWithManyOverridesIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -171,7 +171,6 @@ func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.
 	return nil
 }
 
-// ruleAt returns a rule if its version is the expected one.
 func (w write) ruleAt(ctx context.Context, id rules.RuleID, expected rules.Expected) (rules.Rule, error) {
 	row, err := w.Rule(ctx, w.tenant, id)
 	if err != nil {

@@ -149,7 +149,6 @@ func (w write) fieldsToSchedule(ctx context.Context, change *rules.ScheduledChan
 	return fields, nil
 }
 
-// liveRules returns the rules that exist among some ids.
 func (w write) liveRules(ctx context.Context, ids []rules.RuleID) (map[rules.RuleID]rules.Rule, error) {
 	rows, err := w.RulesByID(ctx, w.tenant, ruleNumbers(ids))
 	if err != nil {

@@ -19,7 +19,6 @@ var (
 	friday = monday.Add(4 * 24 * time.Hour)
 )
 
-// scheduled is a change of some rules from monday on.
 func scheduled(until time.Time, all ...rules.Rule) rules.ScheduledChange {
 	change := rules.ScheduledChange{TenantID: all[0].TenantID, StartsAt: monday, EndsAt: until}
 	for i := range all {

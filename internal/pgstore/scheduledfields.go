@@ -39,7 +39,6 @@ func isLimitOnly(fields []byte) bool {
 	return len(named) == 0
 }
 
-// fieldsOf returns what can be changed of a rule, by name.
 func fieldsOf(rule *rules.Rule) (map[string]json.RawMessage, error) {
 	text, err := json.Marshal(rule.Fields())
 	if err != nil {
@@ -87,7 +86,6 @@ func fieldsLike(rule *rules.Rule, fields []byte) ([]byte, error) {
 	return json.Marshal(named)
 }
 
-// withFields returns the rule with some fields set.
 func withFields(rule *rules.Rule, fields []byte) (rules.Rule, error) {
 	after := *rule
 	if wrong := after.Set(fields); len(wrong) > 0 {

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// column creates limits of one plan.
 func (w *world) column(t *testing.T, number int) (all []rules.Rule) {
 	t.Helper()
 	plan := must(w.CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: "column"}))(t).Name
@@ -55,7 +54,6 @@ func (w *world) endedAs(t *testing.T, change rules.ScheduledChange, state rules.
 	}
 }
 
-// edit gives a rule another burst.
 func (w *world) edit(t *testing.T, rule rules.Rule, burst int64) {
 	t.Helper()
 	now := must(w.Rule(t.Context(), rule.TenantID, rule.ID))(t)

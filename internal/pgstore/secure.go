@@ -183,7 +183,6 @@ func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []str
 	return err
 }
 
-// letBecomeTenant lets a login role become the tenant role.
 func letBecomeTenant(ctx context.Context, tx pgx.Tx, login, role string) error {
 	var may, membershipsInherit bool
 	err := tx.QueryRow(ctx, "SELECT pg_has_role($1::name, $2::name, "+mayBecome+"), "+inheritedByMembership, login,

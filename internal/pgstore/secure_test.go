@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
-// migrateAs migrates a database as some role.
 func migrateAs(t *testing.T, databaseURL, role string) (roleURL string, err error) {
 	t.Helper()
 	u := must(url.Parse(databaseURL))(t)

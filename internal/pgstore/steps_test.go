@@ -15,7 +15,6 @@ import (
 
 var toSearch = rules.Adapt{Backend: "search", FloorPercent: 20, P99: 300 * time.Millisecond, ErrorPercent: 1}
 
-// adapting returns a stored rule that adapts.
 func (w *world) adapting(t *testing.T, name string) rules.Rule {
 	t.Helper()
 	rule := limit(t, w.ours.ID, "user:{user_id}", "", name)

@@ -166,7 +166,6 @@ func (s Writer) inTenant(ctx context.Context, class class, tenant rules.TenantID
 	return s.writeTenant(ctx, class, tenant, do)
 }
 
-// inBulk is inTenant for a write of many rows.
 func (s Writer) inBulk(ctx context.Context, tenant rules.TenantID, do func(context.Context, write) error) error {
 	end, err := s.turn(ctx, tenant, true)
 	if err != nil {
@@ -203,7 +202,6 @@ func (s *Store) inTenantAs(
 	return s.inTenantReaching(ctx, only(tenant), by, tenant, do)
 }
 
-// inTenantReaching is inTenantAs for a function that also writes what belongs to no tenant.
 func (s *Store) inTenantReaching(
 	ctx context.Context, reach scope, by rules.Actor, tenant rules.TenantID,
 	do func(context.Context, *dbsqlc.Queries) error,

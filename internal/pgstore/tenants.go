@@ -128,7 +128,6 @@ func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Ten
 	return tenantFromRow(row), err
 }
 
-// sameTenant compares what can be changed of a tenant.
 func sameTenant(a, b rules.Tenant) bool {
 	return a.Name == b.Name && a.DefaultPlan == b.DefaultPlan && a.Suspended == b.Suspended &&
 		a.InShadow == b.InShadow && a.Settings == b.Settings

@@ -215,7 +215,6 @@ func (s *Store) blocksAt(ctx context.Context, tenant rules.TenantID,
 	}
 }
 
-// mostStratum is a range's MostStratum, or more than any stratum.
 func mostStratum(of traffic.Range) int16 { return int16(cmp.Or(of.MostStratum, math.MaxInt16)) }
 
 func blockFromRow(row *dbsqlc.TrafficBlock) traffic.Block {

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// recordFor turns recording on for our tenant.
 func (w *world) recordFor(t *testing.T, days int) {
 	t.Helper()
 	tenant := must(w.Tenant(t.Context(), w.ours.ID))(t)

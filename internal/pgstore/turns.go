@@ -31,7 +31,6 @@ func (s *Store) ObserveShares(show func(class string, count func() shares.Count)
 	show("turns", s.turns.Count)
 }
 
-// classFor returns the class of a read of up to rows rows.
 func classFor(rows int) class {
 	if rows > manyRows {
 		return classHeavy

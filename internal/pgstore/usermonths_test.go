@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// countUsers writes one batch of counts.
 func (w *world) countUsers(t *testing.T, number int64, counts ...traffic.UserMonth) {
 	t.Helper()
 	if err := w.WriteUserMonths(t.Context(), "w", number, counts); err != nil {
@@ -24,7 +23,6 @@ func (w *world) countUsers(t *testing.T, number int64, counts ...traffic.UserMon
 	}
 }
 
-// usersOf returns a month's counts as lines.
 func (w *world) usersOf(t *testing.T, tenant rules.TenantID, month time.Time) (lines []string) {
 	t.Helper()
 	for after, isFirst := "", true; ; isFirst = false {

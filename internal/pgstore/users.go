@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// usersPerStatement is how many users one statement assigns.
 const usersPerStatement = 5000
 
 // Assignments returns up to limit assignments by user id, beginning after one: those of a plan ("" for all) whose user

@@ -24,7 +24,6 @@ type commitCutter struct {
 	commits atomic.Int64
 }
 
-// cutCommits returns the address of a database behind a commitCutter.
 func cutCommits(t *testing.T, databaseURL string) (string, *commitCutter) {
 	t.Helper()
 	u := must(url.Parse(databaseURL))(t)

@@ -144,7 +144,6 @@ func appendViolation(rows *dbsqlc.ViolationsRecordedParams, v *violations.Violat
 	rows.RetryAfterMs = append(rows.RetryAfterMs, int64((v.RetryAfter+time.Millisecond-1)/time.Millisecond))
 }
 
-// addressText returns "" for no address.
 func addressText(ip netip.Addr) string {
 	if !ip.IsValid() {
 		return ""

@@ -100,7 +100,6 @@ func TestTotalsAreTheSumOfTheirSteps(t *testing.T) {
 	}
 }
 
-// TestTopsLookAtFewRows has what a top is asked for only behind the rows that it looks at.
 func TestTopsLookAtFewRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// lately is in a minute that has passed, near its beginning.
 func lately() time.Time { return time.Now().UTC().Truncate(time.Minute).Add(-10 * time.Minute) }
 
 // violation is one of user 42, as a recorder writes it.
@@ -37,7 +36,6 @@ func tallyOf(v violations.Violation, dropped int64) violations.Tally {
 	}
 }
 
-// batches makes every batch another.
 type batches struct{ number int64 }
 
 func (b *batches) of(tallies ...violations.Tally) *violations.Batch {
@@ -68,7 +66,6 @@ func (w *world) record(t *testing.T, at time.Time, variations ...func(*violation
 	}
 }
 
-// wantOurs wants no row of the other tenant.
 func (w *world) wantOurs(t *testing.T, rows []violations.Violation) {
 	t.Helper()
 	for _, v := range rows {

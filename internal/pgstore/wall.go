@@ -174,24 +174,20 @@ func (s *Store) sendIn(ctx context.Context, class class, of scope, batch *pgx.Ba
 	return trip
 }
 
-// sending is a dbsqlc.DBTX that sends everything as a batch.
 type sending func(context.Context, *pgx.Batch) pgx.BatchResults
 
 var _ dbsqlc.DBTX = sending(nil)
 
-// SendBatch sends a batch.
 func (send sending) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	return send(ctx, batch)
 }
 
-// one sends one statement.
 func (send sending) one(ctx context.Context, sql string, args []any) pgx.BatchResults {
 	var batch pgx.Batch
 	batch.Queue(sql, args...)
 	return send(ctx, &batch)
 }
 
-// Exec runs a statement that returns no rows.
 func (send sending) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	trip := send.one(ctx, sql, args)
 	tag, err := trip.Exec()
@@ -209,13 +205,11 @@ func (send sending) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	return &tripRows{Rows: rows, trip: trip}, nil
 }
 
-// QueryRow runs a statement that returns one row.
 func (send sending) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := send.Query(ctx, sql, args...)
 	return tripRow{rows, err}
 }
 
-// trip returns its connection when it is closed.
 type trip struct {
 	pgx.BatchResults
 	conn   *pgxpool.Conn
@@ -272,7 +266,6 @@ func (r tripRow) Scan(into ...any) error {
 	return cmp.Or(err, r.rows.Err())
 }
 
-// refused is a batch that was not sent.
 type refused struct{ err error }
 
 func (r refused) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, r.err }

@@ -37,7 +37,6 @@ type world struct {
 	ours, theirs owned
 }
 
-// owned is what a tenant has at first.
 type owned struct {
 	rules.Tenant                // with default plan free
 	user, daily  rules.Rule     // user:{user_id} for all plans, and named daily for free
@@ -98,7 +97,6 @@ func (w *world) found(t *testing.T, slug string) owned {
 	return o
 }
 
-// tester writes what tests write.
 var tester = rules.Actor{Kind: rules.ActorAccount, ID: "7", Name: "tester@example.com", RequestID: "req-1"}
 
 // runtimeURL is the address of a database as a role that is granted what the programs need and no more.
@@ -118,7 +116,6 @@ func roleOf(t *testing.T, databaseURL string) string {
 	return "runtime_" + strings.TrimPrefix(must(url.Parse(databaseURL))(t).Path, "/")
 }
 
-// runtimeOf is the address of a database as that role.
 func runtimeOf(t *testing.T, databaseURL string) string {
 	t.Helper()
 	u := must(url.Parse(databaseURL))(t)
@@ -182,7 +179,6 @@ func exec(t *testing.T, url, sql string, args ...any) {
 	}
 }
 
-// dump writes all rows of a tenant as text.
 func dump(t *testing.T, connection *pgx.Conn, tenant rules.TenantID) (text string) {
 	t.Helper()
 	for _, table := range []string{
@@ -209,7 +205,6 @@ func wantError(t *testing.T, err, want error) {
 	}
 }
 
-// poll returns all that Read visits, as one page.
 func (w *world) poll(t *testing.T, newerThan map[rules.TenantID]int64) (all snapshot.Rows) {
 	t.Helper()
 	err := w.Read(t.Context(), newerThan, func(page snapshot.Rows) error {
@@ -249,5 +244,4 @@ func (w *world) setBack(t *testing.T) {
 		removed_at = removed_at + interval '1 hour 2 minutes' WHERE tenant_id = $1`, w.ours.ID)
 }
 
-// tomorrow is an expiry in the precision of the database.
 func tomorrow() time.Time { return time.Now().Add(24 * time.Hour).Truncate(time.Microsecond).UTC() }

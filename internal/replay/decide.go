@@ -15,14 +15,12 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// event is one recorded check.
 type event struct {
 	at      int64 // in milliseconds
 	subject *subject
 	cost    int64
 }
 
-// subject is what the checks of a run have in common.
 type subject struct {
 	run  traffic.Run // a copy, so that the other runs of its block need not be kept
 	name string      // whose checks they are, for errors
@@ -32,7 +30,6 @@ type subject struct {
 	stays [2]bool
 }
 
-// role says what a check is good for.
 type role uint8
 
 const (
@@ -54,7 +51,6 @@ const (
 
 func (s *subject) isIn(kind bucketKind) bool { return s.in[kind] }
 
-// outcome is how a check is decided.
 type outcome struct {
 	rule    rules.RuleID // that denies; 0 for none
 	kind    bucketKind   // of that rule
@@ -63,7 +59,6 @@ type outcome struct {
 
 func (o *outcome) isDenied() bool { return o.rule != 0 }
 
-// newSubject says what a run is good for at a sample.
 func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	s := &subject{run: *of, name: "user " + of.UserID}
 	if of.UserID == "" {
@@ -263,7 +258,6 @@ func appendParts(events []event, at int64, s *subject, cost int64) []event {
 	return events
 }
 
-// decide decides events by both sets of rules.
 func (r *run) decide(ctx context.Context, events []event, parallel bool) error {
 	var both panics.Group
 	for side, d := range r.as {
@@ -319,7 +313,6 @@ func kindOf(rule *rules.Rule) bucketKind {
 	return kind
 }
 
-// unobserved ignores what a Limiter reports.
 type unobserved struct{}
 
 func (unobserved) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}
@@ -361,7 +354,6 @@ func (d *decider) ask(ctx context.Context, at int64, check enforce.Check) *enfor
 	return &d.decision[0]
 }
 
-// note keeps what matters of a decision.
 func (d *decider) note(o *outcome) {
 	*o = outcome{}
 	decision := &d.decision[0]

@@ -13,8 +13,7 @@ import (
 const (
 	// EffectChecks is how many checks an effect counts beside an editor.
 	EffectChecks = 100_000
-	// effectRange is the time that an effect looks at.
-	effectRange = 24 * time.Hour
+	effectRange  = 24 * time.Hour
 	// sampledPart: a smaller sample is taken if it has this part of the checks that are counted. The latest checks of a
 	// larger one say more than those of hardly any users.
 	sampledPart = 10
@@ -77,7 +76,6 @@ func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate
 	return r.result(), nil
 }
 
-// effect is an effect under way.
 type effect struct {
 	source Source
 	in     *Input

@@ -120,7 +120,6 @@ func times(n int, every uint32) []uint32 {
 	return all
 }
 
-// sampledUsers returns users of a stratum.
 func sampledUsers(stratum, n int) (users []string) {
 	for i := 0; len(users) < n; i++ {
 		if user := fmt.Sprint("user-", i); traffic.StratumOfUser(1, user) == stratum {

@@ -116,7 +116,6 @@ type world struct {
 	names      map[rules.RuleID]*rules.Rule // the latest
 }
 
-// course returns what the history is here.
 func (w *world) course(h *History) *course {
 	c := &course{start: w.start(&h.Start)}
 	for i := range h.Changes {
@@ -208,7 +207,6 @@ func (w *world) replaces(id rules.RuleIdentity) bool {
 	return c != nil && (c.Prune || c.Plan != "" && c.Plan == id.Plan || w.replaced[id])
 }
 
-// overrideKey names an override.
 type overrideKey struct {
 	rule rules.RuleID
 	user string

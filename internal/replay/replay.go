@@ -89,7 +89,6 @@ func Run(ctx context.Context, in *Input, options Options) (*Result, error) {
 	return r.result(), nil
 }
 
-// run is a replay under way.
 type run struct {
 	in    *Input
 	share float64
@@ -188,7 +187,6 @@ func (r *run) leaveOut(rule *rules.Rule) string {
 	return ""
 }
 
-// count adds up what was decided.
 func (r *run) count(events []event) {
 	since, until := r.in.Since.UnixMilli(), r.in.Until.UnixMilli()
 	isSample := r.share < 1
@@ -285,7 +283,6 @@ func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *
 	}
 }
 
-// note counts a denied check.
 func (r *run) note(kind int, decider rules.RuleID, s *subject, plan *tally, isSample bool) {
 	r.total.add(kind, s.name, isSample)
 	plan.add(kind, s.name, isSample)

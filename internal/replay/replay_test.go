@@ -23,7 +23,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// noon is when the traffic begins.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // shelf keeps blocks.
@@ -60,9 +59,8 @@ type street struct {
 	recorder *traffic.Recorder
 	shelf    *shelf
 	now      int64
-	// denied counts what was decided, by rule.
-	denied map[rules.RuleID]int64
-	all    int64
+	denied   map[rules.RuleID]int64
+	all      int64
 }
 
 func newStreet(t *testing.T, all ...rules.Rule) *street {
@@ -79,7 +77,6 @@ func newStreet(t *testing.T, all ...rules.Rule) *street {
 
 func (*street) StoreAnswered(time.Duration, error) {}
 
-// Decided records a check as the app does.
 func (s *street) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	c := traffic.Check{
 		Tenant: 1, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan,

@@ -144,7 +144,6 @@ func (r *runner) note(ctx context.Context, job *Job, progress *atomic.Uint64, en
 	}
 }
 
-// failureText is what people are told.
 func failureText(err error) string {
 	var mistakes ruleset.Errors
 	switch {

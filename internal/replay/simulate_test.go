@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// limit is an enforced limit of a simulation.
 func limit(rate float64, burst int64, changes ...func(*rules.Rule)) rules.Rule {
 	r := rules.Rule{
 		Algorithm: rules.TokenBucket, RatePerSecond: rate, Burst: burst, Mode: rules.ModeEnforce,

@@ -83,7 +83,6 @@ func FormatDuration(d time.Duration) string {
 	return strconv.FormatInt(int64(d/time.Second), 10) + "s"
 }
 
-// interval encodes the window as Limit.Interval.
 func (w Window) interval() int64 {
 	if w.Calendar == "" {
 		return w.Length.Microseconds()

@@ -60,7 +60,6 @@ func describeRate(perSecond float64, unit RateUnit) string {
 	return grouped(number) + " per " + string(unit)
 }
 
-// describe returns a text that follows "per" and "in any".
 func (w Window) describe() string {
 	switch w.Length {
 	case 0:

@@ -251,7 +251,6 @@ func (f *Fields) Chosen() iter.Seq2[string, any] {
 	}
 }
 
-// parsed reads a text that may be none, and notes what is wrong with it.
 func parsed[T any](wrong *FieldErrors, name string, text *string, parse func(string) (T, error)) (value T) {
 	if text == nil {
 		return value

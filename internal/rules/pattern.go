@@ -189,7 +189,6 @@ func (s Segment) name() string {
 
 func (s Segment) sameField(other Segment) bool { return s.name() == other.name() }
 
-// placeholder returns the only placeholder that is valid in the segment.
 func (s Segment) placeholder() string {
 	if s.Field == FieldUser {
 		return "{user_id}"

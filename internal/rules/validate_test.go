@@ -297,7 +297,6 @@ func limitRule(t *testing.T, pattern string, rate float64, burst int64) Rule {
 	}
 }
 
-// expectErrors compares the beginning of each error.
 func expectErrors(t *testing.T, got FieldErrors, want []string) {
 	t.Helper()
 	if !slices.EqualFunc(got, want, func(e FieldError, begin string) bool {

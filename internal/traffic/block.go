@@ -283,7 +283,6 @@ func (b *Block) runs(of *string) ([]Run, error) {
 	return runs, nil
 }
 
-// skipRun skips the columns of a run after its user.
 func skipRun(columns *[8]reader, flags Flags) {
 	if size := columns[2].take(1); len(size) == 1 {
 		columns[2].take(int(size[0]))

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// counted adds up a tenant's users and months.
 func (s *shelf) counted(tenant rules.TenantID) map[string]traffic.UserMonth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +114,6 @@ func (s *picky) WriteUserMonths(ctx context.Context, writer string, number int64
 	return s.shelf.WriteUserMonths(ctx, writer, number, counts)
 }
 
-// The other users of a refused batch are counted.
 func TestARefusedUserIsMissingAloneAndCounted(t *testing.T) {
 	t.Parallel()
 	sink := &picky{refused: map[string]bool{"user-3": true, "user-40": true}}

@@ -41,7 +41,6 @@ const (
 	lateSums = 10
 )
 
-// unpack adds a buffer's checks to packs.
 func (r *Recorder) unpack(buffer []byte) {
 	in := reader{rest: buffer}
 	now := r.options.Now()

@@ -27,7 +27,6 @@ func TestMain(m *testing.M) {
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// shelf is an in-memory Sink.
 type shelf struct {
 	mu     sync.Mutex
 	blocks map[string]traffic.Block
@@ -75,7 +74,6 @@ func (s *shelf) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.Usage
 	return s.usage, s.stored, 1, nil
 }
 
-// checks returns a tenant's recorded checks as lines.
 func (s *shelf) checks(t *testing.T, tenant rules.TenantID) (lines []string) {
 	t.Helper()
 	s.mu.Lock()

@@ -147,7 +147,6 @@ func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 	return parts, 0
 }
 
-// split returns the replacement of a refused tally.
 func (t Tally) split() []Tally {
 	if len(t.Details) == 0 {
 		t.Other, t.Subject = true, ""

@@ -48,7 +48,6 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// BenchmarkRecord measures the cost of recording a check.
 func BenchmarkRecord(b *testing.B) {
 	for _, subjects := range []int{1, 100_000} {
 		b.Run(fmt.Sprint(subjects, " subjects"), func(b *testing.B) {

@@ -80,7 +80,6 @@ func (c *counters) add(minute int64, check *Check) {
 	}
 }
 
-// series returns the counts of a rule, creating them if needed.
 func (c *counters) series(counts *tenantCounts, rule rules.RuleID, minute int64) *series {
 	s, ok := counts.rules[rule]
 	if !ok {

@@ -120,14 +120,12 @@ func (u *Use) crossing(subject string, share int, start, end int64) Crossing {
 	return c
 }
 
-// windowKey identifies a window of a bucket.
 type windowKey struct {
 	ruleKey
 	start   int64 // in microseconds since the Unix epoch
 	subject string
 }
 
-// shareSet is a set of percentages.
 type shareSet [2]uint64
 
 func (s *shareSet) add(share int)     { s[share/64] |= 1 << (share % 64) }

@@ -122,7 +122,6 @@ func inTurns(alerts []ActiveAlert) []ActiveAlert {
 	return ordered
 }
 
-// byTenant returns the alerts of each tenant.
 func byTenant(alerts []ActiveAlert) (tenants [][]ActiveAlert) {
 	place := map[rules.TenantID]int{}
 	for _, alert := range alerts {

@@ -33,7 +33,6 @@ func (o *outbox) RaiseAlerts(_ context.Context, alerts []violations.ActiveAlert,
 	return int64(len(alerts)), nil
 }
 
-// add gives a tenant alerts.
 func (o *outbox) add(tenant rules.TenantID, alerts int) {
 	for range alerts {
 		o.alerts = append(o.alerts, violations.ActiveAlert{

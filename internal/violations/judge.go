@@ -31,7 +31,6 @@ type PreviewFiring struct {
 	At time.Time // its minute
 }
 
-// minShareChecks is the minimal number of checks for a percentage.
 const minShareChecks = 20
 
 // coolDown is the time after which an alert may be raised again for the same rule and subject.
@@ -111,7 +110,6 @@ func (a *Alert) judge(group []MinuteCount, now time.Time) (firing Firing, fires 
 	return firing, firing.Denied >= a.Threshold
 }
 
-// measure returns the value for the threshold.
 func (a *Alert) measure(sum MinuteCount) int64 {
 	if a.Kind != AlertNearLimit {
 		return sum.Count
@@ -122,7 +120,6 @@ func (a *Alert) measure(sum MinuteCount) int64 {
 	return 100 * sum.Count / sum.Checks
 }
 
-// groups yields the counts of each rule and subject.
 func groups(counts []MinuteCount) func(yield func([]MinuteCount) bool) {
 	return func(yield func([]MinuteCount) bool) {
 		for len(counts) > 0 {

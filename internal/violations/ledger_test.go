@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// bucket is the key of counts.
 type bucket struct {
 	tenant  rules.TenantID
 	rule    rules.RuleID

@@ -257,7 +257,6 @@ func (r *Recorder) refuse(ctx context.Context, err error) {
 	r.countsLost.Add(countsLost)
 }
 
-// unwritten counts the violations that are only in memory.
 func (r *Recorder) unwritten() (n int64) {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()

@@ -349,7 +349,6 @@ func TestManyCountsWaitAndViolationsDoNot(t *testing.T) {
 	})
 }
 
-// TestCountsThatAreTooManyToHoldAreWritten has too little memory for the counts.
 func TestCountsThatAreTooManyToHoldAreWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noon is the time of these tests.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func ruleOf(id rules.RuleID, pattern string, mode rules.Mode) *rules.Rule {
@@ -31,7 +30,6 @@ var (
 	shadowRule = ruleOf(14, "user:{user_id}", rules.ModeShadow)
 )
 
-// denied is a check that the user's rule denies.
 func denied(tenant rules.TenantID, user string) *violations.Check {
 	return &violations.Check{
 		Tenant: tenant, Request: &rules.Request{UserID: user, Endpoint: "/api/search", Method: "GET"},

@@ -30,7 +30,6 @@ type tallyKey struct {
 	subject string
 }
 
-// tally is an unwritten minute of a subject.
 type tally struct {
 	subject         string
 	denied, dropped int64

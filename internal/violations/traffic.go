@@ -37,7 +37,6 @@ func shortestSteps(lengths []time.Duration, since, until time.Time) Steps {
 	return s
 }
 
-// fineLengths are for violations, which are recorded to the microsecond.
 var fineLengths = append([]time.Duration{time.Second, 5 * time.Second, 15 * time.Second}, stepLengths...)
 
 // FineSteps is StepsFor with steps below a minute for short times. Only violations can use them; decisions are counted

@@ -28,7 +28,6 @@ async function bodyOf(request: IncomingMessage): Promise<Buffer> {
   return Buffer.concat(parts);
 }
 
-/** What was posted to a path of the receiver. */
 const sentTo = (path: string) => received.filter((one) => one.path === path);
 
 test('a private address is refused at once, and a webhook passes the check that the dialog shows', async ({ page }) => {

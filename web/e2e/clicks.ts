@@ -24,7 +24,6 @@ export async function countClicks(page: Page): Promise<Clicks> {
   };
 }
 
-/** Runs in the page. */
 function notePresses() {
   const { notePress } = window as unknown as { notePress: (what: string) => void };
   addEventListener(

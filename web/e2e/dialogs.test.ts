@@ -2,7 +2,6 @@ import type { Page } from '@playwright/test';
 import { expect, expectAccessible, settled, signIn, test } from './browser';
 import { demo } from './sluice';
 
-/** A click on the page beside an open dialog. */
 const clickBeside = (page: Page) => page.mouse.click(5, 400);
 
 test('Enter in a dialog that asks about revoking revokes nothing', async ({ page }) => {

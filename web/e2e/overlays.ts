@@ -10,7 +10,6 @@ export interface Overlay {
 
 const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
 
-/** Opens a dialog by its button. */
 function dialog(name: string, screen: string, button: string | RegExp): Overlay {
   return { name, path: at(screen), open: (page) => press(page, button) };
 }

@@ -62,7 +62,6 @@ test('an invited viewer sees every screen, and no button that would fail', async
   expect(refused).toEqual([]);
 });
 
-/** The status of a check of one user. */
 async function checked(sluice: Sluice, user: string): Promise<number> {
   const answer = await fetch(`${sluice.checkUrl}/v1/check`, {
     method: 'POST',

@@ -27,7 +27,6 @@ export const demo = {
 /** The one private address that webhooks may be posted to. */
 export const allowed = '127.0.0.2';
 
-/** Starts one, with more options than those of all. */
 export async function startSluice(options: Record<string, string> = {}): Promise<Sluice> {
   // Not below the checkout, which the user that Postgres runs as may be unable to reach.
   const folder = await mkdtemp(join(tmpdir(), 'sluice-e2e-'));

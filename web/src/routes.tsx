@@ -45,7 +45,6 @@ const root = createRootRouteWithContext<{ queries: QueryClient }>()({
   notFoundComponent: () => <ErrorState error={new Error('This page does not exist.')} />,
 });
 
-/** The screen, with what outlasts it. */
 function Root() {
   return (
     <>

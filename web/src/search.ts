@@ -119,7 +119,6 @@ export type SettingsSearch = ReturnType<typeof settingsSearch>;
 export const securitySearch = parameters({ ...time, kind: text, email: text, ip: text, tenant: text });
 export type SecuritySearch = ReturnType<typeof securitySearch>;
 
-/** A search in a list of the platform. */
 export const findSearch = parameters({ q: text });
 export type FindSearch = ReturnType<typeof findSearch>;
 
@@ -135,7 +134,6 @@ export const forgotSearch = parameters({ tenant: text });
 /** What became of signing in again at a provider. */
 export const confirmedSearch = parameters({ next: localPath, failed: text, provider: text });
 
-/** What became of linking an identity. */
 export const profileSearch = parameters({ linked: text, failed: text, provider: text });
 
 /** Reads the query as strings. The router’s parser would round a user id of twenty digits. */

@@ -6,7 +6,6 @@ import { sessionKey, sessionQuery } from '~/api/queries';
 import type { Membership, Session } from '~/api/types';
 import { type Permissions, permissions } from '~/domain/roles';
 
-/** The session that the shell rendered with. */
 export const SessionContext = createContext<Session | null>(null);
 
 /**
@@ -19,7 +18,6 @@ export function useSession(): Session {
   return session;
 }
 
-/** The slug of the current tenant. */
 export function useTenant(): string {
   const { tenant } = useParams({ strict: false });
   if (!tenant) throw new Error('useTenant outside of a tenant');
@@ -88,7 +86,6 @@ export function signInAddress(slug: string): string {
   return `${window.location.origin}/sign-in/${slug}`;
 }
 
-/** Signs out and clears the cache. */
 export function useSignOut(): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();

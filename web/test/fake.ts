@@ -246,7 +246,6 @@ export function auditEntry(more: Partial<AuditEntry> = {}): AuditEntry {
   };
 }
 
-/** A list of one page. */
 export function page<T>(items: T[]): { items: T[]; next_cursor: null } {
   return { items, next_cursor: null };
 }

@@ -24,7 +24,6 @@ export const invitation = {
 };
 
 /** Everything that a section reads, and what the test says otherwise. */
-/** The settings of a tenant. */
 export function server(more: Record<string, unknown>, role: 'viewer' | 'editor' | 'owner' = 'owner') {
   return fakeServer({
     'GET /api/v1/session': session(role),

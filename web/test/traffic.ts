@@ -256,7 +256,6 @@ export function exported(more: Partial<components['schemas']['Export']> = {}): c
   };
 }
 
-/** One that has a file. */
 export function readyExport(more: Partial<components['schemas']['Export']> = {}) {
   return exported({
     finished_at: '2026-11-20T12:00:09Z',

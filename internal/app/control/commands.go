@@ -200,13 +200,11 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	return changes.WriteText(out)
 }
 
-// configFile is the content of a file, and its name for messages.
 type configFile struct {
 	name    string
 	content []byte
 }
 
-// readFile reads a file, or in if its name is "-".
 func readFile(name string, in io.Reader) (configFile, error) {
 	file := configFile{name: name}
 	var err error

@@ -35,7 +35,6 @@ func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email st
 	return err
 }
 
-// setPassword sets the password of an account, and prints its address.
 func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer,
 	log *slog.Logger,
 ) error {
@@ -82,7 +81,6 @@ func warnUnfinished(ctx context.Context, log *slog.Logger, err error) {
 	log.WarnContext(ctx, "the change was made, and something after it failed", "error", err)
 }
 
-// signInLink prints a link that signs an account in.
 func signInLink(ctx context.Context, store auth.Store, cfg config.Config, out io.Writer) error {
 	token, err := auth.NewGate(store, auth.Options{}).SignInLink(ctx, cfg.Arguments.Email)
 	if errors.Is(err, rules.ErrNotFound) {

@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// removeTenant suspends and removes a tenant.
 func removeTenant(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	if args.Confirm != args.Tenant {
 		return errors.New("--confirm must be the slug that --tenant is")

@@ -85,7 +85,6 @@ func timeOrAgo(option, text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// writeReplay prints a result for people.
 func writeReplay(out io.Writer, r *replay.Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s to %s: %s checks", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339),

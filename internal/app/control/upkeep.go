@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// kinds are all kinds of jobs.
 func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys *auth.KeyWatch,
 	fill pgstore.FillBuckets, log *slog.Logger,
 ) []jobs.Kind {
@@ -57,7 +56,6 @@ func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys
 	)
 }
 
-// planNames returns a function that reads the names of a tenant's plans.
 func planNames(store *pgstore.Store) func(context.Context, rules.TenantID) ([]string, error) {
 	return func(ctx context.Context, tenant rules.TenantID) (names []string, err error) {
 		const page = 500

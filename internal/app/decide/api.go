@@ -77,7 +77,6 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	return a, a.newServers(observer)
 }
 
-// tokenMappings returns the mappings that read tokens, of the latest Snapshot.
 func tokenMappings(watcher *snapshot.Watcher) func() map[rules.TenantID]*gateway.Mapping {
 	var of *snapshot.Snapshot
 	var mappings map[rules.TenantID]*gateway.Mapping

@@ -56,7 +56,6 @@ type path struct {
 
 func (p *path) Snapshot() *snapshot.Snapshot { return p.snapshot }
 
-// written keeps nothing.
 type written struct{}
 
 func (written) WriteViolations(context.Context, *violations.Batch) error { return nil }

@@ -270,7 +270,6 @@ func TestWhatDoesNotCross(t *testing.T) {
 	}
 }
 
-// lostStore can be away.
 type lostStore struct {
 	enforce.ReservingBuckets
 	isAway bool

@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// kept is a sink that keeps what it is given.
 type kept struct {
 	rows   []*violations.Violation
 	checks violations.Verdicts

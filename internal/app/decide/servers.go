@@ -15,7 +15,6 @@ import (
 // grpcShare is the part of the check connections, one in so many, that gRPC has. Each carries many requests at once.
 const grpcShare = 4
 
-// newServers makes the servers that answer checks.
 func (a *API) newServers(observer enforce.Observer) (err error) {
 	connections, overGRPC := checkConnections(a.Config.CheckMaxConnections, a.Log), 0
 	if a.Config.GRPCAddr != "" {

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// trafficBudget is what all processes keep of checks.
 func trafficBudget(cfg config.Config) traffic.Budget {
 	return traffic.Budget{PerTenant: int64(cfg.TrafficTenantBudget) << 20, Total: int64(cfg.TrafficBudget) << 20}
 }
@@ -30,7 +29,6 @@ const (
 	maxRecorded = 10_000
 )
 
-// Decided records a check of a tenant that wants it.
 func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	if tenant.Tenant.Settings.RecordDays == 0 || check.Cost == 0 {
 		return

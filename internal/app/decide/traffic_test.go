@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// keptTraffic is a traffic.Sink that keeps what it is given.
 type keptTraffic struct {
 	blocks []traffic.Block
 	months []traffic.UserMonth

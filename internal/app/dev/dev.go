@@ -145,7 +145,6 @@ func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (da
 	return data, stop, nil
 }
 
-// greeting says what to try.
 const greeting = `
 Sluice is running. %s
 Admin    http://%s (sign in as %s with the password %s)

@@ -34,13 +34,11 @@ func (u *untilGreeted) Write(text []byte) (int, error) {
 	return u.Buffer.Write(text)
 }
 
-// runDev runs sluice dev on a given database until it has greeted.
 func runDev(t *testing.T, databaseURL string) (greeting, log string, err error) {
 	t.Helper()
 	return runDevIn(t, t.TempDir(), "--database-url", databaseURL)
 }
 
-// runDevIn runs sluice dev with a data folder.
 func runDevIn(t *testing.T, folder string, options ...string) (greeting, log string, err error) {
 	t.Helper()
 	cfg, err := config.Parse("sluice", append([]string{

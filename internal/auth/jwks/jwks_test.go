@@ -29,7 +29,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
-// key is a private key and its public set.
 type key struct {
 	private jwk.Key
 	set     string

@@ -228,7 +228,6 @@ func keyHeaderOf(h *fasthttp.RequestHeader) string {
 	return "Authorization"
 }
 
-// keyLines returns the lines of a request's key in the form of Authorization.
 func (r *route) keyLines(h *fasthttp.RequestHeader) (lines []string) {
 	header := "Authorization"
 	if r.asksForVisitor {

@@ -288,7 +288,6 @@ func TestGapsOfProxiedRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// verifier answers tokens by their text.
 type verifier struct{}
 
 var errForged = errors.New("no key has signed it")

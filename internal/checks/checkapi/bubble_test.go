@@ -31,7 +31,6 @@ func (l *pipes) Accept() (net.Conn, error) {
 func (l *pipes) Close() error   { close(l.closed); return nil }
 func (l *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// from is a connection from an address.
 type from struct {
 	net.Conn
 	addr string

@@ -16,7 +16,6 @@ import (
 // testTimeout is generous, because machines may be busy.
 const testTimeout = time.Minute
 
-// listen has a server answer on a real address.
 func (h *harness) listen() (server *checkapi.Server, addr string, stop func()) {
 	h.t.Helper()
 	return h.listenWith(checkapi.NewServer(h.config))
@@ -58,7 +57,6 @@ func (c *caller) send(request string) {
 	}
 }
 
-// answer is an answer that was read to its end.
 type answer struct {
 	status int
 	header http.Header
@@ -93,12 +91,10 @@ func (c *caller) wantEnd() {
 	}
 }
 
-// requestTo returns a whole request with a key.
 func requestTo(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\nContent-Type: "+
 		"application/json\r\n"+
 		"Content-Length: %d\r\n\r\n%s", path, fullKey, len(body), body)
 }
 
-// withKey are the headers of a check but its length.
 const withKey = "Authorization: Bearer " + fullKey + "\r\nContent-Type: application/json\r\n"

@@ -46,7 +46,6 @@ type conn struct {
 	readDeadline, writeDeadline time.Time
 }
 
-// memory is reused by connections.
 type memory struct {
 	ctx     *fasthttp.RequestCtx
 	headers int           // bytes of headers that ctx has read; see keptHeaders
@@ -331,7 +330,6 @@ func (c *conn) prepareWait() error {
 	return c.renew(&c.readDeadline, c.Conn.SetReadDeadline, now, c.readTimeout)
 }
 
-// allowWrite sets the deadline of an answer, and returns the time.
 func (c *conn) allowWrite() time.Time {
 	now := time.Now()
 	_ = c.renew(&c.writeDeadline, c.Conn.SetWriteDeadline, now, c.server.writeTimeout) // on error the write fails

@@ -59,7 +59,6 @@ func TestABodyThatOnlyWasAnnouncedEndsTheConnection(t *testing.T) {
 	}
 }
 
-// fullListener has no room for a connection at first.
 type fullListener struct {
 	net.Listener
 	refuse atomic.Int32

@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// TestRoutesAndDescriptionAreTheSame reads both: what one has the other has.
 func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 	t.Parallel()
 	described := map[string]bool{}

@@ -14,7 +14,6 @@ func pathOf(h *fasthttp.RequestHeader) []byte {
 	return path
 }
 
-// splitTarget returns the path of a request's target, as pathOf does, and its query.
 func splitTarget(target []byte) (path, query []byte) {
 	path, query, _ = bytes.Cut(target, []byte("?"))
 	for _, scheme := range []string{"http://", "https://"} {

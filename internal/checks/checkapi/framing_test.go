@@ -26,7 +26,6 @@ type framed struct {
 	known bool
 }
 
-// readByNetHTTP returns the requests that net/http reads from a connection, and its refusals.
 func readByNetHTTP(stream []byte) (all []framed, refusal error) {
 	r := bufio.NewReaderSize(bytes.NewReader(stream), 1<<20)
 	for {
@@ -78,7 +77,6 @@ func (s *sent) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func (s *sent) SetReadDeadline(time.Time) error  { return nil }
 func (s *sent) SetWriteDeadline(time.Time) error { return nil }
 
-// reader records what a server reads.
 type reader struct {
 	all     []framed
 	current *framed // what the handler saw of the request under way
@@ -98,7 +96,6 @@ func (r *reader) RequestAnswered(_ string, status int, _ time.Duration, _ string
 	r.current = nil
 }
 
-// readBySluice returns the requests that Sluice reads from a connection.
 func readBySluice(h *harness, stream []byte) *reader {
 	r := &reader{}
 	config := h.config

@@ -175,7 +175,6 @@ func TestHeadersOfTheGatewaysExample(t *testing.T) {
 	}
 }
 
-// number reads the integer behind a mark.
 func number(t *testing.T, text, mark string) int {
 	t.Helper()
 	_, after, found := strings.Cut(text, mark)

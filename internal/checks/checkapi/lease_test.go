@@ -18,7 +18,6 @@ import (
 
 const leaseKey = "slk_lease_" + secret
 
-// leased is an answer, as a client reads it.
 type leased struct {
 	Checks []struct {
 		How     string

@@ -13,7 +13,6 @@ import (
 
 const reportKey = "slk_report_" + secret
 
-// Add makes the harness the surface's Reports.
 func (h *harness) Add(tenant *snapshot.Tenant, reports []adapt.Report) (ignored []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

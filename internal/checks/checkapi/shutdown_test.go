@@ -195,7 +195,6 @@ func TestShutdownDoesNotWaitForBodiesThatNobodyReads(t *testing.T) {
 	})
 }
 
-// wantShutdownAtOnce shuts a server down in a bubble.
 func wantShutdownAtOnce(t *testing.T, server *checkapi.Server) {
 	t.Helper()
 	began := time.Now()

@@ -52,7 +52,6 @@ func (c *conn) enter(p phase) bool {
 	}
 }
 
-// enterAt is enter, and sets the start of the wait.
 func (c *conn) enterAt(p phase, now time.Time) bool {
 	for {
 		old := connState(c.state.Load())

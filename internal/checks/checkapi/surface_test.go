@@ -130,7 +130,6 @@ func (h *harness) run(server *checkapi.Server, listener net.Listener) (stop func
 	return stop
 }
 
-// Snapshot makes the harness the surface's Snapshots.
 func (h *harness) Snapshot() *snapshot.Snapshot { return h.snapshot }
 
 // Take makes the harness the Limiter's shared buckets.
@@ -221,14 +220,12 @@ func (h *harness) send(method, path string, header http.Header, body string) *ht
 	return w
 }
 
-// Write makes the harness where the surface logs to.
 func (h *harness) Write(line []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.log.Write(line)
 }
 
-// logText returns the log since the last call.
 func (h *harness) logText() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -243,7 +240,6 @@ type observed struct {
 	count  int
 }
 
-// RequestAnswered makes the harness the surface's Observer.
 func (h *harness) RequestAnswered(route string, status int, _ time.Duration, _ string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,7 +267,6 @@ func (h *harness) wantHeaders(w *httptest.ResponseRecorder, want map[string]stri
 	}
 }
 
-// header returns a header as it is spelled on the wire.
 func header(w *httptest.ResponseRecorder, name string) string {
 	return strings.Join(w.Header()[name], ", ")
 }
@@ -290,7 +285,6 @@ func limit(t testing.TB, id rules.RuleID, pattern string, rate float64, burst in
 	}
 }
 
-// with changes a rule.
 func with(r rules.Rule, change func(*rules.Rule)) rules.Rule {
 	change(&r)
 	return r

@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/telemetry/tracing"
 )
 
-// traced is a Tracer and its span.
 type traced struct {
 	parent, route string
 	status        int
@@ -31,7 +30,6 @@ func (s *traced) Start(traceparent, route string, _ httpapi.Details) httpapi.Spa
 func (s *traced) TraceID() string { return "abc" }
 func (s *traced) End(status int)  { s.status = status }
 
-// exemplar is an Observer.
 type exemplar struct{ plain, traced int }
 
 func (e *exemplar) RequestAnswered(_ string, _ int, _ time.Duration, traceID string) {

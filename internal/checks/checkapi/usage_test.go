@@ -58,7 +58,6 @@ func TestUsageHasAllLimitsOfTheUserAndTakesNothing(t *testing.T) {
 	}
 }
 
-// usageOf returns the key patterns and limits of an answer.
 func usageOf(t *testing.T, h *harness, key, user string) (all []string, hasMore bool) {
 	t.Helper()
 	w := h.getAs(key, usagePath("?user_id="+user))

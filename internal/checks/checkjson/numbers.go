@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// amount is an exact amount of tokens in JSON.
 type amount struct {
 	enforce.Tokens
 	given bool

@@ -47,5 +47,4 @@ func choosePlan(
 	return unknown
 }
 
-// leasePlan returns the pointer to the plan of the i-th check in a request for leases.
 func leasePlan(i int) string { return "/checks/" + strconv.Itoa(i) + "/check/plan" }

@@ -113,7 +113,6 @@ func (e *leased) locked(do func()) {
 	do()
 }
 
-// granted adds a grant to a request sent at a time.
 func (e *leased) granted(sent, now lend.Instant, grant *enforce.Grant) {
 	e.Answered(sent, now, &lend.Grant{
 		Amount: grant.Amount, Slot: grant.Slot, Epoch: grant.Epoch, Holders: grant.Holders,

@@ -351,7 +351,6 @@ func TestFourProcessesKeepTheirPromises(t *testing.T) {
 	}
 }
 
-// BenchmarkTake is a check of one leased tier.
 func BenchmarkTake(b *testing.B) {
 	store := membucket.New(membucket.Options{})
 	buckets := lease.Open(b.Context(), store, nil, slog.New(slog.DiscardHandler))

@@ -10,7 +10,6 @@ import (
 
 const maxTiers = 8
 
-// split is a check that leases serve in part.
 type split struct {
 	of    [maxTiers]*leased // nil if the store decides the tier
 	views [maxTiers]*view
@@ -55,7 +54,6 @@ func canServe(check *enforce.BucketCheck) bool {
 
 func canServeTier(tier *enforce.Tier) bool { return !tier.NeverLease && canLease(tier.Limit) }
 
-// take takes the cost of a check from the leases that hold it.
 func (s *split) take(check *enforce.BucketCheck, held map[enforce.Key]*leased, now lend.Instant) {
 	s.count = 0
 	isServable := canServe(check)
@@ -111,7 +109,6 @@ func (e *leased) miss(cost enforce.Tokens) {
 	e.Miss(cost)
 }
 
-// putBack denies a check and puts its leased tokens back.
 func (s *split) putBack(check *enforce.BucketCheck, now lend.Instant) {
 	for i := range s.of[:min(len(check.Tiers), maxTiers)] {
 		if s.of[i] != nil {
@@ -190,7 +187,6 @@ func (s *sent) finish(checks []enforce.BucketCheck, err error, now lend.Instant)
 // finds the buckets that are busy enough to lease.
 const maxSampled = 8
 
-// sample returns which checks of a call to count: every step-th from the first.
 func sample(checks int, now lend.Instant) (first, step int) {
 	step = max(1, (checks+maxSampled-1)/maxSampled)
 	return int(uint64(now.Mono) % uint64(step)), step

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// allowing is a store that allows everything.
 type allowing struct{ Store }
 
 func (allowing) Take(_ context.Context, checks []enforce.BucketCheck) error {

@@ -30,12 +30,10 @@ func checkOf(tenant rules.TenantID, user int) *enforce.BucketCheck {
 	return &enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{{Key: key, Limit: plenty}}}
 }
 
-// isAllowed is a check that the store allowed.
 func (g *greedy) isAllowed(check *enforce.BucketCheck) {
 	g.notice(check, &noSplit, *g.held.Load(), g.now, true)
 }
 
-// tenantBuckets returns how many buckets of a tenant are leased.
 func (g *greedy) tenantBuckets(tenant rules.TenantID) (n int) {
 	for key, e := range *g.held.Load() {
 		if key.Tenant == tenant && !e.isLeaving.Load() {

@@ -14,7 +14,6 @@ func lateBy(i lend.Instant, mono, wall time.Duration) lend.Instant {
 	return lend.Instant{Mono: i.Mono + int64(mono), Wall: i.Wall + int64(wall)}
 }
 
-// holding returns a Buckets that holds tokens of one bucket, and asks for more.
 func holding(t *testing.T, now *lend.Instant) (b *Buckets, e *leased) {
 	t.Helper()
 	b = newBuckets(nil, func() lend.Instant { return *now }, slog.New(slog.DiscardHandler), 16)

@@ -67,7 +67,6 @@ func (q *quotas) free(tenant rules.TenantID) {
 	}
 }
 
-// update publishes which tenants have their share.
 func (q *quotas) update(now lend.Instant) {
 	maps.DeleteFunc(q.waiting, func(_ rules.TenantID, until lend.Instant) bool { return !now.IsBefore(until) })
 	var full map[rules.TenantID]bool

@@ -48,7 +48,6 @@ func (b *Buckets) collect() map[rules.TenantID][]*asking {
 	return callsOf(due, now)
 }
 
-// callsOf splits the due requests into calls of one script each.
 func callsOf(due map[rules.TenantID]*asking, now lend.Instant) map[rules.TenantID][]*asking {
 	calls := map[rules.TenantID][]*asking{}
 	for tenant, of := range due {

@@ -203,10 +203,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// soak is for make soak.
 var soak = flag.Bool("soak", false, "play more and larger runs")
 
-// TestManyProcesses is TestModel's for a thousand.
 func TestManyProcesses(t *testing.T) {
 	t.Parallel()
 	if !*soak {

@@ -33,7 +33,6 @@ var recovered = map[string]string{
 	"internal/rules/snapshot/watcher.go: Watcher.read": "nothing: it only cancels a context",
 }
 
-// forTests are packages that only tests and benchmarks import.
 var forTests = []string{
 	"bench", "internal/certs/certstest", "internal/devdb/awake", "internal/devdb/devdbtest",
 	"internal/enforce/leasesim",
@@ -89,7 +88,6 @@ func TestEachGoroutineIsRecovered(t *testing.T) {
 	}
 }
 
-// starters returns the functions of a file that start goroutines.
 func starters(t *testing.T, text []byte) (places []string) {
 	file, err := parser.ParseFile(token.NewFileSet(), "", text, 0)
 	if err != nil {

@@ -167,7 +167,6 @@ func article(role auth.Role) string {
 	return "an " + string(role)
 }
 
-// keysExpire is a reminder to replace keys.
 func (s *Sender) keysExpire(letter *auth.Letter) words {
 	what, verb := s.keysOf(letter)
 	return words{

@@ -12,7 +12,6 @@ import (
 
 var _ auth.AuditSender = (*Sender)(nil)
 
-// auditMessage is the body of a post of an audit log.
 type auditMessage struct {
 	Type   string       `json:"type"`
 	Tenant string       `json:"tenant"`

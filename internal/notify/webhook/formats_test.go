@@ -46,7 +46,6 @@ func newVendor(t *testing.T, accepted int, judge func(*http.Request, []byte) err
 	return v
 }
 
-// accept sends a notice, and returns the body that the vendor accepted.
 func (v *vendor) accept(t *testing.T, accepted int, n *violations.Notice) string {
 	t.Helper()
 	sender := webhook.New(webhook.Options{Allow: loopback, UI: func() string { return "https://sluice.example.com" }})

@@ -99,7 +99,6 @@ func NewClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
 	}
 }
 
-// message is the body of a signed post.
 type message struct {
 	Type       string       `json:"type"`
 	DeliveryID string       `json:"delivery_id"` // text, because JavaScript's numbers lose digits of 64 bits

@@ -39,8 +39,7 @@ type Provider struct {
 	*httptest.Server
 	t testing.TB
 
-	mu sync.Mutex
-	// person is signed in at the provider.
+	mu     sync.Mutex
 	person Claims
 
 	spoil    func(Claims)

@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// UpWithin is Up for which each answer has this long.
 func UpWithin(ctx context.Context, databaseURL string, answer time.Duration) error {
 	return up(ctx, databaseURL, slog.New(slog.DiscardHandler), patience{time.Minute, time.Minute, answer})
 }

@@ -166,7 +166,6 @@ func wrongText(text string, longest int) string {
 
 func isPlain(text string) bool { return utf8.ValidString(text) && !strings.Contains(text, "\x00") }
 
-// step is a node of the tree of templates.
 type step struct {
 	name  string // of the template that ends here, or ""
 	exact map[Entry]*step

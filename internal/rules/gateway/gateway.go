@@ -215,7 +215,6 @@ func one(r *Request, header string) (value []byte, sent bool, err error) {
 	return nil, false, refuse("The header ", header, " came more than once.")
 }
 
-// target returns the visitor's endpoint, method and query.
 func (m *Mapping) target(r *Request) (endpoint, method, query string, err error) {
 	path, method, query := r.Below, r.Method, r.Query
 	if path == "" {

@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// cleanPath normalizes a path: see Endpoint.
 func cleanPath(path string) string {
 	path = withoutHost(path)
 	if isClean(path) {
@@ -142,7 +141,6 @@ func lowerPath(path string) string {
 	return string(lower)
 }
 
-// foldTemplate folds all but placeholders.
 func foldTemplate(template string, folds []Fold) string {
 	segments := strings.Split(template[1:], "/")
 	for i, segment := range segments {
@@ -219,7 +217,6 @@ func (e *Endpoint) compileTemplates() templates {
 	return root
 }
 
-// fold returns the template that matches a path, or the path.
 func (t *templates) fold(path string) string {
 	if t.children == nil && t.any == nil && t.below == "" {
 		return path
@@ -282,7 +279,6 @@ func (e *Endpoint) validateTemplates(errs *rules.FieldErrors) {
 	}
 }
 
-// templateShape returns a template with its placeholders unnamed, or the mistake in it.
 func templateShape(template string) (shape, wrong string) {
 	const must = "must be a path such as /orders/{id} or /files/*"
 	if len(template) > maxTemplate || !strings.HasPrefix(template, "/") {

@@ -208,7 +208,6 @@ func identityOfPlan(p *rules.Plan) planName { return planName(p.Name) }
 // Compare orders plans by name.
 func (n planName) Compare(other planName) int { return strings.Compare(string(n), string(other)) }
 
-// field is a field of a row, formatted for people.
 type field struct{ name, value string }
 
 func planFields(p *rules.Plan) []field {

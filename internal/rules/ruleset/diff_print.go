@@ -81,7 +81,6 @@ func describePlan(p *rules.Plan) string {
 	return strconv.Quote(p.Description)
 }
 
-// describeRule leaves out defaults.
 func describeRule(r *rules.Rule) string {
 	text := string(r.Action)
 	if r.Action == rules.ActionLimit {

@@ -289,7 +289,6 @@ func TestDiffTakesAsManyRulesOfAPatternAsThereMayBe(t *testing.T) {
 	}
 }
 
-// alike returns n rules of one pattern and plan.
 func alike(t *testing.T, plan string, n int) []rules.Rule {
 	t.Helper()
 	same := make([]rules.Rule, n)

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// The rules that pages show can be applied.
 func TestTheRulesOfThePagesAreValid(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../../docs/*.md")

@@ -71,7 +71,6 @@ type envoy struct {
 	replaces  map[string][]string // names of limits, by the template whose limit replaces them
 }
 
-// entry is one level of a nested descriptor.
 type entry struct {
 	key, text string // text is the template's step
 	split     bool   // each value has a bucket of its own

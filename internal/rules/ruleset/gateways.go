@@ -32,7 +32,6 @@ func (d *decoder) gateways(node *yaml.Node) {
 	}
 }
 
-// mapping reads and validates a mapping, and reports success.
 func (d *decoder) mapping(node *yaml.Node, path string, into interface{ Validate() rules.FieldErrors }) bool {
 	var content any
 	err := node.Decode(&content)

@@ -79,7 +79,6 @@ func (o *object) fail(name, message string) {
 	o.d.fail(line, o.field(name), message)
 }
 
-// check reports the errors of a validation.
 func (o *object) check(errs rules.FieldErrors) {
 	for _, err := range errs {
 		name := err.Field

@@ -213,7 +213,6 @@ func encodeIdentity(id rules.RuleIdentity) fileIdentity {
 	return fileIdentity{KeyPattern: freeText(id.Pattern), Name: id.Name, Plan: id.Plan}
 }
 
-// limitFields are the fields of rules and overrides that fileLimit has.
 var limitFields = []string{"rate_per_second", "rate_unit", "burst_capacity"}
 
 // encodeLimit writes a rate per unit, unless no number in its unit is exact.
@@ -228,7 +227,6 @@ func encodeLimit(perSecond float64, unit rules.RateUnit, burst int64) fileLimit 
 	return fileLimit{Rate: rate, BurstCapacity: burst}
 }
 
-// unless returns the zero value, which is omitted, for the default.
 func unless[T comparable](standard, value T) T {
 	if value == standard {
 		var none T

@@ -20,9 +20,8 @@ type draft struct {
 	// reread marks a draft of a reread, and same its tenants that are as they were: only their newer rows come. All
 	// rows of other tenants come. Missing ones are found by counting, because a list of a million rows would double
 	// the memory of the read. A tenant whose count differs is read again. Keys are few and get a new table.
-	reread bool
-	same   map[rules.TenantID]bool
-	// newKeys reports that a key differs from the held one.
+	reread  bool
+	same    map[rules.TenantID]bool
 	newKeys bool
 	// began is the draft's start, readAt is Tenant.ReadAt, both in microseconds.
 	began, readAt int64
@@ -303,7 +302,6 @@ func (t *tenantDraft) addRule(row *rules.Rule, intern func(string) string) {
 	t.rules.set(rule.ID, &rule)
 }
 
-// addOverride keeps removed overrides for override.effective.
 func (t *tenantDraft) addOverride(row *rules.Override) {
 	t.seen.overrides++
 	key, next := overrideKey{row.RuleID, row.UserID}, newOverride(row)

@@ -50,8 +50,7 @@ type index struct {
 	networks networks
 
 	userLimits func() userLimits // computed on first use; see UserBuckets
-	// named are the attributes that rules name.
-	named map[string]bool
+	named      map[string]bool
 }
 
 // shape is a group of rules that test the same fields in the same way.
@@ -64,7 +63,6 @@ type shape struct {
 	byValues   map[uint64]span
 }
 
-// span is a range of adjacent candidates.
 type span struct{ start, end uint32 }
 
 // candidate is a rule with all that a check needs from a match, to avoid cache misses for the rule and its pattern.
@@ -78,7 +76,6 @@ type candidate struct {
 	expires int64 // in microseconds; 0: never
 }
 
-// term is one condition of a rule.
 type term struct {
 	kind      termKind
 	length    int    // of a path in bytes or of a network in bits
@@ -134,7 +131,6 @@ func newIndex(all table[rules.RuleID, *rules.Rule]) *index {
 	return x
 }
 
-// query is a request being matched.
 type query struct {
 	*rules.Request
 	plan   string

@@ -151,7 +151,6 @@ func subjectKindOfField(f rules.Field) subjectKind {
 	return otherSubject
 }
 
-// subject also reports whether a placeholder is the user.
 func (q *query) subject(c *candidate, settings *rules.Settings) (subject string, splitsByUser bool) {
 	switch c.subject {
 	case noSubject:

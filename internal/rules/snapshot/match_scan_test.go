@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// matchesNaively is the definition of matching, independent of the index.
 func matchesNaively(rule *rules.Rule, r *rules.Request, plan string) bool {
 	if !rule.Active || rule.Plan != "" && rule.Plan != plan {
 		return false
@@ -59,7 +58,6 @@ func matchesNaively(rule *rules.Rule, r *rules.Request, plan string) bool {
 	})
 }
 
-// expectNaiveMatches compares Match with the definition.
 func expectNaiveMatches(t interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -82,7 +82,6 @@ func (q *query) failures(rule *rules.Rule, now time.Time, dst []failure) []failu
 	return dst
 }
 
-// reason returns a text that follows "the rule".
 func (q *query) reason(rule *rules.Rule, now time.Time) string {
 	var reasons []string
 	for _, f := range q.failures(rule, now, nil) {

@@ -34,7 +34,6 @@ func newNetworks(prefixes []netip.Prefix) networks {
 	return networks{table}
 }
 
-// lengthsAround returns the lengths to probe for an address.
 func (ns networks) lengthsAround(ip netip.Addr) lengthSet {
 	if ns.table == nil {
 		return allLengths

@@ -66,7 +66,6 @@ func (t *Tenant) HasBackend(name string) bool {
 	return false
 }
 
-// addStep keeps ended steps for step.effective.
 func (t *tenantDraft) addStep(row *rules.Step) {
 	t.seen.steps++
 	t.steps.set(row.RuleID, newStep(row))

@@ -112,7 +112,6 @@ func onlyPlaceholderIsUser(p rules.Pattern) bool {
 		slices.ContainsFunc(p.Segments(), func(s rules.Segment) bool { return s.Field == rules.FieldUser })
 }
 
-// requestFor returns a user's request that matches all literals of a rule.
 func requestFor(rule *rules.Rule, user string) rules.Request {
 	r := rules.Request{UserID: user}
 	for _, s := range rule.Pattern.Segments() {

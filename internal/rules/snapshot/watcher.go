@@ -263,7 +263,6 @@ func (w *Watcher) report(ctx context.Context, found news) {
 	}
 }
 
-// read adds to a draft all rows newer than known.
 func (w *Watcher) read(ctx context.Context, known map[rules.TenantID]int64, d *draft) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

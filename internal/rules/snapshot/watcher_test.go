@@ -79,7 +79,6 @@ func (s *memorySource) Read(ctx context.Context, newerThan map[rules.TenantID]in
 	return visit(Rows{Assignments: rows.Assignments, Keys: rows.Keys})
 }
 
-// Digests are of the rows' text.
 func (s *memorySource) Digests(context.Context) (time.Time, map[rules.TenantID]Digest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +110,6 @@ func (s *memorySource) Digests(context.Context) (time.Time, map[rules.TenantID]D
 	return time.UnixMicro(1), digests, nil
 }
 
-// counted counts the reads of each kind.
 func (s *memorySource) counted() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,7 +331,6 @@ func (s emptyPagesSource) Read(ctx context.Context, newerThan map[rules.TenantID
 	return s.Source.Read(ctx, newerThan, visit)
 }
 
-// slowSource takes a second for each page.
 type slowSource struct{ Source }
 
 func (s slowSource) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(Rows) error) error {

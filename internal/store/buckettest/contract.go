@@ -165,7 +165,6 @@ func inOrder(t *testing.T, s Store) {
 	}
 }
 
-// twoLimitsInOneBatch is a batch from while rules reload.
 func twoLimitsInOneBatch(t *testing.T, s Store) {
 	older := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 10, 0)}
 	newer := enforce.Tier{Key: key(1, "42"), Limit: limit(100, 10, time.Second)}

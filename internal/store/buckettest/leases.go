@@ -39,7 +39,6 @@ func RunLeases(t *testing.T, open func(t *testing.T) Store) {
 	})
 }
 
-// lease is the contract of enforce.Lender.
 func (r reference) lease(now int64, leases []enforce.Lease) {
 	for i := range leases {
 		l := &leases[i]

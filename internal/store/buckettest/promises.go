@@ -144,7 +144,6 @@ func mostInAligned(stamps []int64, window int64) float64 {
 	return most
 }
 
-// mostWithin returns the most admissions in any time as long as a window.
 func mostWithin(stamps []int64, window int64) float64 {
 	first, most := 0, 0
 	for last, at := range stamps {

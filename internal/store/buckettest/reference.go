@@ -97,7 +97,6 @@ func (e *exact) credit(amount enforce.Tokens) {
 	}
 }
 
-// off returns the difference of a level from the exact one, in tokens.
 func (e *exact) off(level enforce.Level) float64 {
 	got := new(big.Rat).SetFrac64(int64(level.Micros), int64(enforce.Token))
 	got.Add(got, new(big.Rat).SetFrac(new(big.Int).SetUint64(uint64(level.Fraction)),

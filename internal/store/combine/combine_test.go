@@ -33,7 +33,6 @@ type testCombiner struct {
 	batches chan *sentBatch
 }
 
-// sent is a batch in flight.
 type sentBatch struct {
 	costs  []int // by their cost
 	result chan error
@@ -82,7 +81,6 @@ func newTestCombiner() *testCombiner {
 // start submits checks of four tiers, whose costs count up from first, and returns where the error will be.
 func (l *testCombiner) start(first, n int) <-chan error { return l.startOf(0, first, n) }
 
-// startOf is start for a tenant.
 func (l *testCombiner) startOf(tenant rules.TenantID, first, n int) <-chan error {
 	checks := make([]enforce.BucketCheck, n)
 	for i := range checks {
@@ -95,7 +93,6 @@ func (l *testCombiner) startOf(tenant rules.TenantID, first, n int) <-chan error
 	return answer
 }
 
-// run submits checks.
 func (l *testCombiner) run(checks []enforce.BucketCheck) error {
 	_, err := l.Submit(checks, time.Now())
 	return err

@@ -3,7 +3,6 @@ package combine
 import "time"
 
 const (
-	// minBatch is the lower bound of the limit.
 	minBatch = 16
 	// slackShare is the part of the budget that a batch may take longer than the quickest before batches shrink.
 	slackShare = 20

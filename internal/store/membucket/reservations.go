@@ -19,7 +19,6 @@ type reservations struct {
 	byEnd
 }
 
-// byEnd is a heap of reservations by their end.
 type byEnd []*reservation
 
 func (h byEnd) Len() int           { return len(h) }

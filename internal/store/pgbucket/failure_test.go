@@ -36,7 +36,6 @@ type proxy struct {
 	wg    sync.WaitGroup
 }
 
-// throughProxy returns the address of a database by way of a proxy.
 func throughProxy(t *testing.T, databaseURL string) (*proxy, string) {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
@@ -343,7 +342,6 @@ func TestIdleBucketsAreRemoved(t *testing.T) {
 	}
 }
 
-// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(testTimeout)

@@ -43,7 +43,6 @@ func appendState(b []byte, s *enforce.State) []byte {
 	return append(b, s.Entries...)
 }
 
-// appendLimit appends a limit without its kind.
 func appendLimit(b []byte, l *enforce.Limit) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint64(b, math.Float64bits(l.Rate))

@@ -37,7 +37,6 @@ func open(t testing.TB, databaseURL string, budget time.Duration) *Store {
 	return s
 }
 
-// contents returns all rows.
 func contents(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	rows, err := s.background.Query(context.WithoutCancel(t.Context()),

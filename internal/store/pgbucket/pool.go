@@ -27,8 +27,7 @@ const (
 	changesPerTenant = 2
 	maxWaiting       = 256
 	// connections are for batches, for changes, and to replace connections that are being closed.
-	connections = inFlight + changes + 2
-	// backgroundConnections are for walks, pings and cleaning.
+	connections           = inFlight + changes + 2
 	backgroundConnections = 3
 	connectTimeout        = 5 * time.Second
 	backgroundTimeout     = 5 * time.Second
@@ -84,7 +83,6 @@ func configure(config *pgxpool.Config, conns int32, statement, lock, idle time.D
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
-// statements are prepared on each connection.
 type statements struct {
 	begin, lock, clock, absent, insert, update, commit, rollback *pgconn.StatementDescription
 	recall, forget, remember                                     *pgconn.StatementDescription // of CreditOnce

@@ -36,7 +36,6 @@ func (t *transaction) counterOf(check *enforce.BucketCheck) *row {
 
 func (r *row) hasRoom() bool { return !r.holds || r.state.Level.Micros >= enforce.Token }
 
-// count counts n opened or, if negative, ended reservations.
 func (r *row) count(n, now int64) {
 	if !r.holds {
 		r.state, r.holds = enforce.NewState(counterLimit, now), true

@@ -94,7 +94,6 @@ func TestOneReservationTooMany(t *testing.T) {
 	})
 }
 
-// reserving is a check of a tenant that reserves for a second.
 func reserving(tenant rules.TenantID, id int, life time.Duration) enforce.BucketCheck {
 	check := one(user("42", enforce.Limit{Rate: 1, Burst: rules.MaxBurst}))[0]
 	check.Tiers[0].Key.Tenant = tenant
@@ -200,7 +199,6 @@ func TestEndedReservationsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestASettlementWithoutAnAnswerHappensOnce loses the reply to its COMMIT.
 func TestASettlementWithoutAnAnswerHappensOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)

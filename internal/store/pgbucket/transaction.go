@@ -34,7 +34,6 @@ type transaction struct {
 	settled []enforce.State  // likewise
 }
 
-// part is the other work of a transaction.
 type part interface {
 	// ask sends one query after the locks of the first round trip, and read gets its rows.
 	ask(p *pgconn.Pipeline, statements *statements)
@@ -352,7 +351,6 @@ func drain(p *pgconn.Pipeline, read func(values [][]byte)) error {
 	return err
 }
 
-// drainCount is drain, and returns the number of rows.
 func drainCount(p *pgconn.Pipeline, read func(values [][]byte)) (rows int64, err error) {
 	results, err := p.GetResults()
 	if err != nil {

@@ -23,7 +23,6 @@ type documentedUser struct {
 
 var documentedACL = regexp.MustCompile(`(?m)^redis-cli .* ACL SETUSER (\S+) on '>(\S+)' '~\*' (.+)$`)
 
-// createDocumentedUser creates the user on servers.
 func createDocumentedUser(t *testing.T, servers ...redis.UniversalClient) documentedUser {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/production.md")
@@ -107,7 +106,6 @@ func TestTheUserOfTheDocsMayDoWhatStoresDo(t *testing.T) {
 	}
 }
 
-// doWhatStoresDo uses each kind of command.
 func doWhatStoresDo(t *testing.T, s *Store) {
 	t.Helper()
 	for _, node := range s.Ping(t.Context()) {

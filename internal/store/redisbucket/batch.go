@@ -78,7 +78,6 @@ func (b *batch) splittable() (refused []*script) {
 	return refused
 }
 
-// split makes a script for each check and each lease of refused scripts.
 func (b *batch) split(prefix string, refused []*script) []*script {
 	first := len(b.scripts)
 	for _, r := range refused {

@@ -214,7 +214,6 @@ func TestWhatIsSaidOfKeysThatAreNotKeptTogether(t *testing.T) {
 	}
 }
 
-// refusalText is an answer of Redis.
 type refusalText string
 
 func (r refusalText) Error() string { return string(r) }

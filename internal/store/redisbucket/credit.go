@@ -78,7 +78,6 @@ func (s *Store) credit(c credit) (before, after enforce.Bucket, isRepeated bool,
 	return before, after, isRepeated, err
 }
 
-// readCredit reads the reply of credit.lua.
 func (s *Store) readCredit(reply string) (before, after enforce.Bucket, isRepeated bool, err error) {
 	if len(reply) != creditReplyBytes {
 		return before, after, false, fmt.Errorf("a reply of %d bytes", len(reply))

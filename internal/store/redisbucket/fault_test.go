@@ -22,7 +22,6 @@ import (
 
 var soak = flag.Bool("soak", false, "let faults last longer, and try histories more often")
 
-// repeats is the number of runs of a test.
 func repeats(n int) int {
 	if *soak {
 		return 50 * n
@@ -81,7 +80,6 @@ func TestUnderFaultsNothingIsGivenTwiceAndNobodyHangs(t *testing.T) {
 	}
 }
 
-// newToxic starts a proxy in front of Redis.
 func newToxic(t *testing.T, upstream string) *toxiproxy.Proxy {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
@@ -179,7 +177,6 @@ func (l *load) take() {
 	}
 }
 
-// run lets the load go on for a while.
 func (l *load) run(t *testing.T, length time.Duration) {
 	t.Helper()
 	select {

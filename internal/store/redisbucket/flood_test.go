@@ -21,7 +21,6 @@ const (
 	quietTenants   = 10
 )
 
-// kindOfFlood is what one tenant floods a store with.
 type kindOfFlood struct {
 	name    string
 	prepare func(i int) error // before the flood; nil for nothing
@@ -175,7 +174,6 @@ func BenchmarkQuietTenantsBesideAFlood(b *testing.B) {
 // refused at once would keep every other from the processor, which over a network they cannot.
 const refusedPause = 100 * time.Millisecond
 
-// keepInFlight keeps calls in flight until stop is called.
 func keepInFlight(flood kindOfFlood) (stop func()) {
 	var callers sync.WaitGroup
 	var isOver atomic.Bool

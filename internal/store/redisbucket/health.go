@@ -144,7 +144,6 @@ func (s *Store) CheckSettings(ctx context.Context) (warnings []string, err error
 	return nil, err
 }
 
-// settingsWarnings reads the settings of one server, which the warnings call by name.
 func settingsWarnings(ctx context.Context, name string, client redis.Cmdable) (warnings []string, err error) {
 	settings, err := client.ConfigGet(ctx, "maxmemory-policy").Result()
 	if err != nil {

@@ -40,7 +40,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// client returns a client with a budget, as production makes it.
 func client(t testing.TB, url string, budget time.Duration) redis.UniversalClient {
 	t.Helper()
 	options, err := Options(url, budget)
@@ -102,7 +101,6 @@ func mustCheck(t testing.TB, s *Store) {
 	}
 }
 
-// ofTenants returns checks of tenants in turn, each for one bucket of its own.
 func ofTenants(tenants, n int, limit enforce.Limit) []enforce.BucketCheck {
 	all := make([]enforce.BucketCheck, n)
 	for i := range all {
@@ -136,7 +134,6 @@ func eventually(t testing.TB, what string, within time.Duration, condition func(
 	return watch.Now()
 }
 
-// contents returns all keys with their values.
 func contents(t testing.TB, rdb redis.UniversalClient) map[string]string {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

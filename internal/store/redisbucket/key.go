@@ -38,7 +38,6 @@ func appendTag(buf []byte, prefix string, tenant rules.TenantID) []byte {
 	return append(buf, '}')
 }
 
-// parseKey returns the rule of an encoded key, and the subject or its digest.
 func parseKey(key string) (rule rules.RuleID, subject string, isHashed, ok bool) {
 	prefix, subject, isHashed, ok := splitKey(key)
 	id, err := strconv.ParseInt(prefix[strings.IndexByte(prefix, '}')+1:], 10, 64)

@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// slotOf returns the slot of a tenant's buckets.
 func (n *clusterNode) slotOf(t *testing.T, tenant rules.TenantID) int {
 	t.Helper()
 	return n.slotOfKey(t, fmt.Sprintf("{s%d}", tenant))
@@ -31,7 +30,6 @@ func (n *clusterNode) slotOfKey(t *testing.T, key string) int {
 	return int(slot)
 }
 
-// tenantsOf returns some tenants for each of that many masters.
 func tenantsOf(t *testing.T, node *clusterNode, masters, each int) [][]rules.TenantID {
 	t.Helper()
 	tenants := make([][]rules.TenantID, masters)

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// noted is an Observer.
 type noted struct {
 	mu      sync.Mutex
 	waits   int

@@ -64,8 +64,7 @@ type Store struct {
 	// so it may not.
 	standalone, crossSlot atomic.Bool
 	// stamp returns the time in microseconds since the Unix epoch, or 0 for Redis's clock. Only tests set a time.
-	stamp func() int64
-	// walkPause is the least pause of a walk after each command.
+	stamp     func() int64
 	walkPause time.Duration
 	denials   *enforce.DenialCache // or nil
 	observer  Observer             // or nil

@@ -171,7 +171,6 @@ func (s *script) addLimit(limit enforce.Limit) {
 	s.hasSlots = s.hasSlots || limit.Kind == rules.KindConcurrency
 }
 
-// endArg ends an argument of appended text.
 func (s *script) endArg() { s.textEnds = append(s.textEnds, len(s.text)) }
 
 // command returns the call by digest, or by source. A stamp of 0 means Redis's clock.
@@ -418,7 +417,6 @@ func appendFloat(buf []byte, f float64) []byte {
 	return binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
 }
 
-// appendLimit appends a limit and the number of its calendar, if it has one.
 func appendLimit(buf []byte, limit enforce.Limit, calendars *uint16) []byte {
 	buf = appendFloat(buf, limit.Rate)
 	buf = binary.LittleEndian.AppendUint32(buf, uint32(limit.Burst))

@@ -93,7 +93,6 @@ func TestAScriptThatMayHaveRunIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// TestACheckThatNoScriptDecidesFailsNoOther that came with it.
 func TestACheckThatNoScriptDecidesFailsNoOther(t *testing.T) {
 	t.Parallel()
 	_, proxies := clusterNodes(t, 1)

@@ -27,7 +27,6 @@ func (m *Metrics) PeriodicJob(kind string, lag func() time.Duration) {
 	}, func() float64 { return lag().Seconds() }))
 }
 
-// panics registers the panics that were recovered.
 func (m *Metrics) panics() {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_panics_total", Help: "Panics that ended one piece of work. The log has their stacks.",

@@ -332,7 +332,6 @@ func (m *Metrics) GRPCConnections(limit int, read func() Connections) {
 		func() float64 { return float64(read().Evicted) })
 }
 
-// gauge registers a gauge that is read at each scrape, from any goroutine.
 func (m *Metrics) gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// everything returns metrics with everything registered.
 func everything() *Metrics {
 	m := New("v1.2.3", "abc")
 	m.Decisions("redis")
@@ -87,7 +86,6 @@ func everything() *Metrics {
 	return m
 }
 
-// scrape returns the text that Prometheus reads.
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	answer := httptest.NewRecorder()

@@ -87,10 +87,8 @@ func (t *Tracer) Close(ctx context.Context) error { return t.provider.Shutdown(c
 
 type span struct{ trace.Span }
 
-// TraceID returns the trace id in hexadecimal.
 func (s span) TraceID() string { return s.SpanContext().TraceID().String() }
 
-// End ends the span with the status of the answer.
 func (s span) End(status int) {
 	s.SetAttributes(attribute.Int("http.response.status_code", status))
 	if status >= 500 {

@@ -20,7 +20,6 @@ const (
 	notSampled = "00-" + traceID + "-00f067aa0ba902b7-00"
 )
 
-// received are the spans that a collector received.
 type received struct {
 	mu    sync.Mutex
 	spans []*tracev1.Span
@@ -46,7 +45,6 @@ func (r *received) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// details is a POST with this tracestate.
 type details string
 
 func (details) Method() string                { return http.MethodPost }
@@ -89,7 +87,6 @@ func TestOnlySampledRequestsBecomeSpansOfTheirCallersTrace(t *testing.T) {
 	}
 }
 
-// BenchmarkNotSampled measures the cost for a request that is not sampled.
 func BenchmarkNotSampled(b *testing.B) {
 	tracer, none := &Tracer{}, details("")
 	b.ReportAllocs()

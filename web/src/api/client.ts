@@ -144,7 +144,6 @@ export interface Tagged<T> {
   etag: string;
 }
 
-/** The data of a call with its ETag. */
 export async function tagged<T>(call: Promise<Answer<T>>): Promise<Tagged<T>> {
   const value = await body(call);
   return { value, etag: (await call).response.headers.get('ETag') ?? '' };

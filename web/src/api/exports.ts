@@ -17,7 +17,6 @@ export function startExport(address: string): Promise<Export> {
   return body(api.POST(address as '/api/v1/tenants/{tenant}/users/export', {} as never));
 }
 
-/** The address to which the export of a user’s data is posted. */
 export function userDataAddress(tenant: string, user: string): string {
   return `/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(user)}/data`;
 }

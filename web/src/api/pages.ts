@@ -1,4 +1,3 @@
-/** One page of a list. */
 interface Page<T> {
   items: T[];
   next_cursor: string | null;

@@ -54,7 +54,6 @@ export function isStatus(error: unknown, status: number): error is ProblemError 
   return error instanceof ProblemError && error.status === status;
 }
 
-/** One sentence for a toast or a field. */
 export function sentence(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

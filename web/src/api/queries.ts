@@ -99,7 +99,6 @@ export const sessionQuery = queryOptions({
   staleTime: 60_000,
 });
 
-/** What the sign-in page offers. */
 export const signInOptionsQuery = queryOptions({
   queryKey: ['sign-in'],
   queryFn: ({ signal }) => body(api.GET('/api/v1/sign-in', { signal })),
@@ -245,7 +244,6 @@ export const lastHourQuery = (tenant: string) =>
     refetchInterval: 15_000,
   });
 
-/** The members of a tenant. */
 export const membersQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'members'),

@@ -5,7 +5,6 @@ import { makeStore, useStore } from './store';
 /** A save to undo: the request that made it. */
 const asked = makeStore<{ tenant: string; request: string } | null>(null);
 
-/** A change by its id, or by the request that made it. */
 export type ChangeOf = { change_id: number } | { request_id: string };
 
 /** The first entries of a change, the latest first. */

@@ -2,7 +2,6 @@ import type uPlot from 'uplot';
 
 type Draw = (plot: uPlot, series: number, first: number, last: number) => boolean;
 
-/** Draws a filled dot for each value. */
 export function dots(colour: string): Draw {
   return marks((context, x, y, unit) => {
     context.fillStyle = colour;
@@ -12,7 +11,6 @@ export function dots(colour: string): Draw {
   });
 }
 
-/** Draws a cross for each value. */
 export function crosses(colour: string): Draw {
   return marks((context, x, y, unit) => {
     const arm = 3 * unit;

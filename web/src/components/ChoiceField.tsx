@@ -45,7 +45,6 @@ function isGroup(one: Props['data'][number]): one is { group: string; items: Cho
   return typeof one !== 'string' && 'group' in one;
 }
 
-/** A choice as a searchable list has it. */
 function searchable(one: Choice) {
   const choice = typeof one === 'string' ? { value: one, label: one } : one;
   return { ...choice, value: choice.value || empty };

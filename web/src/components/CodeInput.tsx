@@ -9,7 +9,6 @@ interface Props {
   appOnly?: boolean;
 }
 
-/** A one-time code, or a recovery code. */
 export function CodeInput({ value, onChange, error, autoFocus, appOnly }: Props) {
   return (
     <TextInput

@@ -37,7 +37,6 @@ interface Props<Row> {
   to?: (row: Row) => LinkProps;
   /** Handles a plain click instead of the link, such as for a panel that shares one history entry. */
   onOpen?: (row: Row) => void;
-  /** The row that is open. */
   open?: string | number;
   /** "rate", or "-rate" for descending; it lives in the URL. */
   sort?: string;

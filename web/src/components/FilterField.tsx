@@ -5,7 +5,6 @@ import { IconSearch } from './icons';
 interface Props {
   label: string;
   placeholder?: string;
-  /** The value in the URL. */
   value: string | undefined;
   /** Called with the text after a pause in typing, or at once on Enter; undefined if it is empty. */
   onChange: (value: string | undefined) => void;

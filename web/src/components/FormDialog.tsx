@@ -29,7 +29,6 @@ export function fieldErrors(error: unknown): { wrong: Wrong; rest: () => string 
   return { wrong, rest };
 }
 
-/** An error of the form as a whole. */
 export function FormError({ children }: { children: string | null }) {
   return children ? (
     <p role="alert" className={styles.error}>

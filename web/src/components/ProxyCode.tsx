@@ -3,7 +3,6 @@ import { type ProxyName, proxies } from '~/domain/snippets';
 import { useCheckUrl } from './CheckUrl';
 import { CodeBlock } from './CodeBlock';
 
-/** The configuration of a proxy, and what to replace in it. */
 export default function ProxyCode({ proxy, secret }: { proxy: ProxyName; secret: string | undefined }) {
   const { url } = useCheckUrl();
   const { code, hasAddress } = proxyFile(proxy, url, secret);

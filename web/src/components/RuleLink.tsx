@@ -20,7 +20,6 @@ export function RuleLink({ tenant, id, rule }: Props) {
   );
 }
 
-/** A rule by what it matches, its name and its plan. */
 export function RuleName({ id, rule }: Omit<Props, 'tenant'>) {
   if (!rule) return <>rule {id}</>;
   return (

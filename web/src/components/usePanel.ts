@@ -7,7 +7,6 @@ declare module '@tanstack/react-router' {
   }
 }
 
-/** The URL parameters that open a panel or a dialog. */
 export const panelParameters = ['open', 'entry', 'override', 'erasure', 'export'] as const;
 
 /**

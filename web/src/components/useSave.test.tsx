@@ -112,7 +112,6 @@ test('whatever is typed, refused and raced: nothing typed is lost, nothing shows
         // What does not count as an edit is what a version of the server holds.
         expect([...versions.values()]).toContainEqual(base);
         for (const field of fields) expect(dirty || draft[field] === base[field]).toBe(true);
-        // What was said to be saved was.
         for (const value of saved) expect([...versions.values()]).toContainEqual(value);
         // An edit of somebody else is lost only where the reader wrote the same field.
         for (const [field, text] of others) {

@@ -2,7 +2,6 @@ import { expect, test } from 'vitest';
 import { rule } from '../../test/fake';
 import { adaptOf, adaptSentence, adaptText, seenText } from './adapt';
 
-/** Texts with plain spaces. */
 const plain = (text: string) => text.replaceAll('\u00a0', ' ').replaceAll('\u202f', ' ');
 
 const adapt = { backend: 'search', floor_percent: 20, p99_ms: 300, error_percent: 1 };

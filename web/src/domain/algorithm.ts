@@ -108,7 +108,6 @@ export function converted(limit: LimitDraft, algorithm: Algorithm): LimitDraft {
   return fitted(next);
 }
 
-/** Limits to start with. */
 export const presets: { label: string; limit: (draft: LimitDraft) => LimitDraft }[] = [
   {
     label: 'Strict pacing (burst 1)',

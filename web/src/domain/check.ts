@@ -76,7 +76,6 @@ export function verdict(explanation: Explanation): string {
   }
 }
 
-/** Whose plan it is. */
 export const planSources = {
   check: 'from the check',
   user: 'assigned to the user',

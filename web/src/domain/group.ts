@@ -21,7 +21,6 @@ export function groupPattern({ by, value }: Group): string {
   return printPattern([{ field: by === 'network' ? 'ip' : by, each: false, value }]);
 }
 
-/** The filter of the list of violations for a group. */
 export function groupFilter({ by, value }: { by: TopBy; value: string }) {
   if (by === 'rule') return { rule: Number(value) };
   return { [by === 'network' ? 'ip' : by]: value };

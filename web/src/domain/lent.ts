@@ -10,7 +10,6 @@ export function lentText({ lent }: Lent): string {
   return `${exactNumber(Math.ceil(lent.tokens))} more lent to ${plural(lent.processes, 'process', 'processes')}`;
 }
 
-/** What that means. */
 export const lentHint = 'Tokens lent to a process for busy checks; unspent ones return within 2 s.';
 
 /** The most tokens that a bucket can hold while some are lent. */

@@ -1,6 +1,5 @@
 import type { Permission } from '~/api/types';
 
-/** What a permission of a key is for. */
 export const permissionWords: Record<Permission, { label: string; description: string }> = {
   check: { label: 'Check', description: 'Send checks. Services need this.' },
   explain: { label: 'Explain', description: 'Explain decisions without taking tokens.' },

@@ -12,7 +12,6 @@ const tested = (proxy: keyof typeof paths) =>
 test.each(proxies)('$label: the file that is shown is the one that is tested', ({ value }) => {
   expect(proxyFile(value, 'https://limits.example.com')).toEqual({ code: tested(value), hasAddress: false });
   if (value === 'envoy') return;
-  // As the tests of the proxies replace them.
   const replaced = tested(value).replaceAll('127.0.0.1:8080', 'limits:80').replaceAll('slk_YOUR_KEY', 'slk_1');
   expect(proxyFile(value, 'http://limits', 'slk_1')).toEqual({ code: replaced, hasAddress: true });
 });

@@ -6,10 +6,8 @@ import type { ProxyName } from './snippets';
 /** The files of deploy/examples. `make test` runs nginx and Caddy with theirs, and decodes Envoy's with its types. */
 const files: Record<ProxyName, string> = { nginx, caddy, envoy };
 
-/** Stands for the key in the files. */
 export const keyInFiles = 'slk_YOUR_KEY';
 
-/** Stands for the address of Sluice in the files. */
 export const addressInFiles = '127.0.0.1:8080';
 
 /**

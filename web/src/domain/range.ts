@@ -32,7 +32,6 @@ export function isNamedRange(text: string): boolean {
   return ranges.some(({ value }) => value === text);
 }
 
-/** A range by its name. */
 export function namedSpan(text: '1h' | '24h' | '30d'): Span {
   return { text, moves: true, at: (now) => parseRange(text, now) ?? { from: now, until: now } };
 }

@@ -54,7 +54,6 @@ export const bounds = {
 
 const seconds: Record<RateUnit, number> = { second: 1, minute: 60, hour: 3600, day: 86400 };
 
-/** Tokens per second of a number per unit. */
 export function perSecond(perUnit: number, unit: RateUnit): number {
   return perUnit / seconds[unit];
 }
@@ -209,7 +208,6 @@ export function likelyBurst({ rate_per_second: rate }: Rate): number {
   return Math.max(1, Math.ceil(rate), Math.min(5, Math.round(rate * 3600)));
 }
 
-/** What to type, for a text that is no rate. */
 export const notARate = 'must be a number per second, minute, hour or day, such as 10/s, 0.5/min or 1000/day';
 
 function unitNamed(name: string): RateUnit | undefined {

@@ -26,5 +26,4 @@ export const roles: { value: Role; label: string }[] = [
   { value: 'owner', label: 'Owner' },
 ];
 
-/** In a sentence. */
 export const roleNames: Record<Role, string> = { viewer: 'a viewer', editor: 'an editor', owner: 'an owner' };

@@ -53,7 +53,6 @@ export const leaseLabels: Record<Rule['lease'], string> = {
   never: 'Never',
 };
 
-/** The label of each field of a rule. */
 export const fieldLabels = {
   key_pattern: 'Pattern',
   name: 'Name',
@@ -83,7 +82,6 @@ export interface Choice {
   label: string;
 }
 
-/** Labels as the choices of a select. */
 export function choicesOf(labels: Record<string, string>): Choice[] {
   return Object.entries(labels).map(([value, label]) => ({ value, label }));
 }

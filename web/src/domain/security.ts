@@ -27,7 +27,6 @@ const titles: Record<string, string> = {
   key_left_behind: 'Left a key that still works',
 };
 
-/** The kinds of events to filter by. */
 export const securityKinds = Object.entries(titles).map(([value, label]) => ({ value, label }));
 
 /** Those that happen in a tenant. Getting in is of no tenant. */
@@ -41,7 +40,6 @@ export function titleOf({ kind, count }: Pick<SecurityEvent, 'kind' | 'count'>):
   return count > 1 ? `${title}, ${count} times` : title;
 }
 
-/** Events that read the same. */
 export interface FoldedEvent extends SecurityEvent {
   /** When the first of them was; at is when the latest was. */
   since: string;

@@ -27,7 +27,6 @@ export function snippet(language: Language, url: string, check: Check): string {
   return { curl, go, python, typescript }[language](url.replace(/\/+$/, ''), check);
 }
 
-/** curl with a key in it, to paste. */
 export function curlWith(key: string, url: string, check: Check): string {
   return curl(url.replace(/\/+$/, ''), check, `'Authorization: Bearer ${key}'`);
 }
@@ -135,7 +134,6 @@ function typescript(url: string, check: Check): string {
   if (Object.keys(attributes).length > 0) fields.push(`attributes: ${JSON.stringify(attributes)}`);
   return `import { Sluice } from '@sluicegate/client'; // npm install PATH/TO/sluicegate-client-0.1.0.tgz
 
-// One for the whole process.
 const limits = new Sluice({ url: ${quote(url)}, key: process.env.${keyVariable} ?? '' });
 const decision = await limits.check({${listed(fields, 2, ' ')}});
 if (decision.allowed) {

@@ -114,7 +114,6 @@ function queue(violation: Violation): string {
   return `${begin} was full, with a delay of ${duration(queue_ms)}`;
 }
 
-/** Whose bucket it is. */
 function bucket({ scope, key_pattern }: Violation): string {
   switch (scope) {
     case 'user':

@@ -29,7 +29,6 @@ export function dayBefore(at: number, of = zone): { from: number; until: number 
   return { from: midnight(until - 12 * 3_600_000, of), until };
 }
 
-/** The midnight that ends the day of a moment. */
 export function endOfDay(at: number, of = zone): number {
   return midnight(midnight(at, of) + 36 * 3_600_000, of); // a day has 23 to 25 hours
 }

@@ -301,7 +301,6 @@ function useActions(tenant: string | undefined, query: string): Entry[] {
   ];
 }
 
-/** Whether every word of the query is in the entry. */
 function fits(entry: Entry, query: string): boolean {
   const text = `${entry.label} ${entry.description ?? ''} ${entry.words ?? ''}`.toLowerCase();
   return query.split(/\s+/).every((word) => text.includes(word));
@@ -357,7 +356,6 @@ function useTenants(query: string): Entry[] {
   }));
 }
 
-/** Plans, by way of their rules. */
 function usePlans(tenant: string | undefined): Entry[] {
   const navigate = useNavigate();
   const { data = [] } = useQuery({ ...plansQuery(tenant ?? ''), enabled: !!tenant });

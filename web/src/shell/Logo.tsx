@@ -1,6 +1,5 @@
 import styles from './Logo.module.css';
 
-/** The logo: a gate in a channel. */
 export function Logo() {
   return (
     <span className={styles.logo}>

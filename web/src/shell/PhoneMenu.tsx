@@ -7,7 +7,6 @@ interface Props {
   onFind: () => void;
 }
 
-/** The navigation on a phone. */
 export default function PhoneMenu({ opened, onClose, onFind }: Props) {
   return (
     <Drawer.Root opened={opened} onClose={onClose} size={260}>

@@ -22,7 +22,6 @@ export const tenantScreens = [
   { to: '/t/$tenant/try', label: 'Try it', icon: IconTry },
 ] as const;
 
-/** The sections of the settings screen. */
 export const settingsSections = [
   { section: 'keys', label: 'API keys' },
   { section: 'members', label: 'Members' },

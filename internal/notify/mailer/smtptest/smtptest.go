@@ -186,7 +186,6 @@ func (s *session) Data(r io.Reader) error {
 func (*session) Reset()        {}
 func (*session) Logout() error { return nil }
 
-// read takes a multipart message apart.
 func (m *Message) read(raw []byte) error {
 	parsed, err := mail.ReadMessage(bytes.NewReader(raw))
 	if err != nil {

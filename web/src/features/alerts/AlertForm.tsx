@@ -25,7 +25,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Creates or edits an alert. */
 export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Props) {
   const queries = useQueryClient();
   const path = { tenant, alert_id: alert?.alert_id ?? 0 };

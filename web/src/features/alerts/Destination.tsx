@@ -16,7 +16,6 @@ interface Props {
   errors: Errors;
 }
 
-/** What is wrong with the fields. */
 export type Errors = Partial<Record<'format' | 'url' | 'routing_key' | 'email', string>>;
 
 /** Where an alert is sent: the format, and the fields that it needs. */

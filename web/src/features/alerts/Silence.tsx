@@ -12,7 +12,6 @@ import { plural, shortTime } from '~/domain/format';
 
 const hours = [1, 4, 8, 24, 72, 168];
 
-/** Silences an alert for a time. */
 export default function Silence({ tenant, alert, onClose }: { tenant: string; alert: Alert; onClose: () => void }) {
   const queries = useQueryClient();
   const [length, setLength] = useState('1');

@@ -17,7 +17,6 @@ interface Props {
   inList?: boolean;
 }
 
-/** Silences an alert for a time, or ends its silence. */
 export function SilenceButton({ tenant, alert, inList }: Props) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState(false);

@@ -2,7 +2,6 @@ import type { Alert, AlertCondition, NewAlert, Rule } from '~/api/types';
 import { hasRate } from '~/domain/rate';
 import { windowSeconds } from '~/domain/window';
 
-/** The choice of no rule in particular. */
 export const everyRule = 'every';
 
 /** An alert as its form holds it: numbers may be half typed. */

@@ -5,7 +5,6 @@ import { ruleDetail } from '~/domain/rule';
 
 export type Kind = Alert['kind'];
 
-/** What alerts count. */
 export const kindNames = {
   denials: 'Denials',
   near_limit: 'Share of checks near the limit',
@@ -53,12 +52,10 @@ export function conditionOf({ kind, threshold, per, window_minutes }: Condition,
   }
 }
 
-/** The silence of an alert, unless it is over. */
 export function silenceOf({ silence }: Alert, now: number): Alert['silence'] {
   return silence && Date.parse(silence.until) > now ? silence : null;
 }
 
-/** The outcome of a delivery. */
 export function outcomeOf({ state, is_under_way }: AlertDelivery): { tone: Tone; word: string } {
   switch (state) {
     case 'delivered':

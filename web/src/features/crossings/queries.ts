@@ -2,7 +2,6 @@ import { infiniteQueryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 
-/** Crossings of one rule or of one user's buckets. */
 export type WhichCrossings = { rule: number } | { user: string };
 
 const perPage = 10;

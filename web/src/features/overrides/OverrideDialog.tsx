@@ -23,7 +23,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Creates or edits the override of one rule for one user. */
 export function OverrideDialog({ tenant, user: given, rules, rule: first, saved, onClose }: Props) {
   const [chosen, setChosen] = useState(first);
   const [typed, setTyped] = useState('');

@@ -22,7 +22,6 @@ import { overridesQuery, removeOverride, type Which } from './queries';
 interface Props {
   tenant: string;
   which: Which;
-  /** The rules that are named. */
   rules: Rule[];
   /** The column that would say the same on every row. */
   without?: 'user' | 'rule';

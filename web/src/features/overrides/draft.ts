@@ -35,7 +35,6 @@ export function overridden(rule: Rule, override: Override): Limit {
   };
 }
 
-/** What a limit has to give to an override: windows have no rate. */
 export function amounts({ rate_per_second, burst_capacity, algorithm }: Limit) {
   return { ...(hasRate(algorithm) && { rate_per_second }), burst_capacity };
 }
@@ -45,7 +44,6 @@ export function isOwnLimit(rule: Rule, limit: Limit): boolean {
   return JSON.stringify(amounts(limit)) === JSON.stringify(amounts(rule));
 }
 
-/** The request body of a save. */
 export function overrideBody({ limit, reason, expiry }: OverrideDraft): OverrideLimit {
   const { rate_per_second, rate_unit, burst_capacity, algorithm } = limit;
   const expires_at = expiresAt(expiry, serverNow()) ?? null;

@@ -67,7 +67,6 @@ export const endingSoonQuery = (tenant: string) =>
     refetchInterval: 60_000,
   });
 
-/** Whose override of which rule. */
 type Subject = Pick<Override, 'rule_id' | 'user_id'>;
 
 const pathOf = (tenant: string, { rule_id, user_id }: Subject) => ({ tenant, rule_id, user_id });

@@ -70,7 +70,6 @@ function Numbers({ rule, limit, wrong, onLimit }: { rule: Rule; limit: Limit } &
   );
 }
 
-/** What the replay does with the rule. */
 function noteOn(rule: Rule, limit: Limit): string {
   return [
     sameLimit(rule, limit) && 'Change the limit to replay it.',

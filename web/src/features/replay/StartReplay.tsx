@@ -30,7 +30,6 @@ interface Props {
   candidate?: Candidate;
   /** The title to begin with, for a candidate. */
   title?: string;
-  /** What the form begins with. */
   begin?: ReplaysSearch;
   onClose: () => void;
   /** Called when it was started; by default the dialog shows a link to it, so that unsaved edits stay. */

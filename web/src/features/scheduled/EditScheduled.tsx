@@ -9,7 +9,6 @@ import styles from './scheduled.module.css';
 
 interface Props {
   tenant: string;
-  /** A change that waits. */
   change: ScheduledChange;
   /** Its rules as they are now, in the same order. */
   rules: Rule[];

@@ -8,7 +8,6 @@ import styles from './temporary.module.css';
 interface Props {
   tenant: string;
   group: Group;
-  /** At least one. */
   bypasses: Match[];
 }
 

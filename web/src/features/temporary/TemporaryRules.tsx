@@ -57,7 +57,6 @@ export function TemporaryRules({ tenant }: { tenant: string }) {
   );
 }
 
-/** What a change in force makes of its rules. */
 function Changed({ tenant, change, rules }: { tenant: string; change: ScheduledChange; rules: Rule[] }) {
   const [one, ...others] = change.rules;
   const rule = others.length === 0 && rules.find(({ rule_id }) => rule_id === one?.rule_id);

@@ -46,7 +46,6 @@ export function groupName({ by, value }: Group): string {
   return `${groupNouns[by]} ${value}`;
 }
 
-/** What the action does, in a sentence. */
 export function consequence({ action }: Draft, group: Group): string {
   const { by } = group;
   const all =

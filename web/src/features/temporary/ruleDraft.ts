@@ -27,7 +27,6 @@ export function limitToBegin(rule: Rule): Limit {
   return isValid(double) ? double : rule;
 }
 
-/** What the action changes of the rule. */
 export function changeOfRule(action: RuleAction, rule: Rule, limit: Limit): RulePatch {
   switch (action) {
     case 'pass':
@@ -44,7 +43,6 @@ export function changeOfRule(action: RuleAction, rule: Rule, limit: Limit): Rule
   }
 }
 
-/** What the action does, in a sentence. */
 export function ruleConsequence(action: RuleAction): string {
   switch (action) {
     case 'pass':

@@ -16,7 +16,6 @@ import styles from './Overview.module.css';
 
 const first = { user_id: '42', endpoint: '/api/search' };
 
-/** The first steps of a tenant that has had no checks yet. */
 export default function FirstSteps({ tenant }: { tenant: string }) {
   const { edit, own } = useRole();
   const rules = useQuery(rulesQuery(tenant));

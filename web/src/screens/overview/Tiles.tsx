@@ -12,7 +12,6 @@ import { redisOf } from './ailments';
 import styles from './Overview.module.css';
 import { averageOf } from './rates';
 
-/** All checks: each was allowed, denied or bypassed. */
 export function checksOf({ allowed, denied, bypassed }: Verdicts): number {
   return allowed + denied + bypassed;
 }

@@ -96,7 +96,6 @@ function Always({ action, mode }: { action: 'block' | 'bypass'; mode?: Rule['mod
   return <Outcome tone={tone}>{actionLabels[action]}</Outcome>;
 }
 
-/** A rule that is off or has ended. */
 function Idle({ rule }: { rule: Rule }) {
   return <Outcome tone="neutral">{hasExpired(rule, serverNow()) ? 'Expired' : 'Off'}</Outcome>;
 }
@@ -117,7 +116,6 @@ function FromAllPlans({ now }: { now: InForce }) {
   );
 }
 
-/** A limit, and its origin if it is inherited. */
 function LimitText({ limit, from }: { limit: Limit; from?: string }) {
   return (
     // A title: a component for each of hundreds of cells would be most of the time to draw them.

@@ -88,7 +88,6 @@ interface OverridesProps {
   overrides: NonNullable<RuleChange['overrides']>;
 }
 
-/** What becomes of the overrides of a removed rule. */
 function Overrides({ tenant, rule, overrides: { moved, removed, removed_users } }: OverridesProps) {
   const more = removed - removed_users.length;
   return (

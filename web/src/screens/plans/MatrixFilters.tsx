@@ -7,10 +7,8 @@ import { scopeLabels } from '~/domain/rule';
 import type { PlansSearch } from '~/search';
 import styles from './Matrix.module.css';
 
-/** A matrix with fewer rows has no filters. */
 export const filtersFrom = 12;
 
-/** Whether a row matches the filters. */
 export function rowFits(row: MatrixRow, { q, scope }: PlansSearch): boolean {
   return (!scope || row.scope === scope) && isFound(q, row.key_pattern, row.name);
 }

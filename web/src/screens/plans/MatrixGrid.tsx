@@ -275,7 +275,6 @@ function rowOf(rows: MatrixRow[], { row, rule }: Current): number | null {
   return moved < 0 ? null : moved;
 }
 
-/** The actions, each of which calls the latest one of its name. */
 function lasting(latest: React.RefObject<CellActions>): CellActions {
   return {
     onFocus: (...of) => latest.current.onFocus(...of),

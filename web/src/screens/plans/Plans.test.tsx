@@ -18,7 +18,6 @@ const world = (role: 'viewer' | 'editor' = 'editor') => ({
   'GET /api/v1/tenants/acme/stats/top': top('rule', [{ value: '1', denied: 412, checks: 1840 }]),
 });
 
-/** The cell of a plan in the only row. */
 async function cell(name: string) {
   const grid = await screen.findByRole('grid', { name: 'Limits by plan' });
   const columns = within(grid).getAllByRole('columnheader');

@@ -317,7 +317,6 @@ function unsaved(changes: number, unread: number, blank: number): string {
   return `${cells}. Correct the marked cells, or press Escape in them`;
 }
 
-/** The added rows that have no limit in any cell yet. */
 function withoutLimit(added: MatrixRow[], draft: Draft, unread: ReadonlyMap<string, Unread>): MatrixRow[] {
   const filled = new Set([...draft.values()].map(({ place }) => rowId(place)));
   const typed = new Set([...unread.keys()].map((cell) => JSON.stringify(JSON.parse(cell).slice(0, 2))));

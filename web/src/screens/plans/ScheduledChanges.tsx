@@ -30,7 +30,6 @@ export function ScheduledChanges({ tenant, rows }: { tenant: string; rows: Matri
   );
 }
 
-/** What a change is of; several rules are folded. */
 function What({ tenant, change, rules }: { tenant: string; change: ScheduledChange; rules: Map<number, Rule> }) {
   const [open, setOpen] = useState(false);
   const list = (

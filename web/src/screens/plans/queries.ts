@@ -3,7 +3,6 @@ import { api, body } from '~/api/client';
 import { all } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 
-/** All rows of the plan matrix. */
 export const matrixQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'matrix'),

@@ -85,7 +85,6 @@ function every(count: number): Drawn[] {
   return Array.from({ length: count }, (_, index) => ({ index, skipped: 0 }));
 }
 
-/** The visible indexes and one more. */
 function including(range: Range, index: number): number[] {
   const visible = defaultRangeExtractor(range);
   if (index >= range.count || visible.includes(index)) return visible;

@@ -27,7 +27,6 @@ import { RemoveTenant } from './RemoveTenant';
 
 const pageSize = 100;
 
-/** All tenants of this installation. */
 export default function Tenants() {
   const { account } = useSession();
   if (!account.platform_admin) {

@@ -1,6 +1,5 @@
 import type { Account } from '~/api/types';
 
-/** A change of an account, with the texts of its dialog. */
 export interface AccountChange {
   account: Account;
   /** Left out, the account's sessions are ended. */

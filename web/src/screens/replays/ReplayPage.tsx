@@ -12,7 +12,6 @@ import { useRole, useTenant } from '~/session';
 import { Result } from './Result';
 import { stateWords } from './words';
 
-/** One replay: its progress, then its result. */
 export default function ReplayPage() {
   const tenant = useTenant();
   const { replay: id } = useParams({ from: '/shell/t/$tenant/replays/$replay' });

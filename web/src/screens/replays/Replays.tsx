@@ -45,7 +45,6 @@ function State({ replay }: { replay: Replay }) {
   );
 }
 
-/** The replays of the tenant, and what is recorded for them. */
 export default function Replays() {
   const tenant = useTenant();
   const { edit } = useRole();

@@ -39,7 +39,6 @@ export default function NewRule() {
   );
 }
 
-/** The form of a new rule, with a simulation. */
 function Form({ begin }: { begin: RuleDraft }) {
   const tenant = useTenant();
   const { edit } = useRole();

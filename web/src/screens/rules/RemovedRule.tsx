@@ -124,7 +124,6 @@ function Story({ tenant, id, entry, before }: StoryProps) {
   );
 }
 
-/** What restoring the rule does. */
 function restored(rule: Rule, isExpired: boolean): string {
   const was = ruleEffect(rule);
   if (!rule.is_active) return `It returns as it was: ${was}, and off. No check uses it until you turn it on.`;

@@ -22,7 +22,6 @@ const effects = {
 
 const blocks = 'Every matching request is denied.';
 
-/** The fields of a rule that can change. */
 export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
   const [kept, setKept] = useState<Kept>({});
   // What differs from the standard is in sight.

@@ -8,7 +8,6 @@ import { OverrideTable } from '~/features/overrides/OverrideTable';
 import { useRole } from '~/session';
 import styles from './Rules.module.css';
 
-/** The overrides of one rule. */
 export function RuleOverrides({ tenant, rule }: { tenant: string; rule: Rule }) {
   const { edit } = useRole();
   const [editing, setEditing] = useState<Override | 'new' | null>(null);

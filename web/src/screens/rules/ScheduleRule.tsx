@@ -16,7 +16,6 @@ interface Props {
   onScheduled: () => void;
 }
 
-/** Schedules a draft of a rule, or a limit that it asks for. */
 export function ScheduleRule({ tenant, rule, draft: given, onClose, onScheduled }: Props) {
   // What the reader saw. The page reads the rule again meanwhile, and what somebody else saves must not be undone
   // unseen.

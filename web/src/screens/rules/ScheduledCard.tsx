@@ -24,7 +24,6 @@ export function ScheduledCard({ tenant, rule }: { tenant: string; rule: Rule }) 
   );
 }
 
-/** What a change does to one of its rules. */
 function OfRule({ rule, change }: { rule: Rule; change: ScheduledChange }) {
   const own = change.rules.find(({ rule_id }) => rule_id === rule.rule_id);
   if (!own) return null;

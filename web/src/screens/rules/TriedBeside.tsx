@@ -6,7 +6,6 @@ import { ruleEffect } from '~/domain/rule';
 import styles from './Comparison.module.css';
 import { comparisonQuery, comparisonWords } from './comparison';
 
-/** On the page of a live rule: the candidate that is tried beside it. */
 export function TriedBeside({ tenant, candidate }: { tenant: string; candidate: Rule }) {
   const { data } = useQuery(comparisonQuery(tenant, candidate.rule_id));
   return (

@@ -3,7 +3,6 @@ import { hasRate, type Limit, timeToFull } from '~/domain/rate';
 
 /** The number of requests in each of equal slices of time. */
 export interface Arrivals {
-  /** The length of a slice. */
   sliceMs: number;
   counts: number[];
   /** The maximum of a slice. */

@@ -69,7 +69,6 @@ export function promoted(candidate: Rule, { name }: Rule): NewRule {
   return creation({ ...copyOf(candidate, []), name, mode: 'enforce', is_active: true });
 }
 
-/** Whether a draft stops a rule from denying. */
 export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
   const denies = ({ mode, is_active, action }: RuleDraft) => mode === 'enforce' && is_active && action !== 'bypass';
   return denies(rule) && !denies(draft);

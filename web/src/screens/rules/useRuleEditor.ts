@@ -41,7 +41,6 @@ export function useRuleEditor(tenant: string, saved: Tagged<Rule>) {
     ...editor,
     rule: editor.base,
     dirty: isDirty(editor.base, draft),
-    /** The draft is valid. */
     ready: draft.action !== 'limit' || isValid(draft),
     problem: (pointer: string) => (error instanceof ProblemError ? error.field(pointer) : undefined),
   };

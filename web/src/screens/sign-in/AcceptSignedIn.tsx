@@ -13,7 +13,6 @@ interface Props {
   session: Session;
 }
 
-/** Accepts an invitation with the current account, if it is for that account. */
 export function AcceptSignedIn({ token, offer, session: { account, memberships } }: Props) {
   const queries = useQueryClient();
   const welcome = useWelcome(offer.tenant.slug);

@@ -18,7 +18,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Refills a bucket. */
 export function Reset({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
   const { bucket_key, lent } = bucket;

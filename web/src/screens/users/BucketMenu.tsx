@@ -12,7 +12,6 @@ interface Props {
   onOverride: (rule: number) => void;
 }
 
-/** What can be done to a bucket. */
 export function BucketMenu({ bucket, onAct, onOverride }: Props) {
   return (
     <Menu position="bottom-end">

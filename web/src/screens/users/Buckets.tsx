@@ -145,7 +145,6 @@ function tokens(level: number): string {
   return level < 10 ? (Math.floor(level * 10) / 10).toFixed(1) : exactNumber(Math.floor(level));
 }
 
-/** What a bucket holds, in words. */
 function nounsOf({ algorithm }: Bucket) {
   switch (algorithm) {
     case 'leaky_bucket':

@@ -99,7 +99,6 @@ function WouldChange({ result: { lines, changed } }: { result: ImportedUsers }) 
   );
 }
 
-/** The errors with their lines. */
 function Errors({ found }: { found: LineError[] }) {
   return (
     <div role="alert">

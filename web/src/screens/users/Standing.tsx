@@ -73,7 +73,6 @@ export function Standing({ tenant, user, edit, overridable, onOverride }: Props)
   );
 }
 
-/** The addresses of the latest denials. */
 function addressesOf({ recent_violations }: User): string[] {
   return [...new Set(recent_violations.flatMap(({ ip_address }) => ip_address ?? []))].slice(0, 3);
 }

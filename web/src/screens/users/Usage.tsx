@@ -17,7 +17,6 @@ import { goesOn, lastMonths, monthName, usageQuery } from './usage';
 
 const explained = 'Months in UTC. Cost: tokens taken by allowed checks.';
 
-/** What a user used in each month. */
 export function Usage({ tenant, user }: { tenant: string; user: string }) {
   const usage = useQuery(usageQuery(tenant, user));
   const file = (months: { from?: string; to?: string } = {}) =>

@@ -172,7 +172,6 @@ interface MoreProps {
   onExport: (address: string) => void;
 }
 
-/** What is done to a user more rarely. */
 function More({ tenant, id, own, onPlan, onErase, onExport }: MoreProps) {
   return (
     <>

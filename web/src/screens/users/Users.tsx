@@ -129,7 +129,6 @@ const columns: Column<Assignment>[] = [
   { key: 'plan', header: 'Plan', width: '40%', render: ({ plan }) => plan },
 ];
 
-/** Users with an assigned plan. */
 function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
   const list = useInfiniteQuery(usersQuery(tenant, search));
   return (

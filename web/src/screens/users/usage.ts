@@ -28,7 +28,6 @@ export function monthName(month: string): string {
   );
 }
 
-/** Whether a month goes on at a time. */
 export function goesOn(month: string, at: string): boolean {
   return at.startsWith(month);
 }

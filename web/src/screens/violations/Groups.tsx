@@ -173,7 +173,6 @@ function Value({ by, item: { value, rule } }: { by: TopBy; item: TopItem }) {
   return <RuleName id={Number(value)} rule={rule ?? undefined} />;
 }
 
-/** What the figures cover. */
 function coverage({ by, unattributed, looked_back_to }: Top): React.ReactNode {
   const exact = !isLowerBound({ unattributed, looked_back_to });
   return (

@@ -66,7 +66,6 @@ export function useTail(tenant: string, filter: ViolationFilter, range: string, 
   return {
     ...now,
     latest,
-    /** Shows the held rows. */
     show: () => setNow((before) => ({ ...before, held: new Set() })),
     /** Drops the rows and refetches the lists. */
     forget() {

@@ -22,7 +22,6 @@ import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { AlertPanel } from './AlertPanel';
 
-/** Alerts and their deliveries. */
 export default function Alerts() {
   const tenant = useTenant();
   const { own } = useRole();

@@ -17,7 +17,6 @@ interface DeliveriesProps {
   nameOf: (rule: number | null) => string | undefined;
 }
 
-/** The deliveries of an alert, with their outcomes. */
 export function Deliveries({ tenant, alert, nameOf }: DeliveriesProps) {
   const deliveries = useInfiniteQuery(deliveriesQuery(tenant, alert.alert_id));
   return (
@@ -94,7 +93,6 @@ function Delivery({ tenant, alert, delivery, nameOf }: DeliveriesProps & { deliv
   );
 }
 
-/** Retries a pending delivery now. */
 function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: number; delivery: number }) {
   const queries = useQueryClient();
   const path = { tenant, alert_id: alert, delivery_id: delivery };

@@ -6,7 +6,6 @@ export function changesIn({ plans, rules, overrides, gateways }: ConfigDiff): nu
   return plans.length + rules.length + overrides.length + gateways.length;
 }
 
-/** The changes of an import. */
 export function ConfigDiffView({ diff }: { diff: ConfigDiff }) {
   const count = changesIn(diff);
   if (count === 0) {

@@ -122,7 +122,6 @@ export function Import({ tenant }: { tenant: string }) {
   );
 }
 
-/** The errors of the file by line. */
 function WrongLines({ error }: { error: unknown }) {
   const errors = (error instanceof ProblemError && error.document.errors) || [];
   return (

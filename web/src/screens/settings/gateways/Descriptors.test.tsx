@@ -8,7 +8,6 @@ const acme = '/api/v1/tenants/acme';
 const descriptors = `${acme}/gateways/descriptors`;
 const at = '/t/acme/settings/gateways?gateway=envoy';
 
-/** A server whose mapping of descriptors is stored. */
 function server(mapping: object | null, more: Record<string, unknown> = {}, role: 'viewer' | 'editor' = 'editor') {
   const stored = { mapping: mapping ?? {}, version: mapping ? 1 : 0 };
   const answer = () => ({

@@ -1,6 +1,5 @@
 import type { DescriptorMapping, SampleDescriptors } from '~/api/types';
 
-/** Sample descriptors, as they are typed. */
 export interface DescriptorSampleDraft {
   domain: string;
   /** "key=value,key=value", one descriptor per line; or a request as JSON. */

@@ -44,7 +44,6 @@ export const descriptorKind: Kind<DescriptorMapping> = {
     api.DELETE('/api/v1/tenants/{tenant}/gateways/descriptors', { params: paramsOf(tenant, etag) }),
 };
 
-/** The mapping of a kind; the default one if the tenant has none. */
 export const mappingQuery = <M extends object>(kind: Kind<M>, tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'gateways', kind.name),

@@ -1,12 +1,10 @@
 import type { AuthorizeMapping, SampleRequest } from '~/api/types';
 
-/** A sample request, as it is typed. */
 export interface SampleDraft {
   method: string;
   url: string;
   /** "Name: value", one per line. */
   headers: string;
-  /** JSON */
   claims: string;
 }
 
@@ -52,7 +50,6 @@ export function sampleOf(
   return Object.keys(errors).length > 0 ? { errors } : { sample, errors };
 }
 
-/** The headers that a mapping reads of a sample. */
 export function headersOf({ user, plan, cost, address, attributes }: AuthorizeMapping): string[] {
   const sources = [user, plan, cost, ...Object.values(attributes ?? {})];
   const names = [address?.header || 'X-Forwarded-For', ...sources.map((source) => source?.header)];

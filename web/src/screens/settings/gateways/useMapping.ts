@@ -68,7 +68,6 @@ export function useMapping<M extends object>(tenant: string, kind: Kind<M>, save
       setTyped(null);
       done('Edits discarded', { label: 'Undo', run: () => type(text) });
     },
-    /** Removes the saved mapping. */
     async remove() {
       await kind.remove(tenant, saved.etag);
       queries.setQueryData(queryKey, await kind.get(tenant));

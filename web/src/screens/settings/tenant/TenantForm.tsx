@@ -14,7 +14,6 @@ import { choicesOf, failureModeLabels, fieldLabels } from '~/domain/rule';
 import styles from '../Settings.module.css';
 import { type Draft, draftOf, failureModeMeans, patchOf, sayField } from './settings';
 
-/** Edits the tenant. */
 export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: string[] }) {
   const { slug } = saved.value;
   const queries = useQueryClient();

@@ -1,7 +1,6 @@
 import type { FailureMode, Tenant } from '~/api/types';
 import { failureModeLabels, fieldLabels } from '~/domain/rule';
 
-/** What each failure mode means for requests. */
 export const failureModeMeans: Record<FailureMode, string> = {
   local: 'Each process applies the same limits by itself.',
   open: 'No request is limited.',
