@@ -170,7 +170,7 @@ type faultLoad struct {
 	unavailable atomic.Int64
 }
 
-// newFaultLoad returns a load without callers. It ends with the test.
+// newFaultLoad returns a load without callers, which ends with the test.
 func newFaultLoad(t *testing.T, rate, burst float64) *faultLoad {
 	t.Helper()
 	l := &faultLoad{rate: rate, burst: burst, began: time.Now(), stop: make(chan struct{})}
@@ -283,8 +283,8 @@ func wantWithinLimit(t *testing.T, admitted []admittedCheck, rate, burst, allowa
 	}
 }
 
-// mostOver returns the interval in which the most checks passed beyond what a bucket would admit, and how many. It
-// counts from when the first check was asked.
+// mostOver returns the interval in which the most checks passed beyond what a bucket would admit, and how many, counted
+// from when the first check was asked.
 func mostOver(admitted []admittedCheck, rate, burst float64) (over float64, from, to time.Duration) {
 	starts, ends := slices.Clone(admitted), slices.Clone(admitted)
 	slices.SortFunc(starts, func(a, b admittedCheck) int { return cmp.Compare(a.asked, b.asked) })

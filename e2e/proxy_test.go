@@ -25,7 +25,7 @@ type proxy struct {
 	conns  map[net.Conn]bool // nil when closed
 }
 
-// newProxy returns a proxy to the server at an address. It ends with the test.
+// newProxy returns a proxy to the server at an address, which ends with the test.
 func newProxy(t *testing.T, server string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,9 +28,9 @@ const (
 	clearP99    = 0.8
 	clearErrors = 0.5
 
-	// A share near one that missed the target is not tried again for firstWait. The wait doubles up to lastWait with
-	// each further miss there, and halves when the target is still met after probation, since a queue that overflows
-	// slowly looks fine at first. A slow backend is thus probed seldom, and one that recovers is soon trusted.
+	// A share near one that missed the target is not tried again for firstWait. Each further miss there doubles the
+	// wait up to lastWait; meeting the target after probation halves it, since a slowly overflowing queue looks fine at
+	// first.
 	firstWait = time.Minute
 	lastWait  = 8 * time.Minute
 	probation = time.Minute
@@ -70,8 +70,8 @@ type Decision struct {
 	Cause string
 }
 
-// Decide returns a rule's next share. slices belong to its backend, and all times to one clock. It is a pure function:
-// the same reports give the same steps.
+// Decide returns a rule's next share. slices belong to its backend, and all times to one clock. The same reports give
+// the same steps.
 func Decide(m Memory, rule rules.Adapt, slices []Slice, now time.Time) Decision {
 	if m.Percent < 1 || m.Percent > 100 {
 		m.Percent = 100

@@ -331,7 +331,7 @@ func TestTheWaitBeforeAProbeDoublesAndIsForgotten(t *testing.T) {
 
 func TestPercentilesAreExactAtBounds(t *testing.T) {
 	t.Parallel()
-	// Of a thousand requests 10 may exceed the target; the eleventh raises the 99th percentile above it.
+	// A thousand requests may have 10 above the target; the eleventh raises the 99th percentile above it.
 	for slower, missed := range map[int64]bool{0: false, 10: false, 11: true, 500: true} {
 		var h Histogram
 		h[Bucket(300*time.Millisecond)] = 1000 - slower

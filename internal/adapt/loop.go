@@ -41,9 +41,9 @@ type Store interface {
 	DropBackendReports(ctx context.Context, before time.Time) error
 	// RecentSteps returns the steps that end after a time.
 	RecentSteps(ctx context.Context, after time.Time) ([]rules.Step, error)
-	// PutSteps writes a tenant's steps, to end after holds. It does not wait for other writers of the tenant: written
-	// is false if there is one, if the tenant's rates are fixed, or if the holder no longer leads. Steps of rules that
-	// do not adapt are skipped.
+	// PutSteps writes a tenant's steps, to end after holds, without waiting for other writers of the tenant: written is
+	// false if there is one, if the tenant's rates are fixed, or if the holder no longer leads. Steps of rules that do
+	// not adapt are skipped.
 	PutSteps(ctx context.Context, holder string, tenant rules.TenantID, steps []rules.Step,
 		holds time.Duration) (written bool, err error)
 }

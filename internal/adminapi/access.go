@@ -30,7 +30,7 @@ const (
 	aPlatformAdmin access = "platform"
 )
 
-// apiRequest is a request with its caller, tenant and places. It travels in the context.
+// apiRequest is a request with its caller, tenant and slots, in the context.
 type apiRequest struct {
 	w         http.ResponseWriter
 	r         *http.Request
@@ -45,8 +45,8 @@ type apiRequest struct {
 	actor     rules.Actor
 	tenant    rules.Tenant // named by the path
 	role      auth.Role    // of the caller in the tenant
-	// isUnattended marks work without a person's act: a check during a long answer whether its caller may still read,
-	// and a stream that a browser resumes. It does not count as use of the session.
+	// isUnattended marks work without a person's act, which does not count as use of the session: a check during a long
+	// answer whether its caller may still read, and a stream that a browser resumes.
 	isUnattended bool
 	// admitAgain repeats authentication and authorization, during long answers.
 	admitAgain func() error
@@ -173,8 +173,7 @@ func (q *apiRequest) judgeKey(least access, area auth.Permission, reads bool) er
 	return nil
 }
 
-// mustBePerson returns an error if the caller is a key. It is for acts that loosen security, or make a person mightier
-// than any key.
+// mustBePerson returns an error if the caller is a key. Acts that loosen security, or that no key may give, need it.
 func (q *apiRequest) mustBePerson(act string) error {
 	if q.key == nil {
 		return nil

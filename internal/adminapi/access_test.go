@@ -310,8 +310,7 @@ func (f *fixture) request(method, template string, o *openapi3.Operation) reques
 	return q
 }
 
-// who are the callers of the matrix. Each call makes a new one, so that none has suffered from an
-// operation before. member says what the caller is in acme and in closed alike.
+// who makes the callers of the matrix, new for each operation. member is the caller's state in acme and in closed.
 var who = map[string]func(*world) caller{
 	"nobody":   func(*world) caller { return caller{} },
 	"viewer":   func(w *world) caller { return w.memberOfBoth(auth.Viewer) },
@@ -342,8 +341,8 @@ var who = map[string]func(*world) caller{
 	},
 }
 
-// permissionsOf are the API keys in force of the matrix, beside those that may use the check endpoint only. Names begin
-// with the tenant of the key: acme's without one, and all tenants for a service key.
+// permissionsOf are the valid API keys of the matrix, beside those for the check endpoint only. Names begin with the
+// tenant of the key: acme's without one, and all tenants for a service key.
 var permissionsOf = func() map[string][]auth.Permission {
 	all := map[string][]auth.Permission{
 		"key":                    {auth.PermissionManage},
@@ -361,7 +360,7 @@ var permissionsOf = func() map[string][]auth.Permission {
 	return all
 }()
 
-// keys are the API keys of the matrix. They are made once: a process learns of new ones by polling.
+// keys are the API keys of the matrix, made once because a process learns of new ones by polling.
 func keys(w *world) map[string]caller {
 	made := map[string]caller{
 		"key for checks":     w.keyOf(w.acme, auth.PermissionCheck, auth.PermissionExplain),
@@ -472,7 +471,7 @@ var gives = map[string][]auth.Permission{
 	"changeRole":       {auth.PermissionRead, auth.PermissionRules, auth.PermissionUsers},
 }
 
-// refusalOfKey is refusal for an API key. Of permissionsOf only its parts are used, so that auth's judgement is tested.
+// refusalOfKey is refusal for an API key, computed from permissionsOf and not by auth, which is tested.
 func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, isSuspended bool) int {
 	needed, _ := o.Extensions["x-permission"].(string)
 	isService, has := strings.HasPrefix(who, "service"),
@@ -520,8 +519,8 @@ func eachOperation(description *openapi3.T, visit func(method, path string, o *o
 	}
 }
 
-// TestEveryOperationAnswersEveryCallerAsDescribed is generated from openapi.yaml, so that a new
-// operation cannot be forgotten. It also looks for secrets in whatever came out meanwhile.
+// TestEveryOperationAnswersEveryCallerAsDescribed reads openapi.yaml, so that no new operation is forgotten, and looks
+// for secrets in all output.
 func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -562,7 +561,7 @@ type matrix struct {
 	callers map[string]caller
 }
 
-// ask lets one caller call one operation. What changes something gets things, and a person, of its own.
+// ask lets one caller call one operation, with new objects if the operation changes something.
 func (m *matrix) ask(method, path string, o *openapi3.Operation, name string, tenant rules.Tenant,
 	fixtures map[string]*fixture,
 ) {
@@ -606,7 +605,6 @@ func (m *matrix) ask(method, path string, o *openapi3.Operation, name string, te
 	}
 }
 
-// TestAnotherTenantsThingsDoNotExist asks, by a path of one's own tenant, for what is another's.
 func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -624,7 +622,6 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 	})
 	theirs := w.rule(w.other)
 	w.refresh()
-	// Nor could it be told from a rule that was there, and was removed meanwhile.
 	cells := fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":1,"remove":true}]}`, theirs.ID)
 	w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/matrix", cells, nil}), http.StatusPreconditionFailed)
 	for name, q := range map[string]request{

@@ -123,7 +123,6 @@ func (s *surface) EndAccountSessions(ctx context.Context,
 	if err := s.People.SignOutAccount(ctx, q.actor, account.ID); err != nil {
 		return nil, err
 	}
-	// The owner of the account reads this too. Who it was is in the audit log.
 	by := "by a platform admin"
 	if q.key != nil {
 		by = "by a service key"

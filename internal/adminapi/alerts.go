@@ -31,8 +31,7 @@ func showAlert(a *violations.Alert) openapi.Alert {
 	return shown
 }
 
-// showWithSecret shows the secret that signs webhooks. Those of other formats were given by people, and are never
-// shown.
+// showWithSecret shows the secret that signs webhooks, and never one that a person gave.
 func showWithSecret(a *violations.Alert) openapi.AlertWithSecret {
 	shown := openapi.AlertWithSecret{Alert: showAlert(a), Secret: nullable.NewNullNullable[string]()}
 	if a.Format == violations.FormatWebhook {
@@ -155,8 +154,8 @@ var forbiddenTarget = rules.FieldError{
 	Field: "url", Message: "must lead to a public address, and this one is in a private or reserved network",
 }
 
-// wrongAlert returns what is wrong with an alert, except in fields that are as before (nil for a new alert). A URL's
-// address may have become forbidden since, and must not keep anybody from turning the alert off.
+// wrongAlert returns what is wrong with an alert, except in fields that are as before (nil for a new alert). An alert
+// whose URL has become forbidden can still be turned off.
 func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) error {
 	wrong := a.Validate()
 	isURLNew := a.Target() != "" && (before == nil || before.Target() != a.Target())

@@ -149,7 +149,6 @@ func TestAWebhookInsideTheNetworkIsRefusedWhenItIsSaved(t *testing.T) {
 			}
 		}
 	}
-	// One that became private since is turned off all the same.
 	w.exec("UPDATE alert SET url = 'http://10.0.0.1/'")
 	w.want(w.send(by, "PATCH", path, map[string]any{"is_active": false}, "If-Match", "*"), http.StatusOK)
 }
@@ -193,7 +192,7 @@ func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testi
 	}
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
 	attempt()
-	// What was raised is tried again later, or when somebody says so.
+	// Pending deliveries are tried again later, or at once by request.
 	w.exec("UPDATE delivery SET is_test = false, state = 'pending'")
 	w.exec(`INSERT INTO job (tenant_id, kind, about, next_run_at)
 		SELECT tenant_id, 'alert delivery', delivery_id, now() FROM delivery`)
@@ -295,7 +294,6 @@ func TestWhatPeopleGiveToSendAnAlertIsNeverShown(t *testing.T) {
 			t.Errorf("%s is answered with %s", format, made.body)
 		}
 		w.want(w.send(by, "POST", path+"/rotate", nil, "If-Match", "*"), http.StatusConflict)
-		// The form sends back what it was shown.
 		shown := read[struct{ URL string }](t, w.send(by, "GET", path, nil)).URL
 		w.want(w.send(by, "PATCH", path, map[string]any{"url": shown, "threshold": 6}, "If-Match", "*"), http.StatusOK)
 		stored := must(w.store.Alert(t.Context(), w.acme.ID, read[alertAnswer](t, made).Alert.AlertID))(t)

@@ -78,8 +78,8 @@ func TestProvidersAnswersLeadToThisSiteOnly(t *testing.T) {
 	}
 }
 
-// TestLinksTellTheirTokenToNobody follows mailed links: the token is in the fragment, which is in no request and no
-// Referer, and the pages tell other sites nothing of their address either.
+// TestLinksTellTheirTokenToNobody follows mailed links: the token is in the fragment, which no request or Referer has,
+// and the pages send no Referer to other sites.
 func TestLinksTellTheirTokenToNobody(t *testing.T) {
 	t.Parallel()
 	var pages bytes.Buffer

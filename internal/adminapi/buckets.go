@@ -239,7 +239,7 @@ func (s *surface) changeBucket(
 	return answer, err
 }
 
-// credit credits a bucket, once if there is an id. It returns rules.ErrOutcomeUnknown if the store's answer was lost.
+// credit credits a bucket, once if there is an id. Returns rules.ErrOutcomeUnknown if the store's answer was lost.
 func (s *surface) credit(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {

@@ -23,7 +23,7 @@ func (p *profile) turnStale() {
 		"WHERE account_id = $1", account.ID)
 }
 
-// isFresh reports whether the browser's session may do what is dangerous.
+// isFresh reports whether the browser's session has proven its identity lately.
 func (p *profile) isFresh() bool {
 	p.w.t.Helper()
 	got := p.send(http.MethodPost, "/api/v1/account/identities/0/unlink", "")
@@ -102,7 +102,6 @@ func TestNobodyElseConfirmsASession(t *testing.T) {
 	as(oidctest.Person("ada", "ada@elsewhere.example")) // whom the provider's rule does not let in any more
 	wantFailed(t, ada.back(w.provider.Visit(begin())), auth.ProviderEmailDomain)
 
-	// Ada's own proof is for her session only: neither another one, nor none.
 	as(oidctest.Person("ada", "ada@example.com"))
 	query := w.provider.Visit(begin())
 	mallory.cookies["sluice_flow"] = ada.cookies["sluice_flow"]

@@ -81,8 +81,8 @@ func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 	}
 }
 
-// TestAViewersOperationsAreReads holds what a suspended tenant relies on: what a viewer may call changes nothing. Of
-// what changes nothing, only the export of all about one user is for owners.
+// TestAViewersOperationsAreReads: a viewer's operations change nothing, as suspended tenants rely on. Owners alone may
+// read the export of a user's data.
 func TestAViewersOperationsAreReads(t *testing.T) {
 	t.Parallel()
 	// which take their question as a body, or write a file for the caller

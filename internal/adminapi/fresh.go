@@ -10,7 +10,7 @@ import (
 )
 
 // freshProof is the x-fresh-proof of an operation: which requests need a session whose owner has signed in, or signed
-// in again, within auth.FreshFor. Somebody who finds an open browser cannot do what is dangerous.
+// in again, within auth.FreshFor, because somebody may have found an open browser.
 type freshProof struct {
 	always bool
 	// when has, by JSON pointer, the value that demands a fresh session; anyValue: any value there does.
@@ -64,7 +64,7 @@ func (s *surface) needsFreshProof(q *apiRequest) error {
 }
 
 // needsFactor returns an error if the caller is a person without a second factor that the platform or the tenant
-// requires. What concerns the person's own account remains, so that they can enrol.
+// requires. The person's own account stays reachable for enrolment.
 func (s *surface) needsFactor(q *apiRequest, rt route) error {
 	if q.session == nil || rt.least == anAccount || q.session.HasTwoFactors() {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Whatever gives or lengthens access, sends a tenant's data to a new place, weakens a sign-in, or ends a tenant wants a
-// fresh session. The lists are written by hand, so that a new operation fails the test until somebody has decided.
+// Operations that give or lengthen access, send a tenant's data to a new address, weaken a sign-in, or end a tenant
+// need a fresh session. The lists are written by hand: the test fails for a new operation until somebody decides.
 var (
 	wantsProof = strings.Fields(`
 		changePassword beginSecondFactor turnSecondFactorOff replaceRecoveryCodes linkIdentity unlinkIdentity
@@ -43,8 +43,8 @@ var (
 		},
 	}
 
-	// wantsNoProof is the rest: what reads, what takes access away, what is proven by a password, code or token in the
-	// request itself, and what changes limits. Handlers ask for revertChange, by the change that it undoes.
+	// wantsNoProof are the operations that read, take access away, change limits, or prove the caller by the request
+	// itself. Handlers ask for revertChange, by the change that it undoes.
 	wantsNoProof = strings.Fields(`
 		check checkBatch settle report lease getUsage explain authorize
 		getHealth getReadiness getDescription getReference getStatus getTenantStatus
@@ -164,8 +164,8 @@ func TestUndoingWhatTookAccessAwayWantsAFreshSession(t *testing.T) {
 	}
 }
 
-// TestAnAPIKeyLoosensNoSecurity is about what is for people although the key has the permission. What a key may give
-// to others is in TestAKeyMakesNobodyMightierThanItself.
+// TestAnAPIKeyLoosensNoSecurity has what only people may do although a key has the permission. See also
+// TestAKeyMakesNobodyMightierThanItself.
 func TestAnAPIKeyLoosensNoSecurity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

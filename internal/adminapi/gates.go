@@ -24,8 +24,7 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	(*surface).admitAndCharge,
 	(*surface).openTransfer, // 429 for too many open files and streams
 	(*surface).checkAddress, // 400 for the path and the query
-	// A slow network may take minutes, and holds no place of the class meanwhile. After an upload the caller is
-	// authenticated and authorized again.
+	// Receiving may take minutes, so it holds no slot. Afterwards the caller is authenticated and authorized again.
 	(*surface).receiveBody,
 	(*surface).takePlace,   // 429 or 503 if there is none in time; before the body, whose parsing takes a processor
 	(*surface).checkUnread, // 429 or 503 for too many bytes of unread answers

@@ -135,7 +135,7 @@ type sampleHeaders map[string][][]byte
 
 func (h sampleHeaders) Values(name string) [][]byte { return h[name] }
 
-// tryAuthorizeMapping handles POST …/gateways/authorize/try. It has no generated handler, because the explanation is
+// tryAuthorizeMapping handles POST …/gateways/authorize/try. A generated handler would decode the explanation, which is
 // JSON already.
 func (s *surface) tryAuthorizeMapping(w http.ResponseWriter, r *http.Request) {
 	s.answerTried(w, r, s.triedMapping)

@@ -53,7 +53,7 @@ func newBeside(t testing.TB) *beside {
 	return b
 }
 
-// begin starts the greedy loops, which ask again at once, whatever they are told.
+// begin starts the greedy loops, which repeat requests at once.
 func (b *beside) begin() {
 	csv := map[string]string{"Content-Type": "text/csv"}
 	for _, tenant := range []rules.Tenant{b.acme, b.other} {
@@ -148,9 +148,8 @@ func TestGreedyTenantsMakeNothingFailForAQuietOne(t *testing.T) {
 	b.end()
 }
 
-// BenchmarkBesideGreedyTenants reports the quiet tenant's median and p99, alone and beside the greedy ones when they
-// have used up their bursts, of reads and writes that are due at a constant rate. A latency counts from when its
-// request was due.
+// BenchmarkBesideGreedyTenants reports the quiet tenant's median and p99 of reads and writes at a constant rate, alone
+// and beside greedy tenants that have used up their bursts. A latency counts from when its request was due.
 func BenchmarkBesideGreedyTenants(b *testing.B) {
 	const every = 20 * time.Millisecond
 	measure := func(of func(b *testing.B) *beside, stop func(*beside)) func(*testing.B) {

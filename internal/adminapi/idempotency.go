@@ -35,8 +35,8 @@ const (
 	fileLease    = 4 * time.Minute
 )
 
-// idempotencyKeyOf returns the Idempotency-Key of a request that may be repeated, or "". Other methods may be repeated
-// by themselves. Anonymous callers cannot be told apart, so theirs are not kept.
+// idempotencyKeyOf returns the Idempotency-Key of a POST, or "". Anonymous callers share no identity, so their keys are
+// ignored.
 func idempotencyKeyOf(r *http.Request, rt route) (string, error) {
 	given := r.Header.Values(idempotencyHeader)
 	if r.Method != http.MethodPost || rt.least == anyone || len(given) == 0 {
@@ -166,7 +166,7 @@ type heldAnswer struct {
 func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
 func (h *heldAnswer) Write(b []byte) (int, error) { return h.body.Write(b) }
 
-// send writes an answer. Its caller may read slowly, so the request gives its place back first.
+// send writes an answer. The request gives its slot back first, because its caller may read slowly.
 func (s *surface) send(q *apiRequest, answer *heldAnswer) {
 	defer s.countUnread(q, answer.body.Len())()
 	q.place.Release()
@@ -180,11 +180,11 @@ type keptAnswer struct {
 	Body   []byte            `json:"body"`
 }
 
-// keptHeaders has the id of the request that made the change, by which the audit log finds it.
+// keptHeaders has the request id, by which the audit log finds the change.
 var keptHeaders = []string{"Content-Type", "ETag", "Location", httpapi.RequestIDHeader}
 
-// seal encrypts an answer by a key that only the holder of the Idempotency-Key can derive, because answers may hold
-// secrets. It is bound to its request.
+// seal encrypts an answer, which may hold secrets, by a key that only the holder of the Idempotency-Key can derive, and
+// binds it to its request.
 func (q *apiRequest) seal(held *heldAnswer) ([]byte, error) {
 	kept := keptAnswer{Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
 	for _, name := range keptHeaders {

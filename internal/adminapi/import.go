@@ -151,7 +151,7 @@ func linePointer(line int) string { return "/lines/" + strconv.Itoa(line) }
 
 func fileProblem(wrong []httpapi.FieldError) error { return httpapi.BodyProblem(wrong) }
 
-// countMoves counts the assignments that differ from those in memory, which are seconds old at most. It refuses what
+// countMoves counts the assignments that differ from those in memory, which are seconds old at most, and refuses what
 // the tenant's quota would refuse.
 func (s *surface) countMoves(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (moves int64,
 	err error,
@@ -253,7 +253,7 @@ func rulesFileProblem(err error) error {
 	return fileProblem(mistakesOf("", mistakes))
 }
 
-// mistakesOf points at the wrong lines of a file that stands at a place of the body.
+// mistakesOf points at the wrong lines of a file at a position in the body.
 func mistakesOf(place string, mistakes ruleset.Errors) (fields []httpapi.FieldError) {
 	for _, mistake := range mistakes {
 		field := httpapi.FieldError{Pointer: place, Detail: mistake.Message}

@@ -150,7 +150,7 @@ func (s *surface) lostKey(ctx context.Context, err error, keyID string) error {
 	})
 }
 
-// newKey reads a key to be created. It may do no more than the caller.
+// newKey reads a key to be created, which may do no more than the caller.
 func (s *surface) newKey(ctx context.Context, body *openapi.NewKey) (auth.NamedKey, error) {
 	key := auth.NamedKey{
 		Key: auth.Key{

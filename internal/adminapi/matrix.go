@@ -111,8 +111,8 @@ func (s *surface) rulesOfCells(ctx context.Context, tenant rules.TenantID,
 	return stored, nil
 }
 
-// cells collects what is wrong with the cells of one save. Cells are judged by themselves here, and against stored
-// rules and each other by the store.
+// cells collects the errors of one save's cells. Cells are validated by themselves here, and against stored rules and
+// each other by the store.
 type cells struct {
 	wrong []httpapi.FieldError // in the body
 	taken []httpapi.FieldError // new cells where a rule exists

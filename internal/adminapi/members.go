@@ -19,7 +19,7 @@ func (q *apiRequest) showMember(m *auth.Member) openapi.Member {
 		CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
 		SecondFactor: nullable.NewNullNullable[bool](),
 	}
-	// It says whose account is the easiest to take over, so it is for those who manage members.
+	// Unproven accounts are the easiest to take over, so only those who manage members see them.
 	if q.role.May(auth.Owner) || q.key != nil && q.key.Has(auth.PermissionMembers) {
 		shown.SecondFactor.Set(m.Account.HasSecondFactor())
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// TestADatabaseThatIsAwayIsAnOutageAndNoRefusal asks with credentials that were good a moment ago: an
-// outage signs nobody out, and tells nobody that something does not exist.
+// TestADatabaseThatIsAwayIsAnOutageAndNoRefusal sends credentials that were valid a moment ago: an outage signs nobody
+// out, and hides nothing as not found.
 func TestADatabaseThatIsAwayIsAnOutageAndNoRefusal(t *testing.T) {
 	t.Parallel()
 	nobody := must(devdb.ReservePort())(t)

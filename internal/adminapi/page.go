@@ -24,9 +24,9 @@ func limitOf(limit *int) int {
 	return *limit
 }
 
-// A cursor is base64url of cursorVersion, the first bytes of a SHA-256 over its list, filter and place, and the place
-// as a JSON array of strings. The hash only detects cursors that were cut or belong to another list. It protects
-// nothing, since callers may read every place of their lists.
+// A cursor is base64url of cursorVersion, the first bytes of a SHA-256 over its list, filter and position, and the
+// position as a JSON array of strings. The hash detects cursors that were cut or belong to another list. Callers may
+// read every position of their lists, so nothing needs protection.
 const (
 	cursorVersion = 1
 	cursorHash    = 8
@@ -45,7 +45,7 @@ func (q *apiRequest) cursorSum(place []byte) []byte {
 	return sum[:cursorHash]
 }
 
-// next returns the cursor after a place; null without one, at the end.
+// next returns the cursor after a position; null at the end.
 func next(ctx context.Context, place ...string) nullable.Nullable[string] {
 	if len(place) == 0 {
 		return nullable.NewNullNullable[string]()
@@ -56,7 +56,7 @@ func next(ctx context.Context, place ...string) nullable.Nullable[string] {
 	return nullable.NewNullableWithValue(base64.RawURLEncoding.EncodeToString(append(cursor, text...)))
 }
 
-// after returns the parts of the place in the request's cursor; empty strings at the beginning.
+// after returns the parts of the position in the request's cursor; empty strings at the beginning.
 func after(ctx context.Context, parts int) ([]string, error) {
 	q := requestOf(ctx)
 	place := make([]string, parts)

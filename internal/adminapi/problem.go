@@ -38,8 +38,7 @@ func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err erro
 	httpapi.WriteError(w, r, s.Requests.Log, told)
 }
 
-// asProblem turns the domain's errors into problems. It returns other errors unchanged, to be logged and answered as
-// internal.
+// asProblem turns the domain's errors into problems. Other errors are logged and answered as internal.
 func asProblem(err error) error {
 	var fields rules.FieldErrors
 	var tooSoon auth.TooSoonError

@@ -82,7 +82,7 @@ func TestAnInviterCannotTakeTheInviteesIdentity(t *testing.T) {
 	}
 	by := sessionFrom(w.want(w.acceptAs(*taken.Token), http.StatusOK))
 
-	// The true person joins another tenant all the same, and neither is told about the other.
+	// The invitee joins another tenant all the same, and neither tenant learns of the other.
 	w.want(w.acceptAs(*w.invite(honest, "other", victim).Token), http.StatusOK)
 
 	// Whoever proves the address is the one with it everywhere, while the impostor stays in acme.
@@ -102,7 +102,6 @@ func TestAnInviterCannotTakeTheInviteesIdentity(t *testing.T) {
 	if _, err := w.store.AddMember(w.ctx(), rules.Actor{}, w.other.ID, impostor.ID, auth.Owner); err == nil {
 		t.Error("an unproven account became a member of another tenant")
 	}
-	// It says so wherever it appears.
 	members := w.want(w.send(mallory, "GET", "/api/v1/tenants/acme/members", nil), http.StatusOK)
 	if !strings.Contains(members.body, `"proven":false`) {
 		t.Errorf("the members are %s", members.body)
@@ -163,8 +162,8 @@ func TestUnprovenAccountsSignInAtTheirTenant(t *testing.T) {
 	w.want(w.signIn(victim, "acme"), http.StatusOK) // a bookmark goes on working
 }
 
-// People who joined by a link type their right password at the ordinary sign-in, so each refusal there says where
-// theirs is. It says so to everybody: a refusal must not tell who has an account.
+// People who joined by a link type their right password at the ordinary sign-in, so each refusal there names the
+// tenant's sign-in. Everybody gets these words, which do not reveal who has an account.
 func TestEveryRefusalSaysWherePeopleWhoJoinedByALinkSignIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withoutMail)

@@ -92,8 +92,8 @@ func (s *surface) startAt(ctx context.Context, slug string, purpose oidc.Purpose
 	return address, nil
 }
 
-// isLocalPath reports whether browsers take an address as a path of this server. They take a backslash for a slash, and
-// leave out tabs and line breaks.
+// isLocalPath reports whether browsers take an address as a path of this server. Browsers take a backslash for a slash,
+// and leave out tabs and line breaks.
 func isLocalPath(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "" && u.Host == "" && u.User == nil && strings.HasPrefix(address, "/") &&

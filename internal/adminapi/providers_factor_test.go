@@ -139,7 +139,8 @@ func TestAPasswordIsOneFactorWhateverTheProviderCountsAs(t *testing.T) {
 	if byPassword.reaches() {
 		t.Error("a password opens a tenant that requires a second factor, because of another session")
 	}
-	// Who came in by two factors elsewhere may require them here, and does not lose access; who came in by one may not.
+	// An account that signed in by two factors elsewhere may require them here and keeps access; one that did not loses
+	// it.
 	w.member(w.acme, by.account, auth.Owner)
 	const require = `{"settings":{"require_second_factor":true}}`
 	if got := byPassword.send(http.MethodPatch, "/api/v1/tenants/acme", require, "If-Match",

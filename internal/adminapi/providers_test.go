@@ -41,7 +41,7 @@ func (w *world) providers(change func(*oidc.Settings)) func(*adminapi.Config) {
 	}
 }
 
-// newWorldOf is a world in which everybody of example.com may sign in at the provider.
+// newWorldOf is a world in which every account of example.com may sign in at the provider.
 func newWorldOf(t *testing.T, change func(*oidc.Settings), more ...func(*adminapi.Config)) *world {
 	t.Helper()
 	provider := oidctest.Start(t)
@@ -181,7 +181,6 @@ func TestTheFirstSignInMakesAnAccountAndTheNextFindsIt(t *testing.T) {
 		t.Errorf("the account is %+v, want %d", same, account.ID)
 	}
 	wantFailed(t, w.profile(caller{}).signIn(oidctest.Person("43", "ada@example.com"), ""), auth.ProviderAccountExists)
-	// It has no password, and none fits.
 	if got := w.signIn("ada@example.com", ""); got.status != http.StatusUnauthorized {
 		t.Errorf("a password signs in: %d", got.status)
 	}
@@ -253,7 +252,7 @@ func TestASignInIsFinishedOnceAndInItsBrowserOnly(t *testing.T) {
 		t.Errorf("the browser is led to %s", next)
 	}
 	wantFailed(t, p.back(query), auth.ProviderFlowEnded)
-	// A thief who has the cookie and a fresh code for the same state is late too.
+	// A thief with the cookie and a fresh code for the same state is refused.
 	flow := auth.DigestSecret(query.Get("state"))
 	if err := w.store.UseFlow(w.ctx(), flow, time.Now().Add(time.Hour)); err == nil {
 		t.Error("the flow can be used again")
@@ -322,7 +321,6 @@ func TestLinkingNeedsBothProofs(t *testing.T) {
 		!slices.Equal(memberships, []string{"acme viewer"}) {
 		t.Errorf("the identity signs in to %+v, %v", account, memberships)
 	}
-	// It is linked once.
 	taken := w.profile(w.person(w.other, auth.Owner))
 	wantFailed(t, taken.back(w.provider.Visit(taken.begin(identities, `{"provider":"idp"}`))),
 		auth.ProviderIdentityTaken)

@@ -33,8 +33,8 @@ func (w *world) quotas(tenant rules.Tenant, n int64) {
 		rules.AnyVersion))(w.t)
 }
 
-// askOverQuota is the caller "over quota" of the matrix: an owner of a tenant that holds more than it may. What creates
-// is refused; everything else goes on.
+// askOverQuota is the caller "over quota" of the matrix, an owner of a tenant above its capacity: creating is refused,
+// everything else goes on.
 func (m *matrix) askOverQuota(method, path string, o *openapi3.Operation) {
 	creates := slices.Contains(creating, o.OperationID)
 	least, _ := o.Extensions["x-least-role"].(string)
@@ -180,7 +180,7 @@ func TestADryRunIsRefusedWhereTheImportWouldBe(t *testing.T) {
 	}
 }
 
-// TestARepeatedRequestTakesOnePlace repeats what took the last place, and what found none.
+// TestARepeatedRequestTakesOnePlace repeats a request that filled the quota, and one that was refused.
 func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

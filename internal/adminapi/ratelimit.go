@@ -31,8 +31,8 @@ const (
 // Payers are in the order of their rules.
 var Payers = []Payer{PayerTenant, PayerAccount, PayerPlatform, PayerNetwork} //nolint:gochecknoglobals // a constant
 
-// payerLimits let 20 people of a tenant look at live charts all day: the busiest page of the UI takes 4 tokens a
-// second, and the list of 50,000 rules 100 at once. docs/operations.md lists them and the costs, and a test compares.
+// payerLimits let 20 people of a tenant watch live charts all day: the busiest page of the UI takes 4 tokens a second,
+// and the list of 50,000 rules 100 at once. A test compares docs/operations.md.
 var payerLimits = map[Payer]struct{ perSecond, burst int64 }{ //nolint:gochecknoglobals // a constant
 	PayerTenant:   {perSecond: 80, burst: 5_000},
 	PayerAccount:  {perSecond: 40, burst: 2_000},
@@ -42,8 +42,8 @@ var payerLimits = map[Payer]struct{ perSecond, burst int64 }{ //nolint:gocheckno
 
 var costs = map[class]int64{light: 1, heavy: 5, bulk: 200} //nolint:gochecknoglobals // a constant
 
-// RateLimiter limits the requests of each tenant, account and network, as an enforce.Limiter decides checks. It is safe
-// for concurrent use.
+// RateLimiter limits the requests of each tenant, account and network, as an enforce.Limiter decides checks. Safe for
+// concurrent use.
 type RateLimiter struct {
 	limiter *enforce.Limiter
 	rules   *snapshot.Tenant

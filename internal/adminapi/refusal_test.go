@@ -309,7 +309,7 @@ func TestCookiesAreOfThisHostOnlyAndSafeFromScripts(t *testing.T) {
 	for isPlain, name := range map[bool]string{false: "__Host-sluice_session", true: "sluice_session"} {
 		w := newWorld(t, func(c *adminapi.Config) { c.PlainCookies = isPlain })
 		account := w.account(false)
-		// A proxy may name any Host, also one by which it reaches this process on a loopback address.
+		// A proxy may name any Host, even a loopback address.
 		for _, base := range []string{
 			"https://sluice.example.com", "http://sluice.example.com",
 			"http://127.0.0.1:8081", "https://localhost",

@@ -24,8 +24,7 @@ import (
 const (
 	maxJSON = 1 << 20
 	maxFile = 8 << 20 // CSV and YAML
-	// maxAnonymous is for anonymous callers. It is far above the longest body that they may send, and reading it costs
-	// little.
+	// maxAnonymous is far above the longest body that anonymous callers need, and cheap to read.
 	maxAnonymous = 8 << 10
 )
 
@@ -129,8 +128,8 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	return body.Bytes(), err
 }
 
-// checkBody validates a JSON body, as strictly as httpapi reads JSON. Handlers validate files. The request's body is
-// replaced by what was read. It returns the value of a JSON body.
+// checkBody validates a JSON body as strictly as httpapi reads JSON, replaces the request's body by the bytes read, and
+// returns the value. Handlers validate files.
 func (o *operation) checkBody(r *http.Request, body []byte) (value any, err error) {
 	if o.mediaType == "" {
 		return nil, nil
@@ -190,7 +189,7 @@ func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {
 	return wrong, nil
 }
 
-// wrongParameter returns what is wrong with a query parameter, or "".
+// wrongParameter returns the error of a query parameter, or "".
 func wrongParameter(schema *openapi3.Schema, text string) string {
 	if fault := wrongText(text); fault != "" {
 		return fault
@@ -215,7 +214,7 @@ func wrongParameter(schema *openapi3.Schema, text string) string {
 	return ""
 }
 
-// wrongText returns what is wrong with text in an address, or "".
+// wrongText returns the error of text in an address, or "".
 func wrongText(text string) string {
 	switch {
 	case !utf8.ValidString(text):
@@ -241,7 +240,7 @@ type readOnce struct{ *bytes.Reader }
 
 func (readOnce) Close() error { return nil }
 
-// mismatches returns where a value violates its schema, the first httpapi.MaxFieldErrors places.
+// mismatches returns the first httpapi.MaxFieldErrors violations of a schema.
 func mismatches(schema *openapi3.Schema, value any) []httpapi.FieldError {
 	var found mistakes
 	found.check(schema, value, nil)

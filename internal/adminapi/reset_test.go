@@ -62,8 +62,8 @@ func TestAPasswordIsResetByMail(t *testing.T) {
 	w.wantNoSecrets()
 }
 
-// What happens while somebody waits for the answer is the same for every address: one attempt is counted and one
-// message is queued. Only the PostOffice finds out that there is no account.
+// Every address causes the same work while somebody waits: one attempt is counted and one message is queued. Only the
+// PostOffice finds out that there is no account.
 func TestAnUnknownAddressCannotBeToldFromAKnownOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

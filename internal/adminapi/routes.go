@@ -29,7 +29,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config has what the surface depends on. Access, Buckets, CheckTarget, CheckURL, Closing, Connections,
+// Config has the dependencies of the surface. Access, Buckets, CheckTarget, CheckURL, Closing, Connections,
 // LeastDownloadRate, Now, ObserveShares, PlainCookies, Providers, QuotaRefused, RateLimiter, TrustedProxies and UI are
 // optional.
 type Config struct {
@@ -82,19 +82,18 @@ type Config struct {
 	Readiness func() httpapi.Readiness
 	// Requests wraps every route. Its Deadline does not apply to exports and imports.
 	Requests *httpapi.Requests
-	// PlainCookies is for browsers on this machine without TLS: cookies lack the prefix __Host- and Secure, which need
-	// TLS. It is an option because requests cannot be trusted to tell: a proxy may send a loopback address as the Host
-	// of requests from anywhere.
+	// PlainCookies is for browsers on this machine without TLS: cookies lack the prefix __Host- and Secure. Requests
+	// cannot decide it: a proxy may send a loopback address as the Host of requests from anywhere.
 	PlainCookies bool
 	// TrustedProxies are networks whose X-Forwarded-For is believed.
 	TrustedProxies []netip.Prefix
-	// UI answers what is outside of the API, such as the web UI's pages; nil for nothing.
+	// UI answers paths outside of the API; nil for nothing.
 	UI http.Handler
 	// CheckURL is the address of the check endpoint, for people to copy; "" if it is unknown.
 	CheckURL string
 	// Version is the program's version.
 	Version string
-	// Closing is closed when the server begins to stop. It ends streams and pauses; nil for never.
+	// Closing is closed when the server begins to stop, which ends streams and pauses; nil for never.
 	Closing <-chan struct{}
 	// TenantGrace is how long a removed tenant can be restored.
 	TenantGrace time.Duration
@@ -107,7 +106,7 @@ type Snapshots interface {
 	Snapshot() *snapshot.Snapshot
 }
 
-// Stores reads tenants and what they own.
+// Stores reads tenants and their objects.
 type Stores interface {
 	rules.Reader
 	ruleset.Reader
@@ -395,7 +394,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	return s.beside(s.secure(router)), nil
 }
 
-// beside lets the UI answer what is outside of the API. Like the router it matches the path as it was sent.
+// beside lets the UI answer paths outside of the API, matched as they were sent, as the router does.
 func (s *surface) beside(own http.Handler) http.Handler {
 	if s.UI == nil {
 		return own

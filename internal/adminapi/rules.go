@@ -29,7 +29,7 @@ func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
 	}
 }
 
-// newRule returns a rule as a body describes it, with defaults for what is left out.
+// newRule returns a rule from a body, with defaults for missing fields.
 func newRule(tenant rules.TenantID, given *openapi.RuleGiven) (rules.Rule, rules.FieldErrors) {
 	rule := rules.Standard()
 	rule.TenantID, rule.Name, rule.Plan = tenant, valueOf(given.Name), orZero(given.Plan)
@@ -42,7 +42,7 @@ func newRule(tenant rules.TenantID, given *openapi.RuleGiven) (rules.Rule, rules
 	return rule, wrong
 }
 
-// wrongRule returns all that is wrong with a rule, in addition to what was found while reading it.
+// wrongRule returns all errors of a rule, with those found while reading it.
 func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.FieldErrors) (rules.FieldErrors, error) {
 	plans := map[string]bool{}
 	if r.Plan != "" {
@@ -55,7 +55,7 @@ func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.Fiel
 	return allWrong(r, wrong, plans), nil
 }
 
-// allWrong adds what validation finds to what was found while reading a rule, once for each field.
+// allWrong adds the errors of validation to those found while reading a rule, once for each field.
 func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rules.FieldErrors {
 	unread := wrong
 	for _, f := range r.Validate(plans) {

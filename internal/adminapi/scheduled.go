@@ -103,8 +103,7 @@ func (s *surface) ScheduleChange(ctx context.Context,
 	}}, err
 }
 
-// scheduledRules reads what a change is to do to each of its rules. It returns the rules as the change would leave them
-// now.
+// scheduledRules reads a change, and returns its rules as the change would leave them now.
 func (s *surface) scheduledRules(
 	ctx context.Context, change *rules.ScheduledChange, asked []openapi.NewScheduledRule, refused *scheduleRefusals,
 ) (after []rules.Rule, err error) {

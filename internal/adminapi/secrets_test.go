@@ -18,8 +18,8 @@ import (
 
 func jsonOf(value any) ([]byte, error) { return json.Marshal(value) }
 
-// wantNoSecrets fails the test if a secret is anywhere but in the answer that made it: passwords, keys, tokens,
-// signing secrets of alerts and cookies in no log line, error, metric, export, audit entry or row of the database.
+// wantNoSecrets fails the test if a password, key, token, signing secret or cookie is in a log line, error, metric,
+// export, audit entry, row of the database, or any answer but the one that made it.
 func (w *world) wantNoSecrets() {
 	w.t.Helper()
 	secrets := append(slices.Clone(w.secrets), password, passwordHash())

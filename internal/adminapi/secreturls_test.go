@@ -44,7 +44,7 @@ func TestWebhookURLsAreSecrets(t *testing.T) {
 		if w.count("SELECT count(*) FROM "+table+" WHERE url LIKE '%"+later+"'") != 1 {
 			t.Errorf("a PATCH of the %s with a URL did not change it", table)
 		}
-		// That of another webhook, or of one that somebody changed meanwhile.
+		// The URL of another webhook, or one that somebody changed meanwhile.
 		w.want(w.send(by, "PATCH", path, map[string]any{"url": shown}, "If-Match", "*"), http.StatusBadRequest)
 	}
 	for _, reader := range []caller{viewer, by, {key: key}} {

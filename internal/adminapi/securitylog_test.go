@@ -48,7 +48,6 @@ func TestTheSecurityLogIsShownToThoseItConcerns(t *testing.T) {
 			"User-Agent", "=cmd|Netscape"), want)
 	}
 	signIn(ada.account.Email, password, http.StatusOK)
-	// It is stored before the answer.
 	if got := logOf(ada, "/api/v1/account/security-log"); got.kinds() != "signed_in" ||
 		got.Items[0].IP != "192.0.2.1" || !got.Items[0].Succeeded {
 		t.Errorf("at once the account's log has %+v", got)
@@ -151,7 +150,6 @@ func TestATenantsLogHasTheRefusalsOfItsKeys(t *testing.T) {
 			}
 		}
 	}
-	// Others learn nothing of its keys from a secret that is made up.
 	id, _ := w.key(w.acme, auth.PermissionManage)
 	w.refresh()
 	w.send(caller{key: "slk_" + id + "_" + strings.Repeat("0", 32)}, "GET", "/api/v1/tenants/acme", nil)

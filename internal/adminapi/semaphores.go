@@ -50,16 +50,16 @@ const (
 	refusalPause = time.Second
 	// maxPaused caps the refusals that wait; beyond it, callers are refused at once.
 	maxPaused = 512
-	// usualConnections is the pool for which the places below are counted; others scale them. 4 connections are left
-	// for sign-in and for the program's own work.
+	// usualConnections is the pool for which the slots below are counted; others scale them. 4 connections are left for
+	// sign-in and for the program's own work.
 	usualConnections = 20
 )
 
 // semaphores are the fair semaphores of the surface. A running request uses at most one connection to the database at a
-// time, so the places of the classes divide the connections.
+// time, so the slots of the classes divide the connections.
 type semaphores struct {
-	// identify is for the lookups of a request's session or key, tenant and role. It is apart from the classes, so that
-	// nobody's slow requests keep others from being identified.
+	// identify is for the lookups of a request's session or key, tenant and role, apart from the classes, so that slow
+	// requests do not keep others from being identified.
 	identify *shares.Shares
 	classes  map[class]*shares.Shares
 	// uploads, downloads and tails limit open files and streams, which last as long as their callers' networks allow.
@@ -119,7 +119,7 @@ func (q *apiRequest) caller() shares.Caller {
 	return shares.Caller{Tenant: q.tenant.ID, Account: string(q.actor.Kind) + ":" + q.actor.ID}
 }
 
-// takePlace waits for the place of the request's class. Routes for anyone, such as sign-in and health, need none.
+// takePlace waits for a slot of the request's class. Routes for anyone, such as sign-in and health, need none.
 func (s *surface) takePlace(q *apiRequest) error {
 	if q.route.least == anyone {
 		return nil
@@ -127,8 +127,8 @@ func (s *surface) takePlace(q *apiRequest) error {
 	return q.place.Take(q.r.Context(), s.classes[q.class], q.caller())
 }
 
-// checkUnread refuses callers that leave too much unread. Nothing is reserved, as the size is not known yet; the total
-// can exceed the limit by one answer per place.
+// checkUnread refuses callers that leave too much unread. Sizes are not known in advance, so the total can exceed the
+// limit by one answer per slot.
 func (s *surface) checkUnread(q *apiRequest) error {
 	err := s.unread.Reserve(q.caller(), 0)
 	switch {
@@ -147,7 +147,7 @@ func (s *surface) countUnread(q *apiRequest, size int) (done func()) {
 	return func() { s.unread.Add(q.caller(), -size) }
 }
 
-// openTransfer takes a place for a file or stream, until the request ends.
+// openTransfer takes a slot for a file or stream, until the request ends.
 func (s *surface) openTransfer(q *apiRequest) error {
 	of, what := s.downloads, "files"
 	switch {
@@ -190,8 +190,8 @@ func sharesProblem(err error) error {
 	return nil
 }
 
-// pauseRefusal releases a refused request's places, and delays the answer if its caller asks for too much. The pause
-// ends early when the caller leaves or the server stops.
+// pauseRefusal releases a refused request's slots, and delays the answer if its caller asks for too much, until the
+// caller leaves or the server stops.
 func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 	q.release()
 	var told *httpapi.Problem

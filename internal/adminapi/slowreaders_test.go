@@ -112,7 +112,7 @@ func TestASlowReaderOfAFileIsCutAndItsPlaceIsFree(t *testing.T) {
 	}
 }
 
-// TestASlowReaderOfAnAnswerHoldsNoPlace leaves more answers unread than an account has places.
+// TestASlowReaderOfAnAnswerHoldsNoPlace leaves more answers unread than an account has slots.
 func TestASlowReaderOfAnAnswerHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -26,7 +26,7 @@ const (
 	maxRulesOnTop = 500
 	// maxShadowRules caps the shadow rules of a summary.
 	maxShadowRules = 50
-	// byTheHour and bySixHours are the times from which rules are compared in steps of an hour and of six.
+	// byTheHour and bySixHours are the ranges above which rules are compared in steps of an hour and of six.
 	byTheHour  = 3 * time.Hour
 	bySixHours = 14 * 24 * time.Hour
 )

@@ -38,7 +38,7 @@ func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObjec
 // statusMinutes is how many whole minutes a tenant's status covers.
 const statusMinutes = 5
 
-// GetTenantStatus handles GET …/status. It shows the tenant's checks, and nothing of hosts, versions and other tenants.
+// GetTenantStatus handles GET …/status, without hosts, versions and other tenants.
 func (s *surface) GetTenantStatus(ctx context.Context,
 	_ openapi.GetTenantStatusRequestObject,
 ) (openapi.GetTenantStatusResponseObject, error) {

@@ -17,8 +17,8 @@ import (
 
 const (
 	tailPoll = time.Second
-	// tailWindow is how far a poll looks back before the last successful poll. It must be longer than writing a batch
-	// of violations takes, since rows count as arrived when their transaction began.
+	// tailWindow is the overlap of polls. Rows count as arrived when their transaction began, so the window must be
+	// longer than writing a batch of violations takes.
 	tailWindow = 10 * time.Second
 	// tailLook caps the rows that a poll looks at, tailShow those that it shows.
 	tailLook = 2000
@@ -27,11 +27,11 @@ const (
 	tailHeartbeat = 15 * time.Second
 	// tailRecheck is how often a stream checks that its caller may still read.
 	tailRecheck = time.Minute
-	// tailPatience is how long the caller has to take what is written.
+	// tailPatience bounds the time in which the caller takes an event.
 	tailPatience = 10 * time.Second
 )
 
-// lastEventID is the header in which a reconnecting browser sends the id of its last event.
+// lastEventID is the header of a reconnecting browser.
 const lastEventID = "Last-Event-ID"
 
 func (s *surface) tailViolations(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,7 @@ func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 }
 
 // resumeAt returns when the event with an id arrived; zero for a new stream. isLost means that the event's violation is
-// no longer stored, so that nobody knows what followed it.
+// no longer stored, so that nobody knows the next one.
 func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since time.Time, isLost bool, err error) {
 	if id == "" {
 		return time.Time{}, false, nil
@@ -114,7 +114,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 	}
 }
 
-// pauseStream writes what there is and waits for the next turn. It returns false if there is none.
+// pauseStream writes pending events and waits for the next turn. Returns false if there is none.
 func (s *surface) pauseStream(ctx context.Context, stream *tail, tick <-chan time.Time) bool {
 	if stream.flush() != nil {
 		return false
@@ -179,8 +179,8 @@ func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, 
 	}
 }
 
-// arrived reads what was written since the last successful poll. position is the database's time before that, if the
-// stream is to send its position.
+// arrived reads the violations written since the last successful poll. position is the database's time before that, if
+// the stream is to send its position.
 func (s *surface) arrived(
 	ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter, now time.Time,
 ) (arrived []violations.Violation, more bool, position time.Time, err error) {
@@ -253,7 +253,7 @@ func (t *tail) end(reason string) {
 	_ = t.flush() // a caller that left needs no reason
 }
 
-// flush writes what was added or, after a quiet time, a comment. An error means that the caller has left or does not
+// flush writes pending events or, after a quiet time, a comment. An error means that the caller has left or does not
 // read.
 func (t *tail) flush() error {
 	if t.events.Len() == 0 {

@@ -134,7 +134,7 @@ func patchSettings(settings *rules.Settings, patch *openapi.SettingsPatch) {
 	set(&settings.RequireSecondFactor, patch.RequireSecondFactor)
 }
 
-// inSettings places the domain's field names in the body.
+// inSettings prefixes the domain's field names with their path in the body.
 func inSettings(wrong rules.FieldErrors) rules.FieldErrors {
 	for i, f := range wrong {
 		switch f.Field {

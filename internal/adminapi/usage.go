@@ -20,7 +20,7 @@ const (
 	maxMonths = 37
 )
 
-// What a line of a usage file counts.
+// Kinds of lines of a usage file.
 const (
 	usageOfAll       = "all"
 	usageOfRule      = "rule"
@@ -92,9 +92,9 @@ func showUserMonth(m *traffic.UserMonth) openapi.UserMonth {
 	}
 }
 
-// usageName names a file after what is in it: "usage-acme-users-2025-12.csv",
-// "usage-acme-user-42-2025-01-to-2025-12.csv". The name ends in "-so-far" if the last month is not over. Its lines have
-// no such mark, because programs read them.
+// usageName names a file after its content: "usage-acme-users-2025-12.csv",
+// "usage-acme-user-42-2025-01-to-2025-12.csv". The name ends in "-so-far" if the last month is not over; lines have no
+// such mark, because programs read them.
 func usageName(tenant, by, user string, months []time.Time, now time.Time) string {
 	if user != "" {
 		by = "user-" + plainName(user)

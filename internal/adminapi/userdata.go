@@ -26,8 +26,8 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 	return openapi.ExportUserData202JSONResponse{ExportStartedJSONResponse: started}, err
 }
 
-// userLists are the lists of a file about one user, in their order. Each returns a page that begins at a place, "" at
-// first, and the next place, "" at the end.
+// userLists are the lists of a file about one user, in order. Each returns a page from a position, "" at first, and the
+// next position, "" at the end.
 var userLists = []struct {
 	name string
 	page func(x *exporter, ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (items []any,

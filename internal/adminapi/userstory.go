@@ -20,7 +20,7 @@ import (
 // maxAtOnce caps the moments of one time that pages may have shown, because each page reads them again.
 const maxAtOnce = 10_000
 
-// moment is one event of a user's story: an hour in which a rule denied, or an entry of the audit log.
+// moment is an hour in which a rule denied a user, or an entry of the audit log.
 type moment struct {
 	at     time.Time
 	denial *violations.UserDenials

@@ -86,7 +86,7 @@ func TestTheStoryOfAUserIsOneOrderInPages(t *testing.T) {
 		}
 	}
 	w.want(w.send(by, "GET", path+"&cursor=x", nil), http.StatusBadRequest)
-	// A page reads again what was shown of its time, so a cursor that somebody made up must not say how much that is.
+	// A page reads again the moments of its time that were shown, so a cursor must not claim too many.
 	for shown, status := range map[string]int{
 		"0": http.StatusOK, "10000": http.StatusOK, "10001": http.StatusBadRequest, "2000000000": http.StatusBadRequest,
 		"9223372036854775807": http.StatusBadRequest, "-1": http.StatusBadRequest, "-100": http.StatusBadRequest,

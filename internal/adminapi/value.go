@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// How values look in bodies: what is null there is the zero value in the domain.
 
 // never is the zero time, which means no time in the domain.
 var never time.Time

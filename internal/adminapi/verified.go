@@ -12,9 +12,9 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// verified has the digests of credentials that were valid when they were last looked up: the latest 10,000 to 20,000,
-// in about 2 MB. takeLookup gives each a turn of its own, and checkNetworkBucket lets it pass, because a stranger
-// cannot invent a valid credential.
+// verified has the digests of credentials that were valid at their last lookup: the latest 10,000 to 20,000, in about 2
+// MB. takeLookup gives each its own turn, and checkNetworkBucket lets it pass, because a stranger cannot invent a valid
+// credential.
 type verified struct {
 	mu              sync.Mutex
 	latest, earlier map[string]bool
@@ -83,8 +83,8 @@ func (s *surface) isVerified(q *apiRequest, credential string) bool {
 // unverifiedTenant stands for all callers with unverified credentials in the semaphore of lookups.
 const unverifiedTenant rules.TenantID = -1
 
-// takeLookup waits for a place to look up the caller. A verified credential waits by itself. Unverified ones wait by
-// network and together have half of the places, because a stranger can send a new one with each request.
+// takeLookup waits for a slot to look up the caller. A verified credential waits by itself. Unverified ones wait by
+// network and share half of the slots, because a stranger can send a new one with each request.
 func (s *surface) takeLookup(q *apiRequest) (release func(), err error) {
 	credential := s.credential(q.r)
 	switch {

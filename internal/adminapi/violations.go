@@ -22,7 +22,7 @@ const (
 	maxBeside = 100
 	// maxRecent caps the violations that a user is shown with.
 	maxRecent = 20
-	// ahead is how far in the future a violation can be: the store accepts clocks that are 5 minutes fast.
+	// ahead bounds how far in the future a violation can be: the store accepts clocks that are 5 minutes fast.
 	ahead = 10 * time.Minute
 )
 
@@ -96,7 +96,7 @@ func timeIn(query url.Values, name string, otherwise time.Time) (time.Time, erro
 	return at, nil
 }
 
-// parseNetwork reads an address or network. IPv4 mapped into IPv6 becomes IPv4, as in what is recorded.
+// parseNetwork reads an address or network. IPv4 mapped into IPv6 becomes IPv4, as in records.
 func parseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	if err != nil {

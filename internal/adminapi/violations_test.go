@@ -333,7 +333,7 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 	}
 }
 
-// TestManyViolationsAreExportedInConstantMemory reads a file that is many times what it may take.
+// TestManyViolationsAreExportedInConstantMemory reads a file many times larger than its memory.
 func TestManyViolationsAreExportedInConstantMemory(t *testing.T) { //nolint:paralleltest // it measures the heap
 	const rows, batch = 60_000, 2_000
 	w := newWorld(t)
@@ -350,8 +350,8 @@ func TestManyViolationsAreExportedInConstantMemory(t *testing.T) { //nolint:para
 			t.Fatal(err)
 		}
 	}
-	// Small buffers and no compression stop the server while nobody reads. Otherwise it runs on during a collection,
-	// and what it allocates meanwhile counts as live.
+	// Small buffers and no compression stop the server while nobody reads. A running server would allocate during a
+	// collection, and those bytes count as live.
 	const buffer = 64 << 10
 	server := httptest.NewUnstartedServer(w.handler)
 	server.Config.ConnState = func(c net.Conn, state http.ConnState) {

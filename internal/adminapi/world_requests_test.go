@@ -55,8 +55,8 @@ func (w *world) do(by caller, q request) answer {
 	return got
 }
 
-// serve reports whether a request was answered, or else its connection was broken off in the middle of the answer,
-// which a real server does when a handler panics so. Such an answer has the status 0.
+// serve reports whether a request was answered. A handler that panics breaks the connection off, as in a real server;
+// the status is then 0.
 func (w *world) serve(to http.ResponseWriter, r *http.Request) (isWhole bool) {
 	defer func() {
 		switch cause := recover(); cause {

@@ -43,11 +43,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
 const (
 	password = "a password nobody would guess"
 	loopback = "http://127.0.0.1:8081"
-	// patience is for what is quick unless the machine is busy.
+	// patience bounds what is quick unless the machine is busy.
 	patience = time.Minute
 )
 
-// passwordHash is that of every account's password: hashing is what takes time in a test.
+// passwordHash is the hash of every account's password, made once because hashing is slow.
 var passwordHash = sync.OnceValue(func() string { return auth.HashPassword(password) })
 
 var description = sync.OnceValues(func() (*openapi3.T, error) {
@@ -55,8 +55,8 @@ var description = sync.OnceValues(func() (*openapi3.T, error) {
 })
 
 // world is the whole surface on a database and a Redis of its own, with the tenants acme and other, which own the same
-// things, closed, which is suspended, and strict, which requires a second factor. What a test does to it through do is
-// held against openapi.yaml.
+// objects, closed, which is suspended, and strict, which requires a second factor. Requests sent through do are
+// validated against openapi.yaml.
 type world struct {
 	t           testing.TB
 	handler     http.Handler
@@ -212,7 +212,7 @@ func (w *world) round(kinds ...jobs.Kind) {
 	runner.Wait()
 }
 
-// refresh makes what is in the database known to the process, which the Watcher does each second.
+// refresh polls the database, as the Watcher does each second.
 func (w *world) refresh() {
 	w.t.Helper()
 	if err := w.watcher.Refresh(w.ctx()); err != nil {

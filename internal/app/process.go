@@ -100,7 +100,7 @@ func (p *Process) newScrapes() (*Listener, error) {
 // MetricsAddr is the address of the metrics.
 func (p *Process) MetricsAddr() net.Addr { return p.scrapes.Addr() }
 
-// Begin returns a group for the parts of a plane, and the context that they work in. It ends when a part fails, or the
+// Begin returns a group for the parts of a plane, and the context that they work in. Ends when a part fails, or the
 // drain delay after ctx has ended. Meanwhile readyz says that the process is draining.
 func (p *Process) Begin(ctx context.Context) (*Parts, context.Context) {
 	return p.drain.begin(ctx, p.Config.DrainDelay, p.Log)

@@ -119,8 +119,8 @@ const (
 	writeTimeout = 2 * time.Second
 )
 
-// AccessLog is the security log: who got in and who did not. It writes to the program's log and to the store, and is
-// safe for concurrent use.
+// AccessLog is the security log: who got in and who did not. Writes to the program's log and to the store, and is safe
+// for concurrent use.
 //
 // The store has an entry before its request is answered, except for attempts (see isAttempt), which follow within a few
 // seconds. While the database is away, entries wait in memory.
@@ -172,7 +172,7 @@ func NewAccessLog(store AccessStore, log *slog.Logger, now func() time.Time) *Ac
 	return l
 }
 
-// Note adds an event. It blocks for at most writeTimeout, and for an attempt not at all.
+// Note adds an event. Blocks for at most writeTimeout, and for an attempt not at all.
 func (l *AccessLog) Note(event AccessEvent) {
 	if l == nil {
 		return

@@ -45,8 +45,8 @@ func addressSubject(email string) Subject {
 	return subjectOf("address", []byte(foldAddress(email)))
 }
 
-// claimSubject counts attempts on an address at a tenant's sign-in. It is separate, because signing in to an unproven
-// account must not reset the guesses at the account that has proven the address.
+// claimSubject counts attempts on an address at a tenant's sign-in, separately: signing in to an unproven account must
+// not reset the guesses at the account that has proven the address.
 func claimSubject(tenant, email string) Subject {
 	return subjectOf("claim", []byte(tenant+"\x00"+foldAddress(email)))
 }
@@ -56,7 +56,7 @@ func addressLimits(subject Subject, from netip.Addr) []Limit {
 }
 
 // sessionLimits returns the limits of a session, whose holder may be a thief that guesses the password. They are
-// separate from the address's, because guesses at the sign-in must not keep the owner from a password change.
+// separate from the address's, so that guesses at the sign-in do not keep the owner from a password change.
 func sessionLimits(id int64) []Limit {
 	subject := subjectOf("session", binary.BigEndian.AppendUint64(nil, uint64(id)))
 	return []Limit{{Counter{subject, anywhere}, Tight}}
@@ -109,8 +109,8 @@ func (w *waits) forget(subject Subject) {
 	maps.DeleteFunc(w.until, func(counter Counter, _ time.Time) bool { return counter.Subject == subject })
 }
 
-// judge compares the password and counts the attempt. It returns TooSoonError, ErrBusy or ErrWrongPassword if it does
-// not match. An attempt that never reached the hasher is not counted.
+// judge compares the password and counts the attempt. Returns TooSoonError, ErrBusy or ErrWrongPassword if it does not
+// match. An attempt that never reached the hasher is not counted.
 func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password, hash string) (weak bool, err error) {
 	if wait := g.waits.left(limits, g.options.Now()); wait > 0 {
 		return false, TooSoonError{wait}

@@ -189,7 +189,7 @@ func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {
 		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(0))
 		wantError(t, err, auth.ErrWrongPassword)
 	}
-	// That network gets the longest wait, and goes on guessing in two processes.
+	// Another network gets the longest wait, and goes on guessing in two processes.
 	w.exec(t, "UPDATE sign_in_attempt SET attempts = 1000, last_at = clock_timestamp() WHERE network <> '0.0.0.0/0'")
 	for _, gate := range []*auth.Gate{w.Gate, w.newGate(w.store, auth.Options{})} {
 		for range auth.Loose.Free {

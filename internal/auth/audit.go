@@ -63,8 +63,7 @@ const MaxUndone = 1000
 // UndoError says which entries of a change keep it from being undone.
 type UndoError struct{ Clashes []UndoClash }
 
-// UndoClash is an entry that cannot be undone. Err is rules.ErrChanged, rules.ErrFinal, or why its object cannot become
-// what it was.
+// UndoClash is an entry that cannot be undone. Err is rules.ErrChanged, rules.ErrFinal, or the violated condition.
 type UndoClash struct {
 	Entry AuditEntry
 	Err   error
@@ -98,7 +97,7 @@ type AuditLog interface {
 	// the end.
 	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, after AuditID) ([]AuditEntry, AuditID, error)
 	// UserStory returns up to limit entries about a user's plan and overrides, since a time and before the cursor,
-	// latest first. It reads overrides of at most 500 rules.
+	// latest first. Reads overrides of at most 500 rules.
 	UserStory(ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before LogCursor,
 		limit int) ([]AuditEntry, error)
 	// Audit returns up to limit entries before the cursor, and the next cursor, which is zero at the end.

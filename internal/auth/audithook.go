@@ -60,7 +60,7 @@ type AuditTest struct {
 // rules.ErrChanged.
 type AuditWebhookStore interface {
 	AuditWebhook(ctx context.Context, tenant rules.TenantID) (AuditWebhook, AuditProgress, error)
-	// CreateAuditWebhook starts with the entry of its own creation. It returns rules.ErrExists if the tenant has a
+	// CreateAuditWebhook starts with the entry of its own creation. Returns rules.ErrExists if the tenant has a
 	// webhook.
 	CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook AuditWebhook) (AuditWebhook, error)
 	// UpdateAuditWebhook keeps the secret and the progress. Waiting entries become due at once.
@@ -69,8 +69,8 @@ type AuditWebhookStore interface {
 	RotateAuditSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected,
 		secret string) (AuditWebhook, error)
 	RemoveAuditWebhook(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected) error
-	// TestAuditWebhook queues a test, which is attempted once, even if the webhook is off. It returns rules.ErrInUse
-	// while another test is queued.
+	// TestAuditWebhook queues a test, which is attempted once, even if the webhook is off. Returns rules.ErrInUse while
+	// another test is queued.
 	TestAuditWebhook(ctx context.Context, tenant rules.TenantID) error
 }
 
@@ -80,8 +80,8 @@ type AuditOutbox interface {
 	AuditErrand(ctx context.Context, tenant rules.TenantID) (AuditErrand, error)
 	// AuditAfter returns up to limit entries after an entry, in the order of their visibility.
 	AuditAfter(ctx context.Context, tenant rules.TenantID, after AuditID, limit int) ([]AuditEntry, error)
-	// FinishAuditBatch stores the result of an attempt: the last entry that was received (0: none), the status of the
-	// answer (0: none), and an error. It has no effect if another claim was made since, or if the job is gone.
+	// FinishAuditBatch stores the result of an attempt: the last entry received (0: none), the status of the answer (0:
+	// none), and an error. Has no effect if another claim was made since, or if the job is gone.
 	FinishAuditBatch(ctx context.Context, job *jobs.Job, received AuditID, status int, failure string) error
 	// FinishAuditTest stores the result of a test like FinishAuditBatch. If it was received, waiting entries become due
 	// at once.

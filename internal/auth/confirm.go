@@ -9,8 +9,8 @@ import (
 )
 
 // BeginConfirmAt is the first step of step-up authentication at a provider, before the browser is sent there. An
-// account with a second factor enters a code, and codeShown passes that on to ConfirmAt. It returns rules.FieldErrors
-// if no identity of the provider is linked, ErrNeedsCode, ErrWrongCode or TooSoonError.
+// account with a second factor enters a code, and codeShown passes that on to ConfirmAt. Returns rules.FieldErrors if
+// no identity of the provider is linked, ErrNeedsCode, ErrWrongCode or TooSoonError.
 func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *IdentityProvider, code string,
 	from Browser,
 ) (codeShown bool, err error) {

@@ -72,26 +72,26 @@ type SecondFactor struct {
 type FactorStore interface {
 	// SecondFactor returns rules.ErrNotFound if there is none.
 	SecondFactor(ctx context.Context, account AccountID) (SecondFactor, error)
-	// BeginSecondFactor stores a secret that waits for its first code. It returns rules.ErrExists if the account has a
+	// BeginSecondFactor stores a secret that waits for its first code. Returns rules.ErrExists if the account has a
 	// factor.
 	BeginSecondFactor(ctx context.Context, account AccountID, sealed []byte) error
-	// TurnSecondFactorOn activates the waiting factor, stores recovery codes, and ends all other sessions. It returns
+	// TurnSecondFactorOn activates the waiting factor, stores recovery codes, and ends all other sessions. Returns
 	// rules.ErrExists if the account has a factor.
 	TurnSecondFactorOn(ctx context.Context, by rules.Actor, session Session, codes []Digest) (Account, error)
 	// TurnSecondFactorOff returns rules.ErrNotFound if the account has no factor. endSessions ends all sessions.
 	TurnSecondFactorOff(ctx context.Context, by rules.Actor, account AccountID, endSessions bool) (Account, error)
 	ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account AccountID, codes []Digest) error
-	// UseTimeStep invalidates the codes of this and earlier time steps. It returns rules.ErrNotFound if the step was
-	// used before.
+	// UseTimeStep invalidates the codes of this and earlier time steps. Returns rules.ErrNotFound if the step was used
+	// before.
 	UseTimeStep(ctx context.Context, account AccountID, step int64, sealed, sealedAgain []byte) error
 	// UseRecoveryCode returns rules.ErrNotFound for an invalid code.
 	UseRecoveryCode(ctx context.Context, account AccountID, code Digest) error
 
-	// CreatePending stores a sign-in that waits for the second factor. It returns rules.ErrNotFound if the account was
+	// CreatePending stores a sign-in that waits for the second factor. Returns rules.ErrNotFound if the account was
 	// disabled or got another password meanwhile.
 	CreatePending(ctx context.Context, account AccountID, passwordHash string, token Digest, expiresAt, now time.Time,
 		most int) error
-	// TryPending counts an attempt at a waiting sign-in. It returns rules.ErrNotFound if that has ended.
+	// TryPending counts an attempt at a waiting sign-in. Returns rules.ErrNotFound if that has ended.
 	TryPending(ctx context.Context, token Digest, now time.Time, most int) (account Account, passwordHash string,
 		tries int, err error)
 	// EndPending returns rules.ErrNotFound if the sign-in has ended before.
@@ -100,7 +100,7 @@ type FactorStore interface {
 	ConfirmSession(ctx context.Context, session int64) error
 }
 
-// Enrolment is the input for an authenticator app. It is shown once.
+// Enrolment is the input for an authenticator app, shown once.
 type Enrolment struct {
 	Secret string // base32
 	URI    string // otpauth://…, for a QR code
@@ -108,7 +108,7 @@ type Enrolment struct {
 
 const factorUse = "second factor"
 
-// BeginSecondFactor creates a secret for the session's account, which TurnSecondFactorOn activates. It returns
+// BeginSecondFactor creates a secret for the session's account, which TurnSecondFactorOn activates. Returns
 // ErrNoSecretKey, or rules.ErrExists if the account has a factor.
 func (g *Gate) BeginSecondFactor(ctx context.Context, session Session) (Enrolment, error) {
 	account := session.Account
@@ -136,9 +136,9 @@ func base32Text(secret []byte) string {
 	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(secret)
 }
 
-// TurnSecondFactorOn activates the factor of a session's account if the code is right. It ends all other sessions, and
-// returns the recovery codes, which are never shown again. It returns ErrWrongCode, TooSoonError, rules.ErrNotFound if
-// no factor waits, or rules.ErrExists if the account has one.
+// TurnSecondFactorOn activates the factor of a session's account if the code is right. Ends all other sessions, and
+// returns the recovery codes, which are never shown again. Returns ErrWrongCode, TooSoonError, rules.ErrNotFound if no
+// factor waits, or rules.ErrExists if the account has one.
 func (g *Gate) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session Session, code string,
 	from Browser,
 ) ([]string, error) {
@@ -177,8 +177,8 @@ func (g *Gate) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account 
 	return nil
 }
 
-// RemoveSecondFactor removes a lost factor and ends the account's sessions, for operators. It returns rules.ErrNotFound
-// if there is no such account or factor.
+// RemoveSecondFactor removes a lost factor and ends the account's sessions, for operators. Returns rules.ErrNotFound if
+// there is no such account or factor.
 func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email string) (Account, error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {
@@ -251,7 +251,7 @@ func factorLimits(account *Account, hash string, from Browser) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Tight}}
 }
 
-// useCode uses up a code of the app or a recovery code. It returns ErrWrongCode or TooSoonError.
+// useCode uses up a code of the app or a recovery code. Returns ErrWrongCode or TooSoonError.
 func (g *Gate) useCode(ctx context.Context, account *Account, hash, code string, from Browser) error {
 	limits := factorLimits(account, hash, from)
 	if err := g.count(ctx, limits); err != nil {

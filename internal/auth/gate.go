@@ -27,7 +27,7 @@ func (e TooSoonError) Error() string {
 	return fmt.Sprintf("too many failed attempts; try again in %s", (e.Wait + time.Second - 1).Truncate(time.Second))
 }
 
-// Gate signs people in. It is safe for concurrent use.
+// Gate signs people in. Safe for concurrent use.
 type Gate struct {
 	store   Store
 	hasher  *hasher
@@ -105,7 +105,7 @@ type Entry struct {
 	Session Session
 	// Token continues the session, in a cookie that ends with the browser or at AbsoluteLimit.
 	Token string
-	// Device marks the browser as known at later sign-ins, in a cookie that lives for a year. It gives access to
+	// Device marks the browser as known at later sign-ins, in a cookie that lives for a year and gives access to
 	// nothing.
 	Device string
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/alexedwards/argon2id"
 )
 
-// presentCost is the minimum of OWASP's Password Storage Cheat Sheet for argon2id: 19 MiB and two passes. It may be
-// raised: hashes contain their cost, and weaker ones are replaced at the next sign-in.
+// presentCost is the minimum of OWASP's Password Storage Cheat Sheet for argon2id: 19 MiB and two passes. Hashes
+// contain their cost, and weaker ones are replaced at the next sign-in.
 var presentCost = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // maxMemory and maxIterations keep a corrupt hash from taking the process down.

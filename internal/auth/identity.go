@@ -112,11 +112,11 @@ type GrantedRole struct {
 type IdentityStore interface {
 	// AccountOf returns the account of an identity, and its password's hash.
 	AccountOf(ctx context.Context, issuer, subject string) (Account, string, error)
-	// CreateWithIdentity creates an account with a proven address, and its identity. It returns rules.ErrExists if
-	// another account has proven the address or has the identity.
+	// CreateWithIdentity creates an account with a proven address, and its identity. Returns rules.ErrExists if another
+	// account has proven the address or has the identity.
 	CreateWithIdentity(ctx context.Context, by rules.Actor, account Account, passwordHash string,
 		identity LinkedIdentity) (Account, error)
-	// Link adds an identity to an account. It returns rules.ErrExists if an account has it.
+	// Link adds an identity to an account. Returns rules.ErrExists if an account has it.
 	Link(ctx context.Context, by rules.Actor, account AccountID, identity LinkedIdentity) error
 	// Unlink removes an identity of an account. With needsOther it returns ErrLastWayIn unless the account has another
 	// identity of one of the issuers.
@@ -125,20 +125,20 @@ type IdentityStore interface {
 	Identities(ctx context.Context, account AccountID) ([]LinkedIdentity, error) // oldest first
 	// IdentityUsed records a sign-in, and the address from the provider.
 	IdentityUsed(ctx context.Context, identity LinkedIdentity) error
-	// UseFlow marks a sign-in flow as used, until a time. It returns rules.ErrExists for a used one.
+	// UseFlow marks a sign-in flow as used, until a time. Returns rules.ErrExists for a used one.
 	UseFlow(ctx context.Context, flow Digest, until time.Time) error
 
 	// GrantedRoles returns the roles of an account in these tenants, and all that the issuer's groups gave.
 	GrantedRoles(ctx context.Context, account AccountID, issuer string, slugs []string) ([]GrantedRole, error)
 	// GrantRole sets the role of an account in a tenant from an issuer's groups; "" ends the membership. A role from
-	// elsewhere stays unchanged. It returns ErrLastOwner if nobody else owns the tenant.
+	// elsewhere stays unchanged. Returns ErrLastOwner if nobody else owns the tenant.
 	GrantRole(ctx context.Context, by rules.Actor, account AccountID, granted GrantedRole) error
-	// GrantAdmin makes an account a platform admin, or revokes that if the issuer had granted it. It returns
-	// ErrLastAdmin if there would be none.
+	// GrantAdmin makes an account a platform admin, or revokes that if the issuer had granted it. Returns ErrLastAdmin
+	// if there would be none.
 	GrantAdmin(ctx context.Context, by rules.Actor, account AccountID, issuer string, isAdmin bool) error
 }
 
-// judge returns a ProviderError unless the provider's rules admit the identity. It runs at every sign-in.
+// judge returns a ProviderError unless the provider's rules admit the identity, at every sign-in.
 func (i *Identity) judge() error {
 	p := i.Provider
 	if !i.HasClaim {
@@ -178,9 +178,9 @@ func (i *Identity) proves(account *Account) bool {
 // flowKept exceeds the life of a flow.
 const flowKept = time.Hour
 
-// SignInWith opens a session for an identity, for a flow that was not used before. It creates an account if the
-// provider's rule allows that, and applies the groups first. It returns SecondFactorError for an account with a second
-// factor, unless the sign-in counts as two. Mistakes that the user can fix are returned as ProviderError.
+// SignInWith opens a session for an identity, for a flow that was not used before. Creates an account if the provider's
+// rule allows that, and applies the groups first. Returns SecondFactorError for an account with a second factor, unless
+// the sign-in counts as two. Mistakes that the user can fix are returned as ProviderError.
 func (g *Gate) SignInWith(ctx context.Context, requestID string, flow Digest, identity Identity, from Browser) (Entry,
 	error,
 ) {
@@ -342,7 +342,7 @@ func (g *Gate) Link(ctx context.Context, by rules.Actor, session Session, flow D
 	return nil
 }
 
-// Unlink removes an identity from the account of a session. It returns ErrLastWayIn if the account could not sign in
+// Unlink removes an identity from the account of a session. Returns ErrLastWayIn if the account could not sign in
 // without it.
 func (g *Gate) Unlink(ctx context.Context, by rules.Actor, session Session, id int64, configured []*IdentityProvider,
 	from Browser,

@@ -18,11 +18,11 @@ const (
 // KeyNoticeStore queues notices about keys, each once.
 type KeyNoticeStore interface {
 	// TellOfExpiringKeys queues mail about keys that expire in 14, 7 or 1 days: to the owners of their tenants and to
-	// members who created them, at most daily, and about service keys to platform admins. It returns the number of
+	// members who created them, at most daily, and about service keys to platform admins. Returns the number of
 	// messages.
 	TellOfExpiringKeys(ctx context.Context, now time.Time) (messages int, err error)
-	// TellOfKeysLeft finds valid keys whose creator has left and that nobody decided to keep. It writes each to the
-	// security log, optionally queues mail to the owners, and returns the entries.
+	// TellOfKeysLeft finds valid keys whose creator has left and that nobody decided to keep. Each is written to the
+	// security log and, if asked, mailed to the owners. Returns the entries.
 	TellOfKeysLeft(ctx context.Context, now time.Time, byMail bool) ([]AccessEvent, error)
 }
 

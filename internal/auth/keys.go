@@ -37,7 +37,7 @@ func (k *Key) AllowsFrom(addr netip.Addr) bool {
 	return slices.ContainsFunc(k.Networks, func(network netip.Prefix) bool { return network.Contains(addr) })
 }
 
-// Refusal tells the holder why the key is not valid; "" if it is.
+// Refusal explains to the holder why the key is not valid; "" if it is.
 func (k *Key) Refusal(now time.Time) string {
 	switch {
 	case k.Revoked:

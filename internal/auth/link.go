@@ -13,7 +13,7 @@ const linkSignIn MailKind = "sign_in"
 const signInLinkLife = 15 * time.Minute
 
 // SignInLink creates the token of a link that signs an account in, once. Operators use it where passwords are off and
-// no provider answers. It returns rules.ErrNotFound if the account does not exist or is disabled.
+// no provider answers. Returns rules.ErrNotFound if the account does not exist or is disabled.
 func (g *Gate) SignInLink(ctx context.Context, email string) (token string, err error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err == nil && !account.DisabledAt.IsZero() {
@@ -26,7 +26,7 @@ func (g *Gate) SignInLink(ctx context.Context, email string) (token string, err 
 	return token, g.store.CreateMailedLink(ctx, account.ID, linkSignIn, digest, g.options.Now().Add(signInLinkLife))
 }
 
-// SignInByLink uses up a link of SignInLink, and opens a session. It returns rules.ErrNotFound for a link that is not
+// SignInByLink uses up a link of SignInLink, and opens a session. Returns rules.ErrNotFound for a link that is not
 // open, and SecondFactorError for an account with a second factor.
 func (g *Gate) SignInByLink(ctx context.Context, token string, from Browser) (Entry, error) {
 	if len(token) != tokenLength {

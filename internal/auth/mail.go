@@ -61,7 +61,7 @@ type MailLimits struct {
 // TenantMail bounds a tenant's invitations, and separately its alerts, so that a tenant cannot flood people with mail.
 var TenantMail = MailLimits{Queued: 100, Day: 200}
 
-// Mail is a message to a person and its state. It contains no secret: the token of its link is created when it is sent.
+// Mail is a message to a person and its state, without secrets: the token of its link is created when it is sent.
 type Mail struct {
 	ID         int64
 	Tenant     rules.TenantID // whose share it uses; 0 is the platform's
@@ -92,7 +92,7 @@ type Letter struct {
 
 // MailStore has mail, and the links in it.
 type MailStore interface {
-	// QueueMail stores a message and its job, which is due at once. It returns ErrTooMuchMail above the limits (0 is
+	// QueueMail stores a message and its job, which is due at once. Returns ErrTooMuchMail above the limits (0 is
 	// none), and for a notice that was already sent to the account within a day.
 	QueueMail(ctx context.Context, mail Mail, limits MailLimits) (Mail, error)
 	// MailToSend returns a message, or rules.ErrNotFound if it was sent or is gone.
@@ -117,7 +117,7 @@ type MailStore interface {
 	UseLink(ctx context.Context, purpose MailKind, token Digest) (Account, string, error)
 	// ResetPassword uses up a link, replaces the password and ends all sessions.
 	ResetPassword(ctx context.Context, by rules.Actor, token Digest, passwordHash string) (Account, error)
-	// ProveByMail uses up a link, which proves the account's address. It returns ErrOtherAddress for a link of another
+	// ProveByMail uses up a link, which proves the account's address. Returns ErrOtherAddress for a link of another
 	// account, and rules.ErrExists if another account has proven the address.
 	ProveByMail(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Account, error)
 }
@@ -135,7 +135,7 @@ const (
 	mailPerTenant = 2
 )
 
-// MailJob is the kind of jobs that send mail; queries of mail name it, too. A job is about the id of a message.
+// MailJob is the kind of jobs that send mail, which queries name. A job is about the id of a message.
 const MailJob = "mail"
 
 // PostOffice sends queued mail.
@@ -228,7 +228,7 @@ func (p *PostOffice) giveUp(ctx context.Context, job *jobs.Job, err error) error
 }
 
 // write creates the letter of a message, and the token of its link. Each attempt replaces the token, so the database
-// never contains one. It returns rules.ErrNotFound if the message has lost its purpose.
+// never contains one. Returns rules.ErrNotFound if the message has lost its purpose.
 func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 	letter := Letter{Mail: mail}
 	switch mail.Kind {
@@ -275,7 +275,7 @@ func (p *PostOffice) writeLink(ctx context.Context, letter Letter) (Letter, erro
 	return letter, p.store.CreateMailedLink(ctx, account.ID, letter.Kind, digest, letter.ExpiresAt)
 }
 
-// TestMail queues a test message. It returns rules.FieldErrors on to.
+// TestMail queues a test message. Returns rules.FieldErrors on to.
 func (g *Gate) TestMail(ctx context.Context, to string) (Mail, error) {
 	if !isAddress(to) {
 		return Mail{}, rules.FieldErrors{{Field: "to", Message: wrongAddress(to).Message}}

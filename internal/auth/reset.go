@@ -23,7 +23,7 @@ var resetPace = Pace{Free: 3, Longest: time.Minute}
 var platformMail = MailLimits{Queued: 10_000}
 
 // AskReset queues a reset link to the account that has proven an address. It behaves the same for an unknown address:
-// only the PostOffice looks the account up. It returns rules.FieldErrors on email, TooSoonError or ErrTooMuchMail.
+// only the PostOffice looks the account up. Returns rules.FieldErrors on email, TooSoonError or ErrTooMuchMail.
 func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) error {
 	if g.options.NoPasswords {
 		return ErrPasswordsOff
@@ -43,8 +43,8 @@ func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) erro
 	return err
 }
 
-// Reset uses up a reset link, replaces the password and ends all sessions. It returns rules.ErrNotFound for a link that
-// is not open, and rules.FieldErrors on password.
+// Reset uses up a reset link, replaces the password and ends all sessions. Returns rules.ErrNotFound for a link that is
+// not open, and rules.FieldErrors on password.
 func (g *Gate) Reset(ctx context.Context, requestID, token, password string, from Browser) (Account, error) {
 	if g.options.NoPasswords {
 		return Account{}, ErrPasswordsOff

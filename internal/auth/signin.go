@@ -10,7 +10,7 @@ import (
 
 // SignIn opens a session for the account with an address, and ends the browser's former one. At a tenant's sign-in
 // (Browser.Tenant) the password decides between the account that joined by a link and the one that has proven the
-// address. It returns ErrWrongPassword, a TooSoonError or ErrBusy, and SecondFactorError if a code is missing.
+// address. Returns ErrWrongPassword, a TooSoonError or ErrBusy, and SecondFactorError if a code is missing.
 func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
 	entry, err := g.signIn(ctx, email, password, from)
 	if err != nil {
@@ -213,7 +213,7 @@ func (g *Gate) Sessions(ctx context.Context, account AccountID) ([]Session, erro
 }
 
 // ChangePassword ends all sessions of the account and opens a new one, because somebody else may have a copy of this
-// session's token. It returns ErrWrongPassword or a TooSoonError about the current password, rules.FieldErrors on
+// session's token. Returns ErrWrongPassword or a TooSoonError about the current password, rules.FieldErrors on
 // new_password, or rules.ErrChanged for a concurrent change. After any other error the password may be changed and
 // nobody signed in.
 func (g *Gate) ChangePassword(ctx context.Context, session Session, current, next string, from Browser) (Entry, error) {

@@ -25,8 +25,8 @@ func (g *Gate) enter(ctx context.Context, account Account, hash string, from Bro
 	return Entry{}, SecondFactorError{token, expires}
 }
 
-// FinishSignIn opens the session of a sign-in that waits for the second factor, and ends the browser's former one. It
-// returns ErrSignedOut if the sign-in has ended, ErrWrongCode, or TooSoonError.
+// FinishSignIn opens the session of a sign-in that waits for the second factor, and ends the browser's former one.
+// Returns ErrSignedOut if the sign-in has ended, ErrWrongCode, or TooSoonError.
 func (g *Gate) FinishSignIn(ctx context.Context, token, code string, from Browser) (Entry, error) {
 	entry, err := g.finishSignIn(ctx, token, code, from)
 	if err != nil {
@@ -68,7 +68,7 @@ func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browse
 	return entry, err
 }
 
-// ConfirmIdentity is step-up authentication by password, and by code if the account has a second factor. It returns
+// ConfirmIdentity is step-up authentication by password, and by code if the account has a second factor. Returns
 // ErrWrongPassword, ErrNeedsCode, ErrWrongCode, TooSoonError or ErrBusy.
 func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, code string, from Browser) error {
 	account := session.Account

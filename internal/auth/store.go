@@ -41,8 +41,8 @@ const MaxSessions = 100
 // Digest is the SHA-256 of a secret token, which itself is never stored.
 type Digest [32]byte
 
-// Subject is counted for failed sign-ins: an address, a device of an account, or a session. It is a digest, because
-// people type passwords as addresses by mistake.
+// Subject is counted for failed sign-ins: an address, a device of an account, or a session, as a digest because people
+// type passwords as addresses by mistake.
 type Subject [32]byte
 
 // Counter counts the attempts on a subject from a network; 0.0.0.0/0 is anywhere.
@@ -97,21 +97,21 @@ type Store interface {
 	// the unproven account with the address that joined there by a link.
 	PasswordOf(ctx context.Context, email, slug string) (account Account, passwordHash string, err error)
 	PasswordHash(ctx context.Context, id AccountID) (string, error)
-	// ProveAddress records that an account has proven its address. It returns rules.ErrExists if another one has.
+	// ProveAddress records that an account has proven its address. Returns rules.ErrExists if another one has.
 	ProveAddress(ctx context.Context, by rules.Actor, id AccountID, expected rules.Expected) (Account, error)
 	// Accounts lists accounts whose address or name contains the text, by address, after a cursor.
 	Accounts(ctx context.Context, text string, after AccountPlace, limit int) ([]Account, error)
 	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
-	// ends all sessions. Open invitations by an account that may no longer invite are revoked. It returns ErrLastAdmin
-	// or an OnlyOwnerError if the change would leave nobody in charge.
+	// ends all sessions. Open invitations by an account that may no longer invite are revoked. Returns ErrLastAdmin or
+	// an OnlyOwnerError if the change would leave nobody in charge.
 	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
-	// ChangePassword replaces the hash, and ends all sessions. It returns rules.ErrChanged if the hash is not from.
+	// ChangePassword replaces the hash, and ends all sessions. Returns rules.ErrChanged if the hash is not from.
 	ChangePassword(ctx context.Context, by rules.Actor, id AccountID, from, to string) error
 	// Rehash replaces the hash by another one of the same password, unless the hash is not from.
 	Rehash(ctx context.Context, id AccountID, from, to string) error
 
 	// CreateSession returns rules.ErrNotFound if the account was disabled, got another password, or got a second factor
-	// that was not used, meanwhile. It ends the replaced session, expired ones, and those above MaxSessions.
+	// that was not used, meanwhile. Ends the replaced session, expired ones, and those above MaxSessions.
 	CreateSession(ctx context.Context, session NewSession, live Live) (Session, error)
 	// SessionOf returns the session of a token, if it is live and its account not disabled. With Used it resets the
 	// idle limit, at most once a minute.
@@ -129,8 +129,8 @@ type Store interface {
 	// by e-mail address
 	Members(ctx context.Context, tenant rules.TenantID, after AccountPlace, limit int) ([]Member, error)
 	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
-	// AddMember makes an account a member without an invitation. It returns rules.ErrExists for a member, and
-	// ErrUnproven for an unproven account of another tenant.
+	// AddMember makes an account a member without an invitation. Returns rules.ErrExists for a member, and ErrUnproven
+	// for an unproven account of another tenant.
 	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
 	// ChangeRole and RemoveMember revoke the open invitations by an account that is no longer an owner. With cancels,
 	// RemoveMember also cancels the account's waiting scheduled changes.
@@ -138,15 +138,15 @@ type Store interface {
 	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected,
 		cancels bool) error
 
-	// Invite revokes an open invitation of the same address. It returns rules.ErrNotFound if the inviter is no longer
-	// an owner or platform admin, and rules.ErrExists if a member has the address.
+	// Invite revokes an open invitation of the same address. Returns rules.ErrNotFound if the inviter is no longer an
+	// owner or platform admin, and rules.ErrExists if a member has the address.
 	Invite(ctx context.Context, by rules.Actor, invitation Invitation, token Digest) (Invitation, error)
 	// Invitations lists the open invitations, latest first, before an id; 0 is no bound.
 	Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Invitation, error)
 	RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error
 	// InvitationOf returns the open invitation of a token, and its tenant.
 	InvitationOf(ctx context.Context, token Digest) (Invitation, rules.Tenant, error)
-	// Accept uses up an invitation: the account becomes a member, or keeps its higher role. It returns ErrOtherAddress
+	// Accept uses up an invitation: the account becomes a member, or keeps its higher role. Returns ErrOtherAddress
 	// unless the account has the invited address, ErrUnproven for an unproven account of another tenant, and
 	// ErrSuspended for a suspended tenant. A mailed invitation proves the address.
 	Accept(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Member, error)

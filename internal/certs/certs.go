@@ -33,7 +33,7 @@ type Files struct {
 // checkEvery bounds how often the files' times are read.
 const checkEvery = time.Second
 
-// Source holds the current content of Files. It is safe for concurrent use.
+// Source holds the current content of Files. Safe for concurrent use.
 type Source struct {
 	files Files
 	log   *slog.Logger

@@ -1,5 +1,5 @@
 // Package config parses a process's arguments and environment into a [Config], and refuses whatever it does not
-// understand. It reads the files of secrets, and opens no other file or connection.
+// understand. Reads the files of secrets, and opens no other file or connection.
 //
 // One table of options serves all commands. An option is a flag, --check-addr, or the environment variable
 // SLUICE_CHECK_ADDR; the flag wins, and an empty value means the default. Arguments of one-shot commands, such as

@@ -77,8 +77,7 @@ func defaults(o option) string {
 	return text + "."
 }
 
-// takers names the only commands that take an option. It leaves sluice dev out beside others: its help says what it
-// takes.
+// takers names the only commands that take an option, without sluice dev beside others, as its help names them.
 func takers(o option) string {
 	if len(o.takers) == len(everyCommand) {
 		return ""

@@ -12,8 +12,8 @@ type ConnURL string
 
 const hidden = "xxxxx"
 
-// String replaces passwords by xxxxx. It parses less strictly than url.Parse, which knows no list of hosts: everything
-// before the last @ may be a password with characters that should have been percent-encoded.
+// String replaces passwords by xxxxx. url.Parse knows no list of hosts, so everything before the last @ counts as a
+// password, even characters that should have been percent-encoded.
 func (u ConnURL) String() string {
 	scheme, rest, ok := strings.Cut(string(u), "://")
 	if !ok {

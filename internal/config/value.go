@@ -109,7 +109,7 @@ func checked(at *string, kind, form string, ok func(string) bool) value {
 	}}
 }
 
-// toggleKind tells pflag that the flag alone means true.
+// toggleKind means to pflag that the flag alone is true.
 const toggleKind = "bool"
 
 func toggle(at *bool) value {

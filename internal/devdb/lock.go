@@ -14,8 +14,8 @@ import (
 // lockTimeout covers a server that shuts down because its parent died.
 const lockTimeout = 5 * time.Second
 
-// lockDir locks a server's directory. The lock belongs to the open file, which the server and its children inherit, so
-// it is held until the last of them has ended. A pid file cannot tell, since pids are reused.
+// lockDir locks a server's directory. The server and its children inherit the open file of the lock, so it is held
+// until the last of them has ended. Pids are reused, so a pid file would not do.
 func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

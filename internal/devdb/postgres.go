@@ -224,7 +224,7 @@ func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (d
 // Done is closed when the server has ended.
 func (p *Postgres) Done() <-chan struct{} { return p.proc.done }
 
-// Stop shuts the server down cleanly and waits for its end. It does nothing if the server has ended.
+// Stop shuts the server down cleanly and waits for its end. Does nothing if the server has ended.
 func (p *Postgres) Stop() error {
 	err := p.proc.stop(syscall.SIGINT)
 	return errors.Join(err, p.unlock())

@@ -31,9 +31,9 @@ type Redis struct {
 	monitors  *Redis // for a sentinel: the monitored master
 }
 
-// StartRedis starts a redis-server on a free loopback port, with its log in dir, which is created. It returns once
-// Redis answers; ctx bounds only that wait. It has no password, and under root it runs as root, so it is for tests. The
-// error is ErrNotInstalled without a redis-server 7 or later on PATH.
+// StartRedis starts a redis-server on a free loopback port, with its log in dir, which is created. Returns once Redis
+// answers; ctx bounds only that wait. It has no password, and under root it runs as root, so it is for tests. The error
+// is ErrNotInstalled without a redis-server 7 or later on PATH.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	return startRedis(ctx, &Redis{dir: dir})
 }
@@ -173,7 +173,7 @@ func (r *Redis) URL() string {
 // Done is closed when the current server has ended. Restart replaces the channel.
 func (r *Redis) Done() <-chan struct{} { return r.proc.done }
 
-// Stop thaws the server, shuts it down cleanly and waits for its end. It does nothing if the server has ended.
+// Stop thaws the server, shuts it down cleanly and waits for its end. Does nothing if the server has ended.
 func (r *Redis) Stop() error {
 	if err := r.Thaw(); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (r *Redis) Freeze() error { return r.proc.signal(syscall.SIGSTOP) }
 // Thaw resumes a frozen server.
 func (r *Redis) Thaw() error { return r.proc.signal(syscall.SIGCONT) }
 
-// Restart kills the server and starts one on the same port, which is empty unless r is durable. It returns once that
+// Restart kills the server and starts one on the same port, which is empty unless r is durable. Returns once that
 // answers. No other method of r may run meanwhile.
 func (r *Redis) Restart(ctx context.Context) error {
 	r.Kill()

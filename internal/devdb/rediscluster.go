@@ -18,7 +18,7 @@ type RedisCluster struct {
 	Replicas []*Redis
 }
 
-// StartRedisCluster starts a cluster with logs and configurations in subfolders of dir. It returns once each server
+// StartRedisCluster starts a cluster with logs and configurations in subfolders of dir. Returns once each server
 // answers; they find each other within about a second. See StartRedis.
 func StartRedisCluster(ctx context.Context, dir string, masters int, withReplicas bool) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
@@ -84,7 +84,7 @@ func nodesOf(all []*Redis, masters, self int) []byte {
 	return []byte(b.String())
 }
 
-// URL returns the address of one server, from which a client learns the others.
+// URL returns the address of one server, by which a client finds the others.
 func (c *RedisCluster) URL() string { return c.Masters[0].URL() + "?cluster=true" }
 
 // Kill kills all servers.

@@ -59,8 +59,8 @@ type slowdown struct {
 	due, until time.Time
 }
 
-// NewEditApplier returns an EditApplier of some stores. It waits for delay after each edit, because processes
-// that have not read the edit would write buckets that expire too early.
+// NewEditApplier returns an EditApplier of some stores. Waits for delay after each edit, because processes that have
+// not read the edit would write buckets that expire too early.
 func NewEditApplier(snapshot func() *snapshot.Snapshot, delay time.Duration, log *slog.Logger,
 	stores ...EditableStore,
 ) *EditApplier {

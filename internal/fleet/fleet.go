@@ -18,7 +18,7 @@ const (
 	// Recent is the highest age of a live process's report.
 	Recent = time.Minute
 
-	// counting is how far back a report's checks are counted.
+	// counting is the time over which a report counts checks.
 	counting = time.Minute
 
 	// reportTimeout bounds a report.

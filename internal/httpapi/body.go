@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// ReadBody reads a JSON body of at most limit bytes into buf, which is emptied first. It returns a *Problem if the body
-// is larger or its type is not JSON.
+// ReadBody reads a JSON body of at most limit bytes into buf, which is emptied first. Returns a *Problem if the body is
+// larger or its type is not JSON.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if err := RequireJSON(r.Header.Get("Content-Type"), r.Header.Get("Content-Encoding")); err != nil {
 		return err
@@ -17,7 +17,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	return ReadFile(w, r, limit, buf)
 }
 
-// ReadFile reads a body of at most limit bytes into buf, which is emptied first. It returns a *Problem if the body is
+// ReadFile reads a body of at most limit bytes into buf, which is emptied first. Returns a *Problem if the body is
 // larger, ends early or is too slow, which are the caller's mistakes.
 func ReadFile(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if r.ContentLength > limit {

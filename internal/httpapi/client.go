@@ -22,7 +22,7 @@ func Client(peer netip.Addr, forwarded []string, trusted []netip.Prefix) netip.A
 	return client
 }
 
-// forwardedAddr reads an address of X-Forwarded-For, to which some proxies append a port.
+// forwardedAddr reads an address of X-Forwarded-For, with or without a port.
 func forwardedAddr(text string) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if withPort, err := netip.ParseAddrPort(text); err == nil {

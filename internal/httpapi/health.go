@@ -8,12 +8,11 @@ import (
 
 // Readiness is the content of readyz.
 type Readiness struct {
-	// Open means that the listeners for requests are open, which happens once rules are loaded. This makes the process
-	// ready.
+	// Open means that the listeners for requests are open, once rules are loaded, and makes the process ready.
 	Open bool
 	// RulesLoaded means that rules were loaded at least once.
 	RulesLoaded bool
-	// Draining means that the process is stopping and only answers until others take over. This makes it unready.
+	// Draining means that the process is stopping and only answers until others take over, and makes it unready.
 	Draining bool
 	// RulesAge is the age of the rules: see snapshot.Watcher.Age.
 	RulesAge time.Duration

@@ -45,7 +45,7 @@ func (r *Reader) Close() error {
 	return BodyProblem(r.fields)
 }
 
-// BodyProblem returns the answer to a body with these mistakes, or nil. It contains the first MaxFieldErrors.
+// BodyProblem returns the answer to a body with these mistakes, the first MaxFieldErrors of them, or nil.
 func BodyProblem(mistakes []FieldError) error {
 	if len(mistakes) == 0 {
 		return nil
@@ -54,10 +54,10 @@ func BodyProblem(mistakes []FieldError) error {
 		mistakes[:min(len(mistakes), MaxFieldErrors)]...)
 }
 
-// Object opens an object. It skips another value and returns false.
+// Object opens an object, or skips another value and returns false.
 func (r *Reader) Object() bool { return r.open(jsontext.KindBeginObject, "must be an object") }
 
-// Array opens an array. It skips another value and returns false.
+// Array opens an array, or skips another value and returns false.
 func (r *Reader) Array() bool { return r.open(jsontext.KindBeginArray, "must be an array") }
 
 func (r *Reader) open(kind jsontext.Kind, detail string) bool {

@@ -70,7 +70,7 @@ func (w *response) run(telemetry Telemetry, route string, r *http.Request, handl
 	}
 }
 
-// response records the status of an answer. It is the Details of its request.
+// response records the status of an answer, as the Details of its request.
 type response struct {
 	http.ResponseWriter
 	request *http.Request

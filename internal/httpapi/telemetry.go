@@ -16,7 +16,7 @@ type Observer interface {
 	RequestAnswered(route string, status int, took time.Duration, traceID string)
 }
 
-// Tracer starts spans. It is safe for concurrent use.
+// Tracer starts spans. Safe for concurrent use.
 type Tracer interface {
 	// Start returns nil unless the caller's trace is sampled. route is the name of a route, never a path.
 	Start(traceparent, route string, details Details) Span

@@ -61,21 +61,21 @@ type Kind struct {
 	// Attempts is how many may fail (0: MaxAttempts), plus one if the last one's end was never stored. Periodic kinds
 	// ignore it.
 	Attempts int
-	// Do makes one attempt. The returned time is when the job is due again; zero means that it is done, or, of a
-	// periodic kind, that all is done until the next run. ctx ends after Longest, when the process stops, and when
-	// another process has the job or it is gone.
+	// Do makes one attempt. The returned time is when the job is due again; zero means done, or, for a periodic kind,
+	// done until the next run. ctx ends after Longest, when the process stops, and when another process has the job or
+	// the job is gone.
 	Do func(ctx context.Context, job *Job) (again time.Time, err error)
-	// GiveUp stores in the job's row that the last attempt failed, also if it panicked or its process died. It is
-	// called before the job is parked, and again if it fails. nil is for jobs without a row.
+	// GiveUp stores in the job's row that the last attempt failed, or panicked, or that its process died. Called before
+	// the job is parked, and again if it fails. nil is for jobs without a row.
 	GiveUp func(ctx context.Context, job *Job, err error) error
 }
 
 // DueNow is for Do to return: the job is due again now.
 var DueNow = time.Unix(0, 0) //nolint:gochecknoglobals // a constant
 
-// Elsewhere marks an error of another system, such as a receiver that refuses. The attempt is repeated like any other
-// that failed, but it is neither logged nor counted, because tenants cause it. After the last attempt the job ends
-// instead of being parked: GiveUp has told the tenant, and a platform admin could do nothing.
+// Elsewhere marks an error of another system, such as a receiver that refuses. The attempt is repeated, but neither
+// logged nor counted, because tenants cause it. After the last attempt the job ends instead of being parked: GiveUp has
+// informed the tenant, and a platform admin could do nothing.
 func Elsewhere(err error) error { return elsewhereError{err} }
 
 type elsewhereError struct{ error }
@@ -303,7 +303,7 @@ func (r *Runner) attempt(ctx, stopping context.Context, kind Kind, job *Job) {
 	began := time.Now()
 	var again time.Time
 	err := ErrProcessEnded
-	// One attempt more is made if nobody stored how the last one ended: the database may have been away.
+	// A further attempt is made if the end of the last one was not stored: the database may have been away.
 	if kind.Every > 0 || job.Attempts-1 <= kind.attempts() {
 		err = panics.Do(r.log, "job "+kind.Name, func() (err error) {
 			again, err = kind.Do(ctx, job)
@@ -339,7 +339,7 @@ func (r *Runner) attempt(ctx, stopping context.Context, kind Kind, job *Job) {
 	}
 }
 
-// Storing returns a context in which the result of an attempt is stored, although ctx may have ended meanwhile.
+// Storing returns a context for storing the result of an attempt after ctx has ended.
 func Storing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
 }

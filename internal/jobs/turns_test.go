@@ -74,8 +74,8 @@ func TestAGreedyNeighbourDelaysNobodysFirst(t *testing.T) {
 	}
 }
 
-// TestATurnEndsWithTheAttempt has one place for two tenants whose work is long: each attempt is a piece of it, and the
-// job is due again at once.
+// TestATurnEndsWithTheAttempt has one slot for two tenants with long work: each attempt is a piece, and the job is due
+// again at once.
 func TestATurnEndsWithTheAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)
@@ -94,7 +94,7 @@ func TestATurnEndsWithTheAttempt(t *testing.T) {
 		round(t, r)
 	}
 	b.queue(t, b.quiet, "erasure", 1)
-	// Chance decides between the two, who have nothing in flight: all attempts are the greedy tenant's once in 10¹².
+	// Chance decides between the two, with nothing in flight: all attempts are the greedy tenant's once in 10¹².
 	for range 40 {
 		if round(t, r); slices.Contains(order, b.quiet) {
 			return

@@ -53,7 +53,7 @@ type Options struct {
 	Now    func() time.Time
 }
 
-// Providers are the configured providers. They are safe for concurrent use.
+// Providers are the configured providers. Safe for concurrent use.
 type Providers struct {
 	options Options
 	list    []*provider
@@ -150,8 +150,8 @@ type Purpose struct {
 	CodeShown bool
 }
 
-// Start begins a sign-in. It returns the provider's address for the browser, and the value of a cookie for Finish. It
-// returns rules.ErrNotFound, or an auth.ProviderError while the provider does not answer.
+// Start begins a sign-in. Returns the provider's address for the browser, and the value of a cookie for Finish. Returns
+// rules.ErrNotFound, or an auth.ProviderError while the provider does not answer.
 func (ps *Providers) Start(ctx context.Context, slug string, purpose Purpose) (address, cookie string, err error) {
 	p, err := ps.find(slug)
 	if err != nil {

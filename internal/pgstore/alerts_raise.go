@@ -123,8 +123,7 @@ type countedForAlert struct {
 	lookedBackTo time.Time
 }
 
-// countForAlerts reads the counts of several alerts by one statement. It fails if they are more than one tenant's can
-// be.
+// countForAlerts reads the counts of several alerts by one statement. Fails if they are more than one tenant's can be.
 func countForAlerts(
 	ctx context.Context, queries *dbsqlc.Queries, alerts []violations.ActiveAlert,
 	since func(*violations.Alert) time.Time, until time.Time,

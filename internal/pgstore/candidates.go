@@ -10,8 +10,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// CreateCandidate creates a shadow rule that is tried for the live rule in its CandidateFor, under a free name. It
-// returns rules.ErrExists if the live rule has a candidate, and rules.ErrInUse unless the live rule CanBeTried.
+// CreateCandidate creates a shadow rule that is tried for the live rule in its CandidateFor, under a free name. Returns
+// rules.ErrExists if the live rule has a candidate, and rules.ErrInUse unless the live rule CanBeTried.
 func (s Writer) CreateCandidate(ctx context.Context, candidate rules.Rule) (created rules.Rule, err error) {
 	err = s.inTenant(ctx, classWrite, candidate.TenantID, func(ctx context.Context, w write) error {
 		live, err := w.ruleAt(ctx, candidate.CandidateFor, rules.AnyVersion)

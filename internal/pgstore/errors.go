@@ -35,7 +35,7 @@ func writeError(err error) error {
 	return domainError(err)
 }
 
-// domainError turns the database's errors into the domain's. It returns other errors, and errors that are the domain's
+// domainError turns the database's errors into the domain's. Returns other errors, and errors that are the domain's
 // already, unchanged.
 func domainError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, rules.ErrNotFound) {

@@ -157,7 +157,7 @@ func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID stri
 	return nil
 }
 
-// KeepKey notes that a key stays although its creator has left. It returns rules.ErrFinal for a revoked key, and
+// KeepKey notes that a key stays although its creator has left. Returns rules.ErrFinal for a revoked key, and
 // auth.ErrCreatorStays if the creator has not left.
 func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string,
 	expected rules.Expected,

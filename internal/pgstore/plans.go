@@ -69,7 +69,7 @@ func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.
 	return updated, nil
 }
 
-// RemovePlan removes a plan. It returns rules.ErrInUse while rules or users are on it or it is the tenant's default.
+// RemovePlan removes a plan. Returns rules.ErrInUse while rules or users are on it or it is the tenant's default.
 func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name string, expected rules.Expected) error {
 	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, name)

@@ -16,7 +16,7 @@ import (
 // erasedAtOnce is how many rows of a removed tenant one transaction erases.
 const erasedAtOnce = 2000
 
-// RestoreTenant undoes RemoveTenant; the tenant stays suspended. It returns rules.ErrNotFound for a slug of no removed
+// RestoreTenant undoes RemoveTenant; the tenant stays suspended. Returns rules.ErrNotFound for a slug of no removed
 // tenant, and rules.ErrFinal once the erasure has begun.
 func (s Writer) RestoreTenant(ctx context.Context, slug string) (restored rules.Tenant, err error) {
 	err = s.inTransactionAs(ctx, s.by, func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -57,7 +57,7 @@ func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]
 }
 
 // EraseRemovedTenants erases what is stored of tenants that were removed before a time. Each step is a short
-// transaction. A tenant that fails does not keep later ones from being erased. It returns how many are erased wholly.
+// transaction. A tenant that fails does not keep later ones from being erased. Returns how many are erased wholly.
 func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time) (erased int, err error) {
 	tenants, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) {
 		return q.RemovedTenantsToErase(ctx, before)

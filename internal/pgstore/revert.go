@@ -17,10 +17,10 @@ import (
 )
 
 // Revert undoes one entry of the audit log, or with whole all entries of its change, and returns the id of the new
-// entry about the same object. It returns an auth.UndoError if an object was changed later (rules.ErrChanged), if a
-// change of its kind cannot be undone (rules.ErrFinal), or if an object cannot become what it was; then nothing is
-// undone. An entry is undone if its object is still as the entry left it in all that people can change. A removed rule
-// returns under its id. A scheduled change that was made stays made.
+// entry about the same object. Returns an auth.UndoError if an object was changed later (rules.ErrChanged), if a change
+// of its kind cannot be undone (rules.ErrFinal), or if an object cannot become what it was; then nothing is undone. An
+// entry is undone if its object is still as the entry left it in all that people can change. A removed rule returns
+// under its id. A scheduled change that was made stays made.
 func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, whole bool) (revert auth.AuditID,
 	err error,
 ) {

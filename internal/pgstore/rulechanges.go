@@ -73,7 +73,7 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) error {
 	return w.removeRule(ctx, shadow.ID)
 }
 
-// ChangeRules creates, updates and removes many rules, all or none. It returns each rule before and after; both are the
+// ChangeRules creates, updates and removes many rules, all or none. Returns each rule before and after; both are the
 // same for an update without effect. A dry run is rolled back. An error about single changes is a
 // ruleset.RuleChangeErrors. If a rule for all plans is removed, and rules with its pattern and name are created for
 // plans, these inherit its overrides: the rule of the user's plan or, for a user without one, each of them.

@@ -41,8 +41,8 @@ func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, err
 const secretsPerPage = 500
 
 // SealSecrets seals the secrets that are stored as they are, or sealed under a former key, under the present one. Each
-// is a transaction of its own, which the audit log shows as the system's. It returns how many it sealed, and how many
-// it cannot open.
+// is a transaction of its own, which the audit log shows as the system's. Returns how many it sealed, and how many it
+// cannot open.
 func (s *Store) SealSecrets(ctx context.Context) (sealed, closed int, err error) {
 	if !s.vault.HasKey() {
 		return 0, 0, nil

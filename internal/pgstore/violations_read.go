@@ -24,8 +24,8 @@ const (
 	lookAt = 10_000
 )
 
-// Violations returns a page; see violations.Store. It reads the index of the first of these that the filter names
-// exactly: user, address, endpoint, rule. Without one it reads all rows of the time.
+// Violations returns a page; see violations.Store. Reads the index of the first of these that the filter names exactly:
+// user, address, endpoint, rule. Without one it reads all rows of the time.
 func (s *Store) Violations(
 	ctx context.Context, tenant rules.TenantID, f *violations.Filter, before violations.ID, limit int,
 ) (page violations.Page, err error) {

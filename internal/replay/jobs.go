@@ -23,11 +23,11 @@ type Reader interface {
 // Store has the replays that run. A replay is of the attempt that began it last.
 type Store interface {
 	Source
-	// BeginReplay lets a claim of a job run a replay that waits or runs. It returns rules.ErrNotFound for one that was
+	// BeginReplay lets a claim of a job run a replay that waits or runs. Returns rules.ErrNotFound for one that was
 	// canceled, or is over or gone.
 	BeginReplay(ctx context.Context, tenant rules.TenantID, id, claim int64) (Job, error)
-	// NoteReplay stores how far a replay is, and returns whether somebody canceled it. It returns rules.ErrNotFound if
-	// it is to begin again.
+	// NoteReplay stores how far a replay is, and returns whether somebody canceled it. Returns rules.ErrNotFound if it
+	// is to begin again.
 	NoteReplay(ctx context.Context, job *Job, progress float64) (isCanceled bool, err error)
 	// FinishReplay stores the end of a replay, unless it is to begin again.
 	FinishReplay(ctx context.Context, job *Job) (stored bool, err error)

@@ -67,7 +67,7 @@ func (r *Rule) Fields() Fields {
 	return f
 }
 
-// SetFields is the inverse of Fields. It returns what cannot be read; Validate finds the rest.
+// SetFields is the inverse of Fields. Returns what cannot be read; Validate finds the rest.
 func (r *Rule) SetFields(f *Fields) (wrong FieldErrors) {
 	r.RatePerSecond, r.RateUnit, r.Burst, r.Algorithm = f.RatePerSecond, f.RateUnit, f.BurstCapacity, f.Algorithm
 	r.Mode, r.Action, r.FailureMode = f.Mode, f.Action, orZero(f.FailureMode)
@@ -124,8 +124,8 @@ func (r *Rule) LimitDiffers(before *Rule) bool {
 		before.Adapt.Backend != "" && r.Adapt.Backend == ""
 }
 
-// Set sets the fields that a JSON object names and ignores other names. It returns what cannot be read; Validate finds
-// the rest.
+// Set sets the fields that a JSON object names and ignores other names. Returns what cannot be read; Validate finds the
+// rest.
 func (r *Rule) Set(object []byte) FieldErrors {
 	given, wrong := namedIn(object)
 	f := r.Fields()
@@ -193,7 +193,7 @@ func namedIn(object []byte) (given map[string]json.RawMessage, wrong FieldErrors
 	return given, wrong
 }
 
-// merge sets the given fields. It returns those whose values are of another type, and leaves them as they are.
+// merge sets the given fields. Returns those whose values are of another type, and leaves them as they are.
 func (f *Fields) merge(given map[string]json.RawMessage) (wrong FieldErrors) {
 	for name, field := range Named(f) {
 		text := given[name]

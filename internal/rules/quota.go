@@ -65,7 +65,7 @@ func (e Exceptions) Validate() (wrong FieldErrors) {
 // QuotaStore reads and changes quotas.
 type QuotaStore interface {
 	Quotas(ctx context.Context, tenant TenantID) (Quotas, error)
-	// PutQuotas replaces a tenant's exceptions. It returns ErrChanged if their version is not the expected one.
+	// PutQuotas replaces a tenant's exceptions. Returns ErrChanged if their version is not the expected one.
 	PutQuotas(ctx context.Context, by Actor, tenant TenantID, exceptions Exceptions, expected Expected) (Quotas, error)
 }
 

@@ -26,7 +26,7 @@ func WrongWebhookURL(text string) string {
 const unshown = "…"
 
 // ShownURL returns a webhook's URL without its secrets, which may be anywhere after the host: the host and the last
-// four characters, unless these are more than half of the rest. It returns "" for a text that is not a URL.
+// four characters, unless these are more than half of the rest. Returns "" for a text that is not a URL.
 func ShownURL(text string) string {
 	scheme, rest, isURL := strings.Cut(text, "://")
 	if !isURL {

@@ -10,7 +10,7 @@ type BudgetLimits struct {
 }
 
 // Budget divides memory for bodies and answers among tenants and their accounts, because half-sent bodies and unread
-// answers could exhaust the process. It is safe for concurrent use.
+// answers could exhaust the process. Safe for concurrent use.
 type Budget struct {
 	limits BudgetLimits
 

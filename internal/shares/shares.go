@@ -27,13 +27,13 @@ var (
 	ErrBusy    = errors.New("all places are in use")
 )
 
-// Caller is who takes a place.
+// Caller takes a slot.
 type Caller struct {
 	Tenant  rules.TenantID // 0 for none
 	Account string         // a person or an API key; "" for the program itself
 }
 
-// Limits say how places are divided. A cap of 0 is no limit.
+// Limits divide the slots. A cap of 0 is no limit.
 type Limits struct {
 	Places     int // in all
 	PerTenant  int
@@ -45,7 +45,7 @@ type Limits struct {
 	Patience time.Duration
 }
 
-// Shares has places to take. It is safe for concurrent use.
+// Shares has slots to take. Safe for concurrent use.
 type Shares struct {
 	limits Limits
 
@@ -84,7 +84,7 @@ type waiter struct {
 	ready chan struct{} // closed when the waiter has its place
 }
 
-// New returns Shares with all places free.
+// New returns Shares with all slots free.
 func New(limits Limits) *Shares {
 	return &Shares{limits: limits, tenants: map[rules.TenantID]int{}, owners: map[owner]int{}, waiting: map[owner]int{}}
 }
@@ -105,8 +105,8 @@ func (s *Shares) Count() Count {
 	return Count{Held: s.held, Waiting: len(s.line), Refused: s.refused}
 }
 
-// Take waits for a place. release gives it back and must be called once. The error is the context's if that ended
-// first, else a reason for a refusal.
+// Take waits for a slot. release gives it back and must be called once. The error is the context's if that ended first,
+// else a reason for a refusal.
 func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
 	if err := s.enter(w, s.limits.Waiting); err != nil {
@@ -122,8 +122,8 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 	return s.await(ctx, w, patience.C)
 }
 
-// takeAgain is Take for work that gave its place back; see Place.Away. It waits until the context ends, because a
-// refusal would waste the work done so far.
+// takeAgain is Take for work that gave its slot back; see Place.Away. Waits until the context ends, because a refusal
+// would waste the work done before.
 func (s *Shares) takeAgain(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
 	if err := s.enter(w, math.MaxInt); err != nil {
@@ -132,7 +132,7 @@ func (s *Shares) takeAgain(ctx context.Context, caller Caller) (release func(), 
 	return s.await(ctx, w, nil)
 }
 
-// Try takes a place if one is free.
+// Try takes a slot if one is free.
 func (s *Shares) Try(caller Caller) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *Shares) Try(caller Caller) (release func(), ok bool) {
 	return func() { s.release(caller) }, true
 }
 
-// Place is the place of one request, for the request's goroutine alone. The zero value and nil hold none.
+// Place is the slot of one request, for the request's goroutine alone. The zero value and nil hold none.
 type Place struct {
 	of      *Shares
 	caller  Caller
@@ -152,18 +152,18 @@ type Place struct {
 
 type placeKey struct{}
 
-// With returns the context of the request that has a place.
+// With returns the context of a request that has a slot.
 func With(ctx context.Context, p *Place) context.Context {
 	return context.WithValue(ctx, placeKey{}, p)
 }
 
-// PlaceOf returns the place of a context's request; nil for the program's own work.
+// PlaceOf returns the slot of a context's request; nil for the program's own work.
 func PlaceOf(ctx context.Context) *Place {
 	p, _ := ctx.Value(placeKey{}).(*Place)
 	return p
 }
 
-// Caller returns the caller who took the place.
+// Caller returns the caller who took the slot.
 func (p *Place) Caller() Caller {
 	if p == nil {
 		return Caller{}
@@ -171,7 +171,7 @@ func (p *Place) Caller() Caller {
 	return p.caller
 }
 
-// Take waits for a place as Shares.Take does. Release gives it back.
+// Take waits for a slot as Shares.Take does. Release gives it back.
 func (p *Place) Take(ctx context.Context, of *Shares, caller Caller) error {
 	release, err := of.Take(ctx, caller)
 	if err != nil {
@@ -181,7 +181,7 @@ func (p *Place) Take(ctx context.Context, of *Shares, caller Caller) error {
 	return nil
 }
 
-// Release gives the place back, if there is one.
+// Release gives the slot back, if there is one.
 func (p *Place) Release() {
 	if p.release != nil {
 		p.release()
@@ -189,8 +189,8 @@ func (p *Place) Release() {
 	}
 }
 
-// Away gives the place back while the request waits for something slow, such as its client's network, and then takes a
-// place again, unless the wait fails.
+// Away gives the slot back while the request waits for something slow, such as its client's network, and then takes one
+// again, unless the wait fails.
 func (p *Place) Away(ctx context.Context, wait func() error) error {
 	if p == nil || p.release == nil {
 		return wait()
@@ -216,11 +216,11 @@ func (s *Shares) await(ctx context.Context, w *waiter, patience <-chan time.Time
 	return s.giveUp(w, release, err)
 }
 
-// enter takes a place, or joins the line if fewer than maxWaiting of the same owner are in it.
+// enter takes a slot, or joins the line if fewer than maxWaiting of the same owner are in it.
 func (s *Shares) enter(w *waiter, maxWaiting int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// No caller in line can use a place that is free, so a newcomer overtakes nobody.
+	// No caller in line can use a free slot, so a newcomer overtakes nobody.
 	reason := s.reason(w.Caller)
 	if reason == nil {
 		s.give(w)
@@ -238,7 +238,7 @@ func (s *Shares) enter(w *waiter, maxWaiting int) error {
 	return ErrAccount
 }
 
-// giveUp leaves the line, unless a place came at the same moment.
+// giveUp leaves the line, unless a slot came at the same moment.
 func (s *Shares) giveUp(w *waiter, release func(), err error) (func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,7 +335,7 @@ func (s *Shares) give(w *waiter) {
 
 func (s *Shares) isFree(c Caller) bool { return s.reason(c) == nil }
 
-// reason returns why a caller gets no place, or nil if one is free for it.
+// reason returns why a caller gets no slot, or nil if one is free.
 func (s *Shares) reason(c Caller) error {
 	l := &s.limits
 	switch {

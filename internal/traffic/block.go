@@ -27,8 +27,8 @@ type Block struct {
 	// Checks is the number of checks, without sums.
 	Checks int
 	Counts
-	// Users are the ids of the block's users, in order of first use. They are outside the payload so that a store finds
-	// the blocks of a user to be erased.
+	// Users are the ids of the block's users, in order of first use, outside of the payload, so that a store finds the
+	// blocks of a user to be erased.
 	Users []string
 	// Payload is the compressed rest.
 	Payload []byte
@@ -329,7 +329,7 @@ func (r *reader) number() uint64 {
 	return n
 }
 
-// skip skips numbers, each of which ends with a byte below 0x80.
+// skip skips numbers that each end with a byte below 0x80.
 func (r *reader) skip(numbers int) {
 	for i := 0; numbers > 0; i++ {
 		if i == len(r.rest) {

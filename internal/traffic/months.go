@@ -74,7 +74,7 @@ type months struct {
 	number  int64
 }
 
-// monthBatch is written in one transaction. It keeps its number for all attempts, because the first may have succeeded
+// monthBatch is written in one transaction, under the same number in all attempts, because the first may have succeeded
 // without an answer.
 type monthBatch struct {
 	number int64
@@ -151,8 +151,7 @@ func (m *months) numbered(batches []monthBatch, counts []UserMonth) []monthBatch
 	return append(batches, monthBatch{m.number, counts})
 }
 
-// split replaces the refused first batch, of which nothing was written, by its halves. A batch of one user cannot be
-// split.
+// split replaces the refused first batch by its halves. A batch of one user cannot be split.
 func (m *months) split() bool {
 	refused := m.batches[0].counts
 	half := len(refused) / 2

@@ -29,7 +29,7 @@ type Check struct {
 	// Times is the number of equal checks, spread over Span until At; 0 is one.
 	Times int64
 	Span  time.Duration
-	// Named reports whether a rule names an attribute. Others are not recorded.
+	// Named reports whether a rule names an attribute; others are not recorded.
 	Named   func(attribute string) bool
 	Denied  bool
 	Decider rules.RuleID // the rule that denied the check
@@ -69,7 +69,7 @@ const (
 	bytesPerWrite = 4 << 20
 )
 
-// Recorder packs checks and writes them to a Sink. It is safe for concurrent use.
+// Recorder packs checks and writes them to a Sink. Safe for concurrent use.
 type Recorder struct {
 	sink    Sink
 	options Options
@@ -362,7 +362,7 @@ func (r *Recorder) writeSome(ctx context.Context) (more bool, err error) {
 	return len(r.waiting) > 0, nil
 }
 
-// oneByOne writes blocks of which one was refused.
+// oneByOne writes blocks after one of them was refused.
 func (r *Recorder) oneByOne(ctx context.Context, blocks []Block) error {
 	for i := range blocks {
 		err := r.sink.WriteTraffic(ctx, blocks[i:i+1])

@@ -110,8 +110,8 @@ func hashEndpoint(h uint64, endpoint string, at int64) uint64 {
 	return hashText((h^uint64(at/time.Minute.Milliseconds()))*prime, endpoint)
 }
 
-// The hash is FNV-1a, finished by MurmurHash3's mixer, which spreads it over the leading bits. It must not change:
-// blocks of different processes and versions are read together.
+// The hash is FNV-1a, finished by MurmurHash3's mixer, which spreads it over the leading bits. The hash must not
+// change: blocks of different processes and versions are read together.
 const prime = 0x100000001b3
 
 func start(tenant rules.TenantID, kind byte) uint64 {

@@ -41,8 +41,8 @@ func (s *shard) reuse(buffer []byte) {
 	clear(s.emptiedCounts)
 }
 
-// addAll adds a check n times, at even distances until the check's time. It returns how many fit, and stops at the
-// first that does not.
+// addAll adds a check n times, at even distances until the check's time. Returns how many fit, and stops at the first
+// that does not.
 func (s *shard) addAll(c *Check, level int, n int64) (added int64) {
 	last := c.At
 	defer func() { c.At = last }()
@@ -55,7 +55,7 @@ func (s *shard) addAll(c *Check, level int, n int64) (added int64) {
 	return added
 }
 
-// add writes a check into the buffer: in full if it is in the sample or denied, else its cost. It returns false if the
+// add writes a check into the buffer: in full if it is in the sample or denied, else its cost. Returns false if the
 // tenant's share is full.
 func (s *shard) add(c *Check, level int) bool {
 	q := c.Request

@@ -54,7 +54,7 @@ func (s *Summary) ChecksFrom(level int) (checks int64) {
 
 // Store reads the recorded traffic of one tenant.
 type Store interface {
-	// Blocks iterates over a range in order of First, in bounded memory. It ends after an error.
+	// Blocks iterates over a range in order of First, in bounded memory. Ends after an error.
 	Blocks(ctx context.Context, tenant rules.TenantID, of Range) iter.Seq2[Block, error]
 	// BlocksOfUser returns the latest blocks with a user that together have this many checks, in order of First, and
 	// the time since which they are complete: the range's start, or later if there are more. A store reads a bounded

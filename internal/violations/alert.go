@@ -176,17 +176,17 @@ type AlertStore interface {
 	// SilenceAlert begins a silence, or ends it if its time is zero. Waiting deliveries are not sent later.
 	SilenceAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected,
 		silence Silence) (Alert, error)
-	// AlertCounts returns an alert's counts since a time, for Preview. It reads a bounded number of rows, back to
+	// AlertCounts returns an alert's counts since a time, for Preview. Reads a bounded number of rows, back to
 	// lookedBackTo.
 	AlertCounts(ctx context.Context, alert *Alert, since, until time.Time) (counts []MinuteCount,
 		lookedBackTo time.Time, err error)
 	// CountedSince returns the first minute after a time in which a rule (0: any) matched a check, or zero.
 	CountedSince(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since time.Time) (time.Time, error)
-	// TestAlert creates a test delivery, which is attempted once. It returns rules.ErrInUse while the previous test is
+	// TestAlert creates a test delivery, which is attempted once. Returns rules.ErrInUse while the previous test is
 	// pending.
 	TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (Delivery, error)
-	// RetryDelivery makes a pending or failed delivery due now. It returns rules.ErrInUse while an attempt is in
-	// flight, and rules.ErrFinal if it was delivered.
+	// RetryDelivery makes a pending or failed delivery due now. Returns rules.ErrInUse while an attempt is in flight,
+	// and rules.ErrFinal if it was delivered.
 	RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (Delivery, error)
 	// AlertDeliveries lists deliveries of an alert (0: of all), newest first, with ids below before (0: from the
 	// newest).
@@ -205,16 +205,16 @@ type Outbox interface {
 	ActiveAlerts(ctx context.Context) ([]ActiveAlert, error)
 	// RaiseAlerts creates a delivery for each of some alerts that has reached its threshold, unless one exists from
 	// within the alert's window. Concurrent calls create one. An alert that was changed since it was read, or that is
-	// being changed, is left out. It takes at most a few seconds. After an error none was raised.
+	// being changed, is left out. Takes at most a few seconds. After an error none was raised.
 	RaiseAlerts(ctx context.Context, alerts []ActiveAlert, now time.Time) (raised int64, err error)
 	// Notice returns a delivery to be attempted, or rules.ErrNotFound if it was delivered or is gone.
 	Notice(ctx context.Context, tenant rules.TenantID, id int64) (Notice, error)
-	// MailDelivery queues a delivery as mail, which has its own retries, and returns "" or the reason why not. It does
+	// MailDelivery queues a delivery as mail, which has its own retries, and returns "" or the reason why not. Does
 	// nothing if the delivery was delivered meanwhile.
 	MailDelivery(ctx context.Context, notice *Notice) (refused string, err error)
 	// FinishDelivery stores the result of an attempt: the status of the answer (0: none), an error, and whether that
-	// was a success. It does nothing if the delivery was delivered meanwhile. A failure is not stored if another claim
-	// was made since, or if the job is gone.
+	// was a success. Does nothing if the delivery was delivered meanwhile. A failure is not stored if another claim was
+	// made since, or if the job is gone.
 	FinishDelivery(ctx context.Context, job *jobs.Job, id int64, status int, failure string,
 		delivered bool) error
 	// GiveUpDelivery ends a delivery without success, like FinishDelivery. An empty failure keeps the error of the last

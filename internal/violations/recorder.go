@@ -52,7 +52,7 @@ const (
 	maxBackoff = 2 * time.Second
 )
 
-// Recorder counts checks and violations in memory and writes them to a Sink. It is safe for concurrent use.
+// Recorder counts checks and violations in memory and writes them to a Sink. Safe for concurrent use.
 type Recorder struct {
 	sink    Sink
 	options Options

@@ -15,7 +15,7 @@ type Store interface {
 	// Violations returns up to limit rows of a filter, newest first, before an id; the zero ID begins at the filter's
 	// end.
 	Violations(ctx context.Context, tenant rules.TenantID, filter *Filter, before ID, limit int) (Page, error)
-	// AllViolations iterates over the rows of a filter, newest first, in bounded memory. It ends after an error.
+	// AllViolations iterates over the rows of a filter, newest first, in bounded memory. Ends after an error.
 	AllViolations(ctx context.Context, tenant rules.TenantID, filter *Filter) iter.Seq2[Violation, error]
 	// Violation returns a row, or rules.ErrNotFound.
 	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error)

@@ -94,7 +94,7 @@ func signInLink(ctx context.Context, store auth.Store, cfg config.Config, out io
 }
 
 // readPassword prompts for a password without echo if in is a terminal; otherwise in is the password and perhaps a
-// newline. It returns when ctx ends, although the read goes on.
+// newline. Returns when ctx ends, although the read goes on.
 func readPassword(ctx context.Context, in io.Reader) (string, error) {
 	read := readSecret
 	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {

@@ -182,8 +182,8 @@ func (a *Server) Close() error {
 }
 
 // Run serves, from when rules are loaded until ctx ends and the drain delay has passed, waits up to the shutdown
-// timeout for requests in flight, and closes everything. It returns early if the database's schema is behind this
-// binary or a listener fails.
+// timeout for requests in flight, and closes everything. Returns early if the database's schema is behind this binary
+// or a listener fails.
 func (a *Server) Run(ctx context.Context) error {
 	group, ctx := a.Begin(ctx)
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))

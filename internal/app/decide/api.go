@@ -134,8 +134,8 @@ func (a *API) Close() error {
 const lastSpans = time.Second
 
 // Run answers checks, from when rules are loaded until ctx ends and the drain delay has passed, waits up to the
-// shutdown timeout for requests in flight, and closes everything. It returns early if the database's schema is behind
-// this binary or a listener fails.
+// shutdown timeout for requests in flight, and closes everything. Returns early if the database's schema is behind this
+// binary or a listener fails.
 func (a *API) Run(ctx context.Context) error {
 	collectSeldom()
 	group, ctx := a.Begin(ctx)

@@ -57,7 +57,7 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 }
 
 // createDemo writes the demo tenant, unless it was written before: later changes to it, even the removal of all rules,
-// are kept. It reports whether the demo key works.
+// are kept. Reports whether the demo key works.
 func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works bool, err error) {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package dev runs all of Sluice in one process, to try it and to develop against it: `sluice dev`.
 //
-// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. It creates a
-// demo tenant with a public key, and therefore listens only on loopback. A database or Redis given by URL replaces the
+// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. Creates a demo
+// tenant with a public key, and therefore listens only on loopback. A database or Redis given by URL replaces the
 // private one. A database with other tenants is refused before any migration, because the demo key would open it to
 // all. The demo tenant is written once; changes to it are kept between runs.
 package dev

@@ -49,7 +49,7 @@ const (
 type Options struct {
 	// Client reads URLs that tenants choose, so it must refuse private addresses.
 	Client *http.Client
-	// Mappings returns the current mappings by tenant. It is called every second; the map must not change afterwards.
+	// Mappings returns the current mappings by tenant, every second. The map must not change afterwards.
 	Mappings func() map[rules.TenantID]*gateway.Mapping
 	Log      *slog.Logger
 	Now      func() time.Time
@@ -224,7 +224,7 @@ func (k *Keys) keepFresh(ctx context.Context, v *verifier, url string, log *slog
 	}
 }
 
-// sleep waits, less if a key is missing. It returns false when ctx ends.
+// sleep waits, less if a key is missing. Returns false when ctx ends.
 func (v *verifier) sleep(ctx context.Context, wait time.Duration, began time.Time) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

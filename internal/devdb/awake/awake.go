@@ -18,7 +18,7 @@ const (
 	most = 4 * time.Millisecond
 )
 
-// Watch is a clock that runs while the process does. It is safe for concurrent use.
+// Watch is a clock that runs while the process does. Safe for concurrent use.
 type Watch struct {
 	awake   atomic.Int64
 	stop    chan struct{}

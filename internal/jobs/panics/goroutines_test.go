@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// recovered are the places that start goroutines by themselves, each with what recovers a panic there. All others are
-// started by this package.
+// recovered are the places that start goroutines by themselves, each with its recovery from panics. This package starts
+// all others.
 var recovered = map[string]string{
 	"internal/jobs/panics/panics.go: Go":         "Do",
 	"internal/jobs/panics/panics.go: Group.Go":   "Do",

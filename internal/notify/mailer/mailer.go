@@ -39,7 +39,7 @@ type Options struct {
 	Trust    *tls.Config   // nil trusts the operating system's authorities
 }
 
-// Sender sends letters. It is safe for concurrent use.
+// Sender sends letters. Safe for concurrent use.
 type Sender struct {
 	options Options
 	host    string
@@ -48,7 +48,7 @@ type Sender struct {
 
 var _ auth.MailSender = (*Sender)(nil)
 
-// New returns a Sender. It connects to nothing.
+// New returns a Sender, without connecting.
 func New(options Options) (*Sender, error) {
 	host, port, err := net.SplitHostPort(options.Addr)
 	if err != nil {

@@ -179,7 +179,7 @@ func (s *Sender) keysExpire(letter *auth.Letter) words {
 	}
 }
 
-// keysLeft tells that people who left made keys which still work.
+// keysLeft is about keys that still work although their creators have left.
 func (s *Sender) keysLeft(letter *auth.Letter) words {
 	what, verb := s.keysOf(letter)
 	return words{
@@ -212,7 +212,7 @@ func (s *Sender) keysPage(letter *auth.Letter) string {
 	return s.options.URL + "/platform/service-keys"
 }
 
-// alert tells what an alert is about, and leads to the subject.
+// alert says what an alert is about, with a link to the subject.
 func (s *Sender) alert(letter *auth.Letter) words {
 	facts := letter.Facts
 	return words{

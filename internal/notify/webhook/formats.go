@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// What Slack and PagerDuty accept at most, in characters.
+// Limits of Slack and PagerDuty, in characters.
 const (
 	slackHeader      = 150
 	slackText        = 3000

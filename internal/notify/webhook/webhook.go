@@ -58,7 +58,7 @@ const (
 // ErrForbidden means that the target's address is not one that posts may go to.
 var ErrForbidden = errors.New("the target's address is not public")
 
-// Sender posts notices. It is safe for concurrent use.
+// Sender posts notices. Safe for concurrent use.
 type Sender struct {
 	options Options
 	client  *http.Client
@@ -76,8 +76,8 @@ func New(options Options) *Sender {
 	return &Sender{options: options, client: NewClient(options.Allow, timeout), now: time.Now}
 }
 
-// NewClient returns the client that a Sender posts with, for other requests to URLs that tenants choose. It connects to
-// public addresses only, and those that allow names, follows no redirects, and bounds a whole request.
+// NewClient returns the client that a Sender posts with, for other requests to URLs that tenants choose. Connects to
+// public addresses and those that allow names, follows no redirects, and bounds a whole request.
 func NewClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
 	options := &Options{Allow: allow}
 	dialer := &net.Dialer{

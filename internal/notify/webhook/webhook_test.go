@@ -83,9 +83,8 @@ func TestAPostIsSignedAndSaysWhatHappened(t *testing.T) {
 	}
 }
 
-// TestAReceivedWebhookIsSignedAsDescribed follows the description with a request as it arrived, and makes sure that
-// every place which describes the signature names the same header. The program that the documentation and the UI show
-// is run by recipe.test.ts.
+// TestAReceivedWebhookIsSignedAsDescribed follows the description with a request as it arrived, and compares the
+// header's name in every description. recipe.test.ts runs the program that the documentation and the UI show.
 func TestAReceivedWebhookIsSignedAsDescribed(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{

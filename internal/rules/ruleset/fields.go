@@ -21,7 +21,7 @@ func namesOf(fields any) (names []string) {
 	return names
 }
 
-// read reads the fields of a struct, each as its type demands, into the pointer that it is given. It skips some. The
+// read reads the fields of a struct, each as its type demands, into the pointer that it is given. Skips some. The
 // fields that are not given stay as they are. The domain says which of them a rule needs.
 func (o *object) read(fields any, skipped ...string) {
 	for name, field := range rules.Named(fields) {

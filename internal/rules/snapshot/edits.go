@@ -10,8 +10,8 @@ import (
 // another process has updated the buckets, or they are gone.
 const recentEdit = time.Minute
 
-// Expired returns the slowdowns by overrides that expired after one time and not after the other. It reads every
-// override: 50 ms for a million.
+// Expired returns the slowdowns by overrides that expired after one time and not after the other. Reads every override:
+// 50 ms for a million.
 func (s *Snapshot) Expired(after, until time.Time) []rules.Slowdown {
 	var slowed []rules.Slowdown
 	from, to := after.UnixMicro(), until.UnixMicro()

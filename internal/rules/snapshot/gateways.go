@@ -16,7 +16,7 @@ type mappings struct {
 	descriptorsErr error
 }
 
-// Descriptors returns the tenant's mapping for Envoy's rate limit protocol. It returns an error if only a newer process
+// Descriptors returns the tenant's mapping for Envoy's rate limit protocol. Returns an error if only a newer process
 // can read the document.
 func (t *Tenant) Descriptors() (*gateway.DescriptorMapping, error) {
 	switch {
@@ -28,7 +28,7 @@ func (t *Tenant) Descriptors() (*gateway.DescriptorMapping, error) {
 	return t.mappings.descriptors, nil
 }
 
-// Authorize returns the tenant's mapping for /v1/authorize. It returns an error if only a newer process can read the
+// Authorize returns the tenant's mapping for /v1/authorize. Returns an error if only a newer process can read the
 // document.
 func (t *Tenant) Authorize() (*gateway.Mapping, error) {
 	switch {

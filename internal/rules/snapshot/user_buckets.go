@@ -100,9 +100,9 @@ func popLowest(lists [][]*rules.Rule) *rules.Rule {
 	return rule
 }
 
-// Bucket returns the rule and limit of a named bucket, such as that of a violation. It returns false if the tenant has
-// no such rule, the rule does not limit, or the subject is not one of the rule's. The rule may be inactive or for
-// another plan.
+// Bucket returns the rule and limit of a named bucket, such as that of a violation. Returns false if the tenant has no
+// such rule, the rule does not limit, or the subject is not one of the rule's. The rule may be inactive or for another
+// plan.
 func (t *Tenant) Bucket(id rules.RuleID, subject string, now time.Time) (rules.Match, bool) {
 	rule, ok := t.rules.get(id)
 	if !ok || rule.Action != rules.ActionLimit {

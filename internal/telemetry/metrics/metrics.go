@@ -266,14 +266,14 @@ func (m *Metrics) Leases(read func() Leases) {
 	}
 }
 
-// Places counts the places of a class that requests share.
+// Places counts the slots of a class of requests.
 type Places struct {
 	Held, Waiting int
 	Refused       int64
 }
 
-// AdminPlaces shows how many places of a class are held, waited for and refused. Classes are names that the program
-// gives; each is shown once.
+// AdminPlaces shows how many slots of a class are held, waited for and refused. Classes are names of the program, each
+// shown once.
 func (m *Metrics) AdminPlaces(class string, count func() Places) {
 	labels := prometheus.Labels{"class": class}
 	m.registry.MustRegister(

@@ -34,7 +34,7 @@ var _ httpapi.Tracer = (*Tracer)(nil)
 // exportTimeout bounds the export of a batch.
 const exportTimeout = 5 * time.Second
 
-// New returns a tracer for a collector's URL, such as http://collector:4318. It does not connect yet.
+// New returns a tracer for a collector's URL, such as http://collector:4318, without connecting.
 func New(ctx context.Context, endpoint, service, version string, log *slog.Logger) (*Tracer, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint+"/v1/traces"),
 		otlptracehttp.WithTimeout(exportTimeout),

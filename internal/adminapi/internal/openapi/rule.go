@@ -27,7 +27,7 @@ type RuleShown struct {
 	UpdatedAt    time.Time                `json:"updated_at"`
 }
 
-// RuleGiven is a NewRule or a MatrixCell of openapi.yaml: what names the rule, and all of what is given.
+// RuleGiven is a NewRule or a MatrixCell of openapi.yaml: the rule's identity and all given fields.
 type RuleGiven struct {
 	RuleID     nullable.Nullable[int64]  `json:"rule_id"`
 	Version    nullable.Nullable[int64]  `json:"version"`

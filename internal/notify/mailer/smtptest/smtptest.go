@@ -101,7 +101,7 @@ func New(t testing.TB, options Options) *Server {
 	return s
 }
 
-// Messages returns what was sent so far.
+// Messages returns the messages sent up to now.
 func (s *Server) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
