@@ -91,7 +91,7 @@ type contender struct {
 	server   *process
 	requests [][]byte
 	checks   int // in one request
-	// warmUp is for how long it is asked before each lap counts.
+	// warmUp is the time before a lap counts.
 	warmUp time.Duration
 	// closed is the load of a contender that is not asked over HTTP.
 	closed  func(ctx context.Context, callers int, length time.Duration) (outcome, error)
@@ -136,8 +136,8 @@ func (f *field) race(ctx context.Context, rounds int, round time.Duration, conne
 	return nil
 }
 
-// lapsPerRound is how often the contenders take turns within a round. What else the machine does changes
-// within seconds.
+// lapsPerRound is how often the contenders take turns within a round, because the machine's other load changes within
+// seconds.
 const lapsPerRound = 4
 
 func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64,
@@ -316,7 +316,7 @@ func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, 
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// redisCost compares what a check costs Redis, whatever it costs its client.
+// redisCost compares the costs of a check to Redis.
 func redisCost(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	const clients = 64
 	return withField(ctx, func(f *field) ([]line, error) {

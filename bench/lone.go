@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// loneWarmUp is for how long the sides of a comparison take turns before it counts: until buckets are leased.
+// loneWarmUp is the time before a comparison counts: until buckets are leased.
 const loneWarmUp = time.Second
 
 // lone is one side of a comparison of requests that have no other beside them.

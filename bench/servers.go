@@ -23,7 +23,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
-// patience is how long a server has to become ready; one with a million rows takes a while.
+// patience bounds the time until a server is ready; one with a million rows is slow.
 const patience = 2 * time.Minute
 
 // stage is the servers that the HTTP comparisons run on: a Postgres and a Redis of their own, and the

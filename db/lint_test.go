@@ -7,17 +7,16 @@ import (
 	"strings"
 )
 
-// crossings says where a query touches a table of owned without holding it to one tenant: by
-// tenant_id = a parameter, or = the tenant_id of a table that is held so, as a condition that nothing
-// can get around; an insert by such a tenant in the column. It is stricter than SQL and knows only as much of
-// it as our queries use.
+// crossings says where a query touches a table of owned without a condition on one tenant: tenant_id = a parameter, or
+// = the tenant_id of a table with such a condition; an insert needs such a tenant in the column. The check is stricter
+// than SQL, and knows only the SQL of our queries.
 func crossings(query string, owned []string) []string {
 	words := tokens(query)
 	return append(beyond(words), lint(parse(words), owned, map[string]bool{})...)
 }
 
-// beyond names what lint does not understand and would let pass: an outer join's ON does not hold its
-// left table, and the others bring in tables or tenants by other ways.
+// beyond names SQL that lint does not understand and would let pass: an outer join's ON does not hold its left table,
+// and the others bring in tables or tenants by other ways.
 func beyond(words []string) (wrong []string) {
 	inSet := false
 	for i, word := range words {

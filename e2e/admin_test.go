@@ -55,7 +55,7 @@ func (a *adminServer) ask(method, path, body string) (status int, answer string,
 	return a.askOf("acme", method, path, body)
 }
 
-// askOf sends a request about a tenant; changes are made whatever is there.
+// askOf sends a request about a tenant, for any version.
 func (a *adminServer) askOf(tenant, method, path, body string) (status int, answer string, err error) {
 	r, err := http.NewRequestWithContext(context.Background(), method, "http://"+a.addr+"/api/v1/tenants/"+tenant+path,
 		strings.NewReader(body))
@@ -165,7 +165,7 @@ func TestChangesMadeByTheAdminAPIReachARunningAPIWithinTwoSeconds(t *testing.T) 
 	a.stop(t)
 }
 
-// everyChangeReaches makes changes of each kind, each of which shows in the limits of a check.
+// everyChangeReaches makes a change of each kind and waits for its effect on a check.
 func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
 	t.Helper()
 	for _, plan := range []string{"free", "pro"} {

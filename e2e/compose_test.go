@@ -14,8 +14,8 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// The compose file's commands and variables start its programs, on a PostgreSQL and a Redis elsewhere. What the file
-// means to a container runtime is tested in deploy/checks.
+// The commands and variables of the compose file start its programs, on a PostgreSQL and a Redis elsewhere.
+// deploy/checks tests the file with a container runtime's parser.
 func TestTheCommandsOfTheComposeFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../deploy/compose/compose.yaml")

@@ -74,7 +74,7 @@ func TestAGatewayAsksSluice(t *testing.T) {
 			line := newLine(t, a.checks)
 			g := tn.startGateway(t, name, line.addr)
 
-			// A visitor's own headers change neither who they are nor what reaches the upstream.
+			// A visitor's own headers change neither the user nor the upstream's headers.
 			spoofed := func(i int) http.Header {
 				return http.Header{
 					"X-User": {fmt.Sprint("spoofed-", i)}, "X-Sluice-Key": {"slk_spoofed"},
@@ -224,8 +224,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(conn, buffered)
 }
 
-// With the commented lines of the examples a page of another origin reads why its requests were denied, and with a rule
-// that lets OPTIONS pass its preflights are never denied.
+// With the commented lines of the examples a page of another origin reads why its requests were denied. A rule that
+// lets OPTIONS pass keeps preflights from being denied.
 func TestABrowserOfAnotherOriginReadsDenials(t *testing.T) {
 	t.Parallel()
 	for name := range proxies {
@@ -415,7 +415,7 @@ func TestAProcessHasTheKeysOfTokensWhenItAnswers(t *testing.T) {
 	}
 }
 
-// startGateway starts a proxy by its example, in which texts are replaced in pairs.
+// startGateway starts a proxy by its example, after replacing pairs of texts.
 func (tn tenant) startGateway(t *testing.T, name, sluice string, edits ...string) *gateway {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {

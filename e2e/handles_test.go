@@ -21,7 +21,7 @@ func (tn tenant) leaseKey(t *testing.T) string {
 		"--permissions", "check,lease"))
 }
 
-// startSpender starts a process that spends on a handle. It is killed when the test ends, unless somebody did before.
+// startSpender starts a process that spends on a handle, and ends with the test at the latest.
 func startSpender(t *testing.T, binary string, a *api, key string, pause time.Duration) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(binary, "http://"+a.checks, key, "42", pause.String()), ended: make(chan struct{})}
@@ -47,7 +47,7 @@ func (p *process) onLeases() int {
 	return strings.Count(p.stdout.String(), " "+string(sluice.FromLease)+"\n")
 }
 
-// passed reads what a spender wrote. What a kill cut off is left out.
+// passed reads a spender's lines, without one that a kill cut off.
 func (p *process) passed() (all []admittedCheck) {
 	for line := range strings.Lines(p.stdout.String()) {
 		var asked, decided int64 // in microseconds since 1970
@@ -64,8 +64,8 @@ func (p *process) passed() (all []admittedCheck) {
 }
 
 // TestClientsThatHoldTokensKeepTheLimit: a process that spends on a handle is killed, or stopped for longer than its
-// tokens live, and it and three others admit no more than the limit in any interval. The API processes have such a
-// test, which gives the reasons.
+// tokens live. Together with three others it admits no more than the limit in any interval.
+// TestLeasedTokensAreSpentOnceWhateverHappensToAProcess gives the reasons.
 func TestClientsThatHoldTokensKeepTheLimit(t *testing.T) {
 	t.Parallel()
 	t.Run("one is killed", func(t *testing.T) {

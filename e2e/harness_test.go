@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// patience is how long a test waits for what nobody promised to be quick.
+	// patience bounds waits for what nobody promised to be quick.
 	patience = time.Minute
 	// changesArriveIn is how long a changed rule takes at most to be in force everywhere, and
 	// enforcement to be back after Redis is.
@@ -141,7 +141,6 @@ func (p *process) status(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// terminate tells the process to stop, as every supervisor does, and does not wait.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
 	p.told.Do(func() {
@@ -158,7 +157,7 @@ func (p *process) signal(t *testing.T, which os.Signal) {
 	}
 }
 
-// stop tells the process to stop, and wants it to do so in good order.
+// stop terminates the process and expects a clean exit.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	p.terminate(t)
@@ -199,7 +198,7 @@ func run(t *testing.T, env []string, binary string, args ...string) result {
 	return result{status, p.stdout.String(), p.stderr.String()}
 }
 
-// admin runs an admin command that must succeed, and returns what it printed.
+// admin runs an admin command that must succeed, and returns its output.
 func admin(t *testing.T, database string, args ...string) string {
 	t.Helper()
 	r := run(t, []string{"SLUICE_DATABASE_URL=" + database}, "admin", args...)
@@ -252,8 +251,8 @@ type api struct {
 
 var answeringChecks = regexp.MustCompile(`"msg":"answering checks","check_addr":"([^"]+)","metrics_addr":"([^"]+)"`)
 
-// startAPI starts a process of the decision plane and waits until it is ready. When the test ends,
-// it is told to stop and has to do so in good order.
+// startAPI starts a process of the decision plane and waits until it is ready. At the end of the test the process must
+// stop cleanly.
 func (tn tenant) startAPI(t *testing.T, redisURL string, options ...string) *api {
 	t.Helper()
 	a := tn.spawnAPI(t, redisURL, options...)
@@ -287,8 +286,8 @@ func (tn tenant) startAPIs(t *testing.T, n int, redisURL string, options ...stri
 	return apis
 }
 
-// eventually polls until a condition holds, and fails the test if that takes longer than limit while there is
-// a processor to run on, or ten times as long in any case.
+// eventually polls until a condition holds. The test fails if that takes longer than limit while there is a processor
+// to run on, or ten times as long in any case.
 func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	began, watch := time.Now(), awake.Start()

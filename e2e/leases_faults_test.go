@@ -21,8 +21,7 @@ import (
 
 const (
 	faultRate, faultBurst = 300, 300
-	// faultRules are a limit that all users share and one of each. They fail closed, so that nothing passes but by the
-	// buckets.
+	// faultRules are a limit that all users share and one of each. They fail closed, so only buckets let checks pass.
 	faultRules = `
 rules:
   - {key_pattern: global, rate: 300/second, burst_capacity: 300, failure_mode: closed}
@@ -273,7 +272,7 @@ func (l *faultLoad) wantLimit(t *testing.T, allowance float64) {
 	wantWithinLimit(t, l.admitted, l.rate, l.burst, allowance)
 }
 
-// wantWithinLimit wants no interval in which more checks passed than a bucket and an allowance would admit.
+// wantWithinLimit wants no interval with more passed checks than a bucket and an allowance would admit.
 func wantWithinLimit(t *testing.T, admitted []admittedCheck, rate, burst, allowance float64) {
 	t.Helper()
 	over, from, to := mostOver(admitted, rate, burst)

@@ -11,7 +11,7 @@ import (
 const sharedRate, sharedBurst = 50, 600
 
 // TestLeasedTokensAreSpentOnceWhateverHappensToAProcess: a process under load is killed, or stopped for longer than its
-// tokens live, and another process and the one that goes on admit no more than the limit in any interval.
+// tokens live. Together with another process it admits no more than the limit in any interval.
 func TestLeasedTokensAreSpentOnceWhateverHappensToAProcess(t *testing.T) {
 	t.Parallel()
 	testLeasesOfTwo(t, func(t *testing.T) *leasesOfTwo {
@@ -26,22 +26,22 @@ rules:
 // testLeasesOfTwo kills or stops one of two processes. At the end it wants the shared limit.
 func testLeasesOfTwo(t *testing.T, start func(*testing.T) *leasesOfTwo) {
 	t.Helper()
-	// What the victim spent without a report must not come back when Redis forgets that it lent it. The bucket is never
-	// full from then on, so it loses nothing that it earns, and tokens that come back would exceed the limit.
+	// Tokens that the victim spent without a report must not come back when Redis forgets the loan. The bucket is never
+	// full from then on, so tokens that come back would exceed the limit.
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
 		l := start(t)
 		l.await(t, func(_, unreported float64) bool { return unreported > 60 })
 		l.victim.kill()
 		l.exhaust(t)
-		// what the limit lets pass in two seconds; Redis forgets after one and a half what it lent
+		// the limit's tokens of two seconds; Redis forgets loans after one and a half
 		enough := l.passed.Load() + int64(2*l.rate)
 		eventually(t, patience, "the other process to go on", func() bool { return l.passed.Load() >= enough })
 		l.wantLimit(t, 0)
 	})
-	// What the victim holds must not be spent once the bucket has earned it again. So the bucket is full when the
-	// victim goes on, and all of it is asked for: in a bucket that is empty all the time, what died was not earned
-	// again, and to spend it would exceed no limit.
+	// Tokens that the victim holds must not be spent once the bucket has earned them again. The bucket is therefore
+	// full when the victim goes on, and all of it is asked for: an empty bucket would not have earned the lost tokens,
+	// and spending them would exceed no limit.
 	t.Run("stopped for a while", func(t *testing.T) {
 		t.Parallel()
 		l := start(t)

@@ -89,9 +89,8 @@ func TestARedisOutageIsAnsweredByFailureModes(t *testing.T) {
 // those that Redis did not decide by their rule's failure mode.
 func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	t.Helper()
-	// A frozen process may answer for a moment after it was told.
 	const moment = 250 * time.Millisecond
-	// What Redis denied just before is denied from memory for a second.
+	// Recent denials are repeated from memory for a second.
 	const remembered = moment + time.Second
 	var times, usual []time.Duration
 	degraded, locally := 0, 0
@@ -120,9 +119,8 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	if degraded < 100 {
 		t.Fatalf("only %d checks were decided without Redis; that is no load", degraded)
 	}
-	// The store budget, and what HTTP, JSON and two processes take beside it on this machine at present. One check in a
-	// hundred may wait longer for its turn on a processor: the watch does not see how long the api process waits for
-	// one.
+	// The store budget, and the time of HTTP, JSON and two processes on a busy machine. One check in a hundred may wait
+	// longer for a processor, which the watch does not see.
 	const budget, starved = 50 * time.Millisecond, 200 * time.Millisecond
 	beside := max(25*time.Millisecond, 3*quantile(usual, 0.99))
 	median, most, worst := quantile(times, 0.5), quantile(times, 0.99), quantile(times, 1)
@@ -214,7 +212,7 @@ func TestAReplyLostOnTheWayChargesAtMostOnce(t *testing.T) {
 	}
 }
 
-// wantChargedAtMostOnce judges users who were each charged for one check, and then asked another.
+// wantChargedAtMostOnce judges users who were each charged for one check, and then sent another.
 func wantChargedAtMostOnce(t *testing.T, direct *api, users int) {
 	t.Helper()
 	executed := 0

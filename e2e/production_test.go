@@ -92,7 +92,6 @@ func TestTheCommandsOfTheProductionPage(t *testing.T) {
 			output)
 	}
 
-	// The restored database is whole: its key works, and its audit log is what it was.
 	key, err := os.ReadFile(filepath.Join(dir, "secrets", "acme-key"))
 	if err != nil {
 		t.Fatal(err)

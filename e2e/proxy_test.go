@@ -67,7 +67,7 @@ func hostOf(t *testing.T, address string) string {
 	return u.Host
 }
 
-// url returns a URL with the proxy's address in the place of the server's.
+// url returns a URL with the proxy's address instead of the server's.
 func (p *proxy) url(t *testing.T, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)

@@ -47,7 +47,6 @@ rules:
 	run("plain", "denied, wait ")
 	run("every", "allowed\n")
 
-	// It asked what the file says, letter by letter: the bucket of the same check has lost its cost.
 	text, err := os.ReadFile("../clients/testdata/snippets/every.json")
 	if err != nil {
 		t.Fatal(err)

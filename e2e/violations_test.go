@@ -77,13 +77,12 @@ func TestEveryDenialOfAnAttackIsCountedThoughTheDatabaseFreezes(t *testing.T) {
 	}
 }
 
-// books are the sums of what is stored.
 type books struct {
 	denied   int64 // by subject and minute
 	counted  int64 // rows, each as many times as it stands for, and dropped detail
 	verdicts int64 // denied checks
 	allowed  int64
-	// unbalanced is how many subjects' rows and dropped detail are not what was denied.
+	// unbalanced counts the subjects whose rows and dropped detail differ from their denials.
 	unbalanced     int64
 	subjects, rows int64
 }

@@ -58,7 +58,7 @@ func (empty) ShouldRateLimit(_ context.Context, request *rls.RateLimitRequest) (
 }
 
 // counters is the common design: for each descriptor an INCRBY of the window's key and an EXPIRE, all in one pipeline.
-// It charges descriptors of denied requests too, and a lost reply is charged again by the next request.
+// Descriptors of denied requests are charged too, and the next request repeats a lost charge.
 type counters struct {
 	rls.UnimplementedRateLimitServiceServer
 	rdb *redis.Client

@@ -1,3 +1,3 @@
-// Package checks tests the Helm chart and the alerts as Helm and Prometheus themselves would judge them, offline. It is
-// a module of its own, because both bring many modules along.
+// Package checks tests the Helm chart and the alerts with Helm's and Prometheus's own code, offline. A module of its
+// own keeps their dependencies out of Sluice's.
 package checks

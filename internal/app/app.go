@@ -77,8 +77,8 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 // closePatience is how long a process waits for its database connections to close.
 const closePatience = time.Second
 
-// CloseStore closes the connections to the database. It does not wait for a hanging server, as the driver would for a
-// minute: the end of the process closes its connections, too.
+// CloseStore closes the connections to the database without waiting for a hanging server, as the driver would for a
+// minute: the end of the process closes them anyway.
 func CloseStore(store *pgstore.Store) {
 	closed := make(chan struct{})
 	panics.Go(nil, "the end of connections to the database", func() {

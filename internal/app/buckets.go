@@ -46,10 +46,10 @@ func (o shedObserver) Shed(checks int, early bool) {
 	o.at.Store(time.Now().UnixNano())
 }
 
-// overloadShown is for how long a warning says that checks were shed.
+// overloadShown is how long a warning about shed checks lasts.
 const overloadShown = 10 * time.Second
 
-// OpenBuckets opens the buckets that the configuration names. They need not answer yet.
+// OpenBuckets opens the buckets that the configuration names. The store need not answer yet.
 func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buckets, error) {
 	b := &Buckets{
 		Local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets}), log: log, Pinged: make(chan struct{}),
@@ -133,8 +133,8 @@ type ManageableBuckets interface {
 	enforce.Creditor
 }
 
-// Lender returns the store that lends tokens to clients: not what this process holds itself. It is nil if the store
-// lends nothing.
+// Lender returns the store that lends tokens to clients, without the tokens of this process; nil if the store lends
+// nothing.
 func (b *Buckets) Lender() enforce.Lender {
 	switch {
 	case b.redis != nil:
@@ -162,8 +162,7 @@ func (b *Buckets) EditApplier(snapshot func() *snapshot.Snapshot, poll time.Dura
 	return enforce.NewEditApplier(snapshot, min(2*poll, editDelay), log, stores...)
 }
 
-// editDelay caps the time for other processes to read an edit. It is well below the ten seconds that a full bucket is
-// kept.
+// editDelay caps the time for other processes to read an edit, well below the ten seconds that a full bucket is kept.
 const editDelay = 4 * time.Second
 
 // Close gives leased tokens back and closes the connections.
@@ -299,8 +298,8 @@ const (
 	refusalsEvery = time.Minute
 )
 
-// watch pings Redis, or PostgreSQL with buckets there, until ctx ends. It logs when a node stops or resumes answering,
-// and settings under which limits do not hold.
+// watch pings Redis, or PostgreSQL with buckets there, until ctx ends, and logs when a node stops or resumes answering,
+// and settings that break limits.
 func (b *Buckets) watch(ctx context.Context) {
 	if b.pg != nil {
 		b.pg.watch(ctx, b.Pinged)
@@ -389,7 +388,7 @@ func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 	return back
 }
 
-// causeOf returns what tells the causes of pings' errors apart: Redis's words. Errors of the network contain ports.
+// causeOf returns Redis's words in a ping's error, which tell causes apart. Network errors contain ports.
 func causeOf(err error) string {
 	var refusal redis.Error
 	if errors.As(err, &refusal) {

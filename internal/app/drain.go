@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// drain is the time between the order to stop and stopping, in which readyz sends load balancers elsewhere.
+// drain is the time between the order to stop and stopping. readyz then sends load balancers elsewhere.
 type drain struct{ began atomic.Bool }
 
 func (d *drain) draining() bool { return d.began.Load() }

@@ -66,7 +66,6 @@ func (l *Listener) Open() error {
 	return nil
 }
 
-// Name is of what it serves.
 func (l *Listener) Name() string { return l.name }
 
 // Addr is the address that Open has bound.

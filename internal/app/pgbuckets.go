@@ -53,7 +53,7 @@ func (b *pgBuckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	return m.Decisions("postgres")
 }
 
-// watch pings PostgreSQL and removes idle buckets until ctx ends. It closes pinged after the first ping, and logs when
+// watch pings PostgreSQL and removes idle buckets until ctx ends, closes pinged after the first ping, and logs when
 // PostgreSQL stops or resumes answering.
 func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) {
 	var cleaning panics.Group

@@ -146,7 +146,7 @@ func (c *DenialCache) denyFromCache(check *BucketCheck, now time.Duration) bool 
 }
 
 // remember stores the buckets that lacked a cost. A bucket that has just given its last token is not stored: the
-// store's denial of the next check lists every tier, and a recalled one only those that lack tokens.
+// store's denial of the next check lists every tier, a recalled one only those without tokens.
 func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed error) {
 	answered := time.Duration(-1)
 	for i := range checks {

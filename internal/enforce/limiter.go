@@ -53,10 +53,10 @@ func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() ti
 	return &Limiter{shared: shared, local: local, observer: observer, now: now}
 }
 
-// Decide decides checks of one tenant in order: decisions[i] answers checks[i]. It reuses the memory of the decisions.
+// Decide decides checks of one tenant in order: decisions[i] answers checks[i], in reused memory.
 //
-// Decide always answers within the time budget of the shared buckets: if they fail, the failure modes decide. It
-// ignores the cancellation of ctx, because a caller that leaves must not look like a failure of the store.
+// Decide always answers within the time budget of the shared buckets: if they fail, the failure modes decide. The
+// cancellation of ctx is ignored, because a caller that leaves must not look like a failure of the store.
 func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision) {
 	_ = l.decide(ctx, tenant, checks, decisions, 1) // the cap is not for single checks
 }
@@ -378,7 +378,7 @@ func (d *Decision) read(check *BucketCheck) {
 	}
 }
 
-// recall is read for a recalled denial, in which only the denying limits have an answer.
+// recall reads a recalled denial, in which only the denying limits have an answer.
 func (d *Decision) recall(check *BucketCheck) {
 	d.Recalled = true
 	d.read(check)

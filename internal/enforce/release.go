@@ -10,8 +10,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// SettleReservation settles a reservation in the shared buckets. It also settles it in this
-// process's own buckets, where a degraded decision may have left it. See Reserver.
+// SettleReservation settles a reservation in the shared buckets, and in this process's own, where a degraded decision
+// may have left it. See Reserver.
 func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant, id ReservationID,
 	with Settlement,
 ) (Settled, error) {

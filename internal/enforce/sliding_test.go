@@ -94,7 +94,7 @@ func TestSlidingWindowAdmitsAtMostTwiceItsBurst(t *testing.T) {
 	}
 }
 
-// A caller that asks all the time, and one that waits as long as it is told, get the whole burst in each window.
+// A caller that asks all the time, and one that waits for Retry-After, get the whole burst in each window.
 func TestSlidingWindowAdmitsItsBurstInEachWindow(t *testing.T) {
 	t.Parallel()
 	for _, burst := range []int64{1, 2, 3, 5, 10, 50} {

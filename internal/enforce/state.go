@@ -13,7 +13,7 @@ import (
 // A bucket has a level, which earns up to the burst and which checks take from. The algorithms differ in how it earns
 // (see earnUntil) and in what a check takes (see take).
 type State struct {
-	// Bucket.Level leaves out the former window of a sliding window. It is below 0 in debt, and when a list has more
+	// Bucket.Level leaves out the former window of a sliding window. A level below 0 is a debt, or a list with more
 	// entries than an edited limit allows.
 	Bucket
 	// Former is the amount used in a sliding window's former window.

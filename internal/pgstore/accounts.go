@@ -103,7 +103,7 @@ func (s *Store) PasswordOf(ctx context.Context, email, slug string) (auth.Accoun
 	return accountFromRow(row), row.PasswordHash, nil
 }
 
-// Accounts returns accounts whose address or name contains a text, by address, beginning after a place.
+// Accounts returns accounts whose address or name contains a text, by address, from a position.
 func (s *Store) Accounts(ctx context.Context, text string, after auth.AccountPlace, limit int) ([]auth.Account, error) {
 	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Account, error) {
 		return q.AccountsAfter(ctx, dbsqlc.AccountsAfterParams{
@@ -158,8 +158,8 @@ func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.
 	return updated, nil
 }
 
-// mayLoseAccess returns an error if disabling an account, or taking its platform role, would leave nobody in charge. It
-// locks the rows that this depends on.
+// mayLoseAccess returns an error if disabling an account, or taking its platform role, would leave nobody in charge,
+// and locks the rows that it read.
 func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Account, disables bool) error {
 	if err := q.LockTenantsOf(ctx, account.AccountID); err != nil {
 		return err

@@ -155,8 +155,8 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 	return nil
 }
 
-// changeAlert changes one alert in the name of an actor. An active alert needs a rule and somebody to tell; otherwise
-// it would never fire or reach nobody.
+// changeAlert changes one alert in the name of an actor. An active alert needs a rule and a receiver; otherwise it
+// would never fire or reach nobody.
 func (s *Store) changeAlert(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID,
 	change func(context.Context, *dbsqlc.Queries) (id int64, err error),

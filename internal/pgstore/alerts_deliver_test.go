@@ -28,7 +28,7 @@ func (r *receiver) Send(_ context.Context, notice *violations.Notice) (int, erro
 	return r.answer()
 }
 
-// deliver lets three processes attempt what is due.
+// deliver lets three processes attempt due deliveries.
 func (w *world) deliver(t *testing.T, sender violations.Sender) {
 	t.Helper()
 	w.work(t, violations.AlertKinds(w, sender, slog.New(slog.DiscardHandler))[1:]...)
@@ -163,7 +163,6 @@ func TestAProcessThatFrozeDoesNotReviveWhatWasGivenUp(t *testing.T) {
 	w.deny(t, w.ours.user, "42", now, 12)
 	must(w.raise(ctx, w.ours.ID, now))(t)
 	w.deliver(t, &receiver{answer: func() (int, error) {
-		// It froze for longer than its lease, and another process made the last attempt.
 		exec(t, w.url, "DELETE FROM job")
 		exec(t, w.url, "UPDATE delivery SET state = 'failed', error = 'refused'")
 		return 500, nil

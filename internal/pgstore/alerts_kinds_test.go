@@ -176,7 +176,6 @@ func TestASilencedAlertRecordsAndSendsNothing(t *testing.T) {
 		t.Errorf("a test was sent %d times", len(target.posts))
 	}
 
-	// It ends by itself, and what still holds is sent at once.
 	ended := must(w.SilenceAlert(ctx, tester, w.ours.ID, alert.ID, rules.AnyVersion,
 		violations.Silence{Until: now.Add(2 * time.Minute)}))(t)
 	if raised := must(w.raise(ctx, w.ours.ID, ended.Silence.Until.Add(time.Second)))(t); raised != 2 {

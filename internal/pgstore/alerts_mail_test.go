@@ -180,7 +180,6 @@ func TestMailThatIsNotSentIsRepeatedAndParkedAndShown(t *testing.T) {
 		t.Errorf("after it was retried it is %+v, and %d jobs are left", m, w.jobsLike(t, "true"))
 	}
 
-	// One that nobody takes, and one whose time ends before the next attempt, are over at once.
 	queue(time.Now().Add(7 * 24 * time.Hour))
 	w.work(t, w.office(func(*auth.Letter) error { return fmt.Errorf("no such mailbox: %w", auth.ErrMailRefused) }))
 	refused := shown()

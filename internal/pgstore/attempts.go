@@ -23,7 +23,7 @@ func paceWaits(pace auth.Pace) (waits []float64) {
 	}
 }
 
-// errTooSoon rolls back what was counted for limits that let an attempt pass.
+// errTooSoon rolls back the counts of limits that let an attempt pass.
 var errTooSoon = errors.New("too soon")
 
 // Attempt counts an attempt to sign in for all limits, in one transaction that locks their rows. Concurrent attempts

@@ -102,8 +102,8 @@ func TestTextThatCannotBeStoredIsNotMissing(t *testing.T) {
 	}
 }
 
-// TestManyOverridesAreWrittenInFewStatements writes more than one statement does, with a row that has no rule in the
-// second, and with a user who is named twice.
+// TestManyOverridesAreWrittenInFewStatements writes more than one statement does, with a row without a rule in the
+// second, and a user who is named twice.
 func TestManyOverridesAreWrittenInFewStatements(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A class of query says how long PostgreSQL may work on it. Nothing runs without one: queriesFor, transaction and
-// oneView, the only ways to the database, take a class and end what takes longer. The client gives up at the timeout
-// and the server serverPatience later, so that a query ends even if its process has gone.
+// A class of query bounds the time of PostgreSQL's work. queriesFor, transaction and oneView, the only ways to the
+// database, take a class. The client gives up at the timeout and the server serverPatience later, so that a query ends
+// even if its process has gone.
 type class string
 
 const (

@@ -91,7 +91,7 @@ func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID)
 	return plans, nil
 }
 
-// ChangeConfig makes the changes that a function derives from the present configuration, all or none. It locks the
+// ChangeConfig makes the changes that a function derives from the present configuration, all or none, and locks the
 // tenant against other writes.
 func (s Writer) ChangeConfig(
 	ctx context.Context, tenant rules.TenantID, change func(ruleset.Config) (ruleset.Changes, error),

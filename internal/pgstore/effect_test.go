@@ -45,8 +45,8 @@ func (w *world) writeBlocks(t *testing.T, like traffic.Block, blocks int, run tr
 	}
 }
 
-// TestAnEffectLooksAtTheLatest100000Checks: however the checks of the day are spread over time and users, and whatever
-// is asked.
+// TestAnEffectLooksAtTheLatest100000Checks spreads the checks of the day differently over time and users, for each kind
+// of candidate.
 func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 	t.Parallel()
 	const most = 100_000
@@ -148,7 +148,7 @@ func TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt(t *testing.T) {
 		share     float64
 	}{
 		"a limit of users": {each, sampled, traffic.Share(level)},
-		// The last 300,000 checks and parts of seconds, of which each has 50, are of an hour and 40 minutes.
+		// The last 300,000 checks and parts of seconds, 50 in each, take an hour and 40 minutes.
 		"a limit that they share": {all, sampled / 20, traffic.Share(level)},
 		"an override":             {raise, sampled, 1},
 	} {

@@ -35,9 +35,9 @@ type postman struct{}
 
 func (postman) Send(context.Context, *auth.Letter) error { return nil }
 
-// BenchmarkBesideAGreedyTenant measures how long a tenant waits for a webhook, a message and an erasure to be done, by
-// two processes, beside a tenant with 100,000 queued webhooks whose receiver does not answer, and with the erasure of a
-// user among two million counts.
+// BenchmarkBesideAGreedyTenant measures how long two processes take for a tenant's webhook, message and erasure, beside
+// a tenant with 100,000 queued webhooks whose receiver does not answer, and with the erasure of a user among two
+// million counts.
 func BenchmarkBesideAGreedyTenant(b *testing.B) {
 	const webhooks, counts = 100_000, 2_000_000
 	ctx, url := b.Context(), devdbtest.Postgres(b)

@@ -40,7 +40,7 @@ func TestARequestSurvivesTheEndOfItsProcess(t *testing.T) {
 	if err := create(second); err != nil {
 		t.Fatal(err)
 	}
-	// It is carried out, so neither the end of the lease nor forgetting lets anybody begin again.
+	// The request is carried out, so neither the end of the lease nor forgetting lets anybody begin again.
 	exec(t, w.url, "UPDATE idempotency SET lease_ends_at = now() - interval '1 second'")
 	if err := w.ForgetIdempotent(ctx, second); err != nil {
 		t.Fatal(err)

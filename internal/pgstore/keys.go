@@ -72,8 +72,8 @@ func readKey(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, keyI
 	return usedKeyFromRow(dbsqlc.KeysRow(row)), nil
 }
 
-// keyTable is a write of a tenant's API keys, or of service keys, which have no tenant. It is a struct, because the
-// linker keeps every query of what an interface may hold.
+// keyTable is a write of a tenant's API keys, or of service keys, which have no tenant. An interface would make the
+// linker keep every query.
 type keyTable struct {
 	q        *dbsqlc.Queries
 	tenant   rules.TenantID

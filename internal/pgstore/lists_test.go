@@ -291,7 +291,7 @@ func names[T any](values []T, name func(T) string) (all []string) {
 	return all
 }
 
-// countsAgree compares what is kept of how many need each plan with what is there.
+// countsAgree compares the counts of users of each plan with the rows.
 func (w *world) countsAgree(t *testing.T) {
 	t.Helper()
 	var wrong int

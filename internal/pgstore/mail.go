@@ -30,7 +30,7 @@ func (s *Store) QueueMail(ctx context.Context, mail auth.Mail, limits auth.MailL
 	return queued, nil
 }
 
-// CreateMailedLink stores the link of a message, in place of the account's former one for the same purpose.
+// CreateMailedLink stores the link of a message, instead of the account's former one for the same purpose.
 func (s *Store) CreateMailedLink(ctx context.Context, account auth.AccountID, purpose auth.MailKind, token auth.Digest,
 	expiresAt time.Time,
 ) error {

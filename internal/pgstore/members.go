@@ -37,7 +37,7 @@ func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.
 	return role, nil
 }
 
-// Members returns a tenant's members by e-mail address, beginning after a place.
+// Members returns a tenant's members by e-mail address, from a position.
 func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after auth.AccountPlace, limit int) ([]auth.Member,
 	error,
 ) {

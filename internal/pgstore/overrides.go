@@ -33,8 +33,8 @@ func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules
 	return each(rows, overrideFromRow), nil
 }
 
-// FindOverrides returns up to limit overrides of a tenant that a filter selects, beginning after a place. Indexes serve
-// a rule and users in a list by user, and ends in a list by end. With any other filter a page looks at 2,000 overrides.
+// FindOverrides returns up to limit overrides of a tenant that a filter selects, from a position. Indexes serve a rule
+// and users in a list by user, and ends in a list by end. With any other filter a page looks at 2,000 overrides.
 func (s *Store) FindOverrides(
 	ctx context.Context, tenant rules.TenantID, filter rules.OverrideFilter, after rules.OverridePlace, limit int,
 ) (page rules.OverridePage, err error) {

@@ -142,7 +142,7 @@ func (w *world) importRules(ctx context.Context, t *testing.T, patterns ...strin
 	return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))
 }
 
-// TestWhateverCreatesObeysTheQuota fills the last place by each way, and finds the next one refused.
+// TestWhateverCreatesObeysTheQuota fills a quota by each way, and finds the next row refused.
 func TestWhateverCreatesObeysTheQuota(t *testing.T) {
 	t.Parallel()
 	for name, creation := range creations {
@@ -259,7 +259,7 @@ func TestAFileIsRefusedAsAWhole(t *testing.T) {
 	if after := withoutQuotas(dump(t, connect(t, w.url), w.ours.ID)); after != before {
 		t.Errorf("our rows were\n%s\nand are\n%s", before, after)
 	}
-	// Who goes makes room for who comes, in one file.
+	// Users who leave make room for users who come, in one file.
 	must(w.AssignAll(ctx, w.ours.ID, onPlan("pro", users[:6_999]...)))(t)
 	swapped := append(onPlan("pro", users[7_000:7_100]...), onPlan("", users[:100]...)...)
 	must(w.AssignAll(ctx, w.ours.ID, swapped))(t)
@@ -317,7 +317,7 @@ func TestWhatWasRemovedMakesRoomAndItsRestorationNeedsIt(t *testing.T) {
 	must(w.PutQuotas(ctx, tester, w.ours.ID, nil, rules.Expected(1)))(t)
 	must(w.Revert(ctx, w.ours.ID, removal, false))(t)
 	w.countsAgree(t)
-	// A key makes room by expiring, too.
+	// An expired key makes room.
 	w.allow(t, rules.ThingKeys, 1)
 	brief := keyNamed(w.ours.ID, "brief")
 	brief.ExpiresAt = tomorrow()
@@ -359,7 +359,7 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 		t.Errorf("the log has %+v", log)
 	}
 	wantError(t, second(w.Revert(ctx, w.ours.ID, log[0].ID, false)), rules.ErrFinal)
-	// The role that acts for a tenant can change neither, nor count for others.
+	// The tenant role can change neither, nor count for others.
 	process, role := connect(t, runtimeOf(t, w.url)), tenantRoleOf(t, connect(t, w.url))
 	for _, sql := range []string{
 		"UPDATE tenant_quota SET rules = 1000", "INSERT INTO tenant_quota (tenant_id) VALUES ($1)",

@@ -159,7 +159,7 @@ func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []posi
 	return nil
 }
 
-// position is a place in a table's order: by revision, then by key. Fields that the table's key lacks are zero.
+// position is in a table's order: by revision, then by key. Fields that the table's key lacks are zero.
 type position struct {
 	tenant   rules.TenantID
 	whole    bool // the tenant is read whole, without removed rows

@@ -56,8 +56,8 @@ func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]
 	}), nil
 }
 
-// EraseRemovedTenants erases what is stored of tenants that were removed before a time. Each step is a short
-// transaction. A tenant that fails does not keep later ones from being erased. Returns how many are erased wholly.
+// EraseRemovedTenants erases the rows of tenants that were removed before a time, in short transactions. A tenant that
+// fails does not keep later ones from being erased. Returns the number of tenants that are erased wholly.
 func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time) (erased int, err error) {
 	tenants, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) {
 		return q.RemovedTenantsToErase(ctx, before)

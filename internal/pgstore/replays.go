@@ -165,7 +165,7 @@ func (p *past) undo(h *replay.History, entry *dbsqlc.TrafficHistoryRow) error {
 	return nil
 }
 
-// RequestReplay queues a replay, or returns replay.ErrTooMany. It deletes old ones beyond replay.MaxKept.
+// RequestReplay queues a replay, or returns replay.ErrTooMany, and deletes old ones beyond replay.MaxKept.
 func (s Writer) RequestReplay(ctx context.Context, tenant rules.TenantID, request []byte) (job replay.Job, err error) {
 	err = s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		open, err := q.OpenReplays(ctx, tenant)
@@ -264,7 +264,7 @@ func (s *Store) BeginReplay(ctx context.Context, tenant rules.TenantID, id, clai
 	return replayFromRow(row), nil
 }
 
-// NoteReplay stores how far a replay is, and returns whether somebody canceled it.
+// NoteReplay stores a replay's progress, and returns whether somebody canceled it.
 func (s *Store) NoteReplay(ctx context.Context, job *replay.Job, progress float64) (isCanceled bool, err error) {
 	isCanceled, err = s.queriesFor(classBackground, only(job.Tenant)).NoteReplay(ctx, dbsqlc.NoteReplayParams{
 		Progress: progress, TenantID: job.Tenant, ReplayID: job.ID, Claim: job.Claim,

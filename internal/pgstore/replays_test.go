@@ -165,7 +165,7 @@ func TestAReplayWaitsRunsAndEnds(t *testing.T) {
 	if !slices.Equal(log, want) {
 		t.Errorf("the audit log has %q, want %q", log, want)
 	}
-	// One that runs may have read the user's checks. It begins again, and what it finds is not stored.
+	// A running replay may have read the user's checks, so it begins again, and its result is not stored.
 	round(t, runnerOf(w, w)) // the job of the one that was canceled has nothing to do
 	claimed := w.claimReplay(t)
 	running := must(w.BeginReplay(ctx, ours, must(strconv.ParseInt(claimed.About, 10, 64))(t), claimed.Claim))(t)

@@ -55,8 +55,8 @@ type retention struct {
 const keepEvery = time.Hour
 
 // Retention returns the periodic jobs that make the partitions of yesterday, today, the next days and every day with
-// rows in a default partition, and drop what is older than the retention. Each kind of data has its own, so that one
-// that fails or has much to do holds back no other.
+// rows in a default partition, and drop rows older than the retention. Each kind of data has its own job, so that a
+// failure or much work holds back no other.
 func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []jobs.Kind) {
 	for _, one := range s.retentions(keep) {
 		kinds = append(kinds, jobs.Kind{

@@ -153,8 +153,8 @@ func TestARunThatLeavesRowsGoesOnAndStaysDue(t *testing.T) {
 	}
 }
 
-// TestEachKindFindsItsRowsByAnIndex reads plans of all statements of retention that delete rows. Some look at each
-// tenant, of which there are few.
+// TestEachKindFindsItsRowsByAnIndex reads plans of all statements of retention that delete rows. Some look at each of
+// the few tenants.
 func TestEachKindFindsItsRowsByAnIndex(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

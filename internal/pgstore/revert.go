@@ -104,7 +104,7 @@ func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 	return nil
 }
 
-// isClash reports whether an error says that an object cannot become what it was.
+// isClash reports whether an error means that an object cannot become what it was.
 func isClash(err error) bool {
 	return errors.As(err, new(rules.FieldErrors)) || slices.ContainsFunc([]error{
 		rules.ErrChanged, rules.ErrFinal, rules.ErrInUse, rules.ErrExists, rules.ErrNotFound, auth.ErrLastOwner,

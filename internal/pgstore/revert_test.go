@@ -241,8 +241,7 @@ func TestARevivedRuleIsLaterThanAllBefore(t *testing.T) {
 	}
 }
 
-// TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides: the rule's row alone does not tell that it was
-// gone meanwhile.
+// TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides: the rule's row alone does not show the removal.
 func TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -295,7 +294,7 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 		t.Errorf("the entry of the undoing is about %+v", entry.Object)
 	}
 
-	// Its place was taken meanwhile: nothing is undone.
+	// The position was taken meanwhile: nothing is undone.
 	promotion = promote()
 	must(w.CreateRule(ctx, shadow))(t)
 	promoted := w.content(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// This file is the one place where the database's rows become the domain's.
+// All conversions from rows to the domain.
 
 func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
 	values := make([]Value, len(rows))
@@ -108,7 +108,7 @@ var columns = []string{
 	"expires_at", "description",
 }
 
-// parametersOf returns what is stored of the fields without a column.
+// parametersOf encodes the fields without a column.
 func parametersOf(fields *rules.Fields) ([]byte, error) {
 	parameters := map[string]any{}
 	for name, value := range fields.Chosen() {

@@ -264,8 +264,8 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 const maxMovedOverrides = 5000
 
 // moveOverrides gives overrides of removed rules for all plans to the rules that were created for plans in their place,
-// and notes whose were moved. Checks of users without an assigned plan may name any, so each of the new rules gets
-// theirs. It refuses to move more than maxMovedOverrides.
+// and notes the moved ones. Checks of users without an assigned plan may name any, so each of the new rules gets
+// theirs. More than maxMovedOverrides are refused.
 func (w write) moveOverrides(ctx context.Context, overrides []dbsqlc.UnexpiredOverridesOfRulesRow,
 	made []ruleset.RuleChanged,
 ) error {

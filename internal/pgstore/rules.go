@@ -270,8 +270,8 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 	return rulesAsStored(rows)
 }
 
-// updateRules expects the stored rules as Before. It lets rules adapt in the place of rules that the caller is about to
-// remove.
+// updateRules expects the stored rules as Before, and lets rules adapt in the place of rules that the caller is about
+// to remove.
 func (w write) updateRules(ctx context.Context, changes []ruleset.Change[rules.Rule], removed ...rules.RuleID) (
 	updated []rules.Rule, failed int, err error,
 ) {

@@ -41,7 +41,7 @@ func withBurst(burst int64, all ...rules.Rule) []rules.Rule {
 	return after
 }
 
-// runScheduled makes and takes back what is due at a time.
+// runScheduled makes and takes back changes that are due at a time.
 func (w *world) runScheduled(t *testing.T, now time.Time) (steps int) {
 	t.Helper()
 	for {

@@ -49,7 +49,7 @@ func fieldsOf(rule *rules.Rule) (map[string]json.RawMessage, error) {
 	return fields, err
 }
 
-// changedFields returns the fields that differ, as they are after. It is rules.FieldErrors if there are none.
+// changedFields returns the fields that differ, as they are after, or rules.FieldErrors if there are none.
 func changedFields(before, after *rules.Rule) ([]byte, error) {
 	was, err := fieldsOf(before)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 var (
 	// ErrSchemaBehind means that the database must be migrated first.
 	ErrSchemaBehind = errors.New("run `admin migrate`")
-	// ErrUnreleased means that a version from before the first release made the database. It cannot be migrated.
+	// ErrUnreleased means that a version from before the first release made the database, which cannot be migrated.
 	ErrUnreleased = errors.New("the database was made by a version from before the first release, and there is no " +
 		"migration from it; use an empty database")
 )

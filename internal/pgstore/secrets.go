@@ -11,14 +11,14 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// What a secret is sealed for, beside its tenant. Both are needed to open it.
+// The purposes of secrets; a purpose and a tenant are needed to open one.
 const (
 	alertUse = "alert"
 	auditUse = "audit webhook"
 )
 
-// SealWith makes the Store seal the secrets of alerts and audit webhooks, and open those that are sealed. It must be
-// called before the Store's first use. Without it, or without a key in the vault, secrets are stored as they are.
+// SealWith makes the Store seal the secrets of alerts and audit webhooks, and open sealed ones. Call it before the
+// Store's first use. Without it, or without a key in the vault, secrets are stored in plain text.
 func (s *Store) SealWith(vault auth.Vault) { s.vault = vault }
 
 // opened returns a stored secret. isClosed means that it is sealed under a key that is not configured.
@@ -27,8 +27,8 @@ func (s *Store) opened(use string, tenant rules.TenantID, stored string) (secret
 	return secret, err != nil
 }
 
-// sealedAgain returns what is stored for an alert's secret in place of what is stored now, which stays if it is for the
-// same secret. So a change of another field shows no change of the secret.
+// sealedAgain returns the sealed secret of an alert. The stored text stays if it has the same secret, so a change of
+// another field shows no change of the secret.
 func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, error) {
 	secret, isClosed := s.opened(alertUse, alert.Tenant, stored)
 	if isClosed && alert.SecretIsClosed && alert.Secret == "" || !isClosed && alert.Secret == secret {

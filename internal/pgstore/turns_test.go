@@ -15,7 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// TestAWriteThatWaitsForItsTurnLetsOthersRun lets one write wait for another, with the only place that there is.
+// TestAWriteThatWaitsForItsTurnLetsOthersRun lets one write wait for another, with a single slot.
 func TestAWriteThatWaitsForItsTurnLetsOthersRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

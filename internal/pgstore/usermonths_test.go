@@ -75,7 +75,7 @@ func TestUsersAreCountedOnceByMonthWhileTheirTenantRecords(t *testing.T) {
 	}
 }
 
-// TestAMonthWithTooManyUsersGetsNoMore: those who were counted before still are, and other tenants have their own room.
+// TestAMonthWithTooManyUsersGetsNoMore: users who were counted before still are, and other tenants have their own room.
 func TestAMonthWithTooManyUsersGetsNoMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

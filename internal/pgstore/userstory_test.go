@@ -53,7 +53,7 @@ func TestDenialsOfAUserAreExactWhereCountsNameTheUser(t *testing.T) {
 	if got := get(hour.Add(time.Hour)); !reflect.DeepEqual(got, want[1:]) {
 		t.Errorf("the denials of the first hour are %+v, want %+v", got, want[1:])
 	}
-	// The counts of neighbours in the same tenant push older ones out of what is looked at.
+	// The counts of neighbours in the same tenant push older ones out of the rows that are looked at.
 	w.LookAtTop(2)
 	if got := get(hour.Add(2 * time.Hour)); len(got) == 0 || got[0] != later || len(got) > 1 && got[1].Exact {
 		t.Errorf("looking at two counts found %+v", got)

@@ -56,7 +56,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestTotalsAreTheSumOfTheirSteps compares what is read from spans inside and minutes or hours at both ends.
+// TestTotalsAreTheSumOfTheirSteps compares reads of spans inside and minutes or hours at both ends.
 func TestTotalsAreTheSumOfTheirSteps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -248,7 +248,7 @@ func TestTopsAreExactWhereCountsNameTheValue(t *testing.T) {
 		want         map[string]int64
 		unattributed int64
 	}{
-		// Of whom the address is nobody knows.
+		// Nobody knows whose address this is.
 		"users": {
 			violations.TopOf{Dimension: violations.ByUser},
 			map[string]int64{"a": 1_000_000, "b": 505},

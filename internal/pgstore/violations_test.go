@@ -79,7 +79,7 @@ func around(at time.Time) violations.Filter {
 	return violations.Filter{Since: at.Add(-time.Hour), Until: at.Add(time.Hour)}
 }
 
-// odd is as many odd but accepted bytes as fit an id: control characters, quotes, two-byte letters and what is hard.
+// odd has the longest accepted id of odd bytes: control characters, quotes, and two-byte letters.
 var odd = func() string {
 	var b strings.Builder
 	for r := rune(1); r < 256; r++ {

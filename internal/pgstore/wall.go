@@ -16,9 +16,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A scope says whose rows statements may touch. PostgreSQL enforces it by row-level security: statements in the scope
-// of a tenant run as the tenant role, and its policies hide the rows of other tenants. So a query that forgets its
-// tenant finds nothing instead of everything. See Secure for the role and its policies.
+// A scope limits the rows that statements may touch. PostgreSQL enforces it by row-level security: statements in the
+// scope of a tenant run as the tenant role, whose policies hide the rows of other tenants. A query that forgets its
+// tenant then finds nothing instead of everything. See Secure for the role and its policies.
 type scope struct {
 	tenant rules.TenantID
 	every  bool
@@ -27,7 +27,7 @@ type scope struct {
 // only is the scope of a tenant's own rows. Everything that acts for one tenant uses it.
 func only(tenant rules.TenantID) scope { return scope{tenant: tenant} }
 
-// everyTenant is the scope of the login role, which policies do not restrict. It is for the queries of
+// everyTenant is the scope of the login role, which policies do not restrict, for the queries of
 // db/queries/platform.sql, and for tables that belong to no tenant, such as account and session.
 var everyTenant = scope{every: true} //nolint:gochecknoglobals // a constant
 
@@ -137,9 +137,8 @@ func (b *beginning) end(ctx context.Context, err error) error {
 	return b.tx.Commit(ctx)
 }
 
-// walled runs each statement in a scope. It sends the settings and the statement together, before the one Sync message
-// that ends PostgreSQL's implicit transaction. So the settings hold for the statement and end with it, also behind a
-// pooler in transaction mode.
+// walled runs each statement in a scope. Settings and statement travel together, before the one Sync message that ends
+// PostgreSQL's implicit transaction, so the settings end with the statement, also behind a pooler in transaction mode.
 func (s *Store) walled(class class, of scope) dbsqlc.DBTX {
 	return sending(func(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 		return s.sendIn(ctx, class, of, batch)

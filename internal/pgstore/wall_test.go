@@ -337,7 +337,7 @@ func behindProxy(t *testing.T, databaseURL string, watch func() (sent, received 
 	return u.String()
 }
 
-// relay copies until one side closes, and calls seen before it passes on what it read.
+// relay copies until one side closes, and calls seen before it passes bytes on.
 func relay(to, from net.Conn, seen func()) {
 	buffer := make([]byte, 1<<16)
 	for {

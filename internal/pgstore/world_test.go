@@ -27,10 +27,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(devdbtest.Main(m))
 }
 
-// world is a database with two tenants that own the same things under the same names, but for one
-// plan each. Tests use the first; that no row of the second was touched is checked when the test ends.
-//
-// It is written by a role that does not own the tables, as in production; url is the owner's.
+// world is a database with two tenants that own the same objects under the same names, but for one plan each. Tests use
+// the first; the end of the test checks that no row of the second was touched. The writer's role does not own the
+// tables, as in production; url is the owner's.
 type world struct {
 	pgstore.Writer
 	url          string
@@ -234,8 +233,7 @@ func (w *world) revisions(t *testing.T) map[rules.TenantID]int64 {
 	return revisions
 }
 
-// setBack moves what is stored of our limits into the future, as if the clock had stepped back by
-// an hour since.
+// setBack moves the stored times of our limits into the future, as if the clock had stepped back by an hour since.
 func (w *world) setBack(t *testing.T) {
 	t.Helper()
 	exec(t, w.url, "UPDATE rate_limit_rule SET in_force_since = in_force_since + interval '1 hour' WHERE tenant_id = "+

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Condition is what must not come true of a replay: newly_denied > 0.1%. It may have several parts, separated by
-// commas, of which one is enough.
+// Condition must not become true of a replay: newly_denied > 0.1%. Of several parts, separated by commas, one is
+// enough.
 type Condition []part
 
 type part struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// TestALongHistoryIsNoLargeOne replays a tenant that imported thousands of rules: the audit log has an entry for each.
-// It is not parallel, because it measures memory.
+// TestALongHistoryIsNoLargeOne replays a tenant that imported thousands of rules, each with an entry in the audit log.
+// Not parallel, because it measures memory.
 func TestALongHistoryIsNoLargeOne(t *testing.T) { //nolint:paralleltest // it measures memory
 	const imported = 3000
 	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 0.001, 2))

@@ -26,7 +26,7 @@ type subject struct {
 	name string      // whose checks they are, for errors
 	role role
 	in   [kindsOfBuckets]bool
-	// stays says by which sets of rules the checks stay denied: a rule that is left out denied them.
+	// stays has the sets of rules by which the checks stay denied: a left-out rule denied them.
 	stays [2]bool
 }
 
@@ -39,7 +39,7 @@ const (
 	ignored
 )
 
-// bucketKind says by what a rule divides its checks, so of which sample it is judged.
+// bucketKind is how a rule divides its checks, which decides the sample that it is judged on.
 type bucketKind uint8
 
 const (

@@ -17,8 +17,8 @@ const (
 	// sampledPart: a smaller sample is taken if it has this part of the checks that are counted. The latest checks of a
 	// larger one say more than those of hardly any users.
 	sampledPart = 10
-	// mostUnpacked caps the checks that are unpacked to find those that count. Sums are unpacked of a time in which so
-	// many were seen.
+	// mostUnpacked caps the checks that are unpacked to find those that count. Sums are unpacked of a time with so many
+	// checks.
 	mostUnpacked = 2_000_000
 )
 
@@ -26,15 +26,15 @@ const (
 var ErrNotInSample = errors.New("the user is not in the sample that is recorded")
 
 // Effect replays a candidate over at most so many checks of the last day: EffectChecks are fast enough to stand beside
-// an editor, and the API allows ten times as many. It compares with the present rules and overrides,
-// whatever was in force then, so that the difference is what the candidate alone makes.
+// an editor, and the API allows ten times as many. The comparison is with the present rules and overrides, so the
+// difference is the candidate's alone.
 //
-// If there are more, or only a sample is recorded, it takes a sample of the users and addresses, without the limits
-// that they share. A candidate that they share needs all checks, and what was asked outside of the sample. A candidate
-// of one override takes the checks of its user. Of what is still too much it takes the latest, and Result.First says
-// since when. Buckets begin full. Result.Listed stays empty.
+// Beyond that many checks, or if only a sample is recorded, a sample of the users and addresses is replayed, without
+// the limits that they share. A candidate that they share needs all checks, and the costs outside of the sample. A
+// candidate of one override takes the checks of its user. If these are still too many, the latest are taken, and
+// Result.First says since when. Buckets begin full. Result.Listed stays empty.
 //
-// If it finds none, Result.Read is 0 and Result.Since says how far back it looked.
+// Without checks, Result.Read is 0 and Result.Since is the start of the search.
 func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, most int64, now time.Time,
 ) (*Result, error) {
 	in := &Input{Tenant: tenant, Since: now.Add(-effectRange), Until: now, Candidate: candidate, User: candidate.user()}
@@ -80,15 +80,14 @@ type effect struct {
 	source Source
 	in     *Input
 	sum    traffic.Summary
-	// of is what may be looked at. Sums are looked at for the time in which so many checks were seen.
+	// of is the range to look at. Sums are looked at for the time with so many checks.
 	of   traffic.Range
 	seen int64
 	most int64 // of the checks that are counted
 }
 
-// read returns the checks to decide, and what decides them. Blocks do not say how many of their checks are of users in
-// the sample rather than of addresses, so if those that have enough checks have too few that count, it reads as many as
-// it may.
+// read returns the checks to decide, and their deciders. Blocks do not say how many of their checks are of users in the
+// sample rather than of addresses, so if too few count, read goes on to the limit.
 func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 	if e.in.History, err = e.source.History(ctx, e.in.Tenant, e.in.Until); err != nil {
 		return nil, nil, err

@@ -59,7 +59,7 @@ func (s *shelves) Blocks(_ context.Context, _ rules.TenantID, of traffic.Range) 
 	return replay.Slice(blocks)
 }
 
-// BlocksOfUser is asked for users who have few checks.
+// BlocksOfUser answers for users with few checks.
 func (s *shelves) BlocksOfUser(
 	_ context.Context, _ rules.TenantID, user string, of traffic.Range, _ int64,
 ) (time.Time, iter.Seq2[traffic.Block, error], error) {
@@ -131,7 +131,7 @@ func sampledUsers(stratum, n int) (users []string) {
 
 const token = 1_000_000
 
-// TestAnEffectComparesWithWhatIsInForce: what has ended, or began after the checks, is as it is now.
+// TestAnEffectComparesWithWhatIsInForce: rules that have ended, or began after the checks, count as now.
 func TestAnEffectComparesWithWhatIsInForce(t *testing.T) {
 	t.Parallel()
 	s := newShelves(rule(t, 1, "user:{user_id}", "", 0.001, 5), rule(t, 2, "endpoint:/a", "", 0.001, 1))
@@ -241,7 +241,7 @@ func TestFloodsOfDeniedChecksAreNotRead(t *testing.T) {
 }
 
 // TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers: a proxy's address may be in the sample, so that the checks of all
-// users are recorded, most of which say nothing of users.
+// users are recorded, most of them without use for users.
 func TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers(t *testing.T) {
 	t.Parallel()
 	settings := rules.DefaultSettings()

@@ -17,12 +17,12 @@ type History struct {
 	Start snapshot.Rows
 	// Changes follow, in order of time.
 	Changes []Change
-	// KnownSince is later than the time asked for if the audit log does not reach back to it. What stood then stands
-	// for what was before.
+	// KnownSince is later than the requested time if the audit log does not reach back to it. The state then stands for
+	// all time before.
 	KnownSince time.Time
 }
 
-// hold makes what is in force at a time, which is that of the history's Start, stand for all time before it.
+// hold makes the state at a time, which is the history's Start, stand for all time before it.
 func (h *History) hold(at time.Time) {
 	hasEnded := func(expires time.Time) bool { return !expires.IsZero() && !expires.After(at) }
 	h.Start.Rules = slices.DeleteFunc(slices.Clone(h.Start.Rules),
@@ -62,8 +62,8 @@ type course struct {
 	now     *snapshot.Snapshot
 }
 
-// at returns the rules in force at a time, in microseconds, which is not before that of the last call. Changes of which
-// no check was between are made together.
+// at returns the rules in force at a time, in microseconds, which must not go back. Changes without a check between
+// them are made together.
 func (c *course) at(tenant rules.TenantID, micros int64) *snapshot.Tenant {
 	if c.now == nil {
 		c.now = snapshot.New(c.start)
@@ -183,7 +183,7 @@ func (w *world) takesPart(rule *rules.Rule) bool {
 	return rule.Removed
 }
 
-// use makes a candidate that of the world. It is nil for none.
+// use makes a candidate that of the world; nil for none.
 func (w *world) use(candidate *Candidate) {
 	if w.candidate = candidate; candidate == nil {
 		return
@@ -201,7 +201,7 @@ func (w *world) use(candidate *Candidate) {
 	}
 }
 
-// replaces reports whether the candidate stands in a rule's place, or removes it.
+// replaces reports whether the candidate replaces or removes a rule.
 func (w *world) replaces(id rules.RuleIdentity) bool {
 	c := w.candidate
 	return c != nil && (c.Prune || c.Plan != "" && c.Plan == id.Plan || w.replaced[id])

@@ -26,7 +26,7 @@ type Store interface {
 	// BeginReplay lets a claim of a job run a replay that waits or runs. Returns rules.ErrNotFound for one that was
 	// canceled, or is over or gone.
 	BeginReplay(ctx context.Context, tenant rules.TenantID, id, claim int64) (Job, error)
-	// NoteReplay stores how far a replay is, and returns whether somebody canceled it. Returns rules.ErrNotFound if it
+	// NoteReplay stores a replay's progress, and returns whether somebody canceled it. Returns rules.ErrNotFound if it
 	// is to begin again.
 	NoteReplay(ctx context.Context, job *Job, progress float64) (isCanceled bool, err error)
 	// FinishReplay stores the end of a replay, unless it is to begin again.
@@ -105,7 +105,7 @@ type RuleName struct {
 // MaxRange is the longest time that one replay covers.
 const MaxRange = rules.MaxRecordDays * 24 * time.Hour
 
-// Validate returns what is wrong with the range.
+// Validate returns the errors of the range.
 func (q *Request) Validate(now time.Time) (wrong rules.FieldErrors) {
 	switch {
 	case !q.Since.Before(q.Until):

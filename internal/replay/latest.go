@@ -6,8 +6,8 @@ import "context"
 const mostEvents = 300_000
 
 // latest returns the last checks of the range in order of time: most of those that are counted in a result's Read, and
-// with them all that take part since the first of these. If those are more than mostEvents, it is the last mostEvents.
-// isFull reports whether one of the two was reached, so that earlier checks do not matter.
+// with them all that take part since the first of these, but the last mostEvents at most. isFull reports whether a
+// limit was reached, so that earlier checks do not matter.
 func (r *run) latest(ctx context.Context, most int) (kept []event, isFull bool, err error) {
 	since, until := r.in.Since.UnixMilli(), r.in.Until.UnixMilli()
 	cutAt := 2 * most
@@ -30,8 +30,8 @@ func (r *run) latest(ctx context.Context, most int) (kept []event, isFull bool, 
 	return kept, isFull, nil
 }
 
-// takesPart reports whether checks can make a difference to the figures. Those that are only listed cannot, and those
-// outside of the sample cannot without the limits that they share.
+// takesPart reports whether checks can change the figures. Listed ones cannot, nor can those outside of the sample
+// without the limits that they share.
 func (r *run) takesPart(s *subject) bool {
 	return s.role == counted || s.role == fed && !r.in.IsPartial
 }

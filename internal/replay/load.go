@@ -63,7 +63,7 @@ func notes(sum *traffic.Summary) (notes []string) {
 	return notes
 }
 
-// Slice returns blocks as a sequence, for those who have them.
+// Slice returns blocks as a sequence.
 func Slice(blocks []traffic.Block) iter.Seq2[traffic.Block, error] {
 	return func(yield func(traffic.Block, error) bool) {
 		for _, b := range blocks {

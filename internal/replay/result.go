@@ -21,8 +21,8 @@ type Result struct {
 
 	Checks Figure `json:"checks"`
 	Counts
-	// RecordedDenied is how many checks of the sample were denied when they came, and Agreeing how many were then
-	// decided as the replay of the rules in force decides, with those of LeftOut.
+	// RecordedDenied is how many checks of the sample were denied when they came, and Agreeing how many the replay of
+	// the rules in force then decides alike, with those of LeftOut.
 	RecordedDenied int64 `json:"recorded_denied"`
 	Agreeing       int64 `json:"agreeing"`
 
@@ -73,8 +73,8 @@ type Figure struct {
 // OfRule are the checks that a rule denies or, in shadow mode, would deny. A rule that was in both modes is listed
 // twice.
 //
-// A check that several rules deny counts for the one that decides, which is the one with the longest wait. So a check
-// that is denied either way can change its rule: see OfRule.FromOtherRules.
+// A check that several rules deny counts for the deciding one, with the longest wait. A check that is denied either way
+// can therefore change its rule: see OfRule.FromOtherRules.
 type OfRule struct {
 	RuleID int64  `json:"rule_id"` // 0 for a new rule
 	Rule   string `json:"rule"`
@@ -133,7 +133,7 @@ type LeftOut struct {
 	Why    string `json:"why"`
 }
 
-// What counts adds up.
+// Counted figures.
 const (
 	then = iota
 	now
@@ -143,7 +143,7 @@ const (
 	kinds
 )
 
-// tally adds up checks. If they are of a sample it knows how many each subject has, of which the error follows.
+// tally adds up checks. For a sample it keeps the number of each subject, from which the error follows.
 type tally struct {
 	n  [kinds]int64
 	of [kinds]map[string]int64 // by subject; nil without a sample
@@ -162,7 +162,7 @@ func (t *tally) add(kind int, subject string, isSample bool) {
 
 func (t *tally) figure(kind int, share float64) Figure { return estimate(t.n[kind], t.of[kind], share) }
 
-// fromOthers is FromOtherRules. What a subject has gained by one check and lost by another is no error.
+// fromOthers is FromOtherRules. Gains and losses of one subject are no error.
 func (t *tally) fromOthers(share float64) Figure {
 	sum, of := int64(0), map[string]int64{}
 	for kind, sign := range map[int]int64{now: 1, noLonger: 1, then: -1, newly: -1} {
@@ -174,7 +174,7 @@ func (t *tally) fromOthers(share float64) Figure {
 	return estimate(sum, of, share)
 }
 
-// estimate scales a sum: the Horvitz-Thompson estimator of a sample in which each subject is with the same probability.
+// estimate scales a sum: the Horvitz-Thompson estimator of a sample in which each subject has the same probability.
 func estimate(sum int64, of map[string]int64, share float64) Figure {
 	f := Figure{Value: float64(sum) / share}
 	if share < 1 {

@@ -28,10 +28,10 @@ const (
 
 	// noteEvery is how often a replay's progress is stored, and how soon it notices that it was canceled.
 	noteEvery = 2 * time.Second
-	// maxAttempts ends a replay whose processes were killed, perhaps by it. Its job ends, too, instead of being parked,
-	// because whoever asked for it is told and can ask again.
+	// maxAttempts ends a replay whose processes were killed, perhaps by it. The job ends instead of being parked,
+	// because the requester sees the failure and can ask again.
 	maxAttempts = 3
-	// longestRun bounds how long a tenant keeps one of atOnce places.
+	// longestRun bounds how long a tenant keeps one of atOnce slots.
 	longestRun = 3 * time.Hour
 )
 

@@ -30,8 +30,8 @@ type Simulated struct {
 	Deciding int
 	// RetryAfter is how long until the deciding rule would have allowed the check; 0 if it did or never would.
 	RetryAfter time.Duration
-	// Delay is how long the enforced queues make the caller of an allowed check wait or, if it was denied, how long the
-	// queue of the deciding rule was; 0 if that is no queue.
+	// Delay is how long the enforced queues make the caller of an allowed check wait or, if it was denied, the length
+	// of the deciding rule's queue; 0 if that is no queue.
 	Delay time.Duration
 }
 
@@ -44,8 +44,8 @@ type Level struct {
 // Simulation is what happened to arrivals.
 type Simulation struct {
 	Checks []Simulated // in order of time
-	// Levels are the levels of each rule's bucket in order of time, until the last arrival. Straight lines between them
-	// draw the bucket. It is empty for blocks and bypasses, and for limits behind one.
+	// Levels are the levels of each rule's bucket in order of time, until the last arrival; straight lines connect
+	// them. Blocks, bypasses, and limits behind one have none.
 	Levels [][]Level
 }
 

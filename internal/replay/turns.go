@@ -6,7 +6,7 @@ import (
 )
 
 // Turns lets several replays share half of one processor. One works at a time, on a block or a window of traffic, in
-// the order in which they ask, so a long replay delays another one by that only.
+// order of arrival, so a long replay delays another one by one piece only.
 type Turns struct {
 	place chan struct{}
 	owed  time.Duration // by the job that has the turn: how long it must rest

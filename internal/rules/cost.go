@@ -44,7 +44,7 @@ func ParseCost(number string) (millionths int64, err error) {
 	return millionths, nil
 }
 
-// cutExponent splits a JSON number. It caps the exponent beyond the digits of any body, so that it cannot overflow.
+// cutExponent splits a JSON number, and caps the exponent beyond the digits of any body against overflow.
 func cutExponent(number string) (mantissa string, exponent int) {
 	const beyond = 1 << 30
 	i := strings.IndexAny(number, "eE")

@@ -21,7 +21,7 @@ type Erasure struct {
 	Error       string    // why the latest try failed, for people; "" once another worked
 	NextTryAt   time.Time // zero: during a try, and at the end
 	Steps       []ErasureStep
-	// Rules name the user in their pattern. They stay, because they are configuration. Known at the end.
+	// Rules name the user in their pattern, and stay because they are configuration. Known at the end.
 	Rules []RuleID
 }
 

@@ -20,7 +20,7 @@ const (
 // ErrTooManyExports means that the tenant has reached MaxOpenExports.
 var ErrTooManyExports = errors.New("too many exports are being made")
 
-// Export is a file that somebody asked for, and how far it is.
+// Export is a file that somebody asked for, and its progress.
 type Export struct {
 	ID          int64
 	By          Actor  // its kind and id
@@ -28,8 +28,8 @@ type Export struct {
 	RequestedAt time.Time
 	FinishedAt  time.Time // zero: it goes on
 	NextTryAt   time.Time // zero: during a try, and at the end
-	// Error says why the latest try failed, for people; "" once another worked. One that has finished with an error has
-	// no file.
+	// Error is the reason of the latest failure, for people; "" after a success. An export that has finished with an
+	// error has no file.
 	Error  string
 	Rows   int64 // so far
 	Bytes  int64 // compressed

@@ -111,8 +111,8 @@ func (f *AdaptFields) adapt() Adapt {
 	return a
 }
 
-// HasSameFields reports whether a write of one rule in place of the other would change nothing. An end that is counted
-// from the write is always another one.
+// HasSameFields reports whether writing one rule over the other would change nothing. An end that is counted from the
+// write always differs.
 func (r *Rule) HasSameFields(other *Rule) bool {
 	return reflect.DeepEqual(r.Fields(), other.Fields()) && r.ExpiresIn == other.ExpiresIn
 }
@@ -133,9 +133,9 @@ func (r *Rule) Set(object []byte) FieldErrors {
 	return append(wrong, r.SetFields(&f)...)
 }
 
-// Patch is Set for people, who leave out what follows from what they say: another action or algorithm drops what the
-// limit can no longer have, and another window drops its zone and day. Naming such a field too is a mistake that
-// Validate finds. The object may also have expires_in_seconds.
+// Patch is Set for people: another action or algorithm drops the fields that the limit can no longer have, and another
+// window drops its zone and day. Naming such a field too is a mistake that Validate finds. The object may also have
+// expires_in_seconds.
 func (r *Rule) Patch(object []byte) FieldErrors {
 	given, wrong := namedIn(object)
 	f := r.Fields()
@@ -222,8 +222,7 @@ func mustBe(kind reflect.Type) string {
 	return "must be of the type that the API's description says"
 }
 
-// Named goes through the fields of a struct, to which it is given a pointer, by their names in JSON. The values can be
-// set.
+// Named iterates over the fields of the struct that a pointer points to, by their names in JSON. The values can be set.
 func Named(object any) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		value := reflect.ValueOf(object).Elem()

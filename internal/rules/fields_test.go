@@ -12,7 +12,7 @@ import (
 // TestEveryFieldOfARuleIsInItsFields changes each field by itself, so that a field cannot be forgotten.
 func TestEveryFieldOfARuleIsInItsFields(t *testing.T) {
 	t.Parallel()
-	// What names a rule, what follows from a write, and what only one write has.
+	// Identity, consequences of a write, and fields of one kind of write.
 	others := strings.Fields("ID TenantID Name Pattern Plan CandidateFor ExpiresIn Version InForceSince CreatedAt " +
 		"UpdatedAt Revision Removed Unknown")
 	values := map[string]any{

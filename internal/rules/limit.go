@@ -171,7 +171,7 @@ func (l Limit) WindowAt(at int64) (start, end int64) {
 	return start, start + l.Interval
 }
 
-// CalendarStarts returns the starts of the former, the present and the next two windows, from which a store with a
+// CalendarStarts returns the starts of the former, the present and the next two windows, among which a store with a
 // clock of its own chooses. ok is false for a limit without calendar windows.
 func (l Limit) CalendarStarts(now int64) (starts [4]int64, ok bool) {
 	if l.Interval >= 0 {

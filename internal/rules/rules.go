@@ -26,8 +26,7 @@ const (
 	ScopeIP       Scope = "ip"
 )
 
-// RateUnit is the unit in which a person typed a rate. It only affects how the rate is shown: rates are stored in
-// tokens per second.
+// RateUnit is the unit in which a person typed a rate, for showing it: rates are stored in tokens per second.
 type RateUnit string
 
 // The units.

@@ -12,7 +12,7 @@ const (
 	MaxScheduledRules = 500
 	// MaxScheduledKept bounds the finished changes that are kept for a tenant.
 	MaxScheduledKept = 200
-	// MaxScheduledAhead bounds how far ahead a change can begin and end.
+	// MaxScheduledAhead bounds the time until a change begins and ends.
 	MaxScheduledAhead = 400 * 24 * time.Hour
 )
 
@@ -42,9 +42,9 @@ const (
 
 // ScheduledChange is a future change of one or more rules.
 //
-// At StartsAt it sets the changed fields of all its rules in one transaction; at EndsAt it restores them in another.
-// Left out, with a reason in ScheduledRule.Failure, is a rule that was removed or would become invalid, and at the end
-// also a rule in which somebody has edited one of the fields.
+// At StartsAt it sets the changed fields of all its rules in one transaction; at EndsAt it restores them in another. A
+// rule that was removed or would become invalid is left out, and at the end also a rule in which somebody has edited
+// one of the fields; ScheduledRule.Failure has the reason.
 type ScheduledChange struct {
 	ID               int64
 	TenantID         TenantID

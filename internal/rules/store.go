@@ -9,7 +9,7 @@ import (
 
 // The errors of a store beside FieldErrors. The error around one names the row.
 var (
-	// ErrNotFound means that the row does not exist or belongs to another tenant; a caller cannot tell which.
+	// ErrNotFound means that the row does not exist or belongs to another tenant; callers cannot distinguish the two.
 	ErrNotFound = errors.New("not found")
 	// ErrExists means that the name or identity of a new row is taken.
 	ErrExists = errors.New("exists already")
@@ -32,7 +32,7 @@ type Actor struct {
 	Kind ActorKind
 	ID   string // the account's or the key's id; "" for the others
 	Name string // the account's e-mail address, the key's name, or the command
-	// Act names the request where the changed rows alone do not tell: "promote", "import", "revert 812"; else "".
+	// Act names the request if the changed rows alone do not: "promote", "import", "revert 812"; else "".
 	Act string
 	// RequestID is the id of the request in the log; "" without one.
 	RequestID string

@@ -28,8 +28,8 @@ type Batch struct {
 
 	Decisions []DecisionCount
 	Tallies   []Tally
-	// Crossings that are stored already are skipped. Of several records of a crossing the store keeps the earliest and,
-	// at the same time, the one with the least use.
+	// Stored crossings are skipped. If several records of a crossing come, the store keeps the earliest and, at the
+	// same time, the one with the least use.
 	Crossings []Crossing
 }
 

@@ -21,7 +21,7 @@ type Sender interface {
 	Send(ctx context.Context, notice *Notice) (status int, err error)
 }
 
-// The kinds of jobs about a delivery: one that was raised, and a test. Queries of deliveries name them, too.
+// The kinds of jobs about a delivery: a raised one, and a test. Queries of deliveries name them.
 const (
 	DeliveryKind = "alert delivery"
 	TestKind     = "alert test"
@@ -42,8 +42,8 @@ const (
 )
 
 // AlertKinds returns the jobs that raise and deliver alerts. If a process dies between a post and storing its result,
-// the delivery is sent again, so receivers recognize deliveries by id. A test has one attempt, since its sender watches
-// and can repeat it, and does not wait for what was raised.
+// the delivery is sent again, so receivers recognize deliveries by id. A test has one attempt, at once, since its
+// sender watches and can repeat it.
 func AlertKinds(outbox Outbox, sender Sender, log *slog.Logger) []jobs.Kind {
 	c := courier{outbox, sender}
 	delivery := jobs.Kind{
@@ -102,8 +102,8 @@ func RaiseAll(ctx context.Context, outbox Outbox, now time.Time, log *slog.Logge
 	return failed
 }
 
-// inTurns returns alerts in the order in which they are judged: some of each tenant before more of any. Chance decides
-// whose and which come first, so that a pass that runs out of time does not always leave out the same ones.
+// inTurns returns alerts in the order of judgement: some of each tenant before more of any. Chance decides who comes
+// first, so that a pass that runs out of time does not always leave out the same ones.
 func inTurns(alerts []ActiveAlert) []ActiveAlert {
 	waiting := byTenant(alerts)
 	rand.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })

@@ -36,7 +36,7 @@ const minShareChecks = 20
 // coolDown is the time after which an alert may be raised again for the same rule and subject.
 func (a *Alert) coolDown() time.Duration { return a.Window + time.Minute }
 
-// Least returns the smallest sum of a group's counts with which the alert can fire.
+// Least returns the smallest sum of a group's counts that can fire the alert.
 func (a *Alert) Least() int64 {
 	if a.Kind == AlertNearLimit {
 		return (a.Threshold*minShareChecks + 99) / 100

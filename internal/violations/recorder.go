@@ -43,8 +43,8 @@ const (
 	maxPause = 10 * time.Second
 	// smallFlush batches: one of decisions, one of violations and one of crossings.
 	smallFlush = 3
-	// countsPause delays decision counts that fill more than a batch. They are less urgent than violations, and a write
-	// costs the same however many checks it counts.
+	// countsPause delays decision counts that fill more than a batch. Violations are more urgent, and a write costs the
+	// same for any number of checks.
 	countsPause = 10 * time.Second
 
 	// minBackoff and maxBackoff bound the back-off while the store is away.

@@ -229,7 +229,7 @@ func TestTheFirstFewDifferentViolationsOfASecondAreRows(t *testing.T) {
 	}
 }
 
-// TestAViolationHasTheModeThatWasInForce switches the tenant to shadow within a second, in which equal rows are merged.
+// TestAViolationHasTheModeThatWasInForce switches the tenant to shadow within a second, whose equal rows are merged.
 func TestAViolationHasTheModeThatWasInForce(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

@@ -28,8 +28,8 @@ import (
 	"github.com/sluicegate/sluice/web"
 )
 
-// adminDeadline bounds requests to the admin API except exports and imports. It is above the timeout of a hanging
-// database, and below that of connections.
+// adminDeadline bounds requests to the admin API except exports and imports. The timeout of a hanging database is
+// shorter, that of connections longer.
 const adminDeadline = 20 * time.Second
 
 // Server is the control plane in one process: people and automation read and change rules.

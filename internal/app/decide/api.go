@@ -176,8 +176,8 @@ func (a *API) Run(ctx context.Context) error {
 	return errors.Join(err, a.Close()) //nolint:contextcheck // as above
 }
 
-// firstKeys is how long a process waits for the keys of issuers before it opens its addresses. It is short, because an
-// issuer that is down must not keep a process from answering for other tenants.
+// firstKeys bounds the wait for the keys of issuers before a process opens its addresses. An issuer that is down must
+// not keep a process from answering other tenants.
 const firstKeys = time.Second
 
 // serveChecks waits for rules, and serves HTTP and gRPC. If one fails, the other ends as well.

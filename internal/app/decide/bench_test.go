@@ -23,9 +23,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// BenchmarkCheck is all that happens to a check of four tiers but the network and waiting for it: HTTP, the key,
-// matching, buckets in memory, counting, metrics and the answer. A hundred thousand rules
-// are in a thousand tenants, which take turns.
+// BenchmarkCheck is a check of four tiers without the network: HTTP, the key, matching, buckets in memory, counting,
+// metrics and the answer. A thousand tenants with a hundred thousand rules take turns.
 func BenchmarkCheck(b *testing.B) {
 	for _, tenants := range []int{1, 1000} {
 		b.Run(fmt.Sprint(tenants, " tenants"), func(b *testing.B) {

@@ -58,7 +58,7 @@ func (all observers) WindowSettled(tenant *snapshot.Tenant, match *rules.Match, 
 	}
 }
 
-// recording tells a violations.Recorder of decisions. It is here because neither package may import the other.
+// recording passes decisions to a violations.Recorder, because neither package may import the other.
 type recording struct{ recorder *violations.Recorder }
 
 var recordings = sync.Pool{New: func() any { return new(violations.Check) }}
@@ -89,8 +89,7 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 	recordings.Put(c)
 }
 
-// note tells how far windows are used. What only this process knows says nothing about the shared bucket, and what it
-// remembers of a denial is known already.
+// note records the use of windows, if the shared bucket was read for this check.
 func (r recording) note(c *violations.Check, decision *enforce.Decision) {
 	if decision.Degraded || decision.Recalled {
 		return
@@ -118,7 +117,7 @@ func (r recording) noteUse(tenant rules.TenantID, match *rules.Match, bucket *en
 	})
 }
 
-// WindowSettled tells how far a window is used after a settlement.
+// WindowSettled records the use of a window after a settlement.
 func (r recording) WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *enforce.SettledWindow) {
 	if len(match.Rule.NotifyAt) > 0 {
 		r.noteUse(tenant.Tenant.ID, match, &window.Bucket, violations.Tokens(window.Taken))

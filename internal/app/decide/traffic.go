@@ -16,13 +16,13 @@ func trafficBudget(cfg config.Config) traffic.Budget {
 	return traffic.Budget{PerTenant: int64(cfg.TrafficTenantBudget) << 20, Total: int64(cfg.TrafficBudget) << 20}
 }
 
-// recordingTraffic tells a traffic.Recorder of decisions. It is here because neither package may import the other.
+// recordingTraffic passes decisions to a traffic.Recorder, because neither package may import the other.
 type recordingTraffic struct{ recorder *traffic.Recorder }
 
 var trafficChecks = sync.Pool{New: func() any { return new(traffic.Check) }}
 
 const (
-	// reportSpan is about how often a client reports what it decided.
+	// reportSpan is about the time between a client's reports.
 	reportSpan = 400 * time.Millisecond
 	// maxRecorded caps the checks of one report that are recorded, because each takes a fraction of a microsecond.
 	// Above it each decision of the report gets its share, rounded up.

@@ -29,8 +29,8 @@ const noTable = "42P01" // the SQLSTATE
 
 const lookPatience = 10 * time.Second
 
-// refuseForeign refuses a database with a tenant other than the demo. It only reads, and only columns that every
-// version of the schema has, because a refused database must not be migrated.
+// refuseForeign refuses a database with a tenant other than the demo. A refused database must not be migrated, so
+// refuseForeign only reads, and only columns that every version of the schema has.
 func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()

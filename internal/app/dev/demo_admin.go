@@ -51,8 +51,8 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 	return err
 }
 
-// refuseForeignPeople refuses a database with accounts but without the demo's key: it is being set up, and has no
-// tenants yet. It only reads, as refuseForeign does.
+// refuseForeignPeople refuses a database with accounts but without the demo's key: a person is setting it up, and has
+// no tenants yet. Like refuseForeign it only reads.
 func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
 	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
 	var foreign string

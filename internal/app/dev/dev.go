@@ -88,8 +88,8 @@ func runBoth(ctx context.Context, api *decide.API, admin *control.Server) error 
 	return errors.Join(err, <-ended)
 }
 
-// startServers starts private servers in place of those that cfg does not name, and sets their addresses in cfg. data
-// is the directory of a private database, or "". stop stops the servers; it is never nil.
+// startServers starts private servers instead of those that cfg does not name, and sets their addresses in cfg. data is
+// the directory of a private database, or "". stop stops the servers, and is never nil.
 func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (data string, stop func() error,
 	err error,
 ) {
@@ -168,8 +168,8 @@ const tryIt = `Ask whether user 42 may have another report; paste this a few tim
 const tryYours = `The demo's key is revoked; ask http://%s/v1/check with one of yours.
 `
 
-// greet prints the greeting, with the demo key if it works. It shows the URL of a private database with its password,
-// and hides the password of another one.
+// greet prints the greeting, with the demo key if it works, and the URL of the database, with its password if the
+// database is private.
 func greet(out io.Writer, api *decide.API, admin *control.Server, cfg config.Config, data string, works bool) error {
 	database, kept := cfg.DatabaseURL.String(), "in the database that was given"
 	if data != "" {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(devdbtest.Main(m).Run()) }
 
-// untilGreeted keeps what is printed and ends the run once that is all.
+// untilGreeted keeps the output and ends the run after the greeting.
 type untilGreeted struct {
 	bytes.Buffer
 	end context.CancelFunc
@@ -78,7 +78,7 @@ func TestADatabaseOfSomebodysIsRefusedUntouched(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close(t.Context()) }()
-			// What the look needs of an old schema; a migration would stumble over it.
+			// The columns that the look needs of an old schema; a migration would fail on it.
 			if _, err := conn.Exec(t.Context(), `CREATE TABLE tenant (tenant_id bigint, slug text);
 				CREATE TABLE api_key (tenant_id bigint, key_id text); INSERT INTO tenant
 					VALUES (1, '`+slug+`')`); err != nil {

@@ -125,8 +125,8 @@ func compareReaders(h *harness, stream []byte) error {
 	return nil
 }
 
-// framings are connections, from ordinary ones to those that smuggle requests. @ is replaced by the headers of a check
-// without its length, and | by the end of a line.
+// framings are connections, from ordinary ones to request smuggling. @ stands for the headers of a check without its
+// length, and | for the end of a line.
 var framings = map[string]struct {
 	stream string
 	read   int // by Sluice, before it refuses or ends

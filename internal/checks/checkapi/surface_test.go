@@ -36,8 +36,8 @@ const (
 	jsonType = "application/json"
 )
 
-// harness is a whole surface over a real Limiter and buckets in memory, with a clock that only the test moves. One
-// goroutine may use a harness.
+// harness is a whole surface over a real Limiter and buckets in memory, with a clock that only the test moves, for one
+// goroutine.
 type harness struct {
 	t        testing.TB
 	config   checkapi.Config

@@ -109,8 +109,8 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 	t.endField("X-Sluice-Reason")
 }
 
-// AddServiceLimit adds RateLimit-Policy, RateLimit and, to a denial, Retry-After, as AddRateLimit does, with the rules'
-// names as item names. The names must need no escaping.
+// AddServiceLimit adds RateLimit-Policy, RateLimit and, to a denial, Retry-After, as AddRateLimit does. The rules'
+// names, which must need no escaping, are the item names.
 func (t *Headers) AddServiceLimit(d *enforce.Decision) {
 	t.addItems("RateLimit-Policy", d, appendGivenName, appendPolicyItem)
 	t.addItems("RateLimit", d, appendGivenName, appendServiceLimitItem)

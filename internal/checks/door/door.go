@@ -29,8 +29,7 @@ type Snapshots interface {
 }
 
 // Authorize returns the key of a request's Authorization lines and its tenant, if the key has a permission. from
-// returns the peer and the lines of X-Forwarded-For, for keys that are bound to networks. The error is a
-// *httpapi.Problem.
+// returns the peer and the lines of X-Forwarded-For, for keys with networks. The error is a *httpapi.Problem.
 func (d *Door) Authorize(
 	authorization []string, permission auth.Permission, from func() (peer netip.Addr, forwarded []string),
 ) (*snapshot.Key, *snapshot.Tenant, error) {

@@ -26,7 +26,8 @@ const (
 	leastEarned  = 8
 	earnedWithin = 5 * time.Second
 	leastBurst   = 16
-	// A bucket with fewer than cold checks within coldWithin is given back: renewals would cost about what they save.
+	// A bucket with fewer than cold checks within coldWithin is given back, because renewals would cost about as much
+	// as they save.
 	cold       = 8
 	coldWithin = 2 * time.Second
 	// If leases alone serve fewer than 1 in wholeShare of a bucket's checks, it is given back for restWithin: splitting

@@ -93,7 +93,7 @@ type World struct {
 	Checks, Commands, Passed, IdealPassed int
 	// Lowest is the lowest level of an ideal bucket with the same admissions, in tokens.
 	Lowest float64
-	// Unbacked is the most by which processes held more than the store had lent, in tokens.
+	// Unbacked is the largest excess of held over lent tokens.
 	Unbacked float64
 
 	start     func(*Node) Process

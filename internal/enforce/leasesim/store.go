@@ -199,7 +199,7 @@ func (w *World) keys() []enforce.Key {
 }
 
 // failOver restores the data of up to half a second ago, on a clock that is up to 200 ms ahead; or, as in a cluster,
-// only the data of some buckets.
+// the data of some buckets.
 func (w *World) failOver() {
 	older, lent, losses := w.store.clone(), maps.Clone(w.lent), w.losses
 	w.after(w.random.Int64N(500_000), func() {

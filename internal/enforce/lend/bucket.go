@@ -368,8 +368,8 @@ func (b *Bucket) Lost() { b.isAsking, b.isVoid, b.presence = false, false, 0 }
 // IsAsking reports whether an ask is under way.
 func (b *Bucket) IsAsking() bool { return b.isAsking }
 
-// Forfeit drops all tokens, and those of a request under way. They are not reported, so the store counts them as lent
-// until it forgets them.
+// Forfeit drops all tokens, and those of a request under way, unreported: the store counts them as lent until it
+// forgets them.
 func (b *Bucket) Forfeit() {
 	if lots := b.lots.Swap(nil); lots != nil {
 		for _, l := range *lots {

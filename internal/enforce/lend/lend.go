@@ -45,7 +45,7 @@ func (i Instant) IsBefore(other Instant) bool { return i.Mono < other.Mono && i.
 
 // Apart returns by how much the two clocks moved apart since an earlier reading, and whether that is too much to trust
 // either, because the machine was suspended or its clock was set. An owner then forfeits everything. Less than
-// SlotGuard is harmless, because the store forgets a time slot no sooner than that after its end.
+// SlotGuard is harmless, because the store forgets a time slot only that long after its end.
 func (i Instant) Apart(earlier Instant) (by time.Duration, tooFar bool) {
 	by = time.Duration((i.Wall - earlier.Wall) - (i.Mono - earlier.Mono))
 	return by, by.Abs() > SlotGuard
@@ -95,9 +95,8 @@ type Grant struct {
 // longestPause caps a pause against a faulty server.
 const longestPause = 100 * time.Millisecond
 
-// Pause returns how long an owner leaves a bucket alone, given the level after its request. It is 0 if half of an equal
-// share of the level is at least a token and nothing was refused; else it lasts until the bucket has earned a token for
-// each owner.
+// Pause returns how long an owner leaves a bucket alone, given the level after its request: 0 if half of an equal share
+// of the level is at least a token and nothing was refused; else until the bucket has earned a token for each owner.
 func Pause(level Tokens, holders int64, rate float64, refused bool) time.Duration {
 	n := float64(max(1, holders))
 	if !refused && float64(level)/2/n >= float64(Token) {

@@ -103,7 +103,7 @@ type Address struct {
 	Short string `json:"short,omitempty"`
 }
 
-// The choices for requests whose list of addresses is too short. They came past a proxy, or not through all of them.
+// The choices for requests whose list of addresses is too short, because they passed fewer proxies or none.
 const (
 	ShortLast   = "last"   // counts the last address
 	ShortNobody = "nobody" // has no address

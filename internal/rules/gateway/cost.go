@@ -29,8 +29,8 @@ func (m *Mapping) costOf(r *Request, query string) (millionths int64, unusable b
 	return m.cost, false, nil
 }
 
-// largest returns the largest value of a query parameter, at least the given one, because upstreams differ in which of
-// several they read.
+// largest returns the largest value of a query parameter, at least the given one, because upstreams read different ones
+// of several.
 func largest(query, parameter string, least int64) (millionths int64, unusable bool) {
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(part, "=")

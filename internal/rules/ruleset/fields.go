@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// namesOf returns the names of the fields of a struct, to which it is given a pointer.
+// namesOf returns the names of the fields of the struct that a pointer points to.
 func namesOf(fields any) (names []string) {
 	for name := range rules.Named(fields) {
 		names = append(names, name)
@@ -58,7 +58,7 @@ func (o *object) readField(name string, node *yaml.Node, field reflect.Value) {
 	}
 }
 
-// readObject reads a mapping within a row. What can be none in it may be left out.
+// readObject reads a mapping within a row. Optional fields may be missing.
 func (o *object) readObject(name string, node *yaml.Node, value reflect.Value) {
 	fields := value.Addr().Interface()
 	inner := o.d.object(node, o.field(name), namesOf(fields)...)

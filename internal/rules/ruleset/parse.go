@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parse returns the file's only document, or nil after reporting what is invalid or unsupported.
+// parse returns the file's only document, or nil after reporting its errors.
 func (d *decoder) parse(data []byte) *yaml.Node {
 	if len(data) > maxSize {
 		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", maxSize))
@@ -90,7 +90,7 @@ func isControl(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0 && r != 0x85
 }
 
-// refuseAliases refuses anchors and aliases, with which a small file can expand without bound.
+// refuseAliases refuses anchors and aliases, by which a small file can expand without bound.
 func (d *decoder) refuseAliases(node *yaml.Node, path string) {
 	if node.Kind == yaml.AliasNode || node.Anchor != "" {
 		d.fail(node.Line, path, "must be written out: anchors and aliases are not read")

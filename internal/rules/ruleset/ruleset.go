@@ -141,7 +141,7 @@ func Encode(w io.Writer, config Config) error {
 	return nil
 }
 
-// encodeRule writes the names of a rule, its rate and what it has chosen of the other fields.
+// encodeRule writes the names of a rule, its rate and its other fields, without defaults.
 func encodeRule(r *rules.Rule) (*yaml.Node, error) {
 	rule := new(yaml.Node)
 	if err := rule.Encode(struct {

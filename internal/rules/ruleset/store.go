@@ -13,8 +13,7 @@ import (
 type Reader interface {
 	// Config returns the tenant's plans, rules, unexpired overrides and gateways, sorted by identity.
 	Config(ctx context.Context, tenant rules.TenantID) (Config, error)
-	// RequireKnown returns the rules.UnknownToProcessError with which a write of the rules would be refused now, or
-	// nil, for dry runs.
+	// RequireKnown returns the rules.UnknownToProcessError of a write of the rules, or nil, for dry runs.
 	RequireKnown(ctx context.Context, all []rules.Rule) error
 }
 

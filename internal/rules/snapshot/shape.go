@@ -70,7 +70,7 @@ func (x *index) thinOut(groups shapeGroups) {
 	for _, rule := range rare {
 		aspects = x.aspects(rule, aspects[:0])
 		least := slices.MinFunc(aspects, func(a, b aspect) int {
-			// Of two equally common ones, fewer requests match the one with a value.
+			// Between two equally common ones, fewer requests match the one with a value.
 			return cmp.Or(cmp.Compare(common[a], common[b]), -cmp.Compare(min(a.value, 1), min(b.value, 1)))
 		})
 		groups.add(rule, []aspect{least}, false)
@@ -198,8 +198,8 @@ type aspect struct {
 	value uint64
 }
 
-// allCertain reports whether fitting the shape implies a match. Values do not, nor do attributes, which a shape's needs
-// do not name.
+// allCertain reports whether fitting the shape implies a match. Values do not, and attributes, which a shape's needs do
+// not name, do not either.
 func allCertain(aspects []aspect) bool {
 	return !slices.ContainsFunc(aspects, func(a aspect) bool { return a.kind.hasValue() || a.kind.ofAttribute() })
 }

@@ -263,7 +263,6 @@ func TestATenantThatDiffersIsRereadWithinAMinute(t *testing.T) {
 		other, readAt := w.Snapshot().Tenant(2), w.Snapshot().Tenant(2).ReadAt()
 		source.change(func(rows *Rows) { rows.Assignments = nil })
 		after(time.Minute)
-		// It is read in full, and once more because rows are lost.
 		if n := source.counted()["anew"]; n != 1+2 {
 			t.Errorf("after a change without a revision tenants were read in full %d times, want twice more", n-1)
 		}

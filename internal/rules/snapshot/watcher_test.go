@@ -18,14 +18,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// memorySource is an in-memory Source: rows have revisions, and a read is consistent. It can fail, and pause between
+// memorySource is an in-memory Source: rows have revisions, and a read is consistent. Reads can fail, and pause between
 // pages.
 type memorySource struct {
 	mu        sync.Mutex
 	rows      Rows
 	noDigests error // what Digests returns
 	fails     error // after the first page
-	// pause is called before the first page, and told whether a tenant is read in full.
+	// pause is called before the first page, with whether a tenant is read in full.
 	pause func(context.Context, bool) error
 	reads []string // "newer", or "anew" if some tenants are read in full
 }

@@ -34,7 +34,7 @@ func drawLimit(t *rapid.T, since int64) enforce.Limit {
 	return enforce.Limit{Rate: min(max(rate, rules.MinRate), rules.MaxRate), Burst: burst, Since: since}
 }
 
-// drawAnyLimit draws a limit of any algorithm without a calendar, of which a store may know fewer windows than the
+// drawAnyLimit draws a limit of any algorithm without a calendar, whose windows a store may know less far than the
 // reference.
 func drawAnyLimit(t *rapid.T, since int64) enforce.Limit {
 	limit := drawLimit(t, since)

@@ -378,7 +378,7 @@ func runReservationHistories(t *testing.T, s Store) {
 }
 
 func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
-	// A store may have forgotten what has ended by its clock.
+	// A store may have forgotten charges that have ended by its clock.
 	for i := range one.charges {
 		if h.mayBeGone(one.charges[i].Key) || h.unsure[one.charges[i].Key] {
 			return

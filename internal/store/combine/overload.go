@@ -19,8 +19,8 @@ const (
 	admitShare = 2
 )
 
-// ErrNoTurn fails a call that queued too long, and ErrOverloaded a call that would have. Neither error counts as a
-// failure of the store.
+// ErrNoTurn fails a call that queued too long, and ErrOverloaded a call that would have. The store did not fail, so
+// neither error counts as its failure.
 var (
 	ErrNoTurn = fmt.Errorf("the check waited too long for its turn; %w: %w", enforce.ErrNothingTaken,
 		context.DeadlineExceeded)

@@ -42,8 +42,7 @@ import (
 const DefaultBudget = 50 * time.Millisecond
 
 const (
-	// tripAfter is the number of failures in a row that opens the breaker. It is higher than the number that one
-	// dropped connection causes.
+	// tripAfter is the number of failures in a row that opens the breaker, more than one dropped connection causes.
 	tripAfter = 5
 )
 

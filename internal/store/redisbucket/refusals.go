@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Refusal is the last of a kind of error with which a node answered a script. The node may still answer pings.
+// Refusal is a node's last answer of an error of one kind to a script. The node may still answer pings.
 type Refusal struct {
 	Addr string
 	Kind string // the error's first word, such as NOPERM, OOM or READONLY
@@ -51,7 +51,7 @@ func (r *refusals) note(addr string, err error, at time.Time) {
 	}
 }
 
-// Refusals returns the last error of each kind and node with which Redis answered a script since then.
+// Refusals returns the last error of each kind and node in answers to scripts since then.
 func (s *Store) Refusals(since time.Time) []Refusal {
 	r := &s.refusals
 	r.mu.Lock()
