@@ -115,8 +115,6 @@ func lintInner(nodes []node, owned []string, held map[string]bool) (wrong []stri
 	return wrong
 }
 
-// findReferences returns the owned tables that a statement reads or changes, and complains of
-// inserts that do not name the tenant.
 func findReferences(statement []node, owned []string) (references []reference, wrong []string) {
 	at := func(i int) node {
 		if i < len(statement) {
@@ -201,7 +199,6 @@ func insertedTenants(statement []node, owned []string, held map[string]bool) (wr
 	return wrong
 }
 
-// items splits a list at its commas.
 func items(list []node) (all [][]node) {
 	all = [][]node{nil}
 	for _, n := range list {

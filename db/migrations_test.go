@@ -199,7 +199,6 @@ func blockingAlone(statements []string) (wrong []string) {
 		"concurrently"}
 }
 
-// statementsOf splits a migration into statements in small letters, without comments and functions' bodies.
 func statementsOf(migration string) (statements []string) {
 	text := functionBody.ReplaceAllString(comment.ReplaceAllString(migration, ""), "''")
 	for statement := range strings.SplitSeq(text, ";") {

@@ -130,7 +130,6 @@ var (
 	createPartition = regexp.MustCompile(`CREATE TABLE (\w+) PARTITION OF (\w+)`)
 )
 
-// tenantOwnedTables are those with a tenant_id, except tenant itself, and their partitions.
 func tenantOwnedTables(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("migrations/*.sql")

@@ -10,8 +10,7 @@ import (
 )
 
 var (
-	variable = regexp.MustCompile(`\bSLUICE_[A-Z_]*[A-Z]\b`)
-	// notOptions are variables of the compose file itself.
+	variable   = regexp.MustCompile(`\bSLUICE_[A-Z_]*[A-Z]\b`)
 	notOptions = map[string]bool{"SLUICE_VERSION": true, "SLUICE_SECRETS": true}
 )
 

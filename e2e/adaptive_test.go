@@ -16,7 +16,6 @@ import (
 const adaptiveRules = `rules:
   - {key_pattern: global, rate: 1000/second, burst_capacity: 1000, adapt: {backend: search, floor_percent: 10, p99_ms: 300}}`
 
-// report posts what a service saw, as the key that may.
 func (a *api) report(t *testing.T, key, latency string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"reports":[{"backend":"search","requests":100,"latency_ms":{%q:100}}]}`, latency)
@@ -39,7 +38,6 @@ func (a *api) report(t *testing.T, key, latency string) {
 
 var shareOf = regexp.MustCompile(`"share_percent":(\d+)`)
 
-// share asks for the share of the rule's rate that is in force.
 func (a *api) share(t *testing.T) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.checks+"/v1/explain",

@@ -21,7 +21,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// adminServer is a running process of the control plane, and how to ask it with an API key.
 type adminServer struct {
 	*process
 	addr, key string
@@ -31,7 +30,6 @@ type adminServer struct {
 
 var answeringAdmin = regexp.MustCompile(`"msg":"answering the admin API","admin_addr":"([^"]+)"`)
 
-// startAdmin starts `admin serve` and waits until it knows the tenant's API keys.
 func (tn tenant) startAdmin(t *testing.T, redisURL string) *adminServer {
 	t.Helper()
 	key := admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "automation", "--permissions", "manage")
@@ -50,12 +48,10 @@ func (tn tenant) startAdmin(t *testing.T, redisURL string) *adminServer {
 	return a
 }
 
-// ask sends a request about the tenant acme.
 func (a *adminServer) ask(method, path, body string) (status int, answer string, err error) {
 	return a.askOf("acme", method, path, body)
 }
 
-// askOf sends a request about a tenant, for any version.
 func (a *adminServer) askOf(tenant, method, path, body string) (status int, answer string, err error) {
 	r, err := http.NewRequestWithContext(context.Background(), method, "http://"+a.addr+"/api/v1/tenants/"+tenant+path,
 		strings.NewReader(body))
@@ -213,7 +209,6 @@ func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
 	}
 }
 
-// latestEntry returns the id of the audit log's last entry about an object.
 func (a *adminServer) latestEntry(t *testing.T, kind string, id int64) string {
 	t.Helper()
 	var list struct {

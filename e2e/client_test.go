@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/awake"
 )
 
-// newClient returns a client that keeps a connection for each of many callers.
 func newClient(t *testing.T) *http.Client {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
@@ -29,7 +28,6 @@ type answer struct {
 	decision
 }
 
-// decision is the body of an answer; null stays nil.
 type decision struct {
 	Allowed        bool    `json:"allowed"`
 	Plan           *string `json:"plan"`
@@ -58,7 +56,6 @@ type tier struct {
 	ResetAfterMS *int64   `json:"reset_after_ms"`
 }
 
-// remaining returns the tokens left in the bucket of the one tier with that pattern.
 func (d *decision) remaining(t *testing.T, pattern string) float64 {
 	t.Helper()
 	for i := range d.Tiers {
@@ -70,7 +67,6 @@ func (d *decision) remaining(t *testing.T, pattern string) float64 {
 	return 0
 }
 
-// try asks a check and returns an error only if there was no answer that can be read.
 func (a *api) try(body string) (answer, error) {
 	request, err := http.NewRequest(http.MethodPost, "http://"+a.checks+"/v1/check", strings.NewReader(body))
 	if err != nil {
@@ -139,7 +135,6 @@ func (a *api) ready(t *testing.T) readiness {
 	return a.readyAt(t, a.checks)
 }
 
-// readyAt asks at one of the two addresses that answer.
 func (a *api) readyAt(t *testing.T, addr string) readiness {
 	t.Helper()
 	response, err := a.client.Get("http://" + addr + "/readyz")
@@ -154,7 +149,6 @@ func (a *api) readyAt(t *testing.T, addr string) readiness {
 	return state
 }
 
-// metric returns the value of a series without labels.
 func (a *api) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	response, err := a.client.Get("http://" + a.metrics + "/metrics")

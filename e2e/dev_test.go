@@ -199,7 +199,6 @@ func startDev(t *testing.T, dir string, env []string) *dev {
 	return d
 }
 
-// paste does what the printed curl line does.
 func (d *dev) paste(t *testing.T) answer {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodPost, d.url, strings.NewReader(d.body))

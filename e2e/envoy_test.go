@@ -25,7 +25,6 @@ import (
 
 var answeringGRPC = regexp.MustCompile(`"grpc_addr":"([^"]+)"`)
 
-// envoy is a client of Envoy's rate limit service, with a tenant's key.
 type envoy struct {
 	rls.RateLimitServiceClient
 	key string
@@ -80,8 +79,6 @@ const (
 		"- {key: files_no_share, value: files_no_share/*, rate_limit: {unit: hour, requests_per_unit: 10}}\n"
 )
 
-// TestAnImportedConfigurationAnswersAsBefore asks what testBasicBaseConfig and testShareThreshold of
-// envoyproxy/ratelimit ask.
 func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules: []\n")

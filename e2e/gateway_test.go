@@ -22,14 +22,12 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// gateway is a real proxy in front of an upstream, with its example of deploy/examples.
 type gateway struct {
 	url    string
 	client *http.Client
 	seen   chan http.Header // by the upstream
 }
 
-// proxies are those that can be installed here.
 var proxies = map[string]struct {
 	files []string
 	start func(folder string) *exec.Cmd
@@ -209,7 +207,6 @@ func TestAGatewayPassesStreams(t *testing.T) {
 	}
 }
 
-// echo upgrades a request and sends its lines back.
 func echo(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != "websocket" {
 		return
@@ -375,7 +372,6 @@ func (v *visitors) await(t *testing.T, what string, count *int) {
 	})
 }
 
-// next wants pages and denials alone since the last call, and returns how long they took.
 func (v *visitors) next(t *testing.T, what string) []time.Duration {
 	t.Helper()
 	v.mu.Lock()
@@ -497,7 +493,6 @@ func freeAddress(t *testing.T) string {
 	return ""
 }
 
-// reply is an answer whose body was read.
 type reply struct {
 	StatusCode int
 	Header     http.Header

@@ -42,7 +42,6 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// onLeases counts the lines of a spender about leased tokens.
 func (p *process) onLeases() int {
 	return strings.Count(p.stdout.String(), " "+string(sluice.FromLease)+"\n")
 }
@@ -104,7 +103,6 @@ type spenders struct {
 	all []*process
 }
 
-// startSpenders starts one, and returns when it holds as many tokens as wanted, or has spent as many without a report.
 func startSpenders(t *testing.T, wanted func(held, unreported float64) bool) *spenders {
 	t.Helper()
 	tn := newTenant(t, `
@@ -130,7 +128,6 @@ rules:
 	return s
 }
 
-// exhaust starts three more, and returns when they are denied for want of tokens.
 func (s *spenders) exhaust(t *testing.T) {
 	t.Helper()
 	for range 3 {
@@ -148,7 +145,6 @@ func (s *spenders) othersPassed() (n int) {
 	return n
 }
 
-// wantLimit ends the processes, and wants no interval with more than the limit.
 func (s *spenders) wantLimit(t *testing.T) {
 	t.Helper()
 	var all []admittedCheck
@@ -159,7 +155,6 @@ func (s *spenders) wantLimit(t *testing.T) {
 	wantWithinLimit(t, all, spendersRate, spendersBurst, 0)
 }
 
-// checkUntil checks until a decision is as wanted, and returns how many handles decided themselves on the way.
 func checkUntil(t *testing.T, h *sluice.Handle, limit time.Duration, what string,
 	wanted func(*sluice.Decision) bool,
 ) (allowed, denied int) {

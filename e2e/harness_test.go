@@ -35,7 +35,6 @@ const (
 
 var soak = flag.Bool("soak", false, "let loads and outages last longer")
 
-// binaries is the folder of api, admin and sluice.
 var binaries string
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{devdbtest.Main(m)}) }
@@ -57,7 +56,6 @@ func (s suite) Run() int {
 	return s.tests.Run()
 }
 
-// build builds the binaries, once, while the first test runs.
 var build = sync.OnceValue(func() error {
 	// go test takes an old result for a new one unless something that a test looked at has changed.
 	for _, sources := range []string{"cmd", "db", "internal", "go.mod"} {
@@ -185,7 +183,6 @@ func (p *process) await(t *testing.T, from *output, pattern *regexp.Regexp) []st
 	return match
 }
 
-// result is how a one-shot command ended.
 type result struct {
 	status         int
 	stdout, stderr string
@@ -198,7 +195,6 @@ func run(t *testing.T, env []string, binary string, args ...string) result {
 	return result{status, p.stdout.String(), p.stderr.String()}
 }
 
-// admin runs an admin command that must succeed, and returns its output.
 func admin(t *testing.T, database string, args ...string) string {
 	t.Helper()
 	r := run(t, []string{"SLUICE_DATABASE_URL=" + database}, "admin", args...)
@@ -210,7 +206,6 @@ func admin(t *testing.T, database string, args ...string) string {
 
 type tenant struct{ database, slug, key string }
 
-// newTenant creates a tenant with these rules in a database of its own.
 func newTenant(t *testing.T, rules string) tenant {
 	t.Helper()
 	return newTenantIn(t, devdbtest.Postgres(t), rules)
@@ -225,7 +220,6 @@ func newTenantIn(t *testing.T, database, rules string) tenant {
 	return tn
 }
 
-// apply makes the tenant's rules those of a text, and returns what the command printed.
 func (tn tenant) apply(t *testing.T, rules string, flags ...string) string {
 	t.Helper()
 	args := append([]string{"apply", "--tenant", tn.slug, "-f", writeRules(t, rules)}, flags...)
@@ -241,7 +235,6 @@ func writeRules(t *testing.T, rules string) string {
 	return name
 }
 
-// api is a running process of the decision plane, and how to ask it as one tenant.
 type api struct {
 	*process
 	checks, metrics string // host:port
@@ -261,7 +254,6 @@ func (tn tenant) startAPI(t *testing.T, redisURL string, options ...string) *api
 	return a
 }
 
-// spawnAPI starts a process of the decision plane and waits until it listens.
 func (tn tenant) spawnAPI(t *testing.T, redisURL string, options ...string) *api {
 	t.Helper()
 	p := spawn(t, tn.apiEnvironment(redisURL), "api", options...)

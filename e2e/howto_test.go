@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// howTos are the pages in docs/howto, with what their commands must print.
 var howTos = map[string][]string{
 	"abuse":      {`"value":"mallory"`, `"user_id":"mallory"`, `"expires_at":"2`, `"reason":"blocked"`},
 	"alerts":     {`"near_misses":`, `"secret":"whs_`, `sluice_tenant_checks_total{`},

@@ -153,7 +153,6 @@ type admittedCheck struct {
 	asked, decided time.Duration
 }
 
-// faultLoad is callers of processes, and what became of their checks.
 type faultLoad struct {
 	rate, burst float64 // of the bucket that all checks share
 	victim      *api    // may leave checks unanswered; nil for none
@@ -169,7 +168,6 @@ type faultLoad struct {
 	unavailable atomic.Int64
 }
 
-// newFaultLoad returns a load without callers, which ends with the test.
 func newFaultLoad(t *testing.T, rate, burst float64) *faultLoad {
 	t.Helper()
 	l := &faultLoad{rate: rate, burst: burst, began: time.Now(), stop: make(chan struct{})}
@@ -195,7 +193,6 @@ func startFaultLoad(t *testing.T, apis []*api) *faultLoad {
 	return l
 }
 
-// ownUser has each caller ask for a user of its own.
 func ownUser(caller, _ int) string { return fmt.Sprint("user-", caller) }
 
 // add adds callers of a process. Each one asks up to 67 times a second, for the user that a function names for its nth
@@ -241,7 +238,6 @@ func (l *faultLoad) ask(t *testing.T, a *api, userOf func(n int) string) {
 	}
 }
 
-// wantOutage waits until checks fail and no leased tokens are left.
 func (l *faultLoad) wantOutage(t *testing.T) {
 	t.Helper()
 	before := l.unavailable.Load()
@@ -256,7 +252,6 @@ func (l *faultLoad) wantOutage(t *testing.T) {
 	})
 }
 
-// wantEnforced waits until checks pass again.
 func (l *faultLoad) wantEnforced(t *testing.T) {
 	t.Helper()
 	before := l.passed.Load()
@@ -272,7 +267,6 @@ func (l *faultLoad) wantLimit(t *testing.T, allowance float64) {
 	wantWithinLimit(t, l.admitted, l.rate, l.burst, allowance)
 }
 
-// wantWithinLimit wants no interval with more passed checks than a bucket and an allowance would admit.
 func wantWithinLimit(t *testing.T, admitted []admittedCheck, rate, burst, allowance float64) {
 	t.Helper()
 	over, from, to := mostOver(admitted, rate, burst)

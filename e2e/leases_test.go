@@ -23,7 +23,6 @@ rules:
 	})
 }
 
-// testLeasesOfTwo kills or stops one of two processes. At the end it wants the shared limit.
 func testLeasesOfTwo(t *testing.T, start func(*testing.T) *leasesOfTwo) {
 	t.Helper()
 	// Tokens that the victim spent without a report must not come back when Redis forgets the loan. The bucket is never
@@ -57,13 +56,11 @@ func testLeasesOfTwo(t *testing.T, start func(*testing.T) *leasesOfTwo) {
 	})
 }
 
-// leasesOfTwo is a load on two processes. A test kills or stops one of them.
 type leasesOfTwo struct {
 	*faultLoad
 	survivor *api
 }
 
-// newLeasesOfTwo starts the processes. The rules of the tenant have the shared limit.
 func newLeasesOfTwo(t *testing.T, tn tenant, redis string) *leasesOfTwo {
 	t.Helper()
 	survivor := tn.startAPI(t, redis, unhurried)
@@ -89,13 +86,11 @@ func (l *leasesOfTwo) await(t *testing.T, wanted func(held, unreported float64) 
 	})
 }
 
-// spent returns how many leased tokens the victim has spent, provided that it denied nothing.
 func (l *leasesOfTwo) spent(t *testing.T) float64 {
 	t.Helper()
 	return l.victim.metric(t, "sluice_leased_checks_total") + l.victim.metric(t, "sluice_split_checks_total")
 }
 
-// exhaust has eight callers ask the survivor until the bucket is empty.
 func (l *leasesOfTwo) exhaust(t *testing.T) {
 	t.Helper()
 	l.add(t, l.survivor, 8, ownUser)

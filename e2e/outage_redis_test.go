@@ -135,7 +135,6 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	}
 }
 
-// wrongAnswer says what the failure mode of a check's rule would have answered, or "" if it did.
 func wrongAnswer(body string, got *answer) string {
 	switch body {
 	case askLocal:

@@ -51,7 +51,6 @@ func newProxy(t *testing.T, server string) *proxy {
 	return p
 }
 
-// moveTo sends new connections to the server at another address.
 func (p *proxy) moveTo(server string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +77,6 @@ func (p *proxy) url(t *testing.T, server string) string {
 	return u.String()
 }
 
-// serve forwards what one connection carries until either side closes it.
 func (p *proxy) serve(client net.Conn) {
 	defer func() { _ = client.Close() }()
 	p.mu.Lock()

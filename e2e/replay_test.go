@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// record turns recording on. Processes that start afterwards record.
 func (tn tenant) record(t *testing.T) {
 	t.Helper()
 	connection, err := pgx.Connect(t.Context(), tn.database)
@@ -22,7 +21,6 @@ func (tn tenant) record(t *testing.T) {
 	}
 }
 
-// figures are the line of a replay's output for all checks.
 var figures = regexp.MustCompile(`(?m)^all +(\d+) +(\d+) +(\d+) +(\d+)$`)
 
 // TestAReplaySaysWhatWasReallyDecided: an api process records its checks, and `admin replay` decides them as it did,

@@ -39,7 +39,6 @@ backend api
     server b %[4]s
 `
 
-// proxied is HAProxy before two addresses of api processes.
 type proxied struct{ addr, socket string }
 
 func startProxy(t *testing.T, a, b string) proxied {
@@ -87,7 +86,6 @@ func (p proxied) ask(t *testing.T, command string) string {
 	return string(answer)
 }
 
-// awaitUp waits until HAProxy sends requests to a server.
 func (p proxied) awaitUp(t *testing.T, server string) {
 	t.Helper()
 	eventually(t, patience, "HAProxy to use "+server, func() bool {
@@ -100,7 +98,6 @@ func (p proxied) awaitUp(t *testing.T, server string) {
 	})
 }
 
-// loadOf asks checks at a rate, from many connections, until stop is closed.
 type loadOf struct {
 	mu       sync.Mutex
 	allowed  int

@@ -122,7 +122,6 @@ func TestTheGoClientWithAWrongKeySaysSoAndFollowsItsFailureMode(t *testing.T) {
 	}
 }
 
-// TestTheGoClientRidesOutARestart kills the process under load and starts it again at the same address.
 func TestTheGoClientRidesOutARestart(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1000000/second, burst_capacity: 1000000}\n")

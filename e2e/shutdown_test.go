@@ -67,7 +67,6 @@ type slowCaller struct {
 	rest string
 }
 
-// beginCheck sends the first half of a check, up to where the handler waits for the second.
 func (a *api) beginCheck(t *testing.T, body string) *slowCaller {
 	t.Helper()
 	conn, err := net.Dial("tcp", a.checks)

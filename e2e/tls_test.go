@@ -271,7 +271,6 @@ func TestEveryConnectionByTLS(t *testing.T) {
 	key := command("create-key", "--tenant", "acme", "--name", "ci")
 	command("apply", "--tenant", "acme", "-f",
 		writeRules(t, `rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 2}]`))
-	// with replaces variables.
 	with := func(changes ...string) []string { return append(append([]string{}, env...), changes...) }
 
 	trusting := newClient(t)

@@ -78,11 +78,10 @@ func TestEveryDenialOfAnAttackIsCountedThoughTheDatabaseFreezes(t *testing.T) {
 }
 
 type books struct {
-	denied   int64 // by subject and minute
-	counted  int64 // rows, each as many times as it stands for, and dropped detail
-	verdicts int64 // denied checks
-	allowed  int64
-	// unbalanced counts the subjects whose rows and dropped detail differ from their denials.
+	denied         int64 // by subject and minute
+	counted        int64 // rows, each as many times as it stands for, and dropped detail
+	verdicts       int64 // denied checks
+	allowed        int64
 	unbalanced     int64
 	subjects, rows int64
 }
@@ -116,8 +115,6 @@ func readBooks(t *testing.T, database string) (b books) {
 	return b
 }
 
-// run attacks processes that are started for it, stops them in good order, and returns how long each
-// batch took.
 func (a attack) run(t *testing.T, tn tenant, postgres *privatePostgres, options ...string) []time.Duration {
 	t.Helper()
 	apis := make([]*api, a.processes)
@@ -189,7 +186,6 @@ func (a attack) run(t *testing.T, tn tenant, postgres *privatePostgres, options 
 	return took
 }
 
-// bodyOf returns the checks of one batch: the subjects take turns.
 func (a attack) bodyOf(batch int) []byte {
 	var body bytes.Buffer
 	body.WriteString(`{"checks":[`)
@@ -204,7 +200,6 @@ func (a attack) bodyOf(batch int) []byte {
 	return body.Bytes()
 }
 
-// batch asks a batch and returns how many of its checks were denied.
 func (a *api) batch(body []byte) (denied int, err error) {
 	request, err := http.NewRequest(http.MethodPost, "http://"+a.checks+"/v1/check/batch", bytes.NewReader(body))
 	if err != nil {

@@ -20,7 +20,6 @@ type entry struct {
 // released is the time of all files, so that one source gives one archive.
 var released = time.Unix(0, 0).UTC()
 
-// pack writes entries as a tar file. Everything belongs to root.
 func pack(entries []entry) ([]byte, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)

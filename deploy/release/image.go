@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// platformImage is an image and the file that it was written to, for docker load and podman load.
 type platformImage struct {
 	v1.Image
 	file string
@@ -102,7 +101,6 @@ func withLayer(image v1.Image, entries []entry) (v1.Image, error) {
 	})
 }
 
-// push pushes the images of all platforms as one, under the version.
 func (r *release) push(repository string, images map[target]*platformImage) error {
 	tag, err := name.NewTag(repository + ":" + r.version)
 	if err != nil {

@@ -154,7 +154,6 @@ func (r *release) build(t target) (string, error) {
 	return dir, nil
 }
 
-// writeSums writes the checksums in the form of sha256sum.
 func (r *release) writeSums(files []string) error {
 	var sums bytes.Buffer
 	for _, file := range files {

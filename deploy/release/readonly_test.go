@@ -176,7 +176,6 @@ func runReadOnly(t *testing.T, image v1.Image) {
 	}
 }
 
-// check asks whether a user may pass, and returns the status of the answer.
 func check(t *testing.T, addr, key, user string) int {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/check",
@@ -204,7 +203,6 @@ func letPass(t *testing.T, folder string) {
 	}
 }
 
-// freeAddr returns an address that was free a moment ago.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

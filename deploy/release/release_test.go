@@ -25,7 +25,6 @@ import (
 // aim is what an image may take, compressed.
 const aim = 27_000_000
 
-// native releases for this machine's architecture alone; the others are made alike.
 func native(t *testing.T) *release {
 	t.Helper()
 	return &release{

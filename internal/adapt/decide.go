@@ -17,10 +17,8 @@ const (
 
 	// settling is how long a step needs to appear in reports: two seconds to reach checks, and three until their
 	// requests are reported. Earlier reports are ignored.
-	settling = 5 * time.Second
-	// minPause is the minimal time between two steps of a rule.
-	minPause = 10 * time.Second
-	// minRequests is the minimal number of requests for a verdict, unless the whole Window has fewer.
+	settling    = 5 * time.Second
+	minPause    = 10 * time.Second
 	minRequests = 20
 
 	// Below this part of its target a value is clearly met, and the rate may rise. In between nothing changes, so that
@@ -121,7 +119,6 @@ func judged(m Memory, slices []Slice, now time.Time) (seen Seen, enough, reporte
 	return seen, enough, reported
 }
 
-// judge compares the sums with the targets. The worst verdict wins.
 func judge(rule rules.Adapt, seen *Seen) (verdict Verdict, cause string) {
 	verdict = Met
 	if rule.ErrorPercent > 0 {
@@ -174,7 +171,6 @@ func (m Memory) lower(floor int, now time.Time) Memory {
 	return m
 }
 
-// raise raises the share, unless that would probe a missed one too soon.
 func (m Memory) raise(mayStep bool, now time.Time) Memory {
 	if m.MissedPercent > 0 && m.Percent >= m.MissedPercent {
 		if now.Sub(m.SteppedAt) < probation {
@@ -193,7 +189,6 @@ func (m Memory) raise(mayStep bool, now time.Time) Memory {
 	return m
 }
 
-// nearMissed reports whether a share is near the last missed one or above.
 func (m *Memory) nearMissed(percent int) bool {
 	return m.MissedPercent > 0 && percent > m.MissedPercent-increase
 }

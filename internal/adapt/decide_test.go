@@ -70,7 +70,6 @@ func newSimulation(t *testing.T, capacity float64) *world {
 	return w
 }
 
-// run lets time pass, and checks the invariants.
 func (w *world) run(d time.Duration) {
 	w.t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(time.Second) {

@@ -62,8 +62,7 @@ func (h *Histogram) P99() time.Duration {
 type Seen struct {
 	Requests int64
 	Errors   int64 // failed ones
-	// Latency counts the requests with a known latency.
-	Latency Histogram
+	Latency  Histogram
 }
 
 // Add adds another sum.

@@ -21,25 +21,20 @@ const (
 	// LeadFor is the life of a leader's lease without renewal.
 	LeadFor = 6 * time.Second
 	// Holds is the life of a step without renewal. Steps are renewed renewBefore before their end.
-	Holds       = time.Minute
-	renewBefore = 40 * time.Second
-	keepReports = 2 * time.Minute
-	// writersAtOnce bounds the tenants whose steps are written concurrently.
+	Holds         = time.Minute
+	renewBefore   = 40 * time.Second
+	keepReports   = 2 * time.Minute
 	writersAtOnce = 4
-	// maxCause bounds a step's cause, in bytes.
-	maxCause = 200
+	maxCause      = 200
 )
 
 // Store is shared by the control loops of all processes. All times are on its clock.
 type Store interface {
 	// Lead acquires or renews the lease of the leader. leads is false while another process holds it.
 	Lead(ctx context.Context, holder string, lasts time.Duration) (now time.Time, leads bool, err error)
-	// EndLead releases the lease.
 	EndLead(ctx context.Context, holder string) error
-	// BackendReports returns the slices after a time, sorted by tenant, backend and time.
 	BackendReports(ctx context.Context, after time.Time) ([]BackendSlice, error)
 	DropBackendReports(ctx context.Context, before time.Time) error
-	// RecentSteps returns the steps that end after a time.
 	RecentSteps(ctx context.Context, after time.Time) ([]rules.Step, error)
 	// PutSteps writes a tenant's steps, to end after holds, without waiting for other writers of the tenant: written is
 	// false if there is one, if the tenant's rates are fixed, or if the holder no longer leads. Steps of rules that do
@@ -118,7 +113,6 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// endLead lets another process lead at once.
 func (l *Loop) endLead(ctx context.Context) {
 	l.shares.Store(nil)
 	if !l.leads.Swap(false) {
@@ -333,6 +327,5 @@ type Standing struct {
 
 // Reader reads the state of rules for people.
 type Reader interface {
-	// Adapting returns a tenant's adapting rules by id, including inactive and shadow rules.
 	Adapting(ctx context.Context, tenant rules.TenantID) ([]Standing, error)
 }

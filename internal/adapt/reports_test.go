@@ -24,7 +24,6 @@ func (k *kept) WriteReports(_ context.Context, reports []BackendReport) error {
 	return nil
 }
 
-// tenantWith has rules that adapt to the backends b0, b1 and so on.
 func tenantWith(t *testing.T, id rules.TenantID, backends int) *snapshot.Tenant {
 	t.Helper()
 	pattern, err := rules.ParsePattern("global")

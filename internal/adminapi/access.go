@@ -48,8 +48,7 @@ type apiRequest struct {
 	// isUnattended marks work without a person's act, which does not count as use of the session: a check during a long
 	// answer whether its caller may still read, and a stream that a browser resumes.
 	isUnattended bool
-	// admitAgain repeats authentication and authorization, during long answers.
-	admitAgain func() error
+	admitAgain   func() error
 	// admitAs is admitAgain for content that a person needs another role for than for its route.
 	admitAs   func(least access) error
 	began     time.Time
@@ -72,10 +71,8 @@ func (q *apiRequest) isPlatform() bool {
 	return q.session != nil && q.session.Account.PlatformAdmin || q.key != nil && q.key.TenantID == 0
 }
 
-// account returns the caller's account. The caller must be a person.
 func (q *apiRequest) account() auth.Account { return q.session.Account }
 
-// store returns the Writer in the name of the caller.
 func (s *surface) store(ctx context.Context) pgstore.Writer {
 	return s.As(requestOf(ctx).actor)
 }

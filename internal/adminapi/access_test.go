@@ -20,7 +20,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// fixture is what the path and the body of one request name, made for it alone.
 type fixture struct {
 	w        *world
 	tenant   rules.Tenant
@@ -312,15 +311,13 @@ func (f *fixture) request(method, template string, o *openapi3.Operation) reques
 
 // who makes the callers of the matrix, new for each operation. member is the caller's state in acme and in closed.
 var who = map[string]func(*world) caller{
-	"nobody":   func(*world) caller { return caller{} },
-	"viewer":   func(w *world) caller { return w.memberOfBoth(auth.Viewer) },
-	"editor":   func(w *world) caller { return w.memberOfBoth(auth.Editor) },
-	"owner":    func(w *world) caller { return w.memberOfBoth(auth.Owner) },
-	"platform": (*world).platformAdmin,
-	"stranger": func(w *world) caller { return w.person(w.other, auth.Owner) },
-	// An owner of a tenant that requires a second factor, without one.
+	"nobody":         func(*world) caller { return caller{} },
+	"viewer":         func(w *world) caller { return w.memberOfBoth(auth.Viewer) },
+	"editor":         func(w *world) caller { return w.memberOfBoth(auth.Editor) },
+	"owner":          func(w *world) caller { return w.memberOfBoth(auth.Owner) },
+	"platform":       (*world).platformAdmin,
+	"stranger":       func(w *world) caller { return w.person(w.other, auth.Owner) },
 	"without factor": func(w *world) caller { return w.person(w.strict, auth.Owner) },
-	// An owner of acme whose address nobody has proven.
 	"unproven": func(w *world) caller {
 		invitation := auth.Invitation{TenantID: w.acme.ID, Email: w.name("una") + "@example.com", Role: auth.Owner}
 		_, token, err := auth.NewGate(w.store, auth.Options{}).Invite(w.ctx(), rules.Actor{Kind: rules.ActorSystem},
@@ -555,7 +552,6 @@ func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
 	w.wantNoSecrets()
 }
 
-// matrix is every operation by every caller.
 type matrix struct {
 	*world
 	callers map[string]caller

@@ -87,7 +87,6 @@ func (s *surface) noteSignIn(q *apiRequest, email string, entry *auth.Entry, err
 	}
 }
 
-// noteFactor logs the outcome of the second step of a sign-in.
 func (s *surface) noteFactor(q *apiRequest, entry *auth.Entry, err error) {
 	switch {
 	case err == nil:

@@ -133,7 +133,6 @@ func (s *surface) EndAccountSessions(ctx context.Context,
 	return openapi.EndAccountSessions204Response{}, nil
 }
 
-// proveAccount records that the calling platform admin vouches for an account's address.
 func (s *surface) proveAccount(ctx context.Context,
 	request openapi.UpdateAccountRequestObject,
 ) (openapi.UpdateAccountResponseObject, error) {
@@ -164,7 +163,6 @@ func (s *surface) proveAccount(ctx context.Context,
 	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answerAccount(&account)}, nil
 }
 
-// changeAccount changes an account if its version is the one that the caller has read.
 func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch string,
 	change func(*auth.Account) error,
 ) (openapi.TheAccountJSONResponse, error) {

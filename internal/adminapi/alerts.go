@@ -111,7 +111,6 @@ func (s *surface) CreateAlert(ctx context.Context,
 	}}, nil
 }
 
-// ruleOf returns a rule, and 0 for null.
 func ruleOf(id nullable.Nullable[int64]) rules.RuleID {
 	number, err := id.Get()
 	if err != nil {
@@ -149,7 +148,6 @@ func setDestination(a *violations.Alert, url, routingKey, email *string) error {
 // actNewURL says in the audit log that a URL changed, because the log leaves the URL out.
 const actNewURL = "new URL"
 
-// forbiddenTarget is for a URL that webhooks may not be sent to.
 var forbiddenTarget = rules.FieldError{
 	Field: "url", Message: "must lead to a public address, and this one is in a private or reserved network",
 }

@@ -159,7 +159,6 @@ func (deadReceiver) Send(context.Context, *violations.Notice) (int, error) {
 	return 0, errors.New("the receiver did not answer in time")
 }
 
-// happyReceiver is a receiver that answers 204.
 type happyReceiver struct{}
 
 func (happyReceiver) Send(context.Context, *violations.Notice) (int, error) {
@@ -184,7 +183,6 @@ func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testi
 			Items []delivery `json:"items"`
 		}](t, w.send(by, "GET", path+"/deliveries?limit=1", nil)).Items[0]
 	}
-	// A test is tried once, and then the next may follow.
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
 	attempt()
 	if d := latest(); d.State != "failed" || d.Attempts != 1 {

@@ -123,7 +123,6 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// pagedStores does something after each page of assignments.
 type pagedStores struct {
 	adminapi.Stores
 	after func()

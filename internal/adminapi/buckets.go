@@ -25,8 +25,7 @@ const (
 	// maxUserBuckets caps the shown buckets that the user id alone determines.
 	maxUserBuckets = 500
 	// tiersPerAsk keeps one question from blocking Redis; see enforce.Buckets.
-	tiersPerAsk = 64
-	// maxViolatedBuckets caps the violations whose buckets are shown.
+	tiersPerAsk        = 64
 	maxViolatedBuckets = 100
 )
 
@@ -68,7 +67,6 @@ func (s *surface) ListBuckets(ctx context.Context,
 	return answer, nil
 }
 
-// addViolated adds the buckets of the user's latest violations that still exist.
 func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, userID string,
 	matches []rules.Match,
 ) ([]rules.Match, error) {
@@ -94,7 +92,6 @@ func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, user
 	return matches, nil
 }
 
-// lookInto reads buckets without taking tokens.
 func (s *surface) lookInto(ctx context.Context, tenant *rules.Tenant, matches []rules.Match) ([]enforce.Tier, error) {
 	tiers := make([]enforce.Tier, len(matches))
 	for i := range matches {

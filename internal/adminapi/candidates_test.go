@@ -44,9 +44,7 @@ func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
 	if candidate.Mode != "shadow" || candidate.Burst != 5 || candidate.CandidateFor != int64(live.ID) {
 		t.Errorf("the candidate is %s", made.body)
 	}
-	// it has one
 	w.want(w.send(by, "POST", try, map[string]any{}), http.StatusConflict)
-	// a shadow rule
 	w.want(w.send(by, "POST", path(candidate.RuleID, "/candidate"), map[string]any{}), http.StatusConflict)
 	w.want(w.send(by, "GET", path(int64(live.ID), "/comparison"), nil), http.StatusConflict)
 

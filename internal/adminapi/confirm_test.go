@@ -15,7 +15,6 @@ import (
 
 const confirmAt = "/api/v1/session/confirm/provider"
 
-// turnStale makes the sessions of the browser's account look as if they began an hour ago.
 func (p *profile) turnStale() {
 	p.w.t.Helper()
 	account, _ := p.who()

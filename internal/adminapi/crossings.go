@@ -38,7 +38,6 @@ func (s *surface) ListCrossings(ctx context.Context,
 	return answer, nil
 }
 
-// parseCrossingPlace reads a position of a cursor; empty texts are the zero value.
 func parseCrossingPlace(at, number string) (place violations.CrossingPlace, err error) {
 	if at == "" {
 		return place, nil

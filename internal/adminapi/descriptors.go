@@ -157,7 +157,6 @@ func hasName(c *gateway.Check) bool {
 		func(a rules.Attribute) bool { return a.Name == gateway.DescriptorAttribute })
 }
 
-// descriptorsToTry compiles the mapping of a sample, or else the stored one.
 func (s *surface) descriptorsToTry(ctx context.Context, sent *openapi.DescriptorMapping) (*gateway.DescriptorMapping,
 	error,
 ) {

@@ -158,7 +158,6 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 			"burst_capacity": 6,
 		},
 		map[string]any{"rule_id": same.ID, "version": 1, "burst_capacity": same.Burst},
-		// takes b's place
 		map[string]any{"key_pattern": "user:{user_id}", "name": b.Name, "rate_per_second": 7, "burst_capacity": 8},
 	}
 	type diff struct {

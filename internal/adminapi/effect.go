@@ -183,7 +183,6 @@ func (s *surface) readEffectOverride(ctx context.Context, given *openapi.EffectO
 	}}}}, nil
 }
 
-// effectUsers caps the users that are shown beside an editor.
 const effectUsers = 5
 
 func showFigure(f replay.Figure) openapi.Figure {

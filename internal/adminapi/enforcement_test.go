@@ -41,7 +41,6 @@ func TestOwnersTurnTheSwitchForBadDays(t *testing.T) {
 	}
 	w.want(turn(owner, "on", first.header.Get("ETag")), http.StatusPreconditionFailed)
 
-	// Every list that a tenant is chosen from says it.
 	for _, list := range []string{"/api/v1/tenants", "/api/v1/session"} {
 		if got := w.want(w.send(editor, "GET", list, nil), http.StatusOK); !strings.Contains(got.body,
 			`"enforcement":"shadow"`) {

@@ -22,7 +22,6 @@ func (w *world) code(secret string) string {
 	return must(totp.GenerateCode(secret, time.Now()))(w.t)
 }
 
-// beginFactor returns the secret of a second factor that waits for its first code, or "" if the caller has a factor.
 func (w *world) beginFactor(by caller) (secret string) {
 	w.t.Helper()
 	begun, err := w.gate.BeginSecondFactor(w.ctx(), auth.Session{ID: by.sessionID, Account: by.account})
@@ -32,7 +31,6 @@ func (w *world) beginFactor(by caller) (secret string) {
 	return begun.Secret
 }
 
-// turnFactorOn gives the caller a second factor, unless it has one.
 func (w *world) turnFactorOn(by caller) (secret string) {
 	w.t.Helper()
 	secret = w.beginFactor(by)
@@ -45,7 +43,6 @@ func (w *world) turnFactorOn(by caller) (secret string) {
 	return secret
 }
 
-// stale makes the caller's session old enough for signing in again.
 func (w *world) stale(by caller) caller {
 	w.t.Helper()
 	w.exec("UPDATE session SET created_at = created_at - interval '11 minutes', confirmed_at = NULL WHERE session_id "+
@@ -155,7 +152,6 @@ func TestATenantCanRequireASecondFactor(t *testing.T) {
 	}
 	w.wantKind(w.send(w.platformAdmin(), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusForbidden,
 		"second-factor-required")
-	// strangers learn nothing
 	w.want(w.send(w.person(w.other, auth.Owner), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusNotFound)
 	w.want(w.send(viewer, "GET", "/api/v1/session", nil), http.StatusOK)
 	_, key := w.key(w.acme, auth.PermissionRead)

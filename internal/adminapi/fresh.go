@@ -33,7 +33,6 @@ func readFreshProof(mark any) (f freshProof, err error) {
 	return f, err
 }
 
-// wantsFreshProof reports whether the request with a body needs a fresh session.
 func (o *operation) wantsFreshProof(body any) bool {
 	return o.fresh.always || slices.ContainsFunc(slices.Collect(maps.Keys(o.fresh.when)), func(pointer string) bool {
 		value, ok := valueAt(body, pointer)
@@ -53,7 +52,6 @@ func valueAt(value any, pointer string) (any, bool) {
 	return value, true
 }
 
-// needsFreshProof returns an error unless the session is fresh. API keys are not sessions.
 func (s *surface) needsFreshProof(q *apiRequest) error {
 	if q.session == nil || q.session.IsFresh(s.Now()) {
 		return nil

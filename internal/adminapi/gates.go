@@ -104,7 +104,6 @@ func (s *surface) admitAndCharge(q *apiRequest) error {
 	return err
 }
 
-// admit authenticates and authorizes the caller.
 func (s *surface) admit(q *apiRequest) error {
 	if q.route.least == anyone {
 		return nil

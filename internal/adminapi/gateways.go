@@ -18,7 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// storedMapping returns the tenant's mapping of a kind; one with revision 0 is the default.
 func (s *surface) storedMapping(ctx context.Context, kind rules.GatewayKind) (rules.Gateway, error) {
 	stored, err := s.Stores.Gateway(ctx, requestOf(ctx).tenant.ID, kind)
 	if errors.Is(err, rules.ErrNotFound) {
@@ -27,7 +26,6 @@ func (s *surface) storedMapping(ctx context.Context, kind rules.GatewayKind) (ru
 	return stored, err
 }
 
-// putMapping replaces the tenant's mapping of a kind if its version is the expected one.
 func (s *surface) putMapping(ctx context.Context, kind rules.GatewayKind, document, ifMatch string) (rules.Gateway,
 	error,
 ) {
@@ -61,7 +59,6 @@ func (s *surface) mappingVersion(ctx context.Context, kind rules.GatewayKind) fu
 	}
 }
 
-// copyMapping copies a mapping between the API's type and the domain's, which have the same JSON.
 func copyMapping(from, to any) error {
 	text, err := json.Marshal(from)
 	if err != nil {
@@ -212,7 +209,6 @@ func (s *surface) triedMapping(r *http.Request) ([]byte, error) {
 	return fmt.Appendf(nil, `{"check":%s,"explanation":%s}`, asked, explanation), nil
 }
 
-// mappingToTry compiles the mapping of a sample, or else the stored one.
 func (s *surface) mappingToTry(ctx context.Context, sent *openapi.AuthorizeMapping) (*gateway.Mapping, error) {
 	if sent == nil {
 		stored, err := s.storedMapping(ctx, rules.GatewayAuthorize)

@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// beside is a world with two tenants that ask for as much as they can, and a quiet one.
 type beside struct {
 	*world
 	limiter *adminapi.RateLimiter
@@ -28,7 +27,6 @@ type beside struct {
 	ruleURL string
 }
 
-// greedyUsers is how many users each import of a greedy tenant changes.
 const greedyUsers = 2000
 
 func newBeside(t testing.TB) *beside {

@@ -28,13 +28,11 @@ func (s *surface) GetReadiness(context.Context, openapi.GetReadinessRequestObjec
 	return readiness{answer, now.Status()}, nil
 }
 
-// readiness is an answer whose status depends on its content.
 type readiness struct {
 	openapi.Readiness
 	code int
 }
 
-// VisitGetReadinessResponse answers 503 until the process is ready.
 func (r readiness) VisitGetReadinessResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(r.code)

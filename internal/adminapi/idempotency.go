@@ -51,7 +51,6 @@ func idempotencyKeyOf(r *http.Request, rt route) (string, error) {
 	return key, nil
 }
 
-// mayRepeat begins what a repeated request needs. Operations that change nothing need nothing.
 func (q *apiRequest) mayRepeat(rt route, body []byte) error {
 	key, err := idempotencyKeyOf(q.r, rt)
 	if err != nil || key == "" || rt.least == aViewer {

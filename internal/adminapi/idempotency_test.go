@@ -91,7 +91,6 @@ func TestARefusedRequestMayBeCorrectedUnderItsKey(t *testing.T) {
 		http.StatusConflict)
 	w.want(w.send(by, "POST", plans, map[string]any{"name": "gold"}, "Idempotency-Key", idempotencyKeyOf),
 		http.StatusCreated)
-	// without a key it is a new request
 	w.want(w.send(by, "POST", plans, map[string]any{"name": "gold"}), http.StatusConflict)
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// identify authenticates the caller.
 func (s *surface) identify(q *apiRequest) error {
 	err := s.authenticate(q)
 	var problem *httpapi.Problem
@@ -135,7 +134,6 @@ func (q *apiRequest) beKey(key *auth.NamedKey) {
 	q.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: key.Name, RequestID: q.requestID}
 }
 
-// checkNetwork returns an error if the key may not be used from the client's address.
 func (s *surface) checkNetwork(q *apiRequest, key *auth.Key) error {
 	if key.AllowsFrom(clientIP(q.r, s.TrustedProxies)) {
 		return nil
@@ -186,7 +184,6 @@ func (q *apiRequest) writeCookie(name, value string, maxAge int) {
 		})
 }
 
-// browser describes the caller's browser to the gate.
 func (s *surface) browser(q *apiRequest) auth.Browser {
 	from := auth.Browser{UserAgent: q.r.UserAgent()}
 	if cookie, err := q.r.Cookie(s.cookie(plainSession)); err == nil {

@@ -45,7 +45,6 @@ func (s *surface) ImportUsers(ctx context.Context,
 	return answer, nil
 }
 
-// planNames returns the names of the tenant's plans, and "" for no assignment.
 func (s *surface) planNames(ctx context.Context) (map[string]bool, error) {
 	names := map[string]bool{"": true}
 	for after := ""; ; {
@@ -66,7 +65,6 @@ func (s *surface) planNames(ctx context.Context) (map[string]bool, error) {
 // maxUserLines caps the users of a file. Each needs far more memory than its line.
 const maxUserLines = 500_000
 
-// readUsers reads assignments from CSV, or returns the first mistakes by line.
 func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]rules.Assignment, error) {
 	data, err := io.ReadAll(body)
 	if err != nil {
@@ -225,7 +223,6 @@ func (s *surface) ImportConfig(ctx context.Context,
 	return showConfigDiff(changes, isDryRun)
 }
 
-// growth is how much more a tenant holds after some changes.
 func growth(changes *ruleset.Changes) map[rules.Thing]int64 {
 	return map[rules.Thing]int64{
 		rules.ThingPlans: grown(changes.Plans), rules.ThingRules: grown(changes.Rules),
@@ -253,7 +250,6 @@ func rulesFileProblem(err error) error {
 	return fileProblem(mistakesOf("", mistakes))
 }
 
-// mistakesOf points at the wrong lines of a file at a position in the body.
 func mistakesOf(place string, mistakes ruleset.Errors) (fields []httpapi.FieldError) {
 	for _, mistake := range mistakes {
 		field := httpapi.FieldError{Pointer: place, Detail: mistake.Message}
@@ -305,10 +301,8 @@ func showRow(row *ruleset.ChangedRow) openapi.ConfigChange {
 	}
 }
 
-// importPatience bounds the transfer and import of a file.
 const importPatience = 2 * time.Minute
 
-// allowTime extends the server's deadlines for the transfer of a file.
 func allowTime(w http.ResponseWriter) {
 	controller := http.NewResponseController(w)
 	// A writer without deadlines, such as a test's recorder, needs none.

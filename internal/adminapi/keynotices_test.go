@@ -20,7 +20,6 @@ func (w *world) keyWatch(byMail bool) *auth.KeyWatch {
 	return auth.NewKeyWatch(w.store, w.access, byMail, slog.New(slog.NewTextHandler(&w.log, nil)))
 }
 
-// keyBy makes a key that somebody made some time ago, and that lives from then on for a while.
 func (w *world) keyBy(tenant rules.Tenant, by auth.Account, made time.Time, life time.Duration) (id string) {
 	w.t.Helper()
 	id, _ = w.key(tenant, auth.PermissionCheck)
@@ -30,7 +29,6 @@ func (w *world) keyBy(tenant rules.Tenant, by auth.Account, made time.Time, life
 	return id
 }
 
-// recipients are who got mail since the last call, and the mail.
 func (w *world) recipients(server *smtptest.Server, office *auth.PostOffice, seen *int) (to []string,
 	sent []smtptest.Message,
 ) {
@@ -247,7 +245,6 @@ func TestServiceKeysOfThoseWhoLeaveCanBeKept(t *testing.T) {
 	leave := func(gone bool) {
 		w.exec("UPDATE account SET is_platform_admin = $2 WHERE account_id = $1", leaver.account.ID, !gone)
 	}
-	// its creator is still here
 	w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", "*"), http.StatusConflict)
 	leave(true)
 	w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", `"99"`), http.StatusPreconditionFailed)

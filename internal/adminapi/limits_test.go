@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// limitOptions are the parts of a limit that an algorithm may need, take or refuse.
 var limitOptions = map[string]any{
 	"rate_per_second": 10, "window": "60s", "window_zone": "Europe/Berlin", "window_start_day": 2,
 	"refill_interval": "10s", "max_hold": "10m", "notify_at": []int{80, 100},
@@ -60,8 +59,6 @@ func wrongOptions(action, algorithm string, given map[string]any) []string {
 	return pointers
 }
 
-// TestEveryCombinationOfAlgorithmAndOptionsThatCannotWorkIsRefused sends every subset of the options, with a window of
-// seconds and with one of the calendar, for each algorithm and for actions that have no limit.
 func TestEveryCombinationOfAlgorithmAndOptionsThatCannotWorkIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -369,7 +366,6 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 		"POST", "/api/v1/tenants/acme/import?dry_run=true",
 		strings.Replace(file, "{", "{is_active: false, ", 1), yaml,
 	}), http.StatusOK)
-	// nobody has to apply it then
 	w.want(w.send(by, "PATCH", rule, map[string]any{"is_active": false}, "If-Match", "*"), http.StatusOK)
 	w.want(w.send(by, "PATCH", rule, map[string]any{"is_active": true}, "If-Match", "*"), http.StatusConflict)
 	w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules",

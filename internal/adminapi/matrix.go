@@ -36,7 +36,6 @@ func (s *surface) GetMatrix(ctx context.Context,
 	return openapi.GetMatrix200JSONResponse{Items: rows, NextCursor: cursor}, nil
 }
 
-// matrixRows groups adjacent rules of one pattern and name into rows.
 func matrixRows(found []rules.Rule) []openapi.MatrixRow {
 	rows := []openapi.MatrixRow{}
 	for i := range found {
@@ -185,7 +184,6 @@ func (c *cells) refuse(i int, err error) {
 	}
 }
 
-// problem returns the answer for cells that cannot be saved, or nil.
 func (c *cells) problem() error {
 	for _, fields := range [][]httpapi.FieldError{c.wrong, c.lost, c.taken} {
 		slices.SortStableFunc(fields, func(a,
@@ -236,10 +234,8 @@ func showDiff(diff []ruleset.RuleChanged) (openapi.MatrixDiff, error) {
 	return answer, err
 }
 
-// maxRemovedUsers is how many users whose overrides are removed are named for each rule.
 const maxRemovedUsers = 20
 
-// showOverridesOfRemoved returns nil for a rule without overrides.
 func showOverridesOfRemoved(change *ruleset.RuleChanged) *openapi.OverridesOfRemoved {
 	moved, removed := change.OverridesMoved, change.OverridesRemoved
 	if len(moved)+len(removed) == 0 {

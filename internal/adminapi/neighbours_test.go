@@ -28,7 +28,6 @@ type greedy struct {
 	group  sync.WaitGroup
 }
 
-// newGreedy locks a table, so that whatever uses it keeps its connection.
 func newGreedy(w *world, table string) *greedy {
 	w.t.Helper()
 	g := &greedy{world: w, locks: must(pgx.Connect(w.ctx(), w.url))(w.t)}
@@ -181,7 +180,6 @@ func TestImportsOfTwoTenantsKeepNobodyFromWriting(t *testing.T) {
 	}}), http.StatusOK)
 }
 
-// slowReader takes nothing until it is let.
 type slowReader struct {
 	*httptest.ResponseRecorder
 	begun, let chan struct{}

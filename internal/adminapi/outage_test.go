@@ -76,7 +76,6 @@ func TestAnOutageIsNoStrangersRequest(t *testing.T) {
 	}
 }
 
-// TestAKeyBeforeTheFirstSnapshotIsNoStrangersRequest sends a key that the process cannot know yet.
 func TestAKeyBeforeTheFirstSnapshotIsNoStrangersRequest(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t, func(c *adminapi.Config) {

@@ -151,7 +151,6 @@ func (s *surface) PutOverride(ctx context.Context,
 	}}, nil
 }
 
-// expectedOrNone reads the condition of a PUT that may create.
 func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
 	switch {
 	case ifMatch != nil && mustCreate:

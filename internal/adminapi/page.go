@@ -32,7 +32,6 @@ const (
 	cursorHash    = 8
 )
 
-// list identifies what a cursor belongs to: the address without paging parameters.
 func (q *apiRequest) list() string {
 	query := q.r.URL.Query()
 	query.Del("limit")
@@ -92,7 +91,6 @@ func afterNumber(ctx context.Context) (int64, error) {
 	return number, nil
 }
 
-// page makes a page and its cursor from rows, read with one more than the limit.
 func page[Row, Item any](ctx context.Context, rows []Row, limit int, item func(*Row) Item,
 	place func(*Row) string,
 ) ([]Item, nullable.Nullable[string]) {

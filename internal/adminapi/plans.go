@@ -127,7 +127,6 @@ func (s *surface) DeletePlan(ctx context.Context,
 	return openapi.DeletePlan204Response{}, nil
 }
 
-// whatToMove says what keeps a plan from being removed.
 func whatToMove(p *rules.PlanUse) string {
 	var needs []string
 	if p.Users > 0 {
@@ -154,7 +153,6 @@ func count(n int64, what string) string {
 
 func inUse(detail string) error { return httpapi.InUse.Problem(detail) }
 
-// mustBePlan returns a field error unless a plan of this name exists.
 func (s *surface) mustBePlan(ctx context.Context, field, name string) error {
 	_, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, name)
 	if errors.Is(err, rules.ErrNotFound) {

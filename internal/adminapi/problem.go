@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// handlerFailed answers a request with the error of its handler or of the generated code before it.
 func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
 	q, _ := r.Context().Value(apiRequestKey{}).(*apiRequest)
 	if _, isHeld := w.(*heldAnswer); q != nil && !isHeld {
@@ -109,7 +108,6 @@ func fieldsProblem(place string, wrong rules.FieldErrors) error {
 	return httpapi.BodyProblem(pointers(place, wrong))
 }
 
-// pointers turns field names, such as rules[3].mode, into JSON pointers.
 func pointers(place string, wrong rules.FieldErrors) []httpapi.FieldError {
 	var fields []httpapi.FieldError
 	for _, f := range wrong {

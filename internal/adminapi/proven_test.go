@@ -32,7 +32,6 @@ type createdInvitation struct {
 
 func withoutMail(c *adminapi.Config) { c.Gate = auth.NewGate(c.People, auth.Options{}) }
 
-// postOffice sends the world's mail to a real server.
 func (w *world) postOffice(server *smtptest.Server) *auth.PostOffice {
 	w.t.Helper()
 	sender := must(mailer.New(mailer.Options{
@@ -118,7 +117,6 @@ func TestAnInviterCannotTakeTheInviteesIdentity(t *testing.T) {
 
 func idOf(id auth.AccountID) string { return fmt.Sprint(int64(id)) }
 
-// sessionFrom is the caller whom an answer has signed in.
 func sessionFrom(got answer) caller {
 	for _, cookie := range (&http.Response{Header: got.header}).Cookies() {
 		if cookie.Name == "sluice_session" {

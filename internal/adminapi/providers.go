@@ -58,7 +58,6 @@ func (s *surface) ConfirmAtProvider(ctx context.Context,
 	return openapi.ConfirmAtProvider200JSONResponse{Body: openapi.Destination{Url: address}}, nil
 }
 
-// localPath returns the path to continue at that a request names, or "".
 func localPath(next *string) (string, error) {
 	if path := valueOf(next); path == "" || isLocalPath(path) {
 		return path, nil
@@ -71,7 +70,6 @@ func localPath(next *string) (string, error) {
 
 var noProvider = httpapi.NotFound.Problem("There is no such provider; it may have been removed.")
 
-// startAt begins a sign-in at a provider, and gives the browser its cookie.
 func (s *surface) startAt(ctx context.Context, slug string, purpose oidc.Purpose) (string, error) {
 	provider, err := s.Providers.Get(slug)
 	if err != nil {
@@ -122,7 +120,6 @@ func (s *surface) finishProviderSignIn(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// finish signs in with an identity, links it, or confirms a session with it, and returns where to go on.
 func (s *surface) finish(ctx context.Context, finished oidc.Finished, from auth.Browser) (next string, err error) {
 	switch {
 	case finished.Confirm != 0:
@@ -187,7 +184,6 @@ func (s *surface) confirmWith(ctx context.Context, finished oidc.Finished, from 
 	return confirmPage(url.Values{"provider": {slug}}, finished.Next), nil
 }
 
-// sessionThatBegan returns the browser's session, which must be the one that began a flow.
 func (s *surface) sessionThatBegan(ctx context.Context, id int64, from auth.Browser) (auth.Session, error) {
 	session, err := s.Gate.Authenticate(ctx, from.Session)
 	if errors.Is(err, auth.ErrSignedOut) || err == nil && session.ID != id {
@@ -199,7 +195,6 @@ func (s *surface) sessionThatBegan(ctx context.Context, id int64, from auth.Brow
 	return session, err
 }
 
-// noteAtProviders shows platform admins why somebody could not sign in.
 func (s *surface) noteAtProviders(slug string, err error) {
 	var refused auth.ProviderError
 	if errors.As(err, &refused) {
@@ -207,7 +202,6 @@ func (s *surface) noteAtProviders(slug string, err error) {
 	}
 }
 
-// providerFailed is the reason of failures that are Sluice's own.
 const providerFailed auth.ProviderReason = "error"
 
 // whyNot logs why somebody who came back from a provider may not come in, and returns the page that says so.
@@ -235,7 +229,6 @@ func (s *surface) whyNot(ctx context.Context, slug string, purpose oidc.Purpose,
 	return signInPage(query, purpose.Next)
 }
 
-// confirmPage returns the address of the page that says what became of signing in again, and leads on to a path.
 func confirmPage(query url.Values, next string) string {
 	if next != "" {
 		query.Set("next", next)
@@ -257,7 +250,6 @@ func signInPage(query url.Values, next string) string {
 	return page
 }
 
-// signOutPath returns the path that signs a session out at its provider, or "".
 func (s *surface) signOutPath(session *auth.Session) string {
 	provider, err := s.Providers.Get(session.Provider)
 	if err != nil || !provider.SignsOut {

@@ -84,7 +84,6 @@ func TestAProviderCountsAsTwoFactorsOnlyAsConfigured(t *testing.T) {
 			t.Parallel()
 			w := newWorldOf(t, func(s *oidc.Settings) {
 				s.SecondFactor, s.SecondFactorClaim = test.factor, test.claim
-				// so that user information is read
 				s.GroupsClaim, s.Groups = "groups", []oidc.Group{{Group: "ops", Tenant: "acme", Role: auth.Viewer}}
 			})
 			by := w.linked()

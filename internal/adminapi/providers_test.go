@@ -28,7 +28,6 @@ func (w *world) identity(account auth.Account) int64 {
 	return identities[len(identities)-1].ID
 }
 
-// providers replaces the world's provider by one whose settings the test changes.
 func (w *world) providers(change func(*oidc.Settings)) func(*adminapi.Config) {
 	return func(c *adminapi.Config) {
 		settings := w.provider.Settings("idp")
@@ -99,7 +98,6 @@ func (p *profile) begin(path, body string) string {
 	return read[struct{ URL string }](p.w.t, answer{body: got.Body.String()}).URL
 }
 
-// back comes back from the provider, and returns where the browser is led.
 func (p *profile) back(query url.Values) string {
 	p.w.t.Helper()
 	got := p.send(http.MethodGet, "/api/v1/auth/idp/callback?"+query.Encode(), "")
@@ -455,7 +453,6 @@ func TestSigningOutLeadsToTheProvider(t *testing.T) {
 	}
 }
 
-// withGroups says what the groups ops, leads and admins give.
 func withGroups(s *oidc.Settings) {
 	s.GroupsClaim = "groups"
 	s.Groups = []oidc.Group{
@@ -510,7 +507,6 @@ func TestGroupsGiveRolesAndTakeThemBack(t *testing.T) {
 	}
 }
 
-// TestGroupsThatAreNotConfiguredAnyMoreGiveNothing takes all groups out of the provider's entry.
 func TestGroupsThatAreNotConfiguredAnyMoreGiveNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, withGroups)

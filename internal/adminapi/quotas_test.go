@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// creating are the operations after which a tenant holds more, by what the matrix sends.
 var creating = []string{
 	"createPlan", "createRule", "createCandidate", "importUsers", "importConfig", "putOverride", "assignPlan",
 	"createKey", "rotateKey", "createAlert",
@@ -135,7 +134,6 @@ func TestRefusalsByQuotasAreCounted(t *testing.T) {
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusCreated)
 	w.quotas(w.acme, 0)
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "two"}), http.StatusConflict)
-	// it exists
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusConflict)
 	if !slices.Equal(refused, []rules.Thing{rules.ThingPlans}) {
 		t.Errorf("counted are %v, want one refusal of plans", refused)
@@ -200,7 +198,6 @@ func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 	}
 	post("the-second-request", "second", http.StatusConflict)
 	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, nil, rules.AnyVersion))(t)
-	// a refusal is not kept
 	w.secrets = append(w.secrets, read[createdKey](t, post("the-second-request", "second", http.StatusCreated)).Secret)
 	if n := w.count("SELECT count(*) FROM api_key"); n != 2 {
 		t.Errorf("%d keys were made", n)

@@ -71,7 +71,6 @@ func NewRateLimiter(buckets enforce.ReservingBuckets) *RateLimiter {
 	return l
 }
 
-// bucketOf returns the pattern that gives each value of a payer's attribute a bucket.
 func bucketOf(payer Payer) rules.Pattern {
 	name := "attr." + string(payer)
 	pattern, err := rules.ParsePattern(name + ":{" + name + "}")
@@ -81,7 +80,6 @@ func bucketOf(payer Payer) rules.Pattern {
 	return pattern
 }
 
-// unobserved is an enforce.Observer: charge counts denials.
 type unobserved struct{}
 
 func (unobserved) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}
@@ -109,7 +107,6 @@ func checkOf(tokens int64, from []rules.Attribute) enforce.Check {
 // Denied counts the requests that a payer's bucket denied.
 func (l *RateLimiter) Denied(payer Payer) int64 { return l.denied[payer].Load() }
 
-// isLimited reports whether a request takes tokens. Probes of health cost nothing.
 func (s *surface) isLimited(q *apiRequest) bool {
 	return s.RateLimiter != nil && strings.HasPrefix(q.route.path, "/api/")
 }
@@ -126,7 +123,6 @@ func (s *surface) charge(q *apiRequest) error {
 	return s.deny(q, decision)
 }
 
-// deny returns the answer to a request without enough tokens, and counts and logs it.
 func (s *surface) deny(q *apiRequest, decision *enforce.Decision) error {
 	showRateLimit(q.w.Header(), decision)
 	tier := decision.DecidingTier()

@@ -39,7 +39,6 @@ func of(payer adminapi.Payer, value string) rules.Attribute {
 	return rules.Attribute{Name: string(payer), Value: value}
 }
 
-// exhaust takes all tokens of a payer, and returns how many there were.
 func (l *limited) exhaust(payer adminapi.Payer, value string) (tokens int) {
 	l.t.Helper()
 	for l.limiter.Take(l.ctx(), 1, of(payer, value)).Allowed {

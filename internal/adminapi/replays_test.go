@@ -21,7 +21,6 @@ func (w *world) replay(tenant rules.Tenant) replay.Job {
 	return must(w.system().RequestReplay(w.ctx(), tenant.ID, []byte(request)))(w.t)
 }
 
-// record records checks of the user 42 on the plan free, in the last minute.
 func (w *world) record(tenant rules.Tenant, checks int) {
 	w.t.Helper()
 	tenant = must(w.store.Tenant(w.ctx(), tenant.ID))(w.t)

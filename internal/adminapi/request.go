@@ -97,7 +97,6 @@ func (o *operation) isLong() bool { return o.isFile || o.isStream || o.isUpload(
 // isUpload reports whether the body is a file, which may take long to arrive.
 func (o *operation) isUpload() bool { return o.mediaType != "" && o.mediaType != jsonType }
 
-// checkAddress validates a request's path and query.
 func (o *operation) checkAddress(r *http.Request) error {
 	wrong, err := o.checkQuery(r.URL.RawQuery)
 	if err != nil {
@@ -189,7 +188,6 @@ func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {
 	return wrong, nil
 }
 
-// wrongParameter returns the error of a query parameter, or "".
 func wrongParameter(schema *openapi3.Schema, text string) string {
 	if fault := wrongText(text); fault != "" {
 		return fault
@@ -214,7 +212,6 @@ func wrongParameter(schema *openapi3.Schema, text string) string {
 	return ""
 }
 
-// wrongText returns the error of text in an address, or "".
 func wrongText(text string) string {
 	switch {
 	case !utf8.ValidString(text):
@@ -225,7 +222,6 @@ func wrongText(text string) string {
 	return ""
 }
 
-// readFile reads a whole file before anything in it takes effect.
 func (o *operation) readFile(w http.ResponseWriter, r *http.Request, body *bytes.Buffer) error {
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	encoding := r.Header.Get("Content-Encoding")
@@ -240,7 +236,6 @@ type readOnce struct{ *bytes.Reader }
 
 func (readOnce) Close() error { return nil }
 
-// mismatches returns the first httpapi.MaxFieldErrors violations of a schema.
 func mismatches(schema *openapi3.Schema, value any) []httpapi.FieldError {
 	var found mistakes
 	found.check(schema, value, nil)

@@ -126,7 +126,6 @@ type Buckets interface {
 	enforce.Creditor
 }
 
-// route is one operation: its address, who may call it, and its handler.
 type route struct {
 	method, path string
 	least        access
@@ -409,7 +408,6 @@ func (s *surface) beside(own http.Handler) http.Handler {
 	})
 }
 
-// decodePath decodes the percent-encoding of path parameters, which the router keeps.
 func decodePath(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		vars := mux.Vars(r)
@@ -424,10 +422,8 @@ func decodePath(next http.Handler) http.Handler {
 	})
 }
 
-// pathParams returns the path parameters of the matched route.
 func pathParams(r *http.Request) map[string]string { return mux.Vars(r) }
 
-// requests wraps an operation. Bulk work and streams have no deadline.
 func (s *surface) requests(rt route, o *operation) *httpapi.Requests {
 	surrounding := *s.Requests
 	if o.isLong() || classOf(rt, o) == bulk {

@@ -136,7 +136,6 @@ func (s *surface) scheduledRules(
 	return after, nil
 }
 
-// scheduleRefusals collects why a change of several rules is not scheduled.
 type scheduleRefusals struct {
 	wrong       []httpapi.FieldError // in the body
 	lost        []httpapi.FieldError // rules that others changed
@@ -162,7 +161,6 @@ func (r *scheduleRefusals) refuse(i int, err error) {
 	}
 }
 
-// problem returns the answer for a change that cannot be scheduled, or nil.
 func (r *scheduleRefusals) problem() error {
 	for _, fields := range [][]httpapi.FieldError{r.wrong, r.lost, r.overlapping} {
 		slices.SortStableFunc(fields, func(a,

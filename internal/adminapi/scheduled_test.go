@@ -26,7 +26,6 @@ func (w *world) schedule(rule rules.Rule) rules.ScheduledChange {
 	return must(w.system().Schedule(w.ctx(), change, []rules.Rule{rule}))(w.t)
 }
 
-// scheduleBody schedules changes of rules; an empty time is left out.
 func scheduleBody(starts, ends string, all ...map[string]any) map[string]any {
 	made := map[string]any{"rules": all}
 	if starts != "" {

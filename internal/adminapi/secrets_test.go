@@ -86,7 +86,6 @@ func (w *world) wantNoSecrets() {
 			if name == "the database" && secret == passwordHash() {
 				continue // its place
 			}
-			// as text or bytes
 			if strings.Contains(text, secret) || strings.Contains(text, hex.EncodeToString([]byte(secret))) {
 				w.t.Errorf("a secret is in %s: %s", name, secret)
 			}

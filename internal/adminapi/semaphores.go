@@ -114,7 +114,6 @@ func (s *semaphores) observe(show func(class string, count func() shares.Count))
 	show("unread", func() shares.Count { return shares.Count{Refused: s.unread.Refused()} })
 }
 
-// caller returns the caller for semaphores.
 func (q *apiRequest) caller() shares.Caller {
 	return shares.Caller{Tenant: q.tenant.ID, Account: string(q.actor.Kind) + ":" + q.actor.ID}
 }
@@ -141,7 +140,6 @@ func (s *surface) checkUnread(q *apiRequest) error {
 	return err
 }
 
-// countUnread counts an answer in memory until done is called.
 func (s *surface) countUnread(q *apiRequest, size int) (done func()) {
 	s.unread.Add(q.caller(), size)
 	return func() { s.unread.Add(q.caller(), -size) }
@@ -213,7 +211,6 @@ func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 	}
 }
 
-// sayWhen adds Retry-After to a temporary refusal that has none.
 func sayWhen(w http.ResponseWriter, p *httpapi.Problem) {
 	isPassing := p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests
 	if isPassing && w.Header().Get("Retry-After") == "" {

@@ -55,7 +55,6 @@ func (c *crowded) end() {
 	c.group.Wait()
 }
 
-// ask sends requests for statistics and returns when so many requests of all are under way.
 func (c *crowded) ask(by caller, tenant string, times, underWay int) {
 	c.t.Helper()
 	for range times {

@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// maxMemberships caps the tenants that a session shows.
 const maxMemberships = 100
 
 func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObject) (openapi.GetSessionResponseObject,
@@ -67,7 +66,6 @@ func elsewhere(from auth.Browser, refusal error) error {
 		" People who joined by a link sign in at their tenant's address, such as /sign-in/acme.")
 }
 
-// slowDown adds the wait to the answer of an attempt that came too soon.
 func (q *apiRequest) slowDown(err error) error {
 	var tooSoon auth.TooSoonError
 	if errors.As(err, &tooSoon) {

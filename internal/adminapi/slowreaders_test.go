@@ -53,7 +53,6 @@ func (w *world) ask(server *httptest.Server, by caller, path string) net.Conn {
 	return conn
 }
 
-// fetch reads an answer as fast as it can.
 func (w *world) fetch(server *httptest.Server, by caller, path string) (status int, body string) {
 	w.t.Helper()
 	conn := w.ask(server, by, path)
@@ -127,7 +126,6 @@ func TestASlowReaderOfAnAnswerHoldsNoPlace(t *testing.T) {
 	}
 }
 
-// largeMatrix gives a tenant a matrix of some 800 KB a page.
 func (w *world) largeMatrix(tenant rules.Tenant) {
 	w.t.Helper()
 	w.rule(tenant)
@@ -139,7 +137,6 @@ func (w *world) largeMatrix(tenant rules.Tenant) {
 		fmt.Sprintf("WHERE tenant_id = %d", tenant.ID))
 }
 
-// unread sends a GET, and reads no more than the status of its answer.
 func (w *world) unread(server *httptest.Server, by caller, path string) (status int, conn net.Conn) {
 	w.t.Helper()
 	conn = w.dial(server, by, path)

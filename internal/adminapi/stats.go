@@ -23,8 +23,7 @@ const (
 	// maxTop caps the users, addresses or endpoints of one answer. Rules are fewer, and the matrix shows all of them.
 	maxTop = 100
 	// maxRulesOnTop caps the rules looked at for those of one mode.
-	maxRulesOnTop = 500
-	// maxShadowRules caps the shadow rules of a summary.
+	maxRulesOnTop  = 500
 	maxShadowRules = 50
 	// byTheHour and bySixHours are the ranges above which rules are compared in steps of an hour and of six.
 	byTheHour  = 3 * time.Hour

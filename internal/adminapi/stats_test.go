@@ -19,7 +19,6 @@ import (
 
 const stats = "/api/v1/tenants/acme/stats"
 
-// decided records how checks of a minute were decided.
 func (w *world) decided(tenant rules.Tenant, rule rules.RuleID, minute time.Time, allowed, denied int64) {
 	w.t.Helper()
 	err := w.store.WriteViolations(w.ctx(), &violations.Batch{

@@ -240,7 +240,6 @@ func (t *tail) event(name, id string, data any) {
 	t.events.WriteByte('\n')
 }
 
-// isQuiet reports whether the stream must show that it is alive.
 func (t *tail) isQuiet() bool { return t.events.Len() == 0 && t.now().Sub(t.wroteAt) >= tailHeartbeat }
 
 // position sends where to resume before there is an event. Browsers remember an id without data and show nothing.

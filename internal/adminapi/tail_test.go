@@ -84,7 +84,6 @@ func (s *streaming) watch(by caller, query string, header ...string) *watched {
 	return w
 }
 
-// next returns the next event that is no comment, or fails the test if none comes in time or the stream ends.
 func (w *watched) next() event {
 	w.t.Helper()
 	deadline := time.After(patience)
@@ -103,7 +102,6 @@ func (w *watched) next() event {
 	}
 }
 
-// wantEnd fails the test unless the stream ends, saying why.
 func (w *watched) wantEnd(reason string) {
 	w.t.Helper()
 	if e := w.next(); e.name != "ended" || e.data != `{"reason":"`+reason+`"}` {

@@ -50,7 +50,6 @@ func (s *surface) ListTenants(ctx context.Context,
 	return openapi.ListTenants200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
-// tenantsOfCaller lists the tenants that the caller may see, by slug.
 func (s *surface) tenantsOfCaller(ctx context.Context, text, after string, limit int) ([]auth.Membership, error) {
 	q := requestOf(ctx)
 	switch {
@@ -134,7 +133,6 @@ func patchSettings(settings *rules.Settings, patch *openapi.SettingsPatch) {
 	set(&settings.RequireSecondFactor, patch.RequireSecondFactor)
 }
 
-// inSettings prefixes the domain's field names with their path in the body.
 func inSettings(wrong rules.FieldErrors) rules.FieldErrors {
 	for i, f := range wrong {
 		switch f.Field {
@@ -203,7 +201,6 @@ func (s *surface) ResumeTenant(ctx context.Context,
 	return openapi.ResumeTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
 }
 
-// changeTenant changes the tenant if its version is the one that the caller has read.
 func (s *surface) changeTenant(ctx context.Context, ifMatch string,
 	change func(*rules.Tenant) error,
 ) (openapi.TheTenantJSONResponse, error) {

@@ -40,7 +40,6 @@ func TestAChangeIsAnsweredThoughItsNoticeIsNotQueued(t *testing.T) {
 		})
 	})
 	by := w.person(w.acme, auth.Owner)
-	// ask sends a request that changes something and leaves something unfinished.
 	ask := func(by caller, method, path string, body any, status int, header ...string) answer {
 		t.Helper()
 		before := unfinished.Load()

@@ -16,8 +16,7 @@ import (
 const (
 	monthForm     = "2006-01"
 	defaultMonths = 13
-	// maxMonths is as long as counts can be kept.
-	maxMonths = 37
+	maxMonths     = 37
 )
 
 // Kinds of lines of a usage file.
@@ -110,7 +109,6 @@ func usageName(tenant, by, user string, months []time.Time, now time.Time) strin
 	return name + ".csv"
 }
 
-// plainName replaces what file systems or headers may not take, and keeps 64 characters.
 func plainName(text string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' || r == '_' || r == '@' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r &&
@@ -235,7 +233,6 @@ func userLine(m *traffic.UserMonth) []string {
 	}
 }
 
-// formatCost writes whole tokens and millionths without rounding.
 func formatCost(whole, parts int64) string {
 	if parts == 0 {
 		return formatInt(whole)
@@ -243,7 +240,6 @@ func formatCost(whole, parts int64) string {
 	return formatInt(whole) + "." + strings.TrimRight(fmt.Sprintf("%06d", parts), "0")
 }
 
-// months returns the first moments of the months that a request asks for.
 func (s *surface) months(from, to *string) ([]time.Time, error) {
 	last := monthOf(s.Now())
 	if to != nil {

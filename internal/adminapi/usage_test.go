@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// decide writes how many checks of a minute a rule allowed and denied; rule 0 is all checks.
 func (w *world) decide(tenant rules.Tenant, number int64, minute time.Time, rule rules.RuleID, v violations.Verdicts) {
 	w.t.Helper()
 	err := w.store.WriteViolations(w.ctx(), &violations.Batch{

@@ -48,7 +48,6 @@ type userPlace struct {
 	HasItems bool
 }
 
-// userData writes the next page of a file about one user: an openapi.UserData.
 func (x *exporter) userData(ctx context.Context, tenant rules.TenantID, e *exportRequest, w io.Writer, place string) (
 	rows int, next string, err error,
 ) {

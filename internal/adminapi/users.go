@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// maxOverrides caps the overrides that a user is shown with.
 const maxOverrides = 500
 
 func showAssignment(a *rules.Assignment) openapi.Assignment {
@@ -108,13 +107,11 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	}, nil
 }
 
-// wrongUser refuses an id that no check can carry.
 func wrongUser(userID string) error {
 	assignment := rules.Assignment{UserID: userID}
 	return fieldsProblem("/path", assignment.Validate(map[string]bool{"": true}))
 }
 
-// assignment returns a user's assignment, with revision 0 if there is none.
 func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignment, error) {
 	tenant := requestOf(ctx).tenant.ID
 	assignment, err := s.Stores.Assignment(ctx, tenant, userID)

@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-
 // never is the zero time, which means no time in the domain.
 var never time.Time
 
@@ -35,7 +34,6 @@ func orZero[T any](value nullable.Nullable[T]) T {
 	return given
 }
 
-// isZeroTime reports whether a body gives the time that means none in the domain.
 func isZeroTime(value nullable.Nullable[time.Time]) bool {
 	given, err := value.Get()
 	return err == nil && given.IsZero()

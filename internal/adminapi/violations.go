@@ -18,9 +18,7 @@ import (
 )
 
 const (
-	// maxBeside caps the other violations of the same minute.
 	maxBeside = 100
-	// maxRecent caps the violations that a user is shown with.
 	maxRecent = 20
 	// ahead bounds how far in the future a violation can be: the store accepts clocks that are 5 minutes fast.
 	ahead = 10 * time.Minute

@@ -24,7 +24,6 @@ import (
 
 func lately() time.Time { return time.Now().UTC().Truncate(time.Minute).Add(-10 * time.Minute) }
 
-// denied is a violation of user 42 in a tenant.
 func denied(tenant rules.Tenant, at time.Time, change ...func(*violations.Violation)) violations.Violation {
 	v := violations.Violation{
 		ID: violations.ID{At: at.UTC().Truncate(time.Microsecond)}, Tenant: tenant.ID, Rule: 12, Subject: "42",
@@ -65,7 +64,6 @@ func (w *world) violate(all ...violations.Violation) []violations.Violation {
 	return all
 }
 
-// mergeTallies adds up the tallies of one subject and minute, as a recorder does.
 func mergeTallies(b *violations.Batch) *violations.Batch {
 	merged := b.Tallies[:0]
 	for _, t := range b.Tallies {

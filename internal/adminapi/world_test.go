@@ -87,7 +87,6 @@ type answer struct {
 	body      string
 }
 
-// lockedBuffer is a log that many write to.
 type lockedBuffer struct {
 	sync.Mutex
 	bytes.Buffer
@@ -280,7 +279,6 @@ func (w *world) member(tenant rules.Tenant, account auth.Account, role auth.Role
 	must(w.store.AddMember(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, tenant.ID, account.ID, role))(w.t)
 }
 
-// session opens a session without the time that a password takes.
 func (w *world) session(account auth.Account) (token string, id int64) {
 	w.t.Helper()
 	var random [32]byte
@@ -294,7 +292,6 @@ func (w *world) session(account auth.Account) (token string, id int64) {
 	return token, session.ID
 }
 
-// caller is who sends a request.
 type caller struct {
 	account      auth.Account
 	session, key string // tokens

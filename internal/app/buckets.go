@@ -367,7 +367,6 @@ func describeRefusal(r redisbucket.Refusal) string {
 	return fmt.Sprintf("%s refuses the scripts of checks, and failure modes decide them: %v", node, explainRedis(r.Err))
 }
 
-// logPings logs which nodes stopped or resumed answering, and reports whether any resumed.
 func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 	for _, node := range now {
 		was, lastCause := redisbucket.Up, ""
@@ -397,7 +396,6 @@ func causeOf(err error) string {
 	return ""
 }
 
-// explainRedis names the options that a refusal is about.
 func explainRedis(err error) error {
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"),
@@ -415,7 +413,6 @@ func explainRedis(err error) error {
 	return err
 }
 
-// checkSettings returns warnings about Redis's settings; ok is false if Redis did not answer.
 func (b *Buckets) checkSettings(ctx context.Context) (warnings []string, ok bool) {
 	warnings, err := b.redis.CheckSettings(ctx)
 	switch {

@@ -202,7 +202,6 @@ func (p *Process) Readiness() httpapi.Readiness {
 	return state
 }
 
-// unknownRuleWarnings warns if this process cannot apply all rules. The Watcher logs which.
 func unknownRuleWarnings(snapshot *snapshot.Snapshot) []string {
 	if snapshot == nil || snapshot.Sizes().UnknownRules == 0 {
 		return nil

@@ -91,7 +91,6 @@ func (e *AccessEvent) Cursor() LogCursor { return LogCursor{e.At, e.ID} }
 
 // AccessStore keeps the security log.
 type AccessStore interface {
-	// WriteAccess adds entries. Entries that are stored already stay unchanged.
 	WriteAccess(ctx context.Context, events []AccessEvent) error
 	// AccessEvents returns up to limit entries of a tenant (0: all entries) before a cursor, latest first. With an
 	// account and a typed address it returns the entries of either. A tenant's entries ignore Typed, Email and Tenant.
@@ -226,7 +225,6 @@ func (l *AccessLog) add(event *AccessEvent) (isHeld bool) {
 	return true
 }
 
-// takeShare reports whether the event may have a separate entry.
 func (l *AccessLog) takeShare(event *AccessEvent) bool {
 	l.minute.enter(event.At.Truncate(time.Minute))
 	l.day.enter(event.At.Truncate(24 * time.Hour))

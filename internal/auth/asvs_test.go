@@ -78,7 +78,6 @@ var (
 	reasoned = regexp.MustCompile(`^(not applicable|not met( in full)?)(: |, )\S+ \S+`)
 )
 
-// requirements expands a row's first cell: "6.5.3, 6.5.4" and "4.4.1–4.4.4".
 func requirements(cell string) (all []string) {
 	for one := range strings.SplitSeq(cell, ", ") {
 		first, last, isRange := strings.Cut(one, "–")
@@ -96,7 +95,6 @@ func requirements(cell string) (all []string) {
 	return all
 }
 
-// testsOf returns the names of the repository's Go tests, and the paths of the UI's.
 func testsOf(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}

@@ -49,7 +49,6 @@ func TestWhatOneCustomerHasIsOneNetwork(t *testing.T) {
 	}
 }
 
-// guess tries up to most wrong passwords, until one is refused unchecked.
 func guess(t *testing.T, gate *auth.Gate, email string, most int) (looked int, wait time.Duration) {
 	t.Helper()
 	for looked = range most {

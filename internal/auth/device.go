@@ -22,7 +22,6 @@ func newDevice(account AccountID, passwordHash string) string {
 	return base64.RawURLEncoding.EncodeToString(append(nonce, signDevice(nonce, account, passwordHash)...))
 }
 
-// deviceLimits returns the limits for a browser that has signed in to this account before, whatever its network.
 func deviceLimits(token string, account AccountID, passwordHash string) ([]Limit, bool) {
 	device, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(device) != deviceLength {

@@ -6,14 +6,12 @@ import (
 	"github.com/alexedwards/argon2id"
 )
 
-// WatchHashes makes hashing cheap, and calls a function before each run of argon2.
 func (g *Gate) WatchHashes(watch func()) {
 	g.hasher.cost = argon2id.Params{Memory: 8, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 	g.hasher.dummy = hashed("", &g.hasher.cost)
 	g.hasher.before = watch
 }
 
-// RaiseCost makes new hashes cost more than the stored ones.
 func (g *Gate) RaiseCost() { g.hasher.cost.Iterations++ }
 
 func (g *Gate) RememberedWaits() int { return len(g.waits.until) }

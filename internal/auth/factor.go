@@ -215,7 +215,6 @@ func (g *Gate) SecondFactor(ctx context.Context, account AccountID) (SecondFacto
 	return factor, err
 }
 
-// newRecoveryCodes returns codes such as ABCDEF-GHJKLM-NPQRST-UVWXYZ.
 func newRecoveryCodes() (codes []string, digests []Digest) {
 	for range RecoveryCodes {
 		random := make([]byte, recoveryBytes)
@@ -231,7 +230,6 @@ func recoveryDigest(code string) Digest {
 	return sha256.Sum256([]byte("sluice recovery code\x00" + code))
 }
 
-// tidyCode removes separators that people type.
 func tidyCode(code string) string {
 	return strings.Map(func(r rune) rune {
 		if r == ' ' || r == '-' {

@@ -54,7 +54,6 @@ func (a app) code(t *testing.T, after time.Duration) string {
 	return must(totp.GenerateCode(a.secret, a.clock.Now().Add(after)))(t)
 }
 
-// enrolled returns a world in which Ada has a second factor, her session, and her recovery codes.
 func enrolled(t *testing.T, options auth.Options) (*world, app, auth.Entry, []string) {
 	t.Helper()
 	c := newClock()
@@ -71,7 +70,6 @@ func enrolled(t *testing.T, options auth.Options) (*world, app, auth.Entry, []st
 	return w, a, entry, codes
 }
 
-// firstStep signs Ada in up to the second factor.
 func (w *world) firstStep(t *testing.T) (token string) {
 	t.Helper()
 	_, err := w.SignIn(t.Context(), adaEmail, adaPassword, laptop())

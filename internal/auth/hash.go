@@ -102,7 +102,6 @@ func (h *hasher) acquire(ctx context.Context, isKnown bool) (done func(), err er
 	}
 }
 
-// hash hashes the password of a known caller.
 func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	done, err := h.acquire(ctx, true)
 	if err != nil {

@@ -47,10 +47,8 @@ func (IdempotencyRunningError) Error() string {
 // and marked, and a repetition returns ErrIdempotencyAnswerLost; or nothing is made, and a repetition carries it out
 // after the lease. An attempt whose lease has ended cannot commit once another has begun.
 type IdempotencyStore interface {
-	// BeginIdempotent begins an attempt, or returns the sealed answer of an earlier one.
 	BeginIdempotent(ctx context.Context, request IdempotentRequest, lease time.Duration) (begun IdempotentRequest,
 		answer []byte, err error)
-	// KeepAnswer ends a successful attempt.
 	KeepAnswer(ctx context.Context, begun IdempotentRequest, answer []byte) error
 	// ForgetIdempotent ends an attempt that has changed nothing. A marked request stays.
 	ForgetIdempotent(ctx context.Context, begun IdempotentRequest) error

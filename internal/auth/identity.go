@@ -170,7 +170,6 @@ func (i *Identity) linked(now time.Time) LinkedIdentity {
 	return LinkedIdentity{Issuer: i.Provider.Issuer, Subject: i.Subject, Email: email, LastUsedAt: now}
 }
 
-// proves reports whether the provider vouches for the account's address.
 func (i *Identity) proves(account *Account) bool {
 	return i.EmailVerified && isAddress(i.Email) && SameAddress(i.Email, account.Email)
 }
@@ -280,7 +279,6 @@ func (g *Gate) createFor(ctx context.Context, by rules.Actor, identity *Identity
 	return account, hash, err
 }
 
-// tidyName returns a valid name, or "".
 func tidyName(name string) string {
 	account := Account{Email: "a@example.com", Name: strings.Join(strings.Fields(name), " ")}
 	if utf8.RuneCountInString(account.Name) > maxNameLength {

@@ -250,7 +250,6 @@ func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 		ErrMailRefused)
 }
 
-// linkLife is the life of a reset or proof link after it was sent.
 const linkLife = time.Hour
 
 // writeLink creates the link of a password reset or a proof of address. The address of a reset is looked up only here,

@@ -161,7 +161,6 @@ func TestASessionIsNotedAsSeenOnceAMinute(t *testing.T) {
 	}
 }
 
-// isSeenWhileLocked authenticates while another transaction holds the session's row.
 func (w *world) isSeenWhileLocked(t *testing.T, entry auth.Entry) bool {
 	t.Helper()
 	w.exec(t, "UPDATE session SET last_seen_at = last_seen_at - interval '2 minutes'")

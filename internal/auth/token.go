@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 )
 
-// tokenLength is the length of 32 bytes in unpadded base64url.
 const tokenLength = 43
 
 // newToken creates the secret of a session or an invitation: 256 random bits, so that a plain digest may be stored.

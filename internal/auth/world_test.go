@@ -24,7 +24,6 @@ const (
 	adaPassword = "a fine analytical engine"
 )
 
-// world is a database with one account, a tenant that it owns, and a gate.
 type world struct {
 	*auth.Gate
 	store  *pgstore.Store
@@ -68,7 +67,6 @@ func newWorldOn(t *testing.T, url string, options auth.Options) *world {
 	return w
 }
 
-// newGate returns another process of the same installation.
 func (w *world) newGate(store auth.Store, options auth.Options) *auth.Gate {
 	gate := auth.NewGate(store, options)
 	gate.WatchHashes(func() { w.hashes.Add(1) })
@@ -103,7 +101,6 @@ func (w *world) count(t *testing.T, sql string, args ...any) (n int) {
 	return n
 }
 
-// join creates an account by an invitation, and proves its address.
 func (w *world) join(t *testing.T, email string, role auth.Role) (auth.Member, auth.Entry) {
 	t.Helper()
 	member, entry, err := w.AcceptAsNew(t.Context(), "", w.invite(t, email, role), "", adaPassword, auth.Browser{})

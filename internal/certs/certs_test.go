@@ -20,7 +20,6 @@ func files(pair certstest.Pair, ca string) Files {
 	}
 }
 
-// serve answers handshakes until the test ends.
 func serve(t *testing.T, s *Source) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

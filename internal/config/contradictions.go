@@ -12,7 +12,6 @@ import (
 
 // contradictions reports options that are valid alone but not together.
 func (p *parser) contradictions(c *Config) {
-	// named formats an option as it was given, with its value.
 	named := func(name string) string {
 		o := p.options[slices.IndexFunc(p.options, func(o option) bool { return o.name == name })]
 		if s := p.given[name]; s.text != "" {

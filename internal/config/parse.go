@@ -107,7 +107,6 @@ func (p *parser) readFlags() {
 	}
 }
 
-// assign sets every option of the command from its flag, variable or default.
 func (p *parser) assign(environ []string) {
 	unknownFlags := p.problems
 	p.problems, p.given = nil, map[string]setting{}
@@ -142,7 +141,6 @@ func (p *parser) assign(environ []string) {
 	}
 }
 
-// readSecret reads an option's value from its file, if one was given, and reports success.
 func (p *parser) readSecret(o option) bool {
 	file := p.given[o.name+fileSuffix]
 	if file.text == "" {

@@ -37,7 +37,6 @@ func (u ConnURL) String() string {
 	return scheme + "://" + user + hosts
 }
 
-// hidePasswords replaces parameters such as password, sslpassword and sentinel_password.
 func hidePasswords(query string) string {
 	values, err := url.ParseQuery(query)
 	if err != nil {

@@ -75,7 +75,6 @@ func address(at *string) value {
 	})
 }
 
-// webURL is a base URL, without a slash at its end.
 func webURL(at *string) value {
 	form := "a URL such as https://limits.example.com, without a query and credentials"
 	v := checked(at, "URL", form, func(s string) bool {

@@ -54,7 +54,6 @@ func findPostgres(ctx context.Context, data string) (string, error) {
 	}
 }
 
-// postgresFolders lists the folders that contain both postgres and initdb.
 func postgresFolders(ctx context.Context) []string {
 	var candidates []string
 	if program, err := exec.LookPath("postgres"); err == nil {
@@ -93,7 +92,6 @@ func findRedis(ctx context.Context) (string, error) {
 	return binary, nil
 }
 
-// programVersion returns a server's major version, or 0 if unknown.
 func programVersion(ctx context.Context, program string) int {
 	output, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
@@ -114,7 +112,6 @@ func parseVersion(text string) int {
 	return version
 }
 
-// dataVersion returns the major version that wrote a data folder, or 0 if the folder does not exist.
 func dataVersion(data string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {

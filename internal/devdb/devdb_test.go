@@ -310,7 +310,6 @@ func TestAGuardedRedisIsClosedToOthers(t *testing.T) {
 	}
 }
 
-// ask sends a command to a Redis and returns the first line of its answer.
 func ask(address, command string, patience time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {

@@ -67,7 +67,6 @@ func (l Level) until(amount Tokens, rate float64) int64 {
 
 // Bucket is a store's answer about one rule's bucket for one subject.
 type Bucket struct {
-	// Level is the amount that can be taken.
 	Level Level
 	// Stamp is when Level was true, in microseconds since the Unix epoch on the store's clock.
 	Stamp int64

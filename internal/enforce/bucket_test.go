@@ -160,7 +160,6 @@ func TestWaitAndTimeToFull(t *testing.T) {
 	}
 }
 
-// anyLimit draws from all limits that rules accept, by size and by order of magnitude.
 func anyLimit(since int64) *rapid.Generator[Limit] {
 	return rapid.Custom(func(t *rapid.T) Limit {
 		rate := rapid.OneOf(
@@ -273,7 +272,6 @@ func (r *rational) earn(now int64) {
 	r.stamp = now
 }
 
-// above returns by how many tokens the exact level exceeds another.
 func (r *rational) above(level Level) float64 {
 	off, _ := new(big.Rat).Sub(r.level, level.rat()).Float64()
 	return off

@@ -48,7 +48,6 @@ type BucketCheck struct {
 	// Call is set by a store whose other calls of a tenant, such as settlements, queue in line with checks.
 	Call any
 
-	// Allowed is the answer: every enforced tier holds Cost.
 	Allowed bool
 	// Exhausted is part of the answer: only MaxReservations denied the check.
 	Exhausted bool

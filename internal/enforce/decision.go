@@ -54,8 +54,7 @@ type Decision struct {
 	Degraded bool
 	// Recalled: a DenialCache denied the check without the store.
 	Recalled bool
-	// Delay is how long the caller of an allowed check waits: the longest of its enforced queues.
-	Delay time.Duration
+	Delay    time.Duration
 	// Reservation is valid if HasReservation.
 	Reservation    ReservationID
 	HasReservation bool
@@ -88,8 +87,7 @@ func (d *Decision) Reset() {
 
 // TierDecision is one matching rule's part of a decision.
 type TierDecision struct {
-	Match *rules.Match
-	// Allowed is the verdict of this tier alone.
+	Match   *rules.Match
 	Allowed bool
 	Reason  Reason
 	// Limit is the limit in force. Blocks and bypasses have none.
@@ -105,8 +103,7 @@ type TierDecision struct {
 	RetryAfter time.Duration
 	// ResetAfter is how long until the bucket is full; 0 for a concurrency limit.
 	ResetAfter time.Duration
-	// Stamp is when the bucket was read, in microseconds since the Unix epoch on the store's clock.
-	Stamp int64
+	Stamp      int64
 	// Delay is how long the tier's queue makes the caller wait.
 	Delay time.Duration
 }

@@ -67,8 +67,7 @@ type denial struct {
 	hasWaits     bool
 	retry, reset time.Duration
 	// out is the amount that the bucket had lent and that can come back.
-	out Tokens
-	// asked and answered are on the cache's clock.
+	out             Tokens
 	asked, answered time.Duration
 }
 

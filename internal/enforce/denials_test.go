@@ -32,7 +32,6 @@ func newFront() *front {
 	return f
 }
 
-// another returns the cache of one more process on the same store.
 func (f *front) another() *remembering {
 	return &remembering{counted{f.store, &f.sent}, enforce.NewDenialCache(func() time.Duration {
 		return time.Duration(f.now-start.UnixMicro()) * time.Microsecond

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// after lets a while pass, and all goroutines come to rest.
 func after(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -32,7 +31,6 @@ type editedStore struct {
 	widest   int // the most edits of one walk
 }
 
-// seen returns the recorded calls, and sets whether the store fails from now on.
 func (s *editedStore) seen(fails bool) (walks, looks []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +101,6 @@ func settledRules(t *testing.T, overrides ...rules.Override) *snapshot.Snapshot 
 	return snapshot.New(rows)
 }
 
-// startApplier runs an EditApplier of a store until the returned function is called.
 func startApplier(t *testing.T, store *editedStore, slowed []rules.Slowdown) (e *EditApplier, stop func()) {
 	t.Helper()
 	latest := settledRules(t)

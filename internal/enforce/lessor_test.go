@@ -62,7 +62,6 @@ type client struct {
 	isGreedy bool
 }
 
-// renew reports everything as spent, as a greedy client with much to do does, and asks for more.
 func (c *client) renew() (got enforce.Tokens) {
 	key := enforce.Key{Tenant: tenantID, Rule: 1, Subject: "42"}
 	ask := c.ask

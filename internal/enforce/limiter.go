@@ -205,7 +205,6 @@ func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	return err
 }
 
-// begin starts a decision with the tiers that matter: an enforced bypass or block hides the limits.
 func (d *Decision) begin(check *Check) {
 	*d = Decision{Plan: check.EffectivePlan, matches: d.matches, Tiers: d.Tiers[:0]}
 	switch {
@@ -260,8 +259,6 @@ func (d *Decision) denyTooLarge(cost Tokens) bool {
 	return true
 }
 
-// degrade decides a group of checks by failure modes after the shared buckets did not answer. A look takes nothing from
-// this process's own buckets.
 func (l *Limiter) degrade(
 	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision, reserve *Reservation, look bool,
 ) {

@@ -102,7 +102,6 @@ func (o *observed) StoreAnswered(_ time.Duration, err error) {
 	}
 }
 
-// request is user 42 on the free plan searching.
 func request() rules.Request {
 	return rules.Request{
 		UserID: "42", Plan: "free", Endpoint: "/api/search", Method: "GET",
@@ -138,7 +137,6 @@ func (w *world) wantDenied(d enforce.Decision, by rules.RuleID, reason enforce.R
 	}
 }
 
-// remaining reads what a rule's bucket holds for the usual request, without taking.
 func (w *world) remaining(id rules.RuleID) enforce.Tokens {
 	w.t.Helper()
 	d := w.check(0)
@@ -439,7 +437,6 @@ func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 	}
 }
 
-// breaksOff answers the first check, and then fails.
 type breaksOff struct{ enforce.ReservingBuckets }
 
 func (b breaksOff) Take(ctx context.Context, checks []enforce.BucketCheck) error {
@@ -450,7 +447,6 @@ func (b breaksOff) Take(ctx context.Context, checks []enforce.BucketCheck) error
 	return errAway
 }
 
-// cancellable fails as a network store does when its context ends.
 type cancellable struct{ enforce.ReservingBuckets }
 
 func (c cancellable) Take(ctx context.Context, checks []enforce.BucketCheck) error {

@@ -75,7 +75,6 @@ type lostReservation struct {
 	missed     bool // one look has not found it
 }
 
-// add queues a reservation. Beyond the caps a reservation ends by itself.
 func (l *lostReservations) add(tenant rules.TenantID, reserve *Reservation, passed bool) {
 	if reserve == nil {
 		return

@@ -44,7 +44,6 @@ func TestLostReservationsAreBoundedAndTenantsHaveShares(t *testing.T) {
 	}
 }
 
-// settling is a store that answers settlements as a test says.
 type settling struct {
 	ReservingBuckets
 	answers []Settled

@@ -294,7 +294,6 @@ func (s *State) takeMore(amount Tokens) Tokens {
 	return amount
 }
 
-// logGiveBackAt removes whole tokens that the log took at a time.
 func (s *State) logGiveBackAt(amount Tokens, taken int64) Tokens {
 	for at := 0; at < len(s.Entries); at += logBytes {
 		if timeAt(s.Entries, at) != taken {

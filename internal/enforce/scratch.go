@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// scratch is the reusable memory of one Decide, with one bucket check per group.
 type scratch struct {
 	checks   []BucketCheck
 	froms    []int // checks[k] is for the group of Decide's checks that begins at froms[k]
@@ -21,7 +20,6 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{indexes: map[Key]int{}} }}
 
-// add makes one bucket check of the limits of a group, unless it has none.
 func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisions []Decision) {
 	before := len(s.tiers)
 	var group BucketCheck
@@ -67,7 +65,6 @@ func (s *scratch) merge(tenant *snapshot.Tenant, checks []Check, decisions []Dec
 	return group
 }
 
-// bucketChecks sets the checks' tiers, once appending no longer moves them, and returns the checks.
 func (s *scratch) bucketChecks() []BucketCheck {
 	start := 0
 	for k, end := range s.tierEnds {
@@ -77,7 +74,6 @@ func (s *scratch) bucketChecks() []BucketCheck {
 	return s.checks
 }
 
-// answer gives each undenied decision of a group the answers of its own tiers.
 func (s *scratch) answer(
 	tenant *snapshot.Tenant, decisions []Decision, check *BucketCheck, read func(*Decision, *BucketCheck),
 ) {

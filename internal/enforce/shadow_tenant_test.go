@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// setShadow turns the tenant's switch for bad days.
 func (w *world) setShadow(inShadow bool) {
 	turned := *w.tenant
 	turned.Tenant.InShadow = inShadow

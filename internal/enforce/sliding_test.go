@@ -51,7 +51,6 @@ func admits(t *testing.T, bursts []burst) float64 {
 	return float64(most) / float64(enforce.Tokens(slidingBurst)*enforce.Token)
 }
 
-// drawBurst draws a burst in one of four windows, mostly near a boundary.
 func drawBurst(random *rand.Rand) burst {
 	const windows = 4
 	at := random.Int64N(windows * slidingWindow)
@@ -62,7 +61,6 @@ func drawBurst(random *rand.Rand) burst {
 	return burst{at, []float64{1, 1, 0.5, random.Float64()}[random.IntN(4)]}
 }
 
-// The figures are in docs/algorithms.md.
 func TestSlidingWindowAdmitsAtMostTwiceItsBurst(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

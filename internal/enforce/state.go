@@ -316,7 +316,6 @@ func (s *State) limitEntries() {
 	}
 }
 
-// logWait returns after how many microseconds enough of the log has ended for an amount.
 func (s *State) logWait(amount Tokens) int64 {
 	missing := amount - s.Level.Micros
 	for at := 0; at < len(s.Entries); at += logBytes {

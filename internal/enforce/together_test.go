@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// togetherWorld has 3 tokens per user, 5 for all, a blocked user and a bypassed endpoint.
 func togetherWorld(t *testing.T, failure rules.FailureMode) *world {
 	return newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 3, FailureMode: failure},
@@ -36,7 +35,6 @@ func (w *world) together(checks ...enforce.Check) (bool, []enforce.Decision) {
 	return allowed, decisions
 }
 
-// expectLeft compares the tokens left in each decision's buckets.
 func expectLeft(t *testing.T, decisions []enforce.Decision, want ...[]int64) {
 	t.Helper()
 	for i := range want {

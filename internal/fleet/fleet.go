@@ -21,7 +21,6 @@ const (
 	// counting is the time over which a report counts checks.
 	counting = time.Minute
 
-	// reportTimeout bounds a report.
 	reportTimeout = 3 * time.Second
 )
 
@@ -38,8 +37,7 @@ type Process struct {
 	// Database is up, down or unknown, by the last read of rules.
 	Database string
 	// Redis is up, down, or memory if none is configured; partial means that some nodes of a cluster are down.
-	Redis string
-	// RedisDown are the addresses of these nodes.
+	Redis     string
 	RedisDown []string
 	// Algorithms are those that the process knows, with rules.WordAdapt and rules.WordLeases. A rule with another one
 	// acts by its failure mode there.
@@ -81,7 +79,6 @@ func (r *Report) DegradedShare() float64 {
 type Store interface {
 	// ReportProcess replaces a process's report, and deletes reports older than a day.
 	ReportProcess(ctx context.Context, report *Report) error
-	// EndProcess deletes a process's report.
 	EndProcess(ctx context.Context, id string) error
 	// Processes returns the reports of at most this age, by name and start, and the store's time.
 	Processes(ctx context.Context, within time.Duration) (reports []Report, now time.Time, err error)

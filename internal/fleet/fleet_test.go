@@ -16,7 +16,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// board is an in-memory Store that can be away.
 type board struct {
 	mu      sync.Mutex
 	away    bool // reports wait for their timeout

@@ -183,7 +183,6 @@ func (r *Reader) fail(err error) {
 	}
 }
 
-// syntaxError describes where and why a body is not strict JSON.
 func syntaxError(err error) FieldError {
 	var syntax *jsontext.SyntacticError
 	switch {

@@ -23,7 +23,6 @@ func AnswerUnmatched(router *mux.Router, requests *Requests) {
 	})
 }
 
-// allowedMethods asks the router, so that Allow always agrees with the routes.
 func allowedMethods(router *mux.Router, r *http.Request) []string {
 	var allowed []string
 	for _, method := range []string{

@@ -61,7 +61,6 @@ func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 	}
 }
 
-// pipes is a listener of unbuffered connections in a synctest bubble.
 type pipes struct {
 	accepted chan net.Conn
 	closed   chan struct{}

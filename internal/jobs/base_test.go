@@ -67,7 +67,6 @@ func newBase(tb testing.TB) *base {
 	return b
 }
 
-// must(f())(t) is f's value, and ends the test if there was an error.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()
@@ -83,7 +82,6 @@ func (b *base) exec(tb testing.TB, sql string, args ...any) {
 	must(b.db.Exec(tb.Context(), sql, args...))(tb)
 }
 
-// queue makes jobs of a kind that have been due for an hour, about 1, 2 and so on.
 func (b *base) queue(tb testing.TB, tenant int64, kind string, n int) {
 	tb.Helper()
 	b.exec(tb, `INSERT INTO job (tenant_id, kind, about, next_run_at)
@@ -98,7 +96,6 @@ func (b *base) like(tb testing.TB, condition string) (n int) {
 	return n
 }
 
-// due makes jobs due that wait for their next attempt.
 func (b *base) due(tb testing.TB) {
 	tb.Helper()
 	b.exec(tb, `UPDATE job SET next_run_at = now() - interval '1 hour'
@@ -111,7 +108,6 @@ func (b *base) endLeases(tb testing.TB) {
 	b.exec(tb, "UPDATE job SET next_run_at = now(), lease_ends_at = now() WHERE lease_ends_at IS NOT NULL")
 }
 
-// claim claims a job of a kind, as a process does that ends before it has a result.
 func (b *base) claim(tb testing.TB, kind string) jobs.Job {
 	tb.Helper()
 	claimed, _, err := b.ClaimJobs(tb.Context(), []jobs.Claim{{Kind: kind, Room: 1, PerTenant: 1}})
@@ -131,7 +127,6 @@ func round(tb testing.TB, r *jobs.Runner) {
 	r.Wait()
 }
 
-// begin runs one round, and lets its attempts go on.
 func begin(tb testing.TB, r *jobs.Runner) {
 	tb.Helper()
 	if err := r.Round(tb.Context()); err != nil {

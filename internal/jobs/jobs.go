@@ -51,13 +51,11 @@ const (
 
 // Kind is one kind of work.
 type Kind struct {
-	Name string
-	// Every is the pause between the runs of a periodic kind; 0 is for one-off work.
+	Name  string
 	Every time.Duration
 	// AtOnce caps the attempts in flight of this process, PerTenant those of one tenant in all processes. 0 is 1.
 	AtOnce, PerTenant int
-	// Longest bounds one attempt.
-	Longest time.Duration
+	Longest           time.Duration
 	// Attempts is how many may fail (0: MaxAttempts), plus one if the last one's end was never stored. Periodic kinds
 	// ignore it.
 	Attempts int

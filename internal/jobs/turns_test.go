@@ -74,8 +74,6 @@ func TestAGreedyNeighbourDelaysNobodysFirst(t *testing.T) {
 	}
 }
 
-// TestATurnEndsWithTheAttempt has one slot for two tenants with long work: each attempt is a piece, and the job is due
-// again at once.
 func TestATurnEndsWithTheAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)

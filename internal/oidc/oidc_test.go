@@ -63,7 +63,6 @@ func newWorldOf(t *testing.T, provider *oidctest.Provider, settings ...oidc.Sett
 	return w
 }
 
-// start begins a sign-in and returns its cookie and the provider's answer.
 func (w *world) start(purpose oidc.Purpose) (cookie string, answer url.Values) {
 	w.t.Helper()
 	address, cookie, err := w.Start(w.t.Context(), "idp", purpose)
@@ -452,7 +451,6 @@ func TestSigningOutAtTheProvider(t *testing.T) {
 	}
 }
 
-// must(f())(t) returns f's value, or fails the test.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()

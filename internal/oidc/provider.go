@@ -246,7 +246,6 @@ func (p *provider) checkAuthTime(f flow, claim any) error {
 
 const maxSubject = 255 // OpenID Connect Core, section 2
 
-// addUserInfo adds claims that some providers only have there.
 func (p *provider) addUserInfo(ctx context.Context, f *found, token *oauth2.Token, subject string,
 	claims map[string]any,
 ) error {
@@ -301,7 +300,6 @@ func hasClaim(claims map[string]any, want string) bool {
 	return slices.Contains(texts(lookUp(claims, name)), value)
 }
 
-// lookUp returns a claim by its name or else by a dotted path: realm_access.roles.
 func lookUp(claims map[string]any, name string) any {
 	if value, ok := claims[name]; ok {
 		return value

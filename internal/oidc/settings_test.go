@@ -29,7 +29,6 @@ const file = `providers:
     sign_out: true
 `
 
-// folder contains a file of providers and the secret that it names.
 func folder(t *testing.T, text string) (name string) {
 	t.Helper()
 	folder := t.TempDir()

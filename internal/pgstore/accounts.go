@@ -158,8 +158,6 @@ func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.
 	return updated, nil
 }
 
-// mayLoseAccess returns an error if disabling an account, or taking its platform role, would leave nobody in charge,
-// and locks the rows that it read.
 func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Account, disables bool) error {
 	if err := q.LockTenantsOf(ctx, account.AccountID); err != nil {
 		return err
@@ -201,7 +199,6 @@ func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.Acco
 	return nil
 }
 
-// endAccess ends an account's sessions and the links that were mailed to it.
 func endAccess(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID) error {
 	if err := q.DropMailedLinks(ctx, id); err != nil {
 		return err
@@ -223,7 +220,6 @@ func (s *Store) Rehash(ctx context.Context, id auth.AccountID, from, to string) 
 	return nil
 }
 
-// missingOrChanged says why an update found no account.
 func missingOrChanged(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID) error {
 	if _, err := q.Account(ctx, id); err != nil {
 		return err
@@ -231,7 +227,6 @@ func missingOrChanged(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID)
 	return rules.ErrChanged
 }
 
-// inTransaction runs a function in a transaction that belongs to no tenant.
 func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbsqlc.Queries) error) error {
 	return writeError(s.transaction(ctx, classWrite, everyTenant, do))
 }

@@ -155,8 +155,6 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 	return nil
 }
 
-// changeAlert changes one alert in the name of an actor. An active alert needs a rule and a receiver; otherwise it
-// would never fire or reach nobody.
 func (s *Store) changeAlert(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID,
 	change func(context.Context, *dbsqlc.Queries) (id int64, err error),
@@ -194,7 +192,6 @@ func (s *Store) changeAlert(
 	return changed, err
 }
 
-// expectAlert returns an error unless an alert has the expected version. The tenant is locked, so the version stays.
 func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64,
 	expected rules.Expected,
 ) error {
@@ -202,7 +199,6 @@ func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, 
 	return err
 }
 
-// storedAlert returns an alert of the expected version.
 func storedAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64,
 	expected rules.Expected,
 ) (dbsqlc.Alert, error) {
@@ -394,7 +390,6 @@ func (s *Store) GiveUpDelivery(ctx context.Context, job *jobs.Job, id int64, fai
 	return nil
 }
 
-// alertError names the field that refers to a missing rule.
 func alertError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.ConstraintName == "alert_rule_fkey" {

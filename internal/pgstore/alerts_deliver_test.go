@@ -28,7 +28,6 @@ func (r *receiver) Send(_ context.Context, notice *violations.Notice) (int, erro
 	return r.answer()
 }
 
-// deliver lets three processes attempt due deliveries.
 func (w *world) deliver(t *testing.T, sender violations.Sender) {
 	t.Helper()
 	w.work(t, violations.AlertKinds(w, sender, slog.New(slog.DiscardHandler))[1:]...)

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// decide counts a rule's decisions in a minute; rule 0 is all checks.
 func (w *world) decide(t *testing.T, tenant rules.TenantID, rule rules.RuleID, at time.Time, v violations.Verdicts) {
 	t.Helper()
 	err := w.WriteViolations(t.Context(), &violations.Batch{

@@ -18,7 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// mailedTo is an alert of 10 denials in 5 minutes that mails a member.
 func mailedTo(rule rules.Rule, email string) violations.Alert {
 	alert := alertOn(rule, true)
 	alert.SetFormat(violations.FormatEmail)
@@ -26,7 +25,6 @@ func mailedTo(rule rules.Rule, email string) violations.Alert {
 	return alert
 }
 
-// join makes a member of our tenant.
 func (w *world) join(t *testing.T, email string) auth.Account {
 	t.Helper()
 	account := must(w.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: email}, "hash"))(t)

@@ -209,7 +209,6 @@ func TestAnAlertThatIsBeingChangedIsLeftToTheNextPass(t *testing.T) {
 	}
 }
 
-// TestATenantsAlertsHaveABoundedQueueTogether has many alerts that fire for many subjects.
 func TestATenantsAlertsHaveABoundedQueueTogether(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

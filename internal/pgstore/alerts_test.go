@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// alertOn is an alert of 10 denials in 5 minutes.
 func alertOn(rule rules.Rule, perSubject bool) violations.Alert {
 	return violations.Alert{
 		Tenant: rule.TenantID, Name: "too many", Kind: violations.AlertDenials, Rule: rule.ID, PerSubject: perSubject,
@@ -23,7 +22,6 @@ func alertOn(rule rules.Rule, perSubject bool) violations.Alert {
 	}
 }
 
-// deny counts denials of a rule's subject in a minute.
 func (w *world) deny(t *testing.T, rule rules.Rule, subject string, at time.Time, denied int64) {
 	t.Helper()
 	err := w.WriteViolations(t.Context(), &violations.Batch{

@@ -7,7 +7,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// limitsOfAlgorithms are changes that turn a token bucket into each other kind of limit.
 var limitsOfAlgorithms = map[string]func(*rules.Rule){
 	"steps":  func(r *rules.Rule) { r.RefillInterval = 10 * time.Second },
 	"queue":  func(r *rules.Rule) { r.Algorithm = rules.LeakyBucket },

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// latestEnd is after every entry.
 var latestEnd = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 // Audit returns up to limit entries of a tenant's audit log that a filter selects, the latest first, before a place. A
@@ -63,7 +62,6 @@ func (s *Store) Audit(
 	return each(rows, auditEntryFromRow), next, nil
 }
 
-// firstCursor returns before, but no later than until; zero values are the latest end.
 func firstCursor(before auth.LogCursor, until time.Time) auth.LogCursor {
 	if before == (auth.LogCursor{}) {
 		before.At = latestEnd

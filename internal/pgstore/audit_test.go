@@ -16,8 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// written returns what the audit log of a tenant got since an entry, the oldest first, each as
-// "update rule 12".
 func (w *world) written(t *testing.T, tenant rules.TenantID, since auth.AuditID) (lines []string,
 	entries []auth.AuditEntry,
 ) {
@@ -36,7 +34,6 @@ func (w *world) written(t *testing.T, tenant rules.TenantID, since auth.AuditID)
 	return lines, entries
 }
 
-// latest returns the last entry's id.
 func (w *world) latest(t *testing.T) auth.AuditID {
 	t.Helper()
 	all, _, err := w.Audit(t.Context(), w.ours.ID, auth.AuditFilter{}, auth.LogCursor{}, 1)

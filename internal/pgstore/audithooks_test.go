@@ -80,7 +80,6 @@ func (w *world) hook(t *testing.T, tenant rules.TenantID, url string) auth.Audit
 		auth.AuditWebhook{Tenant: tenant, URL: url, Secret: "hush", Active: true}))(t)
 }
 
-// work lets three processes attempt the jobs of some kinds that are due.
 func (w *world) work(t *testing.T, kinds ...jobs.Kind) {
 	t.Helper()
 	var processes sync.WaitGroup
@@ -96,19 +95,16 @@ func (w *world) work(t *testing.T, kinds ...jobs.Kind) {
 	processes.Wait()
 }
 
-// due makes jobs due that wait for their next attempt.
 func (w *world) due(t *testing.T) {
 	t.Helper()
 	exec(t, w.url, "UPDATE job SET next_run_at = now() WHERE state = 'waiting' AND lease_ends_at IS NULL")
 }
 
-// die ends the leases of processes that are no more.
 func (w *world) die(t *testing.T) {
 	t.Helper()
 	exec(t, w.url, "UPDATE job SET next_run_at = now(), lease_ends_at = now() WHERE lease_ends_at IS NOT NULL")
 }
 
-// carry lets processes send what is due until nothing is.
 func (w *world) carry(t *testing.T, sender auth.AuditSender) {
 	t.Helper()
 	for range 5 {
@@ -137,7 +133,6 @@ func (w *world) progress(t *testing.T) auth.AuditProgress {
 	return must(progress, err)(t)
 }
 
-// change writes a number of entries.
 func (w *world) change(t *testing.T, n int) {
 	t.Helper()
 	for range n {

@@ -124,7 +124,6 @@ func BenchmarkReread(b *testing.B) {
 	b.Run("digests when one of 100 tenants changed", func(b *testing.B) { reread(b, true, without) })
 }
 
-// backendTime returns the processor time of all other backends of the database, which /proc has on Linux.
 func backendTime(b *testing.B, connection *pgx.Conn) (spent time.Duration) {
 	b.Helper()
 	rows, err := connection.Query(b.Context(), `SELECT pid FROM pg_stat_activity

@@ -48,7 +48,6 @@ func TestAConfigurationSaysWhatStandsAgainstRemovingItsPlans(t *testing.T) {
 	}
 }
 
-// TestManyRulesAreWrittenInFewTrips writes more than fit one trip, and a row that fails in the second.
 func TestManyRulesAreWrittenInFewTrips(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -102,8 +101,6 @@ func TestTextThatCannotBeStoredIsNotMissing(t *testing.T) {
 	}
 }
 
-// TestManyOverridesAreWrittenInFewStatements writes more than one statement does, with a row without a rule in the
-// second, and a user who is named twice.
 func TestManyOverridesAreWrittenInFewStatements(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -37,7 +37,6 @@ var timeouts = map[class]time.Duration{
 	classUpkeep:     10 * time.Minute,
 }
 
-// within bounds a context by the timeout of a class.
 func (s *Store) within(ctx context.Context, of class) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.timeouts[of])
 }

@@ -64,7 +64,6 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 	return config, nil
 }
 
-// plansInUse returns a tenant's plans with the reasons that keep them from being removed.
 func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID) ([]rules.Plan, error) {
 	if _, err := queries.Tenant(ctx, id); err != nil {
 		return nil, err
@@ -204,7 +203,6 @@ func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rul
 	return nil
 }
 
-// applyRules creates and updates rules, and adds new ids to ids.
 func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID,
 	changes []ruleset.Change[rules.Rule],
 ) error {

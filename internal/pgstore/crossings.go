@@ -38,7 +38,6 @@ func recordCrossings(ctx context.Context, queries *dbsqlc.Queries, crossings []v
 	return nil
 }
 
-// farAhead is later than any row.
 var farAhead = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Crossings reads a page by the index of the user, of the rule, or of the time.

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// crossing is one of user 42 in the hour of a time.
 func crossing(tenant rules.TenantID, at time.Time, change ...func(*violations.Crossing)) violations.Crossing {
 	hour := at.Truncate(time.Hour)
 	c := violations.Crossing{
@@ -25,7 +24,6 @@ func crossing(tenant rules.TenantID, at time.Time, change ...func(*violations.Cr
 	return c
 }
 
-// cross writes crossings as a recorder does.
 func (w *world) cross(t *testing.T, writer string, crossings ...violations.Crossing) {
 	t.Helper()
 	batch := violations.Batch{Writer: writer, Number: time.Now().UnixNano(), Crossings: crossings}

@@ -28,7 +28,6 @@ func (w *world) userOf(stratum int) string {
 	}
 }
 
-// writeBlocks writes so many blocks like one, one after the other, each with a run.
 func (w *world) writeBlocks(t *testing.T, like traffic.Block, blocks int, run traffic.Run) {
 	t.Helper()
 	length := time.Duration(run.Times[len(run.Times)-1]+1) * time.Millisecond
@@ -51,7 +50,6 @@ func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 	t.Parallel()
 	const most = 100_000
 	now := time.Now().UTC().Truncate(time.Minute)
-	// record writes blocks of so many checks of a user, a check a millisecond.
 	record := func(t *testing.T, w *world, user string, first time.Time, blocks, checks int) {
 		t.Helper()
 		run := traffic.Run{UserID: user, Endpoint: "/a", Cost: oneToken, Times: everyMillisecond(checks)}

@@ -25,8 +25,6 @@ const (
 	stateQueryCanceled   = "57014" // by statement_timeout, or by a database administrator
 )
 
-// writeError is domainError for a write. Text that cannot be stored is the caller's mistake here; a read of such text
-// finds nothing.
 func writeError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == stateBadText {
@@ -87,7 +85,6 @@ func isAway(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// explain names the option that a refused connection is about.
 func explain(err error) error {
 	if !errors.As(err, new(*pgconn.ConnectError)) {
 		return err

@@ -25,7 +25,6 @@ func (w *world) temporary(t *testing.T, tenant rules.TenantID, number int, ends 
 	return made
 }
 
-// rulesHeld returns how many rules count in our tenant's quota.
 func (w *world) rulesHeld(t *testing.T) int64 {
 	t.Helper()
 	of := must(w.Quotas(t.Context(), w.ours.ID))(t).Of

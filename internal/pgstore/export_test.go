@@ -31,36 +31,30 @@ func (s *Store) EraseInPiecesOf(rows int32) { s.erasedPerPiece = rows }
 // DropInPiecesOf makes pieces of retention small, for the same reason.
 func (s *Store) DropInPiecesOf(rows int32) { s.droppedPerPiece = rows }
 
-// RemoveExpiredRule is what a round does with a rule that it has found.
 func (s *Store) RemoveExpiredRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, before time.Time) (bool,
 	error,
 ) {
 	return s.As(rules.Actor{Kind: rules.ActorSystem}).removeExpired(ctx, tenant, id, before)
 }
 
-// PreparedStatements counts the named statements of a connection.
 func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n)
 	return n, err
 }
 
-// ConnectionOf returns a connection whose statements run in the scope of a tenant.
 func (s *Store) ConnectionOf(tenant rules.TenantID) dbsqlc.DBTX {
 	return s.walled(classRead, only(tenant))
 }
 
-// ConnectionOfAll returns a connection whose statements run in the scope of every tenant.
 func (s *Store) ConnectionOfAll() dbsqlc.DBTX {
 	return s.walled(classRead, everyTenant)
 }
 
-// TransactionOf runs a function in a transaction and the scope of a tenant.
 func (s *Store) TransactionOf(ctx context.Context, tenant rules.TenantID, do func(*dbsqlc.Queries) error) error {
 	return s.transaction(ctx, classWrite, only(tenant),
 		func(_ context.Context, q *dbsqlc.Queries) error { return do(q) })
 }
 
-// Classes are all classes of queries, with their timeouts.
 func Classes() map[string]time.Duration {
 	classes := map[string]time.Duration{}
 	for class, timeout := range timeouts {
@@ -72,7 +66,6 @@ func Classes() map[string]time.Duration {
 // LimitClass gives a class another timeout, so that a test need not wait for long.
 func (s *Store) LimitClass(name string, timeout time.Duration) { s.timeouts[class(name)] = timeout }
 
-// InClass runs a statement by itself and then in a transaction, and returns what each answers.
 func (s *Store) InClass(ctx context.Context, name, sql string) (answers [2]string, errs [2]error) {
 	errs[0] = s.walled(class(name), everyTenant).QueryRow(ctx, sql).Scan(&answers[0])
 	errs[1] = s.begin(ctx, class(name), everyTenant, "BEGIN", func(ctx context.Context, tx dbsqlc.DBTX) error {

@@ -20,7 +20,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// pagesOf writes so many pages, each its number on a line.
 func pagesOf(pages int) pgstore.WriteExport {
 	return func(_ context.Context, _ rules.TenantID, _ []byte, w io.Writer, place string) (int, string, error) {
 		page, _ := strconv.Atoi(place)
@@ -43,7 +42,6 @@ func linesUpTo(pages int) string {
 	return all.String()
 }
 
-// fileOf reads the whole file of an export.
 func (w *world) fileOf(t *testing.T, export rules.Export) string {
 	t.Helper()
 	var file strings.Builder

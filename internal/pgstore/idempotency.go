@@ -78,7 +78,6 @@ func (s *Store) ForgetIdempotent(ctx context.Context, begun auth.IdempotentReque
 	return nil
 }
 
-// commitIdempotent marks the request of the context as carried out, in the transaction of its change.
 func commitIdempotent(ctx context.Context, q *dbsqlc.Queries) error {
 	request, ok := auth.IdempotencyOf(ctx)
 	if !ok {

@@ -24,7 +24,6 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 			return err
 		}
 		if inviter != nil {
-			// The caller's role was judged a while ago, and may have changed.
 			if may, err := q.MayInvite(ctx, tenant, *inviter); err != nil {
 				return err
 			} else if !may {
@@ -73,7 +72,6 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 	return created, nil
 }
 
-// accountOf returns an actor's account; nil for none.
 func accountOf(by rules.Actor) (*auth.AccountID, error) {
 	if by.Kind != rules.ActorAccount {
 		return nil, nil //nolint:nilnil // nil means none: a command has no account
@@ -251,7 +249,6 @@ func mayAccept(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitatio
 	return err
 }
 
-// useInvitation makes an account a member, or raises its role, by an invitation that mayAccept let pass.
 func useInvitation(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation,
 	account auth.AccountID,
 ) (auth.Member, error) {

@@ -34,7 +34,6 @@ func (w *world) queueJobs(t *testing.T, tenant any, kind string, n int) {
 		SELECT $1, $2, i::text, now() - interval '1 hour' FROM generate_series(1, $3::integer) AS i`, tenant, kind, n)
 }
 
-// claim claims a job of a kind, as a process does that ends before it has a result.
 func (w *world) claim(t *testing.T, kind string) jobs.Job {
 	t.Helper()
 	claimed, _, err := w.ClaimJobs(t.Context(), []jobs.Claim{{Kind: kind, Room: 1, PerTenant: 1}})

@@ -133,7 +133,6 @@ func lastNotice(notices *[]*keyNotice, tenant rules.TenantID, slug, name string)
 	return (*notices)[len(*notices)-1]
 }
 
-// mailKeyNotices queues a message to each person whom a notice concerns, in the share of its tenant.
 func mailKeyNotices(ctx context.Context, q *dbsqlc.Queries, kind auth.MailKind, notices []*keyNotice,
 	giveUpAt time.Time,
 ) (messages int, err error) {

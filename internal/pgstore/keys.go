@@ -49,7 +49,6 @@ func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (a
 	return key, nil
 }
 
-// keysOf returns what a reader of a tenant's keys, or of service keys, may see.
 func keysOf(tenant rules.TenantID) scope {
 	if tenant == 0 {
 		return everyTenant
@@ -223,7 +222,6 @@ func (k keyTable) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedK
 	return namedKeyFromRow(row), nil
 }
 
-// expireKey sets when a key expires; zero is never.
 func (k keyTable) expireKey(ctx context.Context, keyID string, at time.Time) (auth.NamedKey, error) {
 	if k.tenant == 0 {
 		row, err := k.q.EndServiceKey(ctx, &at, nil, keyID)
@@ -250,7 +248,6 @@ func (k keyTable) revokeKey(ctx context.Context, keyID string) error {
 	return foundOne(k.q.RevokeKey(ctx, k.revision, k.tenant, keyID))
 }
 
-// keepKey sets since when a key is kept; zero: it is not.
 func (k keyTable) keepKey(ctx context.Context, keyID string, at time.Time) error {
 	if k.tenant == 0 {
 		return k.q.KeepServiceKey(ctx, keyID)

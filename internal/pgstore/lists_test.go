@@ -132,7 +132,6 @@ func TestMatrixRowsComeWhole(t *testing.T) {
 	}
 }
 
-// limitIsExact is 1 for a limit that the five rows above fill without a rest.
 func limitIsExact(limit int) int {
 	if limit == 1 {
 		return 1
@@ -216,7 +215,6 @@ func placesOf(page rules.OverridePage) (places []string) {
 	return places
 }
 
-// TestOverridesAreFilteredAndPaged looks at four overrides a page, and compares every filter with the whole list.
 func TestOverridesAreFilteredAndPaged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -291,7 +289,6 @@ func names[T any](values []T, name func(T) string) (all []string) {
 	return all
 }
 
-// countsAgree compares the counts of users of each plan with the rows.
 func (w *world) countsAgree(t *testing.T) {
 	t.Helper()
 	var wrong int

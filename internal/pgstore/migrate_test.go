@@ -63,7 +63,6 @@ func TestTheSchemaIsWhatTheMigrationsMake(t *testing.T) {
 	}
 }
 
-// objects returns the columns in their order, constraints, indexes, policies, triggers and functions of a database.
 func objects(t *testing.T, url string) map[string]bool {
 	t.Helper()
 	rows := must(connect(t, url).Query(t.Context(), `

@@ -54,7 +54,6 @@ func newPeople(t *testing.T) *people {
 	return p
 }
 
-// rows writes all that the other tenant owns as text.
 func (p *people) rows(t *testing.T, connection *pgx.Conn) (text string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // also called when the test has ended

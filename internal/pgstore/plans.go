@@ -132,7 +132,6 @@ func counted(n int64, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// planSet returns the names that a reference to a plan may have: the tenant's plans, and "" for none.
 func (w write) planSet(ctx context.Context) (map[string]bool, error) {
 	names, err := w.PlanNames(ctx, w.tenant)
 	plans := map[string]bool{"": true}

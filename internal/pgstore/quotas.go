@@ -158,7 +158,6 @@ func (w write) requireUserRoom(ctx context.Context, assignments []rules.Assignme
 	return quota.Room(int64(len(assigned)) - known - gone)
 }
 
-// quotaError returns the refusal of the database's function change_held.
 func quotaError(refusal *pgconn.PgError) error {
 	var detail struct {
 		Thing     rules.Thing `json:"thing"`

@@ -27,7 +27,6 @@ func (w *world) quota(t *testing.T, thing rules.Thing) rules.Quota {
 	return rules.Quota{}
 }
 
-// allow gives our tenant room for so many more of a thing.
 func (w *world) allow(t *testing.T, thing rules.Thing, more int64) {
 	t.Helper()
 	held := w.quota(t, thing).Held
@@ -180,7 +179,6 @@ func TestWhateverCreatesObeysTheQuota(t *testing.T) {
 	}
 }
 
-// TestOfTwoForTheLastPlaceOneGetsIt lets several connections race for it.
 func TestOfTwoForTheLastPlaceOneGetsIt(t *testing.T) {
 	t.Parallel()
 	for name, creation := range creations {
@@ -380,7 +378,6 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 	}
 }
 
-// TestInvitingNeedsRoomForAMember refuses to send a link that nobody could use.
 func TestInvitingNeedsRoomForAMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// tenantsPerTrip is how many tenants' pages one round trip reads.
 const tenantsPerTrip = 100
 
 // Read visits everything newer than the given revisions; see snapshot.Source. It is one transaction with one snapshot

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// rowsOf counts a tenant's rows in every table and partition that the catalog has.
 func rowsOf(t *testing.T, conn *pgx.Conn, tenant rules.TenantID) (rows map[string]int) {
 	t.Helper()
 	rows = map[string]int{}

@@ -18,7 +18,6 @@ var (
 	_ replay.Reader = (*Store)(nil)
 )
 
-// maxHistory caps the audit entries that a history is made of. Earlier states are unknown.
 const maxHistory = 20_000
 
 // History returns the state that checks depended on since a time, by undoing the audit log's entries on the present

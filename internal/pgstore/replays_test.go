@@ -110,7 +110,6 @@ func runnerOf(w *world, store replay.Store) *jobs.Runner {
 	return runner(w, log, replay.Jobs(store, plans, log))
 }
 
-// claimReplay claims the job of a replay as a process that does nothing more.
 func (w *world) claimReplay(t *testing.T) jobs.Job {
 	t.Helper()
 	claimed, _, err := w.ClaimJobs(t.Context(), []jobs.Claim{{Kind: replay.JobKind, Room: 1, PerTenant: 1}})

@@ -24,7 +24,6 @@ const (
 
 var keep = violations.Retention{Details: 30 * day, Counts: 396 * day}
 
-// partitions lists the days of a table that have one, and how many rows each has; the default one is "default".
 func partitions(t *testing.T, url, table string) map[string]int {
 	t.Helper()
 	connection := connect(t, url)
@@ -132,7 +131,6 @@ func TestUpkeepDropsOldRowsPieceByPiece(t *testing.T) {
 	}
 }
 
-// TestARunThatLeavesRowsGoesOnAndStaysDue deletes one row in a transaction, so that a run does not end all.
 func TestARunThatLeavesRowsGoesOnAndStaysDue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,8 +151,6 @@ func TestARunThatLeavesRowsGoesOnAndStaysDue(t *testing.T) {
 	}
 }
 
-// TestEachKindFindsItsRowsByAnIndex reads plans of all statements of retention that delete rows. Some look at each of
-// the few tenants.
 func TestEachKindFindsItsRowsByAnIndex(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -53,7 +53,6 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 	return revert, nil
 }
 
-// entriesOf returns the entries of a change, the latest first, or rules.ErrFinal if there are too many.
 func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, error) {
 	rows, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
 		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: change, PageSize: auth.MaxUndone + 1,
@@ -104,7 +103,6 @@ func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 	return nil
 }
 
-// isClash reports whether an error means that an object cannot become what it was.
 func isClash(err error) bool {
 	return errors.As(err, new(rules.FieldErrors)) || slices.ContainsFunc([]error{
 		rules.ErrChanged, rules.ErrFinal, rules.ErrInUse, rules.ErrExists, rules.ErrNotFound, auth.ErrLastOwner,
@@ -281,7 +279,6 @@ func (w write) revertRule(ctx context.Context, before, after *ruleImage) error {
 	return err
 }
 
-// reviveRule restores a removed rule if no other has its pattern, plan and name.
 func (w write) reviveRule(ctx context.Context, before *ruleImage) error {
 	row, err := w.RemovedRule(ctx, w.tenant, before.ID)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// content is what a tenant owns, without what each write raises.
 func (w *world) content(t *testing.T) (text string) {
 	t.Helper()
 	query := `SELECT coalesce(string_agg(line, E'\n' ORDER BY line), '') FROM (
@@ -78,7 +77,6 @@ func TestEveryWriteCanBeReverted(t *testing.T) {
 	}
 }
 
-// revertSince reverts all entries after one, or all their changes as a whole, the latest first.
 func (w *world) revertSince(t *testing.T, since auth.AuditID, whole bool) (reverts []auth.AuditID) {
 	t.Helper()
 	_, entries := w.written(t, w.ours.ID, since)

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// rowCounts says how many rows of each kind were read.
 type rowCounts struct{ Tenants, Plans, Rules, Overrides, Assignments, Keys, Gateways int }
 
 func count(rows snapshot.Rows) rowCounts {

@@ -108,7 +108,6 @@ var columns = []string{
 	"expires_at", "description",
 }
 
-// parametersOf encodes the fields without a column.
 func parametersOf(fields *rules.Fields) ([]byte, error) {
 	parameters := map[string]any{}
 	for name, value := range fields.Chosen() {
@@ -119,7 +118,6 @@ func parametersOf(fields *rules.Fields) ([]byte, error) {
 	return json.Marshal(parameters)
 }
 
-// knownParameters are the names of the fields without a column.
 var knownParameters = func() (names []string) {
 	for name := range rules.Named(new(rules.Fields)) {
 		if !slices.Contains(columns, name) {

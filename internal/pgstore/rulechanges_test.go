@@ -270,7 +270,6 @@ func TestAShadowRuleIsPromoted(t *testing.T) {
 	}
 }
 
-// TestOfTwoEditorsOneWins has editors that read the same rows write at once.
 func TestOfTwoEditorsOneWins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// drawRule draws a valid rule for global, all plans and no name.
 func drawRule(t *rapid.T, tenant rules.TenantID) rules.Rule {
 	draw := func(name string, values ...string) string { return rapid.SampledFrom(values).Draw(t, name) }
 	seconds := func(most time.Duration) time.Duration {

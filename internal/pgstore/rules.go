@@ -227,7 +227,6 @@ func (w write) removeRule(ctx context.Context, id rules.RuleID) error {
 
 // The functions below return the index of the row that an error is about.
 
-// wrongRule returns why a rule is not valid. Callers answer for its plan.
 func wrongRule(rule *rules.Rule) error {
 	if wrong := rule.Validate(map[string]bool{rule.Plan: true}); len(wrong) > 0 {
 		return wrong
@@ -235,7 +234,6 @@ func wrongRule(rule *rules.Rule) error {
 	return nil
 }
 
-// createRules expects that the rules' plans exist.
 func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rules.Rule, failed int, err error) {
 	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all)); err != nil {
 		return nil, 0, err

@@ -61,7 +61,6 @@ func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange,
 	return scheduled, nil
 }
 
-// createScheduled stores a change that nothing speaks against.
 func (w write) createScheduled(
 	ctx context.Context, by rules.Actor, change *rules.ScheduledChange, after []rules.Rule,
 ) (row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, err error) {
@@ -103,7 +102,6 @@ func (w write) createScheduled(
 	return row, parts, err
 }
 
-// fieldsToSchedule returns the fields that each rule's change sets, or all reasons against the changes.
 func (w write) fieldsToSchedule(ctx context.Context, change *rules.ScheduledChange,
 	after []rules.Rule,
 ) (fields [][]byte, err error) {

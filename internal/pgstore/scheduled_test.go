@@ -27,7 +27,6 @@ func scheduled(until time.Time, all ...rules.Rule) rules.ScheduledChange {
 	return change
 }
 
-// schedule lets a burst of some rules wait for monday.
 func (w *world) schedule(t *testing.T, burst int64, until time.Time, all ...rules.Rule) rules.ScheduledChange {
 	t.Helper()
 	return must(w.Schedule(t.Context(), scheduled(until, all...), withBurst(burst, all...)))(t)
@@ -41,7 +40,6 @@ func withBurst(burst int64, all ...rules.Rule) []rules.Rule {
 	return after
 }
 
-// runScheduled makes and takes back changes that are due at a time.
 func (w *world) runScheduled(t *testing.T, now time.Time) (steps int) {
 	t.Helper()
 	for {
@@ -60,7 +58,6 @@ func (w *world) runScheduled(t *testing.T, now time.Time) (steps int) {
 	}
 }
 
-// scheduledIs fails unless the first rule of a change has a burst, and the change is in a state.
 func (w *world) scheduledIs(t *testing.T, change rules.ScheduledChange, burst int64, state rules.ScheduledState) {
 	t.Helper()
 	rule := must(w.Rule(t.Context(), change.TenantID, change.Rules[0].RuleID))(t)

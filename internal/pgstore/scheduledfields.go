@@ -70,7 +70,6 @@ func changedFields(before, after *rules.Rule) ([]byte, error) {
 	return json.Marshal(becomes)
 }
 
-// fieldsLike returns the rule's values of the fields that others name.
 func fieldsLike(rule *rules.Rule, fields []byte) ([]byte, error) {
 	values, err := fieldsOf(rule)
 	if err != nil {

@@ -22,7 +22,6 @@ func (w *world) column(t *testing.T, number int) (all []rules.Rule) {
 	return all
 }
 
-// burstsAre fails unless rules have these bursts; 0 is a rule that was removed.
 func (w *world) burstsAre(t *testing.T, all []rules.Rule, want ...int64) {
 	t.Helper()
 	got := make([]int64, len(all))
@@ -38,7 +37,6 @@ func (w *world) burstsAre(t *testing.T, all []rules.Rule, want ...int64) {
 	}
 }
 
-// endedAs fails unless a change is in a state, with these failures of itself and of its rules.
 func (w *world) endedAs(t *testing.T, change rules.ScheduledChange, state rules.ScheduledState, failure string,
 	ofRules ...string,
 ) {

@@ -58,7 +58,6 @@ func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 	return nil
 }
 
-// latestMigration returns the highest version that a migration of this binary leads to.
 func latestMigration() (latest int64, err error) {
 	files, err := fs.Glob(db.Migrations, "migrations/*.sql")
 	if err != nil {
@@ -143,7 +142,6 @@ func ConnConfig(databaseURL string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// connect returns a connection outside of the pool: to look at the schema, or to change it and rights.
 func connect(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
 	config, err := ConnConfig(databaseURL)
 	if err != nil {

@@ -27,8 +27,6 @@ func (s *Store) opened(use string, tenant rules.TenantID, stored string) (secret
 	return secret, err != nil
 }
 
-// sealedAgain returns the sealed secret of an alert. The stored text stays if it has the same secret, so a change of
-// another field shows no change of the secret.
 func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, error) {
 	secret, isClosed := s.opened(alertUse, alert.Tenant, stored)
 	if isClosed && alert.SecretIsClosed && alert.Secret == "" || !isClosed && alert.Secret == secret {

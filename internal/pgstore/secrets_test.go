@@ -16,7 +16,6 @@ func secretKey() string {
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// storedSecrets returns what the database has of the alerts of our tenant, and of its audit webhook, which is alert 0.
 func (w *world) storedSecrets(t *testing.T) map[int64]string {
 	t.Helper()
 	rows := must(connect(t, w.url).Query(t.Context(),

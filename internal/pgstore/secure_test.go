@@ -34,7 +34,6 @@ func ownedDatabase(t *testing.T, attributes string) (superURL, owner string) {
 
 var statementInError = regexp.MustCompile(`may run (.*); then run`)
 
-// TestAnOwnerWithoutTheRightToCreateRolesIsToldWhatToRun runs what the errors say, until all works.
 func TestAnOwnerWithoutTheRightToCreateRolesIsToldWhatToRun(t *testing.T) {
 	t.Parallel()
 	superURL, owner := ownedDatabase(t, "")

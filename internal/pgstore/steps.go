@@ -60,7 +60,6 @@ func (s *Store) WriteReports(ctx context.Context, reports []adapt.BackendReport)
 	return nil
 }
 
-// arrayText writes a histogram as an array in PostgreSQL's text form.
 func arrayText(h *adapt.Histogram) string {
 	text := []byte{'{'}
 	for i, count := range h {

@@ -22,7 +22,6 @@ func (w *world) adapting(t *testing.T, name string) rules.Rule {
 	return must(w.CreateRule(t.Context(), rule))(t)
 }
 
-// step has the leader write a step, and returns it as a poll reads it.
 func (w *world) step(t *testing.T, rule rules.Rule, percent int) rules.Step {
 	t.Helper()
 	if _, leads, err := w.Lead(t.Context(), "leader", time.Minute); err != nil || !leads {

@@ -40,8 +40,7 @@ const (
 	connectTimeout = 5 * time.Second
 
 	// maxConns caps the connections, which are made when needed.
-	maxConns = 20
-	// pingTimeout bounds the ping of an idle connection before its use.
+	maxConns    = 20
 	pingTimeout = 2 * time.Second
 
 	// pageSize caps the rows of one table that Read holds for one tenant.
@@ -60,10 +59,8 @@ type Store struct {
 	// userMonths caps, approximately, the users that are counted for one tenant and month.
 	userMonths int32
 	// countsPerPage is how many numbers of what tenants hold are compared at once.
-	countsPerPage int32
-	// erasedPerPiece is how many rows a piece of an erasure looks at or changes.
-	erasedPerPiece int32
-	// droppedPerPiece is how many rows a transaction of retention drops.
+	countsPerPage   int32
+	erasedPerPiece  int32
 	droppedPerPiece int32
 	exportLimits    exportLimits
 	turns           *shares.Shares // see turn
@@ -144,7 +141,6 @@ func (s *Store) Connections() int { return int(s.pool.Config().MaxConns) }
 // UnreadableRules counts stored rules that were skipped because their pattern did not parse.
 func (s *Store) UnreadableRules() int64 { return s.unreadable.Load() }
 
-// write is a transaction that locks its tenant against other writes.
 type write struct {
 	*dbsqlc.Queries
 	tenant   rules.TenantID
@@ -154,7 +150,6 @@ type write struct {
 // errUnchanged rolls back a write without effect.
 var errUnchanged = errors.New("unchanged")
 
-// inTenant runs a function in a write of a tenant. Any error, errUnchanged included, rolls back.
 func (s Writer) inTenant(ctx context.Context, class class, tenant rules.TenantID,
 	do func(context.Context, write) error,
 ) error {
@@ -263,14 +258,12 @@ func expect(expected rules.Expected, stored int64) error {
 	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)
 }
 
-// ask runs queries that an index serves, each in a scope and in one round trip.
 func ask[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T,
 	error,
 ) {
 	return askFor(ctx, s, classRead, of, query)
 }
 
-// askMuch runs queries that read many rows.
 func askMuch[T any](ctx context.Context, s *Store, of scope,
 	query func(context.Context, *dbsqlc.Queries) (T, error),
 ) (T, error) {

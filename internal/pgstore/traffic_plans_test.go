@@ -44,7 +44,6 @@ func TestRecordedChecksAreReadByTheirPlace(t *testing.T) {
 	}
 }
 
-// queryOf returns a query of db/queries with SQL for its parameters.
 func queryOf(t *testing.T, file, name string, params map[string]string) string {
 	t.Helper()
 	text := string(must(os.ReadFile("../../db/queries/" + file))(t))
@@ -59,7 +58,6 @@ func queryOf(t *testing.T, file, name string, params map[string]string) string {
 	return query
 }
 
-// notMoreThan fails if a step of a plan that was carried out reads more rows.
 func notMoreThan(t *testing.T, plan []string, most int) {
 	t.Helper()
 	for _, node := range plan {

@@ -70,7 +70,6 @@ func TestAWriteThatWaitsForItsTurnLetsOthersRun(t *testing.T) {
 	}
 }
 
-// TestAWriteOfADatabaseThatFellSilentSaysSo holds back all that the store sends.
 func TestAWriteOfADatabaseThatFellSilentSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

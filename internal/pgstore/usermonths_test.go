@@ -128,7 +128,6 @@ func TestMonthsAreDroppedWithOtherCounts(t *testing.T) {
 	}
 }
 
-// monthUsers returns what month_users has of our tenant in a month, beside what there is.
 func (w *world) monthUsers(t *testing.T, month time.Time) string {
 	t.Helper()
 	return strings.Join(lines(t, connect(t, w.url), `SELECT concat(users, ' of ', (SELECT count(*) FROM user_month AS m

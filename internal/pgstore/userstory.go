@@ -87,7 +87,6 @@ func (s *Store) DenialsOfUser(
 	}), nil
 }
 
-// patternOfUser returns the key pattern that matches one user's checks, such as a block's.
 func patternOfUser(userID string) string {
 	quoted := `user:"` + strings.ReplaceAll(userID, `"`, `""`) + `"`
 	pattern, err := rules.ParsePattern(quoted)

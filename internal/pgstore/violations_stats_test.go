@@ -43,7 +43,6 @@ func TestStats(t *testing.T) {
 	if chart.Total.ShareDenied() != 0.1 || chart.Total.Taken != 90 || chart.Before.ShareDenied() != 0.75 {
 		t.Errorf("in total %+v, and before %+v", chart.Total, chart.Before)
 	}
-	// from minutes, and from spans
 	for _, since := range []time.Time{at.Add(-time.Minute), at.Add(-24 * 30 * time.Hour)} {
 		top := must(w.TopRules(ctx, w.ours.ID, violations.StepsFor(since, at.Add(time.Minute)), 10))(t)
 		var ids []rules.RuleID
@@ -56,7 +55,6 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestTotalsAreTheSumOfTheirSteps compares reads of spans inside and minutes or hours at both ends.
 func TestTotalsAreTheSumOfTheirSteps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

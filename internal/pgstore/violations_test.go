@@ -17,7 +17,6 @@ import (
 
 func lately() time.Time { return time.Now().UTC().Truncate(time.Minute).Add(-10 * time.Minute) }
 
-// violation is one of user 42, as a recorder writes it.
 func violation(tenant rules.TenantID, at time.Time) violations.Violation {
 	return violations.Violation{
 		ID: violations.ID{At: at}, Tenant: tenant, Rule: 12, Subject: "42", Reason: "limit_exceeded",
@@ -186,7 +185,6 @@ func TestABatchIsCountedOnce(t *testing.T) {
 	if len(page.Violations) != 6 {
 		t.Errorf("%d rows are there, want 6", len(page.Violations))
 	}
-	// the minutes, and each span
 	for _, step := range []time.Duration{time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
 		steps := violations.Steps{Since: at.Truncate(day), Until: at.Truncate(day).Add(day), Step: step}
 		points := must(w.Decisions(t.Context(), w.ours.ID, 0, steps))(t)

@@ -125,7 +125,6 @@ func (b *beginning) send(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 	return results
 }
 
-// end commits, or rolls back after an error.
 func (b *beginning) end(ctx context.Context, err error) error {
 	switch {
 	case b.tx == nil:
@@ -193,7 +192,6 @@ func (send sending) Exec(ctx context.Context, sql string, args ...any) (pgconn.C
 	return tag, cmp.Or(err, trip.Close()) // an implicit transaction ends with Close
 }
 
-// Query runs a statement. The rows end its round trip.
 func (send sending) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	trip := send.one(ctx, sql, args)
 	rows, err := trip.Query()
@@ -275,7 +273,6 @@ func (r refused) Tx() pgx.Tx                       { return nil }
 
 func (of scope) tenantSetting() string { return strconv.FormatInt(int64(of.tenant), 10) }
 
-// serverLimit returns a context's remaining time and serverPatience, as a setting in milliseconds.
 func serverLimit(ctx context.Context) string {
 	deadline, _ := ctx.Deadline() // a class has given it one
 	left := max(0, time.Until(deadline))

@@ -291,8 +291,6 @@ func TestAScopeCostsNoRoundTrip(t *testing.T) {
 	}
 }
 
-// countTrips returns the address of a proxy before a database, and a counter of the times when its client sent
-// something after it had received something.
 func countTrips(t *testing.T, databaseURL string) (proxied string, trips *atomic.Int64) {
 	t.Helper()
 	trips = new(atomic.Int64)
@@ -355,7 +353,6 @@ func relay(to, from net.Conn, seen func()) {
 	_, _ = to.Close(), from.Close()
 }
 
-// BenchmarkAScope reads a rule by its key, as a query alone and in a scope.
 func BenchmarkAScope(b *testing.B) {
 	databaseURL := devdbtest.Postgres(b)
 	store := must(pgstore.Open(b.Context(), databaseURL, slog.New(slog.DiscardHandler)))(b)

@@ -98,7 +98,6 @@ func (w *world) found(t *testing.T, slug string) owned {
 
 var tester = rules.Actor{Kind: rules.ActorAccount, ID: "7", Name: "tester@example.com", RequestID: "req-1"}
 
-// runtimeURL is the address of a database as a role that is granted what the programs need and no more.
 func runtimeURL(t *testing.T, databaseURL string) string {
 	t.Helper()
 	role := roleOf(t, databaseURL)
@@ -109,7 +108,6 @@ func runtimeURL(t *testing.T, databaseURL string) string {
 	return runtimeOf(t, databaseURL)
 }
 
-// roleOf is the name of the role that programs have in a database.
 func roleOf(t *testing.T, databaseURL string) string {
 	t.Helper()
 	return "runtime_" + strings.TrimPrefix(must(url.Parse(databaseURL))(t).Path, "/")
@@ -122,7 +120,6 @@ func runtimeOf(t *testing.T, databaseURL string) string {
 	return u.String()
 }
 
-// assign puts users on a plan, or back on the default if it is "".
 func (w *world) assign(t *testing.T, tenant rules.TenantID, plan string, users ...string) {
 	t.Helper()
 	must(w.AssignAll(t.Context(), tenant, onPlan(plan, users...)))(t)
@@ -135,7 +132,6 @@ func onPlan(plan string, users ...string) (assignments []rules.Assignment) {
 	return assignments
 }
 
-// limit is a rule of 10 per second with bursts to 50.
 func limit(t *testing.T, tenant rules.TenantID, pattern, plan, name string) rules.Rule {
 	t.Helper()
 	return rules.Rule{
@@ -145,7 +141,6 @@ func limit(t *testing.T, tenant rules.TenantID, pattern, plan, name string) rule
 	}
 }
 
-// overrideOf is an override of 100 per second with bursts to 500 that never expires.
 func overrideOf(rule rules.Rule, userID string) rules.Override {
 	return rules.Override{
 		TenantID: rule.TenantID, RuleID: rule.ID, UserID: userID,
@@ -153,7 +148,6 @@ func overrideOf(rule rules.Rule, userID string) rules.Override {
 	}
 }
 
-// must(f())(t) is f's value, and ends the test if there was an error.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()

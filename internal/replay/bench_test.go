@@ -16,8 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// processorTime returns what this process has used of processors, which depends less on its neighbours than the time
-// that passes.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage

@@ -66,7 +66,6 @@ func TestALargeCandidateIsFoundQuickly(t *testing.T) {
 	}
 }
 
-// replayWithin replays, and expects that it allocates at most so many megabytes.
 func (s *street) replayWithin(in *replay.Input, most uint64) *replay.Result {
 	s.t.Helper()
 	var before, after runtime.MemStats

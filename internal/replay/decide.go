@@ -180,7 +180,6 @@ type cursor struct {
 	left     int   // subjects with more times
 }
 
-// open unpacks a block, in a turn of its own.
 func (r *run) open(ctx context.Context, turns *Turns, b traffic.Block) (*cursor, error) {
 	done, err := turns.take(ctx)
 	if err != nil {

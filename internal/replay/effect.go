@@ -125,7 +125,6 @@ func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 	return r, events, nil
 }
 
-// since returns when the latest blocks begin that have so many checks.
 func (e *effect) since(ctx context.Context, checks int64) (time.Time, error) {
 	if e.sum.ChecksFrom(e.of.LeastStratum) <= checks && e.sum.Seen <= e.seen {
 		return e.of.Since, nil

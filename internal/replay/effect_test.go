@@ -29,7 +29,6 @@ func newShelves(all ...rules.Rule) *shelves {
 	}}
 }
 
-// record adds a block of a stratum and level.
 func (s *shelves) record(first time.Time, stratum, level int, runs ...traffic.Run) {
 	b := traffic.Block{Tenant: 1, Number: int64(len(s.blocks)), First: first, Stratum: stratum, Level: level}
 	latest := uint32(0)
@@ -59,7 +58,6 @@ func (s *shelves) Blocks(_ context.Context, _ rules.TenantID, of traffic.Range) 
 	return replay.Slice(blocks)
 }
 
-// BlocksOfUser answers for users with few checks.
 func (s *shelves) BlocksOfUser(
 	_ context.Context, _ rules.TenantID, user string, of traffic.Range, _ int64,
 ) (time.Time, iter.Seq2[traffic.Block, error], error) {
@@ -111,7 +109,6 @@ func (s *shelves) effect(t *testing.T, candidate *replay.Candidate) *replay.Resu
 	return result
 }
 
-// times returns n times, each so many milliseconds after the one before.
 func times(n int, every uint32) []uint32 {
 	all := make([]uint32, n)
 	for i := range all {
@@ -161,14 +158,12 @@ func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 	t.Parallel()
 	ofUser, ofAll := rule(t, 0, "user:{user_id}", "", 0.001, 10), rule(t, 0, "global", "", 0.001, 10)
 	inSample := sampledUsers(2, 10)
-	// sample is 1,000 checks of ten users, over three hours.
 	sample := func(s *shelves) {
 		for _, user := range inSample {
 			s.record(noon.Add(-3*time.Hour), 2, 1,
 				traffic.Run{UserID: user, Endpoint: "/a", Cost: token, Times: times(100, 108_000)})
 		}
 	}
-	// flood is a million denied checks of users outside of the sample in the last ten minutes.
 	flood := func(stratum int) func(*shelves) {
 		return func(s *shelves) {
 			for i := range 100 {
@@ -179,7 +174,6 @@ func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 			}
 		}
 	}
-	// sums are 100 tokens in each second of three hours.
 	sums := func(stratum int) func(*shelves) {
 		return func(s *shelves) {
 			for i := range 36 {

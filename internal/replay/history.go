@@ -82,7 +82,6 @@ func (c *course) at(tenant rules.TenantID, micros int64) *snapshot.Tenant {
 	return c.now.Tenant(tenant)
 }
 
-// rules visits all rules that are in force at some time.
 func (c *course) rules() iter.Seq[*rules.Rule] {
 	return func(yield func(*rules.Rule) bool) {
 		for i := range c.start.Rules {
@@ -105,8 +104,7 @@ func (c *course) rules() iter.Seq[*rules.Rule] {
 type world struct {
 	tenant rules.TenantID
 	// leaveOut reports why a rule takes no part.
-	leaveOut func(*rules.Rule) string
-	// candidate is nil for the rules as they were.
+	leaveOut  func(*rules.Rule) string
 	candidate *Candidate
 	// replaced are the rules that the candidate has or removes, and overridden the overrides that it has.
 	replaced   map[rules.RuleIdentity]bool
@@ -183,7 +181,6 @@ func (w *world) takesPart(rule *rules.Rule) bool {
 	return rule.Removed
 }
 
-// use makes a candidate that of the world; nil for none.
 func (w *world) use(candidate *Candidate) {
 	if w.candidate = candidate; candidate == nil {
 		return
@@ -201,7 +198,6 @@ func (w *world) use(candidate *Candidate) {
 	}
 }
 
-// replaces reports whether the candidate replaces or removes a rule.
 func (w *world) replaces(id rules.RuleIdentity) bool {
 	c := w.candidate
 	return c != nil && (c.Prune || c.Plan != "" && c.Plan == id.Plan || w.replaced[id])
@@ -256,5 +252,4 @@ func longest(all *course) (most time.Duration) {
 	return min(most, mostWarm)
 }
 
-// mostWarm caps the time before the range that fills buckets.
 const mostWarm = 24 * time.Hour

@@ -25,7 +25,6 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// shelf keeps blocks.
 type shelf struct {
 	mu     sync.Mutex
 	blocks map[string]traffic.Block

@@ -122,7 +122,6 @@ func (r *runner) run(ctx context.Context, job *Job) (result *Result, cause, err 
 	return result, cause, err
 }
 
-// note stores the progress, and ends the work when somebody cancels or restarts it.
 func (r *runner) note(ctx context.Context, job *Job, progress *atomic.Uint64, end context.CancelCauseFunc) {
 	tick := time.NewTicker(noteEvery)
 	defer tick.Stop()

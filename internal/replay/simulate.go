@@ -11,8 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// levelColumns is how many times the levels of a simulation are read between its checks: about as many as a chart has
-// pixels.
 const levelColumns = 500
 
 // Arrival is one check of a simulation.

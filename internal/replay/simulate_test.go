@@ -31,7 +31,6 @@ func at(seconds ...float64) (arrivals []replay.Arrival) {
 	return arrivals
 }
 
-// levelAt reads a curve; where it jumps at that moment, the last level.
 func levelAt(levels []replay.Level, moment time.Duration) float64 {
 	tokens := func(l replay.Level) float64 { return float64(l.Tokens) / float64(enforce.Token) }
 	i := slices.IndexFunc(levels, func(l replay.Level) bool { return l.At > moment })

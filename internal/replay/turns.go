@@ -15,7 +15,6 @@ type Turns struct {
 // NewTurns returns Turns that nobody has.
 func NewTurns() *Turns { return &Turns{place: make(chan struct{}, 1)} }
 
-// shortestRest is how much rest adds up before it is taken.
 const shortestRest = 50 * time.Millisecond
 
 // take waits for a turn. done rests as long as was worked, and ends it.

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// A tenant with large blocks would else take a whole processor, and from the turns of others.
 func TestBlocksAreUnpackedInTurns(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns()

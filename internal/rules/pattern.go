@@ -58,10 +58,8 @@ const (
 
 // Segment is one condition of a pattern. A request matches if all of them hold.
 type Segment struct {
-	Field     Field
-	Attribute string // the attribute's name, for FieldAttribute
-	// Placeholder matches any value and gives each its own bucket. If false, the fields below select the values, and
-	// all of them share a bucket.
+	Field       Field
+	Attribute   string // the attribute's name, for FieldAttribute
 	Placeholder bool
 	Value       string       // a user id, attribute value or endpoint; with Below the part up to the star
 	Method      string       // endpoint only: matches this method alone; "" for all
@@ -134,7 +132,6 @@ func patternError(at int, format string, args ...any) error {
 	return fmt.Errorf("at byte %d: %s", at, fmt.Sprintf(format, args...))
 }
 
-// newPattern sorts the segments into canonical order.
 func newPattern(segments []Segment) Pattern {
 	scope := segments[0].Field.scope()
 	rank := func(s Segment) int {
@@ -226,7 +223,6 @@ func (s Segment) quote(text string) string {
 	return text
 }
 
-// isBraced reports whether a text is a single {word}.
 func isBraced(text string) bool {
 	inner, opens := strings.CutPrefix(text, "{")
 	inner, closes := strings.CutSuffix(inner, "}")

@@ -56,8 +56,6 @@ func DescribeRate(perSecond float64, unit RateUnit) string {
 	return text
 }
 
-// ratePerUnit returns the shortest decimal that gives exactly the rate when divided by the unit. Some rates have none,
-// because doubles near the quotient are denser than doubles near the number.
 func ratePerUnit(perSecond float64, unit RateUnit) (number string, of RateUnit) {
 	perUnit := perSecond * unit.seconds()
 	for digits := 1; digits <= 17; digits++ {

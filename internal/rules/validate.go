@@ -111,7 +111,6 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	return errs
 }
 
-// wrongLimit checks that the limit has what its algorithm needs, and nothing else.
 func (r *Rule) wrongLimit() FieldErrors {
 	var errs FieldErrors
 	algorithm := r.Algorithm

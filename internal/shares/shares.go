@@ -40,8 +40,7 @@ type Limits struct {
 	PerAccount int
 	// Waiting caps the requests in line of one account, or of one tenant for callers without an account. With 0 nobody
 	// waits.
-	Waiting int
-	// Patience is the longest wait.
+	Waiting  int
 	Patience time.Duration
 }
 
@@ -58,7 +57,6 @@ type Shares struct {
 	line    []*waiter // ties are served in this order
 }
 
-// owner is what a cap per account counts by: the account in all tenants, or the tenant for callers without an account.
 type owner struct {
 	account string
 	tenant  rules.TenantID
@@ -71,7 +69,6 @@ func ownerOf(c Caller) owner {
 	return owner{tenant: c.Tenant}
 }
 
-// tenantOf returns what a cap per tenant counts by. A request about no tenant counts as a tenant of its own.
 func tenantOf(c Caller) owner {
 	if c.Tenant != 0 {
 		return owner{tenant: c.Tenant}
@@ -297,7 +294,6 @@ func leave[Key comparable](held map[Key]int, key Key) {
 	}
 }
 
-// next returns the index of the waiter to serve next, or -1.
 func (s *Shares) next() int {
 	candidates := map[owner]int{} // per tenant, the waiter whose account holds the fewest
 	for i, w := range s.line {
@@ -335,7 +331,6 @@ func (s *Shares) give(w *waiter) {
 
 func (s *Shares) isFree(c Caller) bool { return s.reason(c) == nil }
 
-// reason returns why a caller gets no slot, or nil if one is free.
 func (s *Shares) reason(c Caller) error {
 	l := &s.limits
 	switch {

@@ -43,7 +43,6 @@ func (b *Block) Bytes() int {
 	return n
 }
 
-// blockBytes approximates the size of a row without its texts.
 const blockBytes = 200
 
 // Counts count a tenant's checks since its previous block.

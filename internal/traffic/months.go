@@ -49,8 +49,7 @@ type KnownUser struct {
 
 const (
 	// maxHeldMonths bounds the users with unwritten counts, at about 300 bytes each.
-	maxHeldMonths = 32 << 10
-	// monthsPerBatch bounds a transaction.
+	maxHeldMonths  = 32 << 10
 	monthsPerBatch = 2000
 	partsPerToken  = 1_000_000
 )

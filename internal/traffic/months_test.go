@@ -69,8 +69,6 @@ func TestChecksAreCountedByUserAndMonthOfUTC(t *testing.T) {
 	}
 }
 
-// TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers has a tenant with a new user in each check while the sink is
-// away.
 func TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers(t *testing.T) {
 	t.Parallel()
 	sink := &shelf{err: errors.New("away")}
@@ -99,7 +97,6 @@ func TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers(t *testing.T) {
 	}
 }
 
-// picky refuses every batch with one of these users.
 type picky struct {
 	shelf
 	refused map[string]bool

@@ -18,7 +18,6 @@ type packKey struct {
 	level   int
 }
 
-// pack is an unfinished block.
 type pack struct {
 	began  time.Time
 	runs   map[string]*packedRun
@@ -150,7 +149,6 @@ func readRun(flags Flags, identity []byte) Run {
 	}
 }
 
-// block sorts the runs by their first check.
 func (p *pack) block(key packKey) Block {
 	all := make([]*packedRun, 0, len(p.runs))
 	for _, run := range p.runs {

@@ -253,7 +253,6 @@ func (r *Recorder) pack(all bool) {
 	}
 }
 
-// finish turns a pack into a block.
 func (r *Recorder) finish(key packKey, p *pack) {
 	delete(r.packs, key)
 	r.bytes -= p.bytes
@@ -325,7 +324,6 @@ func (r *Recorder) write(ctx context.Context) {
 	}
 }
 
-// writeSome writes the oldest blocks, and reports whether there are more.
 func (r *Recorder) writeSome(ctx context.Context) (more bool, err error) {
 	r.queue.Lock()
 	n, bytes := 0, 0

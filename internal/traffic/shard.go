@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// shard is a buffer of checks that are not packed yet.
 type shard struct {
 	mu     sync.Mutex
 	buffer []byte

@@ -65,8 +65,6 @@ type Store interface {
 	// were seen; the range's start if there are fewer. A store reads a bounded number of blocks, so the time may be
 	// later.
 	Latest(ctx context.Context, tenant rules.TenantID, of Range, checks, seen int64) (time.Time, error)
-	// Summary describes a range without reading its blocks.
 	Summary(ctx context.Context, tenant rules.TenantID, of Range) (Summary, error)
-	// UsageOf returns a tenant's usage.
 	UsageOf(ctx context.Context, tenant rules.TenantID) (Usage, error)
 }

@@ -171,7 +171,6 @@ type AlertStore interface {
 	// RotateAlertSecret replaces the secret for all later posts.
 	RotateAlertSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected,
 		secret string) (Alert, error)
-	// RemoveAlert removes the alert and its deliveries.
 	RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error
 	// SilenceAlert begins a silence, or ends it if its time is zero. Waiting deliveries are not sent later.
 	SilenceAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected,

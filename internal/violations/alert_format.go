@@ -21,7 +21,6 @@ const (
 // PagerDutyURL is the default URL for events; the service region in Europe has another one.
 const PagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
 
-// routingKey matches PagerDuty's integration keys.
 var routingKey = regexp.MustCompile(`^[0-9A-Za-z]{32}$`)
 
 // Target returns the URL for posts; "" for mail.

@@ -14,7 +14,6 @@ const takesEffect = 2 * time.Second
 // everywhere; until then there are none.
 type Comparison struct {
 	Steps
-	// Points has one element for each step.
 	Points []ComparedPoint
 	// Live counts the checks that the live rule matched, Candidate the allowed ones, since the candidate's denials are
 	// additional.

@@ -18,7 +18,6 @@ type counters struct {
 	most    int
 }
 
-// tenantCounts are adjacent, so that a check touches few cache lines.
 type tenantCounts struct {
 	checks series
 	rules  map[rules.RuleID]*series

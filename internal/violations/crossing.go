@@ -140,8 +140,7 @@ type notedShares struct {
 }
 
 const (
-	notedFor = time.Hour
-	// notedBytes approximates the memory of an entry, without its subject.
+	notedFor   = time.Hour
 	notedBytes = 160
 )
 

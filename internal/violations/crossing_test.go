@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// quotaRule allows 100 an hour to each user.
 var quotaRule = func() *rules.Rule {
 	rule := ruleOf(15, "user:{user_id}", rules.ModeEnforce)
 	rule.Name, rule.Algorithm, rule.Burst = "hourly", rules.FixedWindow, 100
@@ -27,7 +26,6 @@ func used(tenant rules.TenantID, user string, tokens float64, at time.Time) *vio
 	}
 }
 
-// noted lists crossings as user, share, use and time since noon.
 func noted(crossings []violations.Crossing) (texts []string) {
 	for i := range crossings {
 		c := &crossings[i]

@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// minutesOf returns counts of rule 12 in consecutive minutes after noon; 0 is no row.
 func minutesOf(subject string, counts ...int64) (minutes []violations.MinuteCount) {
 	for n, count := range counts {
 		if count > 0 {

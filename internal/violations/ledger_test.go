@@ -18,7 +18,6 @@ type bucket struct {
 	other   bool
 }
 
-// ledger is an in-memory Sink that can fail like a database.
 type ledger struct {
 	mu       sync.Mutex
 	applied  map[int64]bool

@@ -336,7 +336,6 @@ func TestManyCountsWaitAndViolationsDoNot(t *testing.T) {
 		if mostLag < 8*time.Second || mostLag > 11*time.Second {
 			t.Errorf("the lag was %s at most, want about the ten seconds for which counts are held back", mostLag)
 		}
-		// At once, ten seconds later, and at the end.
 		if most := 3 * 3 * tenants; counts > most {
 			t.Errorf("it wrote %d counts, want at most %d", counts, most)
 		}

@@ -17,7 +17,6 @@ type Store interface {
 	Violations(ctx context.Context, tenant rules.TenantID, filter *Filter, before ID, limit int) (Page, error)
 	// AllViolations iterates over the rows of a filter, newest first, in bounded memory. Ends after an error.
 	AllViolations(ctx context.Context, tenant rules.TenantID, filter *Filter) iter.Seq2[Violation, error]
-	// Violation returns a row, or rules.ErrNotFound.
 	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error)
 	// ViolationsBeside returns up to limit other rows of the violation's user in the same minute, newest first. Without
 	// a user, it uses the address.
@@ -29,9 +28,7 @@ type Store interface {
 		limit int) (arrived []Violation, more bool, err error)
 	// ArrivedAt returns when a row was written, on the database's clock; for the zero ID, the present time.
 	ArrivedAt(ctx context.Context, tenant rules.TenantID, id ID) (time.Time, error)
-	// DeniedInMinute returns the denials of the violation's rule and subject in its minute.
 	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
-	// Top returns the values of a dimension with the most denials.
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 
 	// DenialsOfUser returns up to limit counts of a user's denials by hour and rule, latest first.
@@ -54,7 +51,6 @@ type Store interface {
 	// latest.
 	Crossings(ctx context.Context, tenant rules.TenantID, filter CrossingFilter, before CrossingPlace,
 		limit int) ([]Crossing, error)
-	// TopRules returns the rules that denied the most checks, including shadow rules.
 	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) (RuleTop, error)
 	// Additional returns up to limit subjects of allowed checks that the candidate would have denied. See Compare.
 	Additional(ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps Steps,
@@ -63,7 +59,6 @@ type Store interface {
 
 // Filter selects violations. A zero field selects all.
 type Filter struct {
-	// Since is inclusive, Until exclusive; both are set.
 	Since, Until time.Time
 	Rule         rules.RuleID
 	Scope        rules.Scope

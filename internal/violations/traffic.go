@@ -62,7 +62,6 @@ func floor(at time.Time, step time.Duration) time.Time {
 // Count returns the number of steps.
 func (s Steps) Count() int { return int(s.Until.Sub(s.Since) / s.Step) }
 
-// before returns the same number of steps, ending where these begin.
 func (s Steps) before() Steps {
 	return Steps{Since: s.Since.Add(s.Since.Sub(s.Until)), Until: s.Since, Step: s.Step}
 }
@@ -73,7 +72,6 @@ type Chart struct {
 	// Points has one element for each step, zero where nothing happened.
 	Points []Point
 	Total  Verdicts
-	// Before is the total of the preceding time of the same length.
 	Before Verdicts
 }
 

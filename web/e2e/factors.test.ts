@@ -5,7 +5,6 @@ import { demo } from './sluice';
 
 test.use({ server: 'factors' }); // the demo's admin gets a second factor
 
-/** What an authenticator app shows at a time (RFC 6238). */
 function codeOf(secret: string, at = Date.now()): string {
   const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
   const bits = [...secret].map((letter) => alphabet.indexOf(letter).toString(2).padStart(5, '0')).join('');

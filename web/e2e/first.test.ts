@@ -30,7 +30,6 @@ async function importRule(page: Page) {
   await expect(page.getByText(/1 change applied/)).toBeVisible();
 }
 
-/** The line with the new key in it. */
 async function makeKey(page: Page): Promise<string> {
   await page.goto('/t/acme-payments/settings/keys');
   await page.getByRole('button', { name: 'Create key' }).click();

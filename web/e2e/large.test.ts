@@ -3,7 +3,6 @@ import { expect, expectAccessible, signIn, test } from './browser';
 
 test.use({ server: 'large' });
 
-/** Makes a tenant of 1,000 rules, some of them on a few of its 100 plans. */
 async function makeLarge(page: Page) {
   const lines = ['plans:'];
   for (let i = 0; i < 100; i++) lines.push(`  - {name: plan-${String(i).padStart(3, '0')}}`);

@@ -4,7 +4,6 @@ import { demo } from './sluice';
 
 const tenant = `/api/v1/tenants/${demo.tenant}`;
 
-/** Sends a request in the name of the account that is signed in to a page. */
 async function send(page: Page, method: string, path: string, data?: object): Promise<unknown> {
   const answer = await page.request.fetch(path, { method, data, headers: { 'If-Match': '*' } });
   const text = await answer.text();

@@ -9,7 +9,6 @@ async function post(api: APIRequestContext, path: string, data: object) {
   return answer.json();
 }
 
-/** A tenant of its own, so that tests do not meet, with some plans and limits. */
 async function newTenant(page: Page, slug: string, plans: string[], rules: object[]): Promise<void> {
   await post(page.request, 'tenants', { slug, name: slug });
   for (const name of plans) await post(page.request, `tenants/${slug}/plans`, { name });
@@ -24,12 +23,10 @@ const perUser = (plan: string | null, perMinute: number, burst_capacity = perMin
   burst_capacity,
 });
 
-/** A cell of the matrix by its row's pattern and its plan. */
 function cell(page: Page, words: string, plan: string): Locator {
   return page.getByRole('row', { name: words }).locator(`td[data-plan="${plan}"]`);
 }
 
-/** How many of some checks of one user pass. */
 async function passed(sluice: Sluice, key: string, plan: string, count: number, cost = 1): Promise<number> {
   const checks = Array.from({ length: count }, () => ({ user_id: 'anna', ...(plan && { plan }), cost }));
   const answer = await fetch(`${sluice.checkUrl}/v1/check/batch`, {

@@ -6,7 +6,6 @@ import { test as base, expect, expectAccessible, settled, signIn } from './brows
 import { client, type Provider, startProvider } from './provider';
 import { demo, startSluice } from './sluice';
 
-/** A sluice where people can sign in at a provider, whose group ops edits the demo tenant. */
 const test = base.extend<object, { provider: Provider }>({
   provider: [
     // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the pattern

@@ -101,7 +101,6 @@ test('the answer of a tried check comes into sight, and the screen said before t
   await expectAccessible(page);
 });
 
-/** The texts that are cut off in the rows that are shown. */
 function cutTexts(page: Page): Promise<(string | null)[]> {
   return page.locator('main tbody td').evaluateAll(
     (cells) =>

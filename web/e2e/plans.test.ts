@@ -4,7 +4,6 @@ import { demo, type Sluice, timeUntil } from './sluice';
 
 const plans = `/t/${demo.tenant}/plans`;
 
-/** A cell of the matrix, by its row's pattern and its column's plan. */
 async function cell(page: Page, pattern: string, name: string, plan: string) {
   const columns = await page.getByRole('columnheader').allInnerTexts();
   const column = columns.findIndex((text) => text.startsWith(plan));

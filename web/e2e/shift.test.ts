@@ -57,7 +57,6 @@ async function oneByOne(page: Page): Promise<void> {
   });
 }
 
-/** Where a text begins, and the size of its letters. */
 async function placeOf(text: Locator) {
   const { x, y } = (await text.boundingBox()) ?? {};
   const look = await text.evaluate((element) => {
@@ -67,7 +66,6 @@ async function placeOf(text: Locator) {
   return { x, y, ...look };
 }
 
-/** Waits for two frames: what changed before the first is drawn. */
 function drawn(page: Page): Promise<void> {
   return page.evaluate(
     () => new Promise<void>((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve()))),

@@ -9,7 +9,6 @@ interface Check {
   cost?: number;
 }
 
-/** Asks a thousand checks at most at once, and returns the status of each. */
 export async function askAll(sluice: Sluice, checks: Check[]): Promise<number[]> {
   const answer = await fetch(`${sluice.checkUrl}/v1/check/batch`, {
     method: 'POST',

@@ -20,7 +20,6 @@ interface Props {
   env?: 'test';
 }
 
-/** The whole application: theme, query client, router. */
 export function App({ queries, router, env }: Props) {
   return (
     <MantineProvider theme={theme} env={env} colorSchemeManager={colorScheme} defaultColorScheme="auto">

@@ -39,7 +39,6 @@ function localPath(value: unknown): string | undefined {
 
 /** "15m", "1h", "24h", "7d", "30d", or two moments "2026-11-21T06:00:00Z~2026-11-21T07:00:00Z". */
 const time = { range: text };
-/** What the reader came to do. */
 const dialog = oneOf('schedule');
 const scope = oneOf('user', 'endpoint', 'ip', 'global');
 
@@ -71,9 +70,7 @@ export const violationsSearch = parameters({
   plan: text,
   mode: oneOf('enforce', 'shadow'),
   live: flag,
-  /** The denials are shown as a ranking by this. */
   group: oneOf('user', 'ip', 'network', 'endpoint', 'rule'),
-  /** The violation whose panel is open. */
   open: text,
   export: number,
 });
@@ -128,10 +125,8 @@ export type FindSearch = ReturnType<typeof findSearch>;
  */
 export const signInSearch = parameters({ next: localPath, failed: text, provider: text, step: text });
 
-/** The tenant at whose sign-in somebody forgot a password. */
 export const forgotSearch = parameters({ tenant: text });
 
-/** What became of signing in again at a provider. */
 export const confirmedSearch = parameters({ next: localPath, failed: text, provider: text });
 
 export const profileSearch = parameters({ linked: text, failed: text, provider: text });

@@ -51,7 +51,6 @@ export function firstTenant(memberships: Membership[]): string | undefined {
   return found?.tenant.slug;
 }
 
-/** The tenant that this browser was signed in to last. */
 function lastTenant(): string | undefined {
   try {
     return localStorage.getItem('sluice-tenant') ?? undefined;
@@ -81,7 +80,6 @@ export function signInTenant(next = ''): string | undefined {
   return /^\/t\/([a-z0-9-]{1,63})(?![^/?#])/.exec(next)?.[1] ?? lastTenant();
 }
 
-/** Where somebody signs in who joined the tenant by a link. */
 export function signInAddress(slug: string): string {
   return `${window.location.origin}/sign-in/${slug}`;
 }

@@ -32,7 +32,6 @@ const templates = Object.keys(description.paths)
 
 const validators = new Map<string, ValidateFunction | null>();
 
-/** What is wrong with the JSON of an answer; null if nothing is. */
 export function mistakeOf(method: string, path: string, status: number, json: unknown): string | null {
   const template = templates.find(({ pattern }) => pattern.test(path))?.template;
   const operation = template && description.paths[template]?.[method.toLowerCase()];
@@ -67,7 +66,6 @@ function step(value: unknown, part: string): unknown {
   return (value as Record<string, unknown>)[part.replaceAll('~1', '/').replaceAll('~0', '~')];
 }
 
-/** As a part of a JSON pointer in a URL. */
 function escaped(part: string): string {
   return part.replaceAll('~', '~0').replaceAll('/', '~1');
 }

@@ -8,7 +8,6 @@ import { mistakeOf } from './contract';
 export interface Reply {
   status?: number;
   json?: unknown;
-  /** Instead of json: a stream of events, all of them at once. */
   events?: string;
   headers?: Record<string, string>;
 }
@@ -231,7 +230,6 @@ export function key(more: Partial<Key> = {}): Key {
   };
 }
 
-/** A change of rule 12, by Ada. */
 export function auditEntry(more: Partial<AuditEntry> = {}): AuditEntry {
   return {
     audit_id: 812,

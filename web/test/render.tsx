@@ -16,7 +16,6 @@ export function open(path: string) {
   return { router, queries, user: userEvent.setup() };
 }
 
-/** Shows one component with the product's look. */
 export function show(component: React.ReactNode) {
   const view = render(component, {
     wrapper: ({ children }) => (

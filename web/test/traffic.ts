@@ -239,7 +239,6 @@ export function user(more: Partial<User> = {}): User {
   };
 }
 
-/** An export of which 1,200 rows are written. */
 export function exported(more: Partial<components['schemas']['Export']> = {}): components['schemas']['Export'] {
   return {
     export_id: 7,

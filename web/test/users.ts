@@ -3,7 +3,6 @@ import { fakeServer, page, plan, rule, session } from './fake';
 import { bucket, user, violation } from './traffic';
 
 export const base = '/api/v1/tenants/acme';
-/** The address of user 42. */
 export const its = `${base}/users/42`;
 export const tag = { ETag: '"0"' };
 

@@ -70,7 +70,6 @@ func Run(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, lo
 	}
 }
 
-// migrateSchema brings the schema up to date, and grants a role the rights of the other programs.
 func migrateSchema(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if err := migrate.Up(ctx, string(cfg.DatabaseURL), log); err != nil {
 		return err
@@ -144,7 +143,6 @@ func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments,
 	return nil
 }
 
-// setEnforcement switches a tenant's enforcement, and keeps its concurrent changes.
 func setEnforcement(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	for {
 		tenant, err := tenantBySlug(ctx, store, args.Tenant)

@@ -53,7 +53,6 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 	return err
 }
 
-// removeSecondFactor removes the second factor of an account that has lost it, and prints the account's address.
 func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer,
 	log *slog.Logger,
 ) error {

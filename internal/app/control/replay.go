@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// replayFile replays recorded checks with the rules of a file, in this process.
 func replayFile(ctx context.Context, store *pgstore.Store, args config.Arguments, in io.Reader, out io.Writer) error {
 	now := time.Now()
 	since, err := timeOrAgo("from", args.From, now)

@@ -148,7 +148,6 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 	return a, a.Listen(a.surface)
 }
 
-// url returns where browsers reach the web UI, without a slash at its end.
 func (a *Server) url() string {
 	if a.Config.AdminURL != "" {
 		return a.Config.AdminURL
@@ -156,7 +155,6 @@ func (a *Server) url() string {
 	return "http://" + a.Addr().String() // of sluice dev; others must say
 }
 
-// rateLimiter returns the limits of the admin API's callers.
 func rateLimiter(m *metrics.Metrics) *adminapi.RateLimiter {
 	const maxBuckets = 100_000 // about 30 MB
 	limiter := adminapi.NewRateLimiter(membucket.New(membucket.Options{MaxBuckets: maxBuckets}))

@@ -74,7 +74,6 @@ func planNames(store *pgstore.Store) func(context.Context, rules.TenantID) ([]st
 	}
 }
 
-// sealSecrets seals the secrets that were stored before there was a key, or under a former one.
 func sealSecrets(ctx context.Context, store *pgstore.Store, log *slog.Logger) error {
 	sealed, closed, err := store.SealSecrets(ctx)
 	if sealed > 0 {

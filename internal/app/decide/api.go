@@ -30,10 +30,9 @@ import (
 // API is the decision plane in one process: it reads rules, takes tokens, and answers.
 type API struct {
 	*app.Process
-	tokens  *jwks.Keys
-	edits   *enforce.EditApplier
-	limiter *enforce.Limiter
-	// recorder is nil when recording is off.
+	tokens   *jwks.Keys
+	edits    *enforce.EditApplier
+	limiter  *enforce.Limiter
 	recorder *violations.Recorder
 	traffic  *traffic.Recorder // likewise
 	reports  *adapt.Reports
@@ -108,7 +107,6 @@ func (a *API) Load(ctx context.Context) error {
 	return a.Listen(a.listeners()...)
 }
 
-// listeners returns the check endpoint's and, if it is on, that of gRPC.
 func (a *API) listeners() []*app.Listener {
 	return slices.DeleteFunc([]*app.Listener{a.checks, a.grpc}, func(l *app.Listener) bool { return l == nil })
 }

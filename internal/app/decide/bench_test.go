@@ -42,7 +42,6 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// path is a decision plane without its sockets and its database.
 type path struct {
 	server   *checkapi.Server
 	snapshot *snapshot.Snapshot
@@ -108,7 +107,6 @@ func newPath(b *testing.B, tenants, rulesEach int) *path {
 	return p
 }
 
-// patternOf is the pattern of a tenant's n-th rule. Every check meets the first four alone.
 func patternOf(n int) string {
 	if n < 4 {
 		return []string{"user:{user_id}", "endpoint:{endpoint}", "global", "ip:{ip}"}[n]

@@ -161,7 +161,6 @@ func crossExactly(t *testing.T, kind string) {
 			want[fmt.Sprintf("rule 2 (shadow), user %d, %d of 50", user, share)] = float64(50 * share / 100)
 		}
 	}
-	// All checks cost 1, so the check that crossed left exactly the share.
 	for name, used := range want {
 		if got[name] != used {
 			t.Errorf("%s: noted at %g, want %g", name, got[name], used)
@@ -220,7 +219,6 @@ func TestASettlementCrosses(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotCross asks checks that leave a quota where it was.
 func TestWhatDoesNotCross(t *testing.T) {
 	t.Parallel()
 	sink := &kept{}

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// record creates the Recorder, if recording is on, and returns the observer of decisions.
 func (a *API) record() enforce.Observer {
 	if !a.Config.Recording {
 		return observers{a.Decisions, a.Metrics.Tenants()}

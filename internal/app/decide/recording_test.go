@@ -89,7 +89,6 @@ func TestTheRecorderIsToldWhatTheLimiterDecided(t *testing.T) {
 	}
 }
 
-// TestTheRecorderCountsWhatClientsDecided: 1,200 denials are one row with their number, and cost one call.
 func TestTheRecorderCountsWhatClientsDecided(t *testing.T) {
 	t.Parallel()
 	pattern, err := rules.ParsePattern("user:{user_id}")

@@ -125,7 +125,6 @@ func good(extra ...map[string]any) map[string]any {
 	return claims
 }
 
-// run runs Keys until the end of the bubble's test.
 func run(t *testing.T, client *http.Client, mappings map[rules.TenantID]*gateway.Mapping) (keys *jwks.Keys,
 	stop func(),
 ) {

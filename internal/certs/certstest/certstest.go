@@ -106,7 +106,6 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// write replaces a file atomically, like renewal tools.
 func (a *Authority) write(tb testing.TB, name, kind string, der []byte) string {
 	tb.Helper()
 	path := filepath.Join(a.dir, name)

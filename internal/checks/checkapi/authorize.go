@@ -152,7 +152,6 @@ func (s *surface) checkOf(tenant *snapshot.Tenant, r *gateway.Request) (check en
 	return check, nil
 }
 
-// claimsOf returns the claims of the visitor's token, or none if the mapping reads none.
 func (s *surface) claimsOf(tenant *snapshot.Tenant, mapping *gateway.Mapping, r *gateway.Request) (gateway.Claims,
 	error,
 ) {

@@ -21,7 +21,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// authorize asks as a proxy would. Headers are lines "Name: value".
 func (h *harness) authorize(method, path string, lines ...string) *httptest.ResponseRecorder {
 	header := http.Header{"X-Sluice-Key": {fullKey}}
 	for _, line := range lines {
@@ -31,7 +30,6 @@ func (h *harness) authorize(method, path string, lines ...string) *httptest.Resp
 	return h.send(method, path, header, "")
 }
 
-// mapped gives tenant 1 a mapping.
 func (h *harness) mapped(document string) *harness {
 	h.snapshot = h.snapshot.With(snapshot.Rows{Gateways: []rules.Gateway{
 		{TenantID: 1, Kind: rules.GatewayAuthorize, Document: document, Revision: 2},

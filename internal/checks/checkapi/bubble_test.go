@@ -61,7 +61,6 @@ func inBubble(t *testing.T, maxConnections int, test func(t *testing.T, h *harne
 	})
 }
 
-// ends returns how long the server kept the connection.
 func (c *caller) ends() time.Duration {
 	c.Helper()
 	began := time.Now()
@@ -72,7 +71,6 @@ func (c *caller) ends() time.Duration {
 	return time.Since(began)
 }
 
-// get asks for a path without a key, and waits until the connection is idle again.
 func (c *caller) get(path string) answer {
 	c.Helper()
 	c.send("GET " + path + " HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -81,7 +79,6 @@ func (c *caller) get(path string) answer {
 	return got
 }
 
-// check asks for a check with a key, and waits until the connection is idle again.
 func (c *caller) check(key string) answer {
 	c.Helper()
 	c.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nAuthorization: Bearer " + key +
@@ -91,7 +88,6 @@ func (c *caller) check(key string) answer {
 	return got
 }
 
-// wantOpen fails the test unless exactly these connections can be used.
 func wantOpen(t *testing.T, open, closed []*caller) {
 	t.Helper()
 	for i, c := range closed {

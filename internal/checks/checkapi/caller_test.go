@@ -30,7 +30,6 @@ func (h *harness) listenWith(server *checkapi.Server) (_ *checkapi.Server, addr 
 	return server, listener.Addr().String(), h.run(server, listener)
 }
 
-// caller is one connection to a server.
 type caller struct {
 	*testing.T
 	net.Conn

@@ -46,7 +46,6 @@ const (
 	rejected                 // over the limit, and the reserve is full
 )
 
-// add adds a connection. At the limit it evicts others first.
 func (s *connections) add(c *conn, now time.Time) standing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +84,6 @@ func (s *connections) drop(c *conn) {
 	}
 }
 
-// makeRoom evicts connections when the process is out of file descriptors.
 func (s *connections) makeRoom(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

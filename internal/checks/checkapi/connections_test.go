@@ -166,7 +166,6 @@ func TestIdleConnectionsHoldLittleMemory(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-// heap returns the memory in use, without that of pools.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC() // empties pools

@@ -64,7 +64,6 @@ func skipBlankLines(r *bufio.Reader) bool {
 	}
 }
 
-// sent is a connection that brings some bytes and then ends.
 type sent struct {
 	net.Conn
 	bytes.Reader

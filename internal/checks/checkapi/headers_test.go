@@ -17,7 +17,6 @@ func jitterRule(t testing.TB) []rules.Rule {
 	return []rules.Rule{limit(t, 1, "user:{user_id}", 0.01, 1), limit(t, 2, "ip:{ip}", 0.01, 1)}
 }
 
-// denied empties the bucket of a check and returns the Retry-After of the next.
 func (h *harness) denied(body string) int {
 	h.t.Helper()
 	h.post("/v1/check", body)

@@ -7,7 +7,6 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// authorize returns a request's key and its tenant, if the key has the permission of the route.
 func (s *surface) authorize(c *fasthttp.RequestCtx, r *route) (caller, error) {
 	by, err := s.callerOf(c, r)
 	if err != nil && r.asksForVisitor {

@@ -8,8 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/checks/checkjson"
 )
 
-// lease handles POST /v1/leases: a client that decides checks in its own process asks for tokens and reports its
-// decisions.
 func (s *surface) lease(c *fasthttp.RequestCtx, by caller) error {
 	request, err := checkjson.DecodeLeases(c.PostBody(), by.tenant.Tenant.ID)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/checks/checkjson"
 )
 
-// report handles POST /v1/report: a service reports on the backends of rules that adapt. report waits for no store.
 func (s *surface) report(c *fasthttp.RequestCtx, by caller) error {
 	reports, err := checkjson.DecodeReports(c.PostBody())
 	if err != nil {

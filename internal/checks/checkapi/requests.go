@@ -24,7 +24,6 @@ func (s *surface) identify(c *fasthttp.RequestCtx) {
 	c.Response.Header.Set(httpapi.RequestIDHeader, requestID(&c.Request.Header))
 }
 
-// admit checks the headers of a request before anonymous callers can send a body.
 func (s *surface) admit(c *fasthttp.RequestCtx) (a admission) {
 	h := &c.Request.Header
 	a.name = unmatched
@@ -87,7 +86,6 @@ func (s *surface) logPanic(c *fasthttp.RequestCtx, cause any) {
 	s.telemetry.LogPanic(context.Background(), s.routeOf(&c.Request.Header), details{c}, cause)
 }
 
-// routeOf returns the path of a route for the log. Callers cannot make one up.
 func (s *surface) routeOf(h *fasthttp.RequestHeader) string {
 	if r := s.routeAt(pathOf(h)); r != nil {
 		return r.path

@@ -27,8 +27,7 @@ type Config struct {
 	// Readiness must not block.
 	Readiness func() httpapi.Readiness
 	Log       *slog.Logger
-	// Observer observes every request.
-	Observer httpapi.Observer
+	Observer  httpapi.Observer
 	// KeyUsed is called for each authenticated request; it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
 	// Gap counts a gap of a proxy's request; it must not block.

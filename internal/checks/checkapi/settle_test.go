@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// reservationOf returns the reservation of an allowed check's answer, or "".
 func reservationOf(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
 	var answer struct{ Reservation string }

@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// hold makes one readiness probe wait until leave is closed.
 func (h *harness) hold() (entered, leave chan struct{}) {
 	entered, leave = make(chan struct{}), make(chan struct{})
 	h.ready = func() httpapi.Readiness {

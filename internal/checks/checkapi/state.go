@@ -39,7 +39,6 @@ func (s connState) evictable(now time.Duration) bool {
 	return false
 }
 
-// enter moves the connection to a phase, unless the server has ended it.
 func (c *conn) enter(p phase) bool {
 	for {
 		old := connState(c.state.Load())

@@ -132,7 +132,6 @@ func (h *harness) run(server *checkapi.Server, listener net.Listener) (stop func
 
 func (h *harness) Snapshot() *snapshot.Snapshot { return h.snapshot }
 
-// Take makes the harness the Limiter's shared buckets.
 func (h *harness) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if h.storeErr != nil {
 		return h.storeErr
@@ -140,7 +139,6 @@ func (h *harness) Take(ctx context.Context, checks []enforce.BucketCheck) error 
 	return h.store.Take(ctx, checks)
 }
 
-// SettleReservation makes the harness the rest of the Limiter's shared buckets.
 func (h *harness) SettleReservation(
 	ctx context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
 ) (enforce.Settled, error) {
@@ -150,7 +148,6 @@ func (h *harness) SettleReservation(
 	return h.store.SettleReservation(ctx, tenant, id, with)
 }
 
-// Decided and StoreAnswered make the harness the Limiter's Observer.
 func (h *harness) Decided(_ *snapshot.Tenant, _ *enforce.Check, d *enforce.Decision) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -246,7 +243,6 @@ func (h *harness) RequestAnswered(route string, status int, _ time.Duration, _ s
 	h.observed = observed{route, status, h.observed.count + 1}
 }
 
-// want fails the test unless the answer is this.
 func (h *harness) want(w *httptest.ResponseRecorder, status int, body string) {
 	h.t.Helper()
 	if w.Code != status || w.Body.String() != body {
@@ -254,7 +250,6 @@ func (h *harness) want(w *httptest.ResponseRecorder, status int, body string) {
 	}
 }
 
-// wantHeaders fails the test unless the answer's headers about limits are exactly these.
 func (h *harness) wantHeaders(w *httptest.ResponseRecorder, want map[string]string) {
 	h.t.Helper()
 	for _, name := range []string{
@@ -271,7 +266,6 @@ func header(w *httptest.ResponseRecorder, name string) string {
 	return strings.Join(w.Header()[name], ", ")
 }
 
-// limit returns an enforced rule of tenant 1.
 func limit(t testing.TB, id rules.RuleID, pattern string, rate float64, burst int64) rules.Rule {
 	t.Helper()
 	parsed, err := rules.ParsePattern(pattern)

@@ -31,7 +31,6 @@ func secure(t *testing.T) (net.Listener, *tls.Config) {
 	return tls.NewListener(l, source.Server("http/1.1")), ca.Client(t, certstest.Pair{})
 }
 
-// shake makes a caller's connection TLS.
 func (c *caller) shake(config *tls.Config) *caller {
 	c.Conn = tls.Client(c.Conn, config)
 	c.answers = bufio.NewReader(c.Conn)

@@ -83,7 +83,6 @@ func collected(tb testing.TB, config checkapi.Config) checkapi.Config {
 	return config
 }
 
-// fourTiers are the rules of the benchmarks, which always pass.
 func fourTiers(tb testing.TB) *harness {
 	tb.Helper()
 	return newHarness(tb, rules.DefaultSettings(), limit(tb, 1, "user:{user_id}", 1, rules.MaxBurst),

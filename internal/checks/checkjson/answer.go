@@ -126,7 +126,6 @@ func appendRule(b []byte, rule *rules.Rule, mode rules.Mode) []byte {
 	return httpapi.AppendText(append(b, `,"mode":`...), string(mode))
 }
 
-// appendLimit appends a tier's burst, or null if the tier is no limit.
 func appendLimit(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || t.Match.Rule.Action != rules.ActionLimit {
 		return append(b, `null`...)
@@ -134,7 +133,6 @@ func appendLimit(b []byte, t *enforce.TierDecision) []byte {
 	return strconv.AppendInt(b, t.Limit.Burst, 10)
 }
 
-// appendWait appends the wait until a tier would allow, in milliseconds; null is never.
 func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	switch t.Reason {
 	case enforce.Blocked, enforce.CostExceedsLimit:
@@ -145,7 +143,6 @@ func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	return httpapi.AppendMillis(b, t.RetryAfter)
 }
 
-// appendReset appends the time until a tier's bucket is full, or null if it is unknown.
 func appendReset(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || !t.BucketRead || t.Limit.Kind == rules.KindConcurrency {
 		return append(b, `null`...)
@@ -153,7 +150,6 @@ func appendReset(b []byte, t *enforce.TierDecision) []byte {
 	return httpapi.AppendMillis(b, t.ResetAfter)
 }
 
-// appendTokens appends an exact amount without trailing zeros.
 func appendTokens(b []byte, t enforce.Tokens) []byte {
 	t = max(t, 0)
 	b = strconv.AppendInt(b, t.Whole(), 10)

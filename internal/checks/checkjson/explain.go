@@ -116,7 +116,6 @@ func appendExplanation(
 	return append(b, `]}`...)
 }
 
-// appendLent appends the lent tokens of a tier's bucket, and ends the rule.
 func appendLent(b []byte, t *enforce.TierDecision) []byte {
 	b = appendTokens(append(b, `,"lent":{"tokens":`...), t.Out)
 	b = strconv.AppendInt(append(b, `,"processes":`...), t.Holders, 10)

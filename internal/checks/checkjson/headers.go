@@ -121,7 +121,6 @@ func (t *Headers) AddServiceLimit(d *enforce.Decision) {
 
 type appendItem func([]byte, *enforce.TierDecision) []byte
 
-// addItems adds a list with one item for each enforced tier whose bucket was read.
 func (t *Headers) addItems(name string, d *enforce.Decision, appendName, appendRest appendItem) {
 	start := len(t.text)
 	for i := range d.Tiers {

@@ -17,7 +17,6 @@ const (
 	aboveBounds = "inf"
 )
 
-// latencyBounds are the indexes of a report's buckets by name.
 var latencyBounds = func() map[string]int {
 	indexes := map[string]int{aboveBounds: len(adapt.Bounds)}
 	for i, bound := range adapt.Bounds {

@@ -107,7 +107,6 @@ func lentLimit(limit enforce.Limit) lend.Limit {
 	return lend.Limit{Rate: limit.Rate, Burst: limit.Burst, Since: limit.Since}
 }
 
-// locked calls do under the mutex, and unlocks it even after a panic.
 func (e *leased) locked(do func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,7 +141,6 @@ func (e *leased) review(now lend.Instant) (isCold, isPartial bool) {
 	return checks < cold, whole*wholeShare < checks
 }
 
-// view is the store's bucket as of the last grant.
 type view struct {
 	limit enforce.Limit // in force
 	level enforce.Tokens
@@ -262,7 +260,6 @@ func (b *Buckets) takeUnleased(ctx context.Context, checks []enforce.BucketCheck
 	return err
 }
 
-// begin serves checks from leases, and returns the rest for the store; nil if nothing is left.
 func (b *Buckets) begin(checks []enforce.BucketCheck, held map[enforce.Key]*leased, now lend.Instant) (rest *sent) {
 	served := 0
 	var part split

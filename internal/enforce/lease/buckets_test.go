@@ -24,7 +24,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testTimeout = 30 * time.Second
 
-// counted counts what reaches a store, and fails on request.
 type counted struct {
 	*membucket.Store
 	takes, tiers, leases, buckets atomic.Int64
@@ -66,7 +65,6 @@ func (c *counted) Lease(ctx context.Context, leases []enforce.Lease) error {
 	return c.Store.Lease(ctx, leases)
 }
 
-// look returns what the first bucket of a check has lent.
 func (c *counted) look(t *testing.T, one enforce.BucketCheck) enforce.Tokens {
 	t.Helper()
 	one.Look = true

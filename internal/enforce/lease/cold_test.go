@@ -22,7 +22,6 @@ func (allowing) Take(_ context.Context, checks []enforce.BucketCheck) error {
 
 func (allowing) Lease(context.Context, []enforce.Lease) error { return io.EOF }
 
-// BenchmarkCold is a check of four tiers of one of very many users, with leases and without.
 func BenchmarkCold(b *testing.B) {
 	limit := enforce.Limit{Rate: rules.MaxRate, Burst: rules.MaxBurst}
 	leased := Open(b.Context(), allowing{}, nil, slog.New(slog.DiscardHandler))

@@ -99,7 +99,6 @@ func playCrowd(users, perSecond int, length time.Duration) *crowd {
 	return c
 }
 
-// TestRenewalsOfACrowd: a script renews several buckets, and lots serve nearly all checks of busy users.
 func TestRenewalsOfACrowd(t *testing.T) {
 	t.Parallel()
 	const seconds = 5

@@ -12,7 +12,6 @@ import (
 
 var plenty = enforce.Limit{Rate: 1000, Burst: 1000}
 
-// greedy is a Buckets on a clock of its own, without a background.
 type greedy struct {
 	*Buckets
 	now lend.Instant
@@ -43,7 +42,6 @@ func (g *greedy) tenantBuckets(tenant rules.TenantID) (n int) {
 	return n
 }
 
-// fill leases buckets of a tenant until it has its share.
 func (g *greedy) fill(tenant rules.TenantID) {
 	for user := 0; !g.quotas.isFull(tenant); user += offersOfTenant {
 		for i := range offersOfTenant {

@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// lateBy moves the two clocks apart.
 func lateBy(i lend.Instant, mono, wall time.Duration) lend.Instant {
 	return lend.Instant{Mono: i.Mono + int64(mono), Wall: i.Wall + int64(wall)}
 }

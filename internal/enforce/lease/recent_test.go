@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// TestTwoBusyBucketsThatShareCountersAreBothNoticed though their checks take turns, among some of idle ones.
 func TestTwoBusyBucketsThatShareCountersAreBothNoticed(t *testing.T) {
 	t.Parallel()
 	r := newRecent(2)

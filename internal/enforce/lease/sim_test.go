@@ -36,7 +36,6 @@ func (h *holder) clock() lend.Instant {
 // the promise.
 func (h *holder) counts(l *lend.Lot, loss int) bool { return h.lentAfter[l] >= loss }
 
-// spent returns the spent tokens of a bucket's grants.
 func (h *holder) spent(key enforce.Key, loss int) (sum int64) {
 	if e := (*h.buckets.held.Load())[key]; e != nil {
 		e.Lots(h.clock(), func(l *lend.Lot, _ bool, _, spent, _ lend.Tokens) {
@@ -77,7 +76,6 @@ func (h *holder) taken(rest *sent, key enforce.Key, loss int) (sum int64) {
 	return sum
 }
 
-// tally is what a check took of a bucket's lots.
 type tally struct {
 	key    enforce.Key
 	loss   int // the last of the bucket, when the check began
@@ -125,7 +123,6 @@ func (h *holder) Decide(check enforce.BucketCheck) {
 	})
 }
 
-// tick looks after the buckets as Buckets.run does.
 func (h *holder) tick() {
 	h.After(int64(tickEvery/time.Microsecond), h.tick)
 	h.buckets.watchClocks()

@@ -117,8 +117,6 @@ func (w *World) draw() enforce.Tier {
 	return tiers[len(tiers)-1]
 }
 
-// reserve takes a check that reserves up to a quarter of a burst, and settles it within two seconds at up to three
-// times that.
 func (w *World) reserve() {
 	tiers := w.tiers(w.limits)
 	least := slices.MinFunc(tiers,
@@ -163,7 +161,6 @@ func (w *World) settleReservation(open *enforce.OpenReservation) {
 
 func debtOf(level enforce.Tokens) enforce.Tokens { return max(0, -level) }
 
-// edit changes a limit. Processes read it within a second.
 func (w *World) edit() {
 	rule, former := SharedKey.Rule, w.Limit
 	if w.Users > 0 && w.random.IntN(2) == 0 {
@@ -191,7 +188,6 @@ func (w *World) lose(key enforce.Key) {
 	w.lost[key] = w.losses
 }
 
-// keys returns all keys in the same order in each run.
 func (w *World) keys() []enforce.Key {
 	return slices.SortedFunc(maps.Keys(w.store), func(a, b enforce.Key) int {
 		return int(a.Rule-b.Rule) + strings.Compare(a.Subject, b.Subject)

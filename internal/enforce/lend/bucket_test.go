@@ -55,7 +55,6 @@ func (h *history) take(t *rapid.T) {
 	}
 }
 
-// end spends or puts back what the oldest check took.
 func (h *history) end(t *rapid.T) {
 	if len(h.taken) == 0 {
 		t.Skip("no check is under way")
@@ -153,7 +152,6 @@ func (h *history) forfeit(*rapid.T) {
 	}
 }
 
-// check wants that no token exists twice.
 func (h *history) check(t *rapid.T) {
 	var here, undecided Tokens
 	h.bucket.Lots(h.now, func(_ *Lot, _ bool, left, spent, und Tokens) {

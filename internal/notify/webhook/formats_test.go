@@ -58,7 +58,6 @@ func (v *vendor) accept(t *testing.T, accepted int, n *violations.Notice) string
 	return v.bodies[len(v.bodies)-1]
 }
 
-// judgeSlack checks what Slack's documentation of incoming webhooks and of Block Kit requires.
 func judgeSlack(r *http.Request, body []byte) error {
 	type part struct{ Type, Text string }
 	var m struct {
@@ -98,7 +97,6 @@ func judgeSlack(r *http.Request, body []byte) error {
 	return errors.Join(wrong...)
 }
 
-// judgePagerDuty checks what the Events API v2 requires of an event.
 func judgePagerDuty(_ *http.Request, body []byte) error {
 	var e struct {
 		RoutingKey  string `json:"routing_key"`
@@ -131,7 +129,6 @@ func judgePagerDuty(_ *http.Request, body []byte) error {
 
 const routingKey = "0123456789abcdef0123456789ABCDEF"
 
-// longest is a notice whose texts are as long as they can be, and made to be misread.
 func longest(format violations.Format, url string) *violations.Notice {
 	n := noticeTo("")
 	n.Pattern = "user:{user_id}:endpoint:" + strings.Repeat("/äöü", 300)

@@ -38,7 +38,6 @@ func (s *Sender) CheckTarget(ctx context.Context, target string) error {
 	return nil
 }
 
-// judgeDial judges an address, given as ip:port, just before it is dialled.
 func (o *Options) judgeDial(address string) error {
 	target, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(devdbtest.Main(m).Run()) }
 
-// TestUpGivesUpOnADatabaseThatStalls lets a connection through until it asks for the lock.
 func TestUpGivesUpOnADatabaseThatStalls(t *testing.T) {
 	t.Parallel()
 	database, err := url.Parse(devdbtest.EmptyPostgres(t))

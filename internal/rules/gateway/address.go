@@ -29,7 +29,6 @@ func (m *Mapping) visitor(r *Request) (netip.Addr, error) {
 
 const forwarded = "Forwarded"
 
-// addresses are the lines of X-Forwarded-For, or of Forwarded (RFC 7239).
 type addresses struct {
 	lines     [][]byte
 	forwarded bool

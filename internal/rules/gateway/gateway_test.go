@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
-// headers are request headers, as lines "Name: value".
 type headers []string
 
 func (h headers) Values(name string) (values [][]byte) {

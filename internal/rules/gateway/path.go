@@ -39,7 +39,6 @@ func cleanPath(path string) string {
 	return resolveDots(string(b))
 }
 
-// withoutHost removes scheme and host from an absolute URI.
 func withoutHost(path string) string {
 	for _, scheme := range []string{"http://", "https://"} {
 		if len(path) >= len(scheme) && strings.EqualFold(path[:len(scheme)], scheme) {

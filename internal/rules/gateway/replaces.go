@@ -65,7 +65,6 @@ func (m *DescriptorMapping) Replace(domain string, checks iter.Seq[*rules.Reques
 	}
 }
 
-// nameAt returns the index of the name among the attributes, or -1.
 func nameAt(r *rules.Request) int {
 	const second = 1 // after the domain: see Check
 	if len(r.Attributes) > second && r.Attributes[second].Name == DescriptorAttribute {

@@ -15,7 +15,6 @@ type Config struct {
 	Gateways  []rules.Gateway
 }
 
-// present returns a copy without removed rows and expired overrides.
 func (c Config) present(now time.Time) Config {
 	var present Config
 	for _, p := range c.Plans {

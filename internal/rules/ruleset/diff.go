@@ -205,7 +205,6 @@ type planName string
 
 func identityOfPlan(p *rules.Plan) planName { return planName(p.Name) }
 
-// Compare orders plans by name.
 func (n planName) Compare(other planName) int { return strings.Compare(string(n), string(other)) }
 
 type field struct{ name, value string }

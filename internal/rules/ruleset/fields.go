@@ -106,7 +106,6 @@ func wholeNumber(node *yaml.Node) (int, bool) {
 	return n, err == nil && strconv.Itoa(n) == node.Value
 }
 
-// ruleFields are a rule's fields as a list of differences shows them.
 func ruleFields(r *rules.Rule) []field {
 	shown := []field{
 		{"rate", describeRate(r.RatePerSecond, r.RateUnit)},

@@ -56,7 +56,6 @@ func (d *decoder) mapping(node *yaml.Node, path string, into interface{ Validate
 	return true
 }
 
-// lineOf returns the line of a dotted field, or of its innermost existing parent.
 func lineOf(node *yaml.Node, field string) int {
 	name, rest, _ := strings.Cut(field, ".")
 	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
@@ -84,7 +83,6 @@ func encodeGateways(gateways []rules.Gateway) (map[rules.GatewayKind]any, error)
 
 type gatewayKind string
 
-// Compare orders mappings by kind.
 func (k gatewayKind) Compare(other gatewayKind) int { return strings.Compare(string(k), string(other)) }
 
 func identityOfGateway(g *rules.Gateway) gatewayKind { return gatewayKind(g.Kind) }

@@ -65,7 +65,6 @@ func (o *object) field(name string) string {
 	return o.path + "." + name
 }
 
-// fail reports an error of a field, unless the field has one.
 func (o *object) fail(name, message string) {
 	if o.wrong[name] {
 		return
@@ -89,7 +88,6 @@ func (o *object) check(errs rules.FieldErrors) {
 	}
 }
 
-// unique reports a row whose identity is taken.
 func (o *object) unique(name string, id any) {
 	if first, taken := o.d.seen[id]; taken {
 		o.fail(name, fmt.Sprintf("names the same as %s on line %d does", first.path, first.line))
@@ -139,7 +137,6 @@ func (o *object) required(name string) string {
 	return text
 }
 
-// plan returns "", for all plans, only if the field is missing.
 func (o *object) plan() string {
 	plan := o.text("plan", "")
 	if o.has("plan") && plan == "" {

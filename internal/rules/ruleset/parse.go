@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parse returns the file's only document, or nil after reporting its errors.
 func (d *decoder) parse(data []byte) *yaml.Node {
 	if len(data) > maxSize {
 		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", maxSize))

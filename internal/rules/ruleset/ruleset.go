@@ -141,7 +141,6 @@ func Encode(w io.Writer, config Config) error {
 	return nil
 }
 
-// encodeRule writes the names of a rule, its rate and its other fields, without defaults.
 func encodeRule(r *rules.Rule) (*yaml.Node, error) {
 	rule := new(yaml.Node)
 	if err := rule.Encode(struct {
@@ -215,7 +214,6 @@ func encodeIdentity(id rules.RuleIdentity) fileIdentity {
 
 var limitFields = []string{"rate_per_second", "rate_unit", "burst_capacity"}
 
-// encodeLimit writes a rate per unit, unless no number in its unit is exact.
 func encodeLimit(perSecond float64, unit rules.RateUnit, burst int64) fileLimit {
 	if perSecond == 0 { // the rule has no rate
 		return fileLimit{RateUnit: unless(rules.PerSecond, unit), BurstCapacity: burst}

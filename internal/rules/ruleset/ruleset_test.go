@@ -175,7 +175,6 @@ func FuzzWhatIsReadIsWrittenBack(f *testing.F) {
 	})
 }
 
-// drawConfig draws a valid configuration in export order.
 func drawConfig(t *rapid.T) Config {
 	anyText := rapid.String().Filter(func(s string) bool {
 		return utf8.ValidString(s) && !strings.Contains(s, "\x00") && utf8.RuneCountInString(s) <= rules.MaxReasonLength
@@ -238,7 +237,6 @@ func drawConfig(t *rapid.T) Config {
 	return config
 }
 
-// drawShape gives a rule an algorithm, and what limits of that algorithm have.
 func drawShape(t *rapid.T, rule *rules.Rule) {
 	seconds := func(most int64) time.Duration {
 		return time.Duration(rapid.Int64Range(1, most).Draw(t, "seconds")) * time.Second
@@ -263,7 +261,6 @@ func drawShape(t *rapid.T, rule *rules.Rule) {
 	}
 }
 
-// fataler is what tests, fuzz targets and property tests have in common.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)

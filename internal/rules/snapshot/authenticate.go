@@ -41,7 +41,6 @@ func (s *Snapshot) Authenticate(authorization []string, now time.Time) (key *Key
 	return key, tenant, ""
 }
 
-// bearerKey requires exactly one Authorization header.
 func bearerKey(authorization []string) (id, secret string, ok bool) {
 	if len(authorization) != 1 {
 		return "", "", false

@@ -46,7 +46,6 @@ func newReread(from *Snapshot, same map[rules.TenantID]bool, readAt time.Time) *
 	return d
 }
 
-// forget starts these tenants from nothing: all their rows will be read.
 func (d *draft) forget(ids []rules.TenantID) {
 	for _, id := range ids {
 		t := d.newTenant(new(Tenant), false)

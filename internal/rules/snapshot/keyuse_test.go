@@ -120,7 +120,6 @@ func TestUsesAreWrittenInTimeAndAtTheEnd(t *testing.T) {
 	})
 }
 
-// BenchmarkNote measures the cost for a check of recording its key's last use.
 func BenchmarkNote(b *testing.B) {
 	uses := NewKeyUses(&usesStore{}, slog.New(slog.DiscardHandler))
 	key, at := newKey("0123456789abcdef"), time.Now()

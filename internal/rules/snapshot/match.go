@@ -32,7 +32,6 @@ func (t *Tenant) Match(r *rules.Request, plan string, now time.Time, dst []rules
 		}
 		dst = append(dst, rules.Match{Rule: c.rule, Limit: limit, Subject: subject})
 	})
-	// Rules are read together here, so that their cache misses overlap.
 	for i := range dst[start:] {
 		m := &dst[start+i]
 		m.Mode, m.FailureMode = t.modesOf(m.Rule)
@@ -165,7 +164,6 @@ func (q *query) subject(c *candidate, settings *rules.Settings) (subject string,
 	return q.joinedSubject(c.rule.Pattern.Segments(), settings)
 }
 
-// joinedSubject returns a single value as it is, and several joined by AppendSubject.
 func (q *query) joinedSubject(segments []rules.Segment, settings *rules.Settings) (subject string, splitsByUser bool) {
 	placeholders := 0
 	for i := range segments {

@@ -76,7 +76,6 @@ func expectNaiveMatches(t interface {
 	}
 }
 
-// expectMissesOfTheRest expects each rule to be either matched or explained.
 func expectMissesOfTheRest(t interface {
 	Helper()
 	Fatalf(format string, args ...any)

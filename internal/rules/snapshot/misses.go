@@ -42,7 +42,6 @@ func (t *Tenant) Misses(r *rules.Request, plan string, now time.Time, limit int)
 	return misses
 }
 
-// failure is a condition of a rule that a request does not meet.
 type failure struct {
 	kind    failureKind
 	segment *rules.Segment // of a failed method or value

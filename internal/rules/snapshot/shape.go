@@ -87,7 +87,6 @@ type member struct {
 	hash uint64
 }
 
-// shapeGroups are groups by their encoded terms.
 type shapeGroups map[string]*shapeGroup
 
 func (gs shapeGroups) add(rule *rules.Rule, aspects []aspect, certain bool) {

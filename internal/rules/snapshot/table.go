@@ -9,8 +9,6 @@ import (
 // 62,500, and every 62,500 changes copy the million once.
 const overlayShare = 16
 
-// table is an immutable map with cheap modified copies: a copy shares the base, which may have a million rows, and has
-// an overlay of its own.
 type table[K, V comparable] struct {
 	base    map[K]V
 	overlay map[K]row[V]
@@ -99,7 +97,6 @@ func (e *tableEdit[K, V]) write(key K, r row[V]) {
 	}
 }
 
-// merge builds a base of its own, into which later rows are written directly.
 func (e *tableEdit[K, V]) merge() {
 	base := make(map[K]V, e.size)
 	maps.Insert(base, e.all())

@@ -79,7 +79,6 @@ func TestUserBucketsAreThoseThatTheUserIDAloneFixes(t *testing.T) {
 	}
 }
 
-// userWorld draws a tenant with plans, assignments and overrides, some of them expired.
 func userWorld(t *rapid.T, w randomWorld) *Tenant {
 	rows := Rows{
 		Tenants:     []rules.Tenant{tenantRow()},
@@ -105,7 +104,6 @@ func userWorld(t *rapid.T, w randomWorld) *Tenant {
 	return New(rows).Tenant(testTenant)
 }
 
-// onlyPlaceholderIsUser checks the pattern's text; no literal of the random world has braces.
 func onlyPlaceholderIsUser(p rules.Pattern) bool {
 	text := p.String()
 	return !strings.Contains(strings.ReplaceAll(text, "{user_id}", ""), "{") &&

@@ -226,7 +226,6 @@ func (w *Watcher) readDigests(ctx context.Context) (at time.Time, digests map[ru
 	return at, digests, err
 }
 
-// catchUp adds newer rows to the Snapshot of from, publishes it and reports news.
 func (w *Watcher) catchUp(ctx context.Context, from func() *Snapshot, found news) error {
 	if err := enter(ctx, w.publishing); err != nil {
 		return err

@@ -144,7 +144,6 @@ func newMemorySource(t *testing.T) *memorySource {
 	}}
 }
 
-// addRule writes rule 2 at the tenant's next revision, as a store does.
 func addRule(t *testing.T, source *memorySource) {
 	t.Helper()
 	rule := activeRule(t, 2, "global")
@@ -156,7 +155,6 @@ func addRule(t *testing.T, source *memorySource) {
 	})
 }
 
-// watch runs a Watcher within a synctest bubble until its end.
 func watch(t *testing.T, source Source, log *bytes.Buffer) *Watcher {
 	t.Helper()
 	options := WatcherOptions{Logger: slog.New(slog.DiscardHandler)}

@@ -22,18 +22,14 @@ import (
 // Store is an empty store under test. The test sets its clock.
 type Store struct {
 	// Take is enforce.Buckets.Take at a time on the store's clock, in microseconds since the Unix epoch.
-	Take func(now int64, asks []enforce.BucketCheck) error
-	// Credit and CreditOnce are those of enforce.Creditor, at a time on the same clock. Run does not need them.
+	Take   func(now int64, asks []enforce.BucketCheck) error
 	Credit func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before,
 		after enforce.Bucket, err error)
 	CreditOnce func(now int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before,
 		after enforce.Bucket, isRepeated bool, err error)
-	// SettleReservation is that of enforce.Reserver, at a time on the same clock. Run does not need it.
 	SettleReservation func(now int64, tenant rules.TenantID, id enforce.ReservationID,
 		with enforce.Settlement) (enforce.Settled, error)
-	// Lease is that of enforce.Lender, at a time on the same clock. Run does not need it.
-	Lease func(now int64, leases []enforce.Lease) error
-	// ApplyEdits is that of enforce.EditStore, at a time on the same clock.
+	Lease      func(now int64, leases []enforce.Lease) error
 	ApplyEdits func(now int64, edits []enforce.Edit) error
 	// Newer replaces a bucket by a value in the format of a newer release; nil if releases do not share the store.
 	Newer func(key enforce.Key)

@@ -299,7 +299,6 @@ func expectAllowed(t *testing.T, answers []enforce.BucketCheck, want ...bool) {
 	}
 }
 
-// expectTokens expects exact levels of the tiers' buckets.
 func expectTokens(t *testing.T, answer enforce.BucketCheck, want ...float64) {
 	t.Helper()
 	for i := range want {

@@ -19,7 +19,6 @@ import (
 // one.
 const idle = 10 * time.Second
 
-// drawLimit draws any valid limit, often with a rate that doubles cannot represent.
 func drawLimit(t *rapid.T, since int64) enforce.Limit {
 	rate := rapid.OneOf(
 		rapid.Float64Range(rules.MinRate, rules.MaxRate),
@@ -58,7 +57,6 @@ func drawAnyLimit(t *rapid.T, since int64) enforce.Limit {
 	return limit
 }
 
-// drawCost draws costs around 0, the least, the level, and the burst.
 func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Tokens {
 	burst := enforce.Tokens(limit.Burst) * enforce.Token
 	return max(0, rapid.OneOf(
@@ -71,7 +69,6 @@ func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Toke
 	).Draw(t, "cost"))
 }
 
-// drawStep draws a move of the store's clock: mostly forward, sometimes none, rarely back.
 func drawStep(t *rapid.T, limit enforce.Limit) int64 {
 	toFull := min(limit.TimeToFull().Microseconds(), 1e13)
 	return rapid.OneOf(
@@ -219,8 +216,6 @@ func (h *history) mayBeGone(key enforce.Key) bool {
 	return ok && h.latest >= fullAt(bucket)+idle.Microseconds()
 }
 
-// avoidForgotten draws another subject if a store may have forgotten the tier's bucket, and is for calls whose effect
-// depends on that.
 func (h *history) avoidForgotten(tier *enforce.Tier) {
 	if h.mayBeGone(tier.Key) {
 		h.renew(tier)
@@ -235,8 +230,6 @@ func (h *history) renew(tier *enforce.Tier) {
 // fullAt is when a bucket is full, at most a year after its last use.
 func fullAt(bucket enforce.State) int64 { return bucket.Stamp + bucket.TimeToFull().Microseconds() }
 
-// runHistories replays random histories of several rules with edits, stale callers, shadow tiers, batches and clock
-// jumps, and compares each answer with the reference.
 func runHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {

@@ -128,7 +128,6 @@ func runLeaseHistories(t *testing.T, s Store) {
 	})
 }
 
-// drawLease draws a request whose reports are mostly of time slots that the bucket had.
 func (h *history) drawLease(t *rapid.T, tier enforce.Tier, past []enforce.Grant) enforce.Ask {
 	burst := tier.Limit.Burst * int64(enforce.Token)
 	amount := func(name string) enforce.Tokens {

@@ -66,8 +66,6 @@ func (o *oracle) within(from, to int64) *big.Rat {
 	return sum
 }
 
-// unearned returns the amount that a bucket lacks or a queue holds: the most admitted since any admission, less the
-// earnings since then.
 func (o *oracle) unearned(now int64) *big.Rat {
 	most, sum := new(big.Rat), new(big.Rat)
 	for i := len(o.admitted) - 1; i >= 0; i-- {
@@ -100,7 +98,6 @@ func (o *oracle) amount(cost enforce.Tokens) *big.Rat {
 	return big.NewRat(int64(cost), int64(enforce.Token))
 }
 
-// drawOracleLimit draws a limit of any algorithm in ranges where random takes meet its bounds.
 func drawOracleLimit(t *rapid.T) enforce.Limit {
 	limit := enforce.Limit{
 		Kind: rapid.SampledFrom([]rules.Kind{
@@ -122,7 +119,6 @@ func drawOracleLimit(t *rapid.T) enforce.Limit {
 	return limit
 }
 
-// drawForward draws a move of the clock, often to a boundary of a window or next to it.
 func (o *oracle) drawForward(t *rapid.T, now int64) int64 {
 	span := o.limit.Interval
 	if span == 0 {
@@ -211,7 +207,6 @@ func (o *oracle) compare(t *rapid.T, now int64, check *enforce.BucketCheck, leas
 	}
 }
 
-// compareDelay compares the delay of an admitted check with the time that drains the queue before it.
 func (o *oracle) compareDelay(t *rapid.T, check *enforce.BucketCheck, left *big.Rat) {
 	want := new(big.Rat)
 	if o.limit.Kind == rules.KindLeakyBucket {
@@ -219,7 +214,6 @@ func (o *oracle) compareDelay(t *rapid.T, check *enforce.BucketCheck, left *big.
 		want.Quo(want, new(big.Rat).SetFloat64(o.limit.Rate))
 	}
 	seconds, _ := want.Float64()
-	// A millionth of a token takes longer at a low rate.
 	const microsecond = 1e-6
 	tolerance := microsecond
 	if o.limit.Rate > 0 {

@@ -133,7 +133,6 @@ func aboveRate(stamps []int64, rate float64, step int64) float64 {
 	return most
 }
 
-// mostInAligned returns the most admissions in a window that begins at a multiple of its length.
 func mostInAligned(stamps []int64, window int64) float64 {
 	counts := map[int64]float64{}
 	most := 0.0

@@ -48,7 +48,6 @@ func (r reference) credit(now int64, key enforce.Key, limit enforce.Limit, amoun
 	return settled.View(), state.View()
 }
 
-// exact is one bucket in rational arithmetic. Levels are in tokens.
 type exact struct {
 	level *big.Rat
 	stamp int64

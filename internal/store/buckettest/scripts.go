@@ -20,7 +20,6 @@ import (
 //go:embed testdata/*.txt
 var scripts embed.FS
 
-// step is a line of a decision script that begins with a time. Missing figures are NaN.
 type step struct {
 	line                     string
 	act                      string // take, edit or newer
@@ -146,7 +145,6 @@ func (s step) check(answer *enforce.BucketCheck) error {
 
 func milliseconds(d time.Duration) float64 { return math.Ceil(d.Seconds() * 1000) }
 
-// parseScript reads a decision script; its grammar is in testdata/README.md.
 func parseScript(text string) ([]step, error) {
 	var steps []step
 	var limits []enforce.Limit
@@ -174,7 +172,6 @@ func parseScript(text string) ([]step, error) {
 	return steps, nil
 }
 
-// parseLimit reads a limit: an optional algorithm, its options, and an optional start.
 func parseLimit(words []string) (enforce.Limit, error) {
 	rule := rules.Rule{Algorithm: rules.TokenBucket, Action: rules.ActionLimit}
 	since := epoch

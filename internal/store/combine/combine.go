@@ -389,7 +389,6 @@ func allAnswered(checks []enforce.BucketCheck) bool {
 	return true
 }
 
-// requeue queues a call with more checks and a new budget, and reports whether there was room.
 func (q *Combiner) requeue(c *Call, now time.Time) bool {
 	c.QueuedAt, c.begun = now, now
 	if !q.waiting.push(c, q.weigh(c.checks)) {
@@ -409,7 +408,6 @@ func (q *Combiner) nextLeader() *Call {
 	return q.waiting.pop()
 }
 
-// spillOver starts one more batch if no batch has ended for too long.
 func (q *Combiner) spillOver() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -29,7 +29,6 @@ type flow struct {
 
 func (q *fairQueue) empty() bool { return q.first == nil }
 
-// push adds a call to its tenant's flow, and reports whether there was room.
 func (q *fairQueue) push(c *Call, tiers int) bool {
 	f := q.flowOf(c.tenant)
 	if f == nil {
@@ -48,7 +47,6 @@ func (q *fairQueue) push(c *Call, tiers int) bool {
 	return true
 }
 
-// flowOf returns a tenant's flow, or nil. A single tenant needs no map look-up.
 func (q *fairQueue) flowOf(tenant rules.TenantID) *flow {
 	if q.last == nil || q.last.tenant == tenant {
 		return q.last
@@ -80,7 +78,6 @@ func (q *fairQueue) append(f *flow) {
 	q.last = f
 }
 
-// rotate ends the turn of the first flow, which becomes the last or, if empty, is dropped.
 func (q *fairQueue) rotate() {
 	f := q.first
 	if q.first = f.next; q.first == nil {
@@ -102,7 +99,6 @@ func (f *flow) shift() *Call {
 	return c
 }
 
-// pop removes and returns the first call, which ends the turn of its flow.
 func (q *fairQueue) pop() *Call {
 	c := q.first.shift()
 	q.rotate()

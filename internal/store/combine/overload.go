@@ -54,7 +54,6 @@ func (o *overload) record(tiers int, sent, now time.Time, budget time.Duration) 
 	o.tiers, o.took, o.ended = o.tiers*fade+float64(tiers), o.took*fade+now.Sub(from).Seconds(), now
 }
 
-// within returns the number of tiers that the store decides in a time.
 func (o *overload) within(d time.Duration) int {
 	if o.took <= 0 {
 		return math.MaxInt

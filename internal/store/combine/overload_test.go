@@ -36,7 +36,6 @@ func TestALargeCallIsRefusedForItsFirstTurnOnly(t *testing.T) {
 		for i := range large.checks {
 			large.checks[i].Tiers = make([]enforce.Tier, 4)
 		}
-		// that the store decides in time
 		for tiers, isRefused := range map[int]bool{quantum: false, quantum - 1: true} {
 			l.overload.tiers, l.overload.took = float64(tiers), (budget / turnShare / admitShare).Seconds()
 			if got := l.refuses(large, now); got != isRefused {

@@ -276,7 +276,6 @@ func (s *Store) evict(now int64) {
 	s.remove(soonest)
 }
 
-// next moves the hand on by one bucket. The ring must not be empty.
 func (s *Store) next() *bucket {
 	if s.hand >= len(s.ring) {
 		s.hand = 0
@@ -286,7 +285,6 @@ func (s *Store) next() *bucket {
 	return b
 }
 
-// remove drops a bucket; the last of the ring replaces it.
 func (s *Store) remove(b *bucket) {
 	last := len(s.ring) - 1
 	s.ring[b.at] = s.ring[last]

@@ -259,7 +259,6 @@ func TestASteadyTakeDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// fourTiers is a check as most are: a user, an address, an endpoint and the tenant.
 func fourTiers(user int) []enforce.BucketCheck {
 	limit := enforce.Limit{Rate: 1e6, Burst: 1e9}
 	tiers := make([]enforce.Tier, 4)

@@ -124,7 +124,6 @@ func checksPerSecond(b *testing.B, limit enforce.Limit, check func(enforce.Bucke
 	return float64(done.Load()) / time.Since(began).Seconds()
 }
 
-// rowTransaction takes one token from each bucket, in the order of their keys, as libraries for this do.
 func rowTransaction(ctx context.Context, pool *pgxpool.Pool, tiers []enforce.Tier) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		for i := range tiers {

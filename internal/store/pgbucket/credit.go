@@ -123,8 +123,6 @@ func (c *pastCredit) read(values [][]byte) {
 	c.before, c.after = parseAnswer(values[1])
 }
 
-// write stores the id of a new credit. If another process has stored the id since, the insertion fails, and the next
-// attempt finds it.
 func (c *pastCredit) write(p *pgconn.Pipeline, statements *statements, now int64) (sent int) {
 	if !c.isNew {
 		return 0

@@ -90,7 +90,6 @@ func (s *Store) walkRule(ctx context.Context, session *pgx.Conn, edit *enforce.E
 	}
 }
 
-// walkStep advances the next buckets from a subject on, and returns where the next step begins.
 func (s *Store) walkStep(ctx context.Context, session *pgx.Conn, edit *enforce.Edit, from []byte) (next []byte,
 	more bool, err error,
 ) {

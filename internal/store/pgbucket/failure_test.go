@@ -21,15 +21,12 @@ import (
 
 var slow = enforce.Limit{Rate: 1e-6, Burst: 100, Since: 1}
 
-// proxy stands between a store and PostgreSQL.
 type proxy struct {
-	listener net.Listener
-	target   string
-	// loseCommit makes it pass a COMMIT on, and close both connections without passing on the reply.
+	listener   net.Listener
+	target     string
 	loseCommit atomic.Bool
 	lost       atomic.Int64
-	// silent makes it pass nothing on.
-	silent atomic.Bool
+	silent     atomic.Bool
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -127,7 +124,6 @@ func mustTake(t testing.TB, s *Store, checks []enforce.BucketCheck) []enforce.Bu
 	return checks
 }
 
-// mustHold looks at a bucket.
 func mustHold(t *testing.T, s *Store, tier enforce.Tier, tokens int64) {
 	t.Helper()
 	look := mustTake(t, s, []enforce.BucketCheck{{Tiers: []enforce.Tier{tier}}})
@@ -299,7 +295,6 @@ func TestADenialReportsABucketThatWasInsertedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestIdleBucketsAreRemoved also holds a row locked, which cleaning must pass over.
 func TestIdleBucketsAreRemoved(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)

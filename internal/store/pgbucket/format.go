@@ -119,7 +119,6 @@ const (
 	oidBytea = 17
 )
 
-// appendArray begins an array parameter in the binary format; n elements follow, each after its length.
 func appendArray(b []byte, oid uint32, n int) []byte {
 	dimensions := uint32(1)
 	if n == 0 {

@@ -49,8 +49,7 @@ const (
 // Options configure a store.
 type Options struct {
 	// Budget is the time for an answer; 0 means DefaultBudget.
-	Budget time.Duration
-	// Observer may be nil.
+	Budget   time.Duration
 	Observer Observer
 }
 
@@ -68,8 +67,7 @@ type Observer interface {
 // Store implements enforce.Buckets, enforce.Creditor, enforce.EditStore and enforce.Reserver. Store is safe for
 // concurrent use.
 type Store struct {
-	pool *pgxpool.Pool // of checks
-	// background serves walks, pings and cleaning on connections of their own.
+	pool       *pgxpool.Pool // of checks
 	background *pgxpool.Pool
 	statements atomic.Pointer[statements]
 	budget     time.Duration

@@ -26,7 +26,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(devdbtest.Main(m))
 }
 
-// open returns a store with a budget. Tests that are not about time have testTimeout.
 func open(t testing.TB, databaseURL string, budget time.Duration) *Store {
 	t.Helper()
 	s, err := Open(context.Background(), databaseURL, Options{Budget: budget})
@@ -120,7 +119,6 @@ func one(tiers ...enforce.Tier) []enforce.BucketCheck {
 	return []enforce.BucketCheck{{Cost: enforce.Token, Tiers: tiers}}
 }
 
-// fourTiers is a check as most are: a user, an address, an endpoint and the tenant.
 func fourTiers(tenant rules.TenantID, subject int, limit enforce.Limit) enforce.BucketCheck {
 	check := enforce.BucketCheck{Cost: enforce.Token, Tiers: make([]enforce.Tier, 4)}
 	for i, subject := range []string{
@@ -135,8 +133,6 @@ func fourTiers(tenant rules.TenantID, subject int, limit enforce.Limit) enforce.
 	return check
 }
 
-// TestConcurrentTakesOfTwoProcessesNeverExceedTheBurst has two stores contend for old and new buckets with all of their
-// connections.
 func TestConcurrentTakesOfTwoProcessesNeverExceedTheBurst(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)

@@ -206,7 +206,6 @@ func (g *settlement) read(values [][]byte) {
 	g.held, g.ends = true, int64(binary.BigEndian.Uint64(values[0]))
 }
 
-// decide settles the buckets, and can be called again after a failure.
 func (g *settlement) decide(t *transaction) {
 	g.settled, g.refusal = enforce.Settled{}, nil
 	if !g.held || g.ends <= t.now {

@@ -23,7 +23,6 @@ func repeats(n int) int {
 	return n
 }
 
-// processes returns stores with connections of their own to one database.
 func processes(t *testing.T, n int) []enforce.ReservingBuckets {
 	t.Helper()
 	databaseURL := devdbtest.Postgres(t)
@@ -105,7 +104,6 @@ func reserving(tenant rules.TenantID, id int, life time.Duration) enforce.Bucket
 	return check
 }
 
-// countOpen returns how many records there are, and how many reservations are counted for a tenant.
 func countOpen(t *testing.T, s *Store, tenant rules.TenantID) (records int, counted int64) {
 	t.Helper()
 	if err := s.background.QueryRow(t.Context(), "SELECT count(*) FROM bucket_reservation WHERE tenant_id = $1",

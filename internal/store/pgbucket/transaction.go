@@ -38,7 +38,6 @@ type part interface {
 	// ask sends one query after the locks of the first round trip, and read gets its rows.
 	ask(p *pgconn.Pipeline, statements *statements)
 	read(values [][]byte)
-	// write sends statements after the decision, and returns their number.
 	write(p *pgconn.Pipeline, statements *statements, now int64) int
 }
 
@@ -91,7 +90,6 @@ func (t *transaction) index(key enforce.Key) int {
 	return i
 }
 
-// decideChecks decides the checks in order, and can be called again after a failure.
 func (t *transaction) decideChecks() {
 	t.opened = t.opened[:0]
 	for _, check := range t.checks {
@@ -135,7 +133,6 @@ func (t *transaction) meetsNewer(check *enforce.BucketCheck) bool {
 		slices.ContainsFunc(check.Tiers, func(tier enforce.Tier) bool { return t.rows[t.indexes[tier.Key]].newer })
 }
 
-// markAnswered marks the decided checks, and returns the number of the others.
 func (t *transaction) markAnswered() (refused int) {
 	for _, check := range t.checks {
 		if check.Answered = !t.meetsNewer(check); !check.Answered {
@@ -150,7 +147,6 @@ func (t *transaction) markAnswered() (refused int) {
 // row the next attempt locks.
 const maxAttempts = 8
 
-// run runs a transaction on a connection of a pool, and retries if it changed nothing.
 func (s *Store) run(ctx context.Context, pool *pgxpool.Pool, t *transaction, decide func()) error {
 	slices.SortFunc(t.order, func(a, b int) int { return t.rows[a].key.compare(t.rows[b].key) })
 	err := s.retried(ctx, pool, func(conn *pgconn.PgConn) (bool, error) { return s.attempt(ctx, conn, t, decide) })

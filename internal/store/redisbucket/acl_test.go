@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// documentedUser is the user of Redis that docs/production.md creates.
 type documentedUser struct {
 	login    string   // name:password
 	commands []string // that it may use
@@ -48,7 +47,6 @@ func createDocumentedUser(t *testing.T, servers ...redis.UniversalClient) docume
 	return user
 }
 
-// noteCommands adds the commands that a server has executed, and finds those that it refused.
 func noteCommands(t *testing.T, used map[string]bool, server redis.UniversalClient) {
 	t.Helper()
 	stats, err := server.Info(t.Context(), "commandstats").Result()

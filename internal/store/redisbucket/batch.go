@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/store/combine"
 )
 
-// batch goes to a node in one round trip. Its memory is reused.
 type batch struct {
 	*combine.Batch
 	scripts []*script

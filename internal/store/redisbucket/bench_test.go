@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// BenchmarkTake is a check of four tiers, asked by few callers and by many at once.
 func BenchmarkTake(b *testing.B) {
 	_, s := generous(b)
 	mustTake(b, s, one(user("warm", still)))
@@ -144,7 +143,6 @@ func BenchmarkWeight(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // says nothing
 }
 
-// processorTime returns for how many microseconds Redis has used a processor.
 func processorTime(b *testing.B, s *Store) (micros float64) {
 	b.Helper()
 	info, err := s.rdb.Info(b.Context(), "cpu").Result()
@@ -198,7 +196,6 @@ func BenchmarkLeaseScript(b *testing.B) {
 	}
 }
 
-// scriptTime returns how many microseconds Redis took for a script on average.
 func scriptTime(t testing.TB, s *Store) float64 {
 	t.Helper()
 	info, err := s.rdb.Info(t.Context(), "commandstats").Result()

@@ -46,7 +46,6 @@ var canceled = func() context.Context {
 	return ctx
 }()
 
-// nodeOf returns the node that keeps a tenant's buckets, without a round trip.
 func (c *cluster) nodeOf(tenant rules.TenantID) *node {
 	var space [64]byte
 	tag := appendTag(space[:0], c.store.prefix, tenant)

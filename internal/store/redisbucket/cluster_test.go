@@ -19,7 +19,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// clusterNodes starts a cluster of masters and returns a store on it that never runs out of time.
 func clusterNodes(t *testing.T, n int) (*Store, []*proxy) {
 	t.Helper()
 	nodes := startCluster(t, n)
@@ -110,7 +109,6 @@ func (n *clusterNode) mustKnow(t *testing.T, nodes int) {
 	})
 }
 
-// reservePort returns a port that nobody else gets before the test ends.
 func reservePort(t *testing.T) *devdb.Port {
 	t.Helper()
 	port, err := devdb.ReservePort()
@@ -230,7 +228,6 @@ func TestALostReplyOfAClusterChargesAtMostOnce(t *testing.T) {
 	}
 }
 
-// moveSlot moves a slot with its keys from one master to another, as redis-cli does.
 func moveSlot(t *testing.T, nodes []*clusterNode, slot, from, to int) {
 	t.Helper()
 	ids := make([]string, len(nodes))

@@ -23,7 +23,6 @@ var (
 	slow = enforce.Limit{Rate: 1.0 / 86400, Burst: 100, Since: time.Now().UnixMicro()}
 )
 
-// slowed is the edit of rule 1 of tenant 1 from fast to slow.
 func slowed(id string) enforce.Edit {
 	return enforce.Edit{
 		Tenant: 1, Rule: 1, ID: id,
@@ -159,7 +158,6 @@ func TestManyEditsAreManySmallCommands(t *testing.T) {
 	}
 }
 
-// widest remembers the most keys of one MGET and the most commands of one pipeline.
 type widest struct{ commands atomic.Int64 }
 
 func (*widest) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -182,7 +180,6 @@ func (w *widest) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 func (w *widest) note(commands int) { w.commands.Store(max(w.commands.Load(), int64(commands))) }
 
-// editOf is the edit of a tenant's rule 1 from fast to slow.
 func editOf(tenant rules.TenantID) enforce.Edit {
 	edit := slowed("edit")
 	edit.Tenant = tenant

@@ -21,7 +21,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// still is a limit that earns nothing while a test runs, so that every take shows.
 var still = enforce.Limit{Rate: rules.MinRate, Burst: 1_000_000}
 
 // slack is by how much an answer may miss the budget on the clock of an awake.Watch: a few wake-ups.
@@ -130,7 +129,6 @@ func TestALostReplyChargesAtMostOnce(t *testing.T) {
 	}
 }
 
-// loseReply takes once, then once more with the reply lost, and compares the level.
 func loseReply(t *testing.T, s, direct *Store, p *proxy, tenants int) {
 	t.Helper()
 	checks := make([]enforce.BucketCheck, tenants)

@@ -145,7 +145,6 @@ func startLoad(t *testing.T, s *Store, budget time.Duration) *load {
 	return l
 }
 
-// take takes once, from one bucket or a batch of them.
 func (l *load) take() {
 	buckets := rand.Perm(loadBuckets)[:1+rand.IntN(2)*rand.IntN(8)]
 	checks := make([]enforce.BucketCheck, len(buckets))

@@ -84,8 +84,6 @@ func idOf(i int) enforce.ReservationID {
 	return enforce.ReservationID{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}
 }
 
-// TestQuietTenantsOvertakeAFlood holds Redis until all calls have come, and counts the calls of the flood that were
-// answered before the last check of a quiet tenant.
 func TestQuietTenantsOvertakeAFlood(t *testing.T) {
 	t.Parallel()
 	const flooding = 1000 // calls

@@ -19,7 +19,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// testTimeout is generous, because machines may be busy.
 const testTimeout = time.Minute
 
 func TestMain(m *testing.M) {
@@ -55,7 +54,6 @@ func client(t testing.TB, url string, budget time.Duration) redis.UniversalClien
 	return rdb
 }
 
-// generous returns a Redis of the test's own and a store on it that never runs out of time.
 func generous(t testing.TB) (*devdb.Redis, *Store) {
 	t.Helper()
 	server := devdbtest.Redis(t)
@@ -70,7 +68,6 @@ func one(tiers ...enforce.Tier) []enforce.BucketCheck {
 	return []enforce.BucketCheck{{Cost: enforce.Token, Tiers: tiers}}
 }
 
-// fourTiers is a check as most are: a user, an address, an endpoint and the tenant.
 func fourTiers(subject int, limit enforce.Limit) enforce.BucketCheck {
 	check := enforce.BucketCheck{Cost: enforce.Token, Tiers: make([]enforce.Tier, 4)}
 	for i, subject := range []string{
@@ -93,7 +90,6 @@ func mustTake(t testing.TB, s *Store, checks []enforce.BucketCheck) []enforce.Bu
 	return checks
 }
 
-// mustCheck calls CheckSettings, as production does.
 func mustCheck(t testing.TB, s *Store) {
 	t.Helper()
 	if _, err := s.CheckSettings(t.Context()); err != nil {
@@ -111,7 +107,6 @@ func ofTenants(tenants, n int, limit enforce.Limit) []enforce.BucketCheck {
 	return all
 }
 
-// takeAt takes at a time in microseconds since the Unix epoch.
 func takeAt(s *Store, now int64, checks []enforce.BucketCheck) error {
 	s.stamp = func() int64 { return now }
 	return s.Take(context.Background(), checks)

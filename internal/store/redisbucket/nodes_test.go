@@ -53,7 +53,6 @@ func ofTenant(tenant rules.TenantID, subjects ...string) []enforce.BucketCheck {
 	return []enforce.BucketCheck{check}
 }
 
-// shardLoad is callers of tenants on each master, and what became of their checks.
 type shardLoad struct {
 	stop             chan struct{}
 	callers          sync.WaitGroup

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
-// processes returns stores with connections of their own to one Redis.
 func processes(t *testing.T, n int) []enforce.ReservingBuckets {
 	t.Helper()
 	server := devdbtest.Redis(t)

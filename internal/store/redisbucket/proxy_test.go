@@ -8,11 +8,9 @@ import (
 	"testing"
 )
 
-// proxy is between a client and Redis, and can redirect new connections and lose replies.
 type proxy struct {
-	listener net.Listener
-	target   atomic.Value // string
-	// loseReply makes it close a connection when Redis's next bytes for it arrive.
+	listener  net.Listener
+	target    atomic.Value // string
 	loseReply atomic.Bool
 	lost      atomic.Int64
 

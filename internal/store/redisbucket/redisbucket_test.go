@@ -203,7 +203,6 @@ func TestAValueStaysInsideItsObject(t *testing.T) {
 	}
 }
 
-// state writes a bucket as take.lua does.
 func state(version byte, micros float64, fraction uint32, stamp, rate float64, burst uint32, since float64) string {
 	buf := appendFloat([]byte{version}, micros)
 	buf = binary.LittleEndian.AppendUint32(buf, fraction)
@@ -462,7 +461,6 @@ func scriptCalls(t testing.TB, s *Store) (calls int64) {
 	return 0
 }
 
-// countTrips counts what the client sends: commands and pipelines.
 type countTrips struct{ n *atomic.Int64 }
 
 func (countTrips) DialHook(next redis.DialHook) redis.DialHook { return next }

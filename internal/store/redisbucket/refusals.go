@@ -19,10 +19,8 @@ type Refusal struct {
 	At   time.Time
 }
 
-// maxRefusals bounds the kinds that are kept.
 const maxRefusals = 64
 
-// refusals keeps the last error of each kind and node.
 type refusals struct {
 	mu   sync.Mutex
 	last map[[2]string]Refusal

@@ -156,7 +156,6 @@ func (s *script) addTierKey(tier *enforce.Tier) int {
 	return index
 }
 
-// addLimit ends the appended key, and adds the limit of its bucket.
 func (s *script) addLimit(limit enforce.Limit) {
 	s.endArg()
 	index := len(s.limits) - 1

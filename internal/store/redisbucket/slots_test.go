@@ -32,7 +32,6 @@ func (l loseLastReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis
 	}
 }
 
-// tiersApart returns buckets of two tenants, which are in two slots.
 func tiersApart() []enforce.Tier {
 	return []enforce.Tier{ofTenant(1, "42")[0].Tiers[0], ofTenant(2, "42")[0].Tiers[0]}
 }

@@ -75,7 +75,6 @@ var constants = map[string]int64{
 // words finds names, comments and strings. Only names are replaced.
 var words = regexp.MustCompile(`--[^\n]*|'[^'\n]*'|\b[A-Z][A-Z_]+\b`)
 
-// sourceOf returns a script with its constants and without comments.
 func sourceOf(text string) string {
 	return words.ReplaceAllStringFunc(bucketText+text, func(word string) string {
 		switch number, isConstant := constants[word]; {

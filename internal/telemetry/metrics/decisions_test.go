@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// tier returns a rule's part of a decision, as the Limiter makes it.
 func tier(t testing.TB, pattern string, mode rules.Mode, reason enforce.Reason) enforce.TierDecision {
 	t.Helper()
 	parsed, err := rules.ParsePattern(pattern)
@@ -25,7 +24,6 @@ func tier(t testing.TB, pattern string, mode rules.Mode, reason enforce.Reason) 
 	}
 }
 
-// assertMetric compares a metric with what Prometheus reads, without the series at 0.
 func assertMetric(t *testing.T, m *Metrics, name string, want ...string) {
 	t.Helper()
 	families, err := m.registry.Gather()

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// described returns the names of all metrics, including those without series.
 func described(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -31,7 +31,6 @@ type Tracer struct {
 
 var _ httpapi.Tracer = (*Tracer)(nil)
 
-// exportTimeout bounds the export of a batch.
 const exportTimeout = 5 * time.Second
 
 // New returns a tracer for a collector's URL, such as http://collector:4318, without connecting.

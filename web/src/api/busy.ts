@@ -7,7 +7,6 @@ export interface Busy {
   reason: string;
 }
 
-/** The latest denial. The client sets it; the banner shows it. */
 const busy = makeStore<Busy | null>(null);
 
 /** Notes a denial by a rate limit. Its wait is in Retry-After. */

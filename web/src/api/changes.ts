@@ -26,7 +26,6 @@ const changes: Record<AuditObjectKind, readonly Part[]> = {
   ],
   override: ['overrides', 'users', 'quotas', 'audit'],
   plan: ['plans', 'matrix', 'quotas', 'audit'],
-  // A user's plan assignment: plans count their users.
   user: ['users', 'plans', 'quotas', 'audit'],
   bucket: [['users', 'buckets'], 'audit'],
   api_key: ['keys', 'quotas', 'audit'],
@@ -42,7 +41,6 @@ const changes: Record<AuditObjectKind, readonly Part[]> = {
   tenant: ['itself', 'plans', 'users', 'adapting', 'audit'],
 };
 
-/** Refetches what a write of some objects changed; resolves when the screen shows it. */
 export async function changed(queries: QueryClient, tenant: string, ...kinds: AuditObjectKind[]): Promise<void> {
   const parts = new Set(kinds.flatMap((kind) => changes[kind]));
   const keys = [...parts].map((part) => {

@@ -130,7 +130,6 @@ export function requestOf(answer: object | null | undefined): string | undefined
   return answer ? requests.get(answer) : undefined;
 }
 
-/** The data of a call: `await body(api.GET('/api/v1/tenants'))`. */
 export async function body<T>(call: Promise<Answer<T>>): Promise<T> {
   const { data, response } = await call;
   const request = requestOf(response);

@@ -21,7 +21,6 @@ export function userDataAddress(tenant: string, user: string): string {
   return `/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(user)}/data`;
 }
 
-/** The address from which the browser downloads the security log. */
 export function securityExport(parameters: Record<string, string | undefined>): string {
   return `/api/v1/security-log/export?${queryOf(parameters)}`;
 }

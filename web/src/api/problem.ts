@@ -32,7 +32,6 @@ export class ProblemError extends Error {
     return this.document.status;
   }
 
-  /** What is wrong with the field at a JSON pointer, if something is. */
   field(pointer: string): string | undefined {
     return this.document.errors?.find((error) => error.pointer === pointer)?.detail;
   }

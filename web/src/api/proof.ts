@@ -7,7 +7,6 @@ import { makeStore, useStore } from './store';
  */
 const asked = makeStore<{ answer: Promise<boolean>; resolve: (confirmed: boolean) => void } | null>(null);
 
-/** Resolves with whether the person has signed in again. */
 export function askForProof(): Promise<boolean> {
   const before = asked.get();
   if (before) return before.answer;

@@ -79,7 +79,6 @@ export function newQueryClient(): QueryClient {
   return client;
 }
 
-/** The session; null if nobody is signed in. */
 export const sessionQuery = queryOptions({
   queryKey: sessionKey,
   queryFn: async ({ signal, client }) => {
@@ -107,7 +106,6 @@ export const signInOptionsQuery = queryOptions({
 
 export const identitiesKey = ['identities'] as const;
 
-/** What the reader signs in with at providers. */
 export const identitiesQuery = queryOptions({
   queryKey: identitiesKey,
   queryFn: async ({ signal }) => (await body(api.GET('/api/v1/account/identities', { signal }))).items,
@@ -128,7 +126,6 @@ export const tenantQuery = (tenant: string) =>
     queryFn: ({ signal }) => tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path: { tenant } }, signal })),
   });
 
-/** What the tenant holds and may hold. */
 export const quotasQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'quotas'),
@@ -176,7 +173,6 @@ export const ruleQuery = (tenant: string, id: number) =>
       ),
   });
 
-/** The rules with one pattern: a rule, its candidate, and limits beside it. */
 export const rulesOfPatternQuery = (tenant: string, pattern: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'rules', 'pattern', pattern),
@@ -207,7 +203,6 @@ export const blocksQuery = (tenant: string) =>
     refetchInterval: 15_000,
   });
 
-/** How the rules that adapt stand. */
 export const adaptingQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'adapting'),

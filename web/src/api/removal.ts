@@ -21,7 +21,6 @@ export const removalQuery = (tenant: string, rule: number) =>
     },
   });
 
-/** What a removed rule was called; undefined while it is read, and if the audit log has none. */
 export function useRemovedRule(tenant: string, rule: number | undefined) {
   const { data } = useQuery({ ...removalQuery(tenant, rule ?? 0), enabled: rule !== undefined });
   if (!data?.before) return undefined;

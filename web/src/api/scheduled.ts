@@ -5,7 +5,6 @@ import { all } from './pages';
 import { tenantKey } from './queries';
 import type { ScheduledChange } from './types';
 
-/** The latest scheduled changes of a rule, or of all rules. */
 export const scheduledQuery = (tenant: string, rule?: number) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'scheduled', rule ?? 'latest'),
@@ -21,7 +20,6 @@ export const scheduledQuery = (tenant: string, rule?: number) =>
     refetchInterval: ({ state: { data } }) => untilNext(data),
   });
 
-/** The changes that wait or are in force until an end, the next one first. */
 export const openScheduledQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'scheduled', 'open'),

@@ -1,7 +1,6 @@
 import { api, etagOf, ifMatch } from './client';
 import type { Tenant } from './types';
 
-/** The suspension or resumption of a tenant: its words and its request. */
 export function suspension(tenant: Tenant) {
   const params = { path: { tenant: tenant.slug }, header: ifMatch(etagOf(tenant)) };
   return tenant.suspended

@@ -22,7 +22,6 @@ function begun<P extends { at: string }, S extends { points: P[] }>(series: S): 
   return { ...series, points: series.points.filter(({ at }) => Date.parse(at) <= now) };
 }
 
-/** Verdicts over time, for all checks or one rule. */
 export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
   const queryKey = tenantKey(tenant, 'stats', 'series', rule ?? null, span.text);
   return queryOptions({
@@ -60,7 +59,6 @@ export const violationSeriesQuery = (tenant: string, span: Span, filter: Violati
   });
 };
 
-/** Totals of a range, and what shadow rules would have denied. */
 export const summaryQuery = (tenant: string, span: Span) => {
   const queryKey = tenantKey(tenant, 'stats', 'summary', span.text);
   return queryOptions({
@@ -121,7 +119,6 @@ export const recentDenialsQuery = (tenant: string, by: Exclude<TopBy, 'rule'>) =
   });
 };
 
-/** The current status of a tenant’s checks. */
 export const tenantStatusQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'status'),

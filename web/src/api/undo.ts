@@ -2,12 +2,10 @@ import { api, body, requestOf } from './client';
 import { tenantKey } from './queries';
 import { makeStore, useStore } from './store';
 
-/** A save to undo: the request that made it. */
 const asked = makeStore<{ tenant: string; request: string } | null>(null);
 
 export type ChangeOf = { change_id: number } | { request_id: string };
 
-/** The first entries of a change, the latest first. */
 export const changeQuery = (tenant: string, of: ChangeOf) => ({
   queryKey: tenantKey(tenant, 'audit', 'change', of),
   queryFn: ({ signal }: { signal: AbortSignal }) =>
@@ -19,7 +17,6 @@ export const changeQuery = (tenant: string, of: ChangeOf) => ({
     ),
 });
 
-/** What a toast offers after a save, by the save's answer. */
 export function undoOf(tenant: string, answer: object | null | undefined) {
   const request = requestOf(answer);
   return request ? { label: 'Undo', run: () => asked.set({ tenant, request }) } : undefined;

@@ -6,7 +6,6 @@ import { serverNow } from './clock';
 import { keepSame, tenantKey } from './queries';
 import type { Violation } from './types';
 
-/** Which violations, in the API's names. */
 export interface ViolationFilter {
   rule_id?: number;
   scope?: ViolationsSearch['scope'];
@@ -38,7 +37,6 @@ interface Place {
 
 const perPage = 100;
 
-/** Violations, latest first, page by page. */
 export const violationsQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
   const queryKey = tenantKey(tenant, 'violations', 'list', { range: span.text, ...filter });
   return infiniteQueryOptions({
@@ -86,7 +84,6 @@ export async function violationsSince(
   return { items, rest: true };
 }
 
-/** One violation, with the current rule and the other violations of that minute. */
 export const violationQuery = (tenant: string, id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'violations', 'one', id),

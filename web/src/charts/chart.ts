@@ -6,12 +6,10 @@ export interface Series {
   tone: Tone | 'accent';
   /** One for each x; null is a gap. */
   values: (number | null)[];
-  /** Fills below the line. */
   fill?: boolean;
   /** Values that hold until the next one, such as a limit. */
   stepped?: boolean;
   dashed?: boolean;
-  /** Bars: counts per interval. */
   bars?: boolean;
   /** Points alone, no line: events. A shape each, since a hue alone tells too little. */
   points?: 'dot' | 'cross';
@@ -26,7 +24,6 @@ export interface ChartProps {
   height?: number;
   /** x is time that passed ("3 s"), not a moment ("06:33"). */
   elapsed?: boolean;
-  /** Writes a value with its unit, for the legend. */
   format?: (value: number) => string;
   /** Charts of one page with the same name share their crosshair. */
   sync?: string;

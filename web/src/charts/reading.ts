@@ -3,7 +3,6 @@ import type { ChartProps } from './chart';
 
 /* What a chart says at one of its points, in words. */
 
-/** "22 Nov, 14:05 UTC+1", or "3 s" into a simulation; "so far" for a step that has not ended. */
 export function atText({ x, elapsed, unfinished }: ChartProps, index: number): string {
   const at = x[index];
   if (at === undefined) return '–';
@@ -13,12 +12,10 @@ export function atText({ x, elapsed, unfinished }: ChartProps, index: number): s
   return `${time} ${zoneOf(at * 1000)}${unfinished && index === x.length - 1 ? ', so far' : ''}`;
 }
 
-/** The value of a line at a point, with its unit. */
 export function valueText({ format }: ChartProps, value: number | null | undefined): string {
   return value === null || value === undefined ? '–' : (format ?? shortNumber)(value);
 }
 
-/** All values at a point: "allowed 12, denied 3". */
 export function valuesText(props: ChartProps, index: number): string {
   return props.series.map(({ label, values }) => `${label} ${valueText(props, values[index])}`).join(', ');
 }

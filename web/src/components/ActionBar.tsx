@@ -4,9 +4,7 @@ import styles from './ActionBar.module.css';
 interface Props {
   /** What the bar is of, for screen readers: "Unsaved changes". */
   label: string;
-  /** Before the buttons. */
   text?: React.ReactNode;
-  /** A line above both. */
   above?: React.ReactNode;
   children: React.ReactNode;
 }

@@ -16,7 +16,6 @@ interface Props {
   secret?: string;
 }
 
-/** What sends a check: code in a language of one's choice, or the configuration of a proxy. */
 export function CheckCode({ check, secret }: Props) {
   const [chosen, setChosen] = useState<Language | ProxyName>('curl');
   return (

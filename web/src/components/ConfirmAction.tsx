@@ -9,9 +9,7 @@ interface Props {
   onClose: () => void;
   /** A question: "Remove this rule?" */
   title: string;
-  /** What the action does, in numbers where possible. */
   effect: React.ReactNode;
-  /** The verb on the button: "Remove rule". */
   verb: string;
   destructive?: boolean;
   /** The object is gone: somebody else removed it while the dialog was open. */

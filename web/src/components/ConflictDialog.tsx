@@ -2,7 +2,6 @@ import { Button, Group, Modal } from '@mantine/core';
 import styles from './ConflictDialog.module.css';
 import { useEscape } from './useEscape';
 
-/** A value of both versions, in words. */
 export interface Versions {
   label: string;
   mine: string;
@@ -11,12 +10,9 @@ export interface Versions {
 
 interface Props {
   opened: boolean;
-  /** What was edited: "this rule". */
   what: string;
   versions: Versions[];
-  /** Save mine over theirs. */
   onKeepMine: () => void;
-  /** Drop mine. */
   onTakeTheirs: () => void;
   /** Back to the form, nothing lost. */
   onClose: () => void;

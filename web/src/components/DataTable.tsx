@@ -28,7 +28,6 @@ export interface Column<Row> {
 }
 
 interface Props<Row> {
-  /** The accessible name. */
   label: string;
   columns: Column<Row>[];
   rows: Row[];
@@ -205,7 +204,6 @@ function Head<Row>({ columns, sort, onSort }: Props<Row>) {
   );
 }
 
-/** The space of the rows that are not rendered. */
 function Gap({ height, columns }: { height: number; columns: number }) {
   if (height <= 0) return null;
   return (

@@ -17,7 +17,6 @@ import { FormDialog } from './FormDialog';
 import { Leaving } from './Leaving';
 import { usePanel } from './usePanel';
 
-/** Shows a component at every address. */
 function begin(Page: () => React.ReactNode, history = createMemoryHistory({ initialEntries: ['/here'] })) {
   const router = createRouter({
     routeTree: createRootRoute({ component: Page, notFoundComponent: Page }),

@@ -14,7 +14,6 @@ interface Props {
 
 const moment = 400;
 
-/** The search field of the product. Its text filters a list and lives in the URL. */
 export function FilterField({ label, placeholder, value, onChange, search, className }: Props) {
   const [typed, setTyped] = useState(value ?? '');
   const latest = useRef(onChange);

@@ -39,16 +39,13 @@ export function FormError({ children }: { children: string | null }) {
 
 interface Props {
   title: string;
-  /** One sentence: what this does. */
   lead?: React.ReactNode;
-  /** The verb on the button: "Create key". */
   verb: string;
   size?: number;
   disabled?: boolean;
   /** A field says what is wrong with it, which pressing the button shows. */
   invalid?: boolean;
   destructive?: boolean;
-  /** The button that closes the dialog. */
   cancel?: string;
   /** Further buttons, between the one that closes and the one that saves. */
   others?: React.ReactNode;

@@ -1,7 +1,6 @@
 import type { MailStatus } from '~/api/types';
 import { Outcome } from './Outcome';
 
-/** How far a message is, with the reason if it did not go. */
 export function MailOutcome({ mail: { state, attempts, error } }: { mail: MailStatus }) {
   if (state === 'sent') return <Outcome tone="allowed">Sent</Outcome>;
   return (

@@ -6,7 +6,6 @@ export type Tone = 'allowed' | 'denied' | 'shadow' | 'degraded' | 'neutral';
 
 const shapes = { allowed: IconCheck, denied: IconBan, shadow: IconGhost, degraded: IconAlert, neutral: null };
 
-/** A word in the colour of an outcome, with its shape. */
 export function Outcome({ tone, children }: { tone: Tone; children: React.ReactNode }) {
   const Shape = shapes[tone];
   return (

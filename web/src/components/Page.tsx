@@ -3,11 +3,8 @@ import styles from './Page.module.css';
 
 interface Props {
   title: string;
-  /** Beside the title: a chip, a plan. */
   beside?: React.ReactNode;
-  /** One sentence below the title. */
   lead?: React.ReactNode;
-  /** Above the title: where this page belongs. */
   above?: React.ReactNode;
   /** Right of the title: the time range, then the one primary action. */
   actions?: React.ReactNode;
@@ -41,12 +38,10 @@ interface CardProps {
   title?: React.ReactNode;
   lead?: React.ReactNode;
   actions?: React.ReactNode;
-  /** Without padding, for tables. */
   flush?: boolean;
   children: React.ReactNode;
 }
 
-/** A bordered section of a page. */
 export function Card({ title, lead, actions, flush, children }: CardProps) {
   return (
     <section className={styles.card}>

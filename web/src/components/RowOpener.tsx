@@ -10,7 +10,6 @@ interface Props {
   children: React.ReactNode;
 }
 
-/** The link of a row, or a button if the row has no address. */
 export function RowOpener({ to, onOpen, children, ...rest }: Props) {
   const props = { ...rest, className: styles.opener, 'data-opener': true };
   if (!to) {

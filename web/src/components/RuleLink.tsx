@@ -11,7 +11,6 @@ interface Props {
   rule: (Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { removed?: boolean }) | undefined;
 }
 
-/** A rule by what it matches, its name and its plan; it leads to the rule's page. */
 export function RuleLink({ tenant, id, rule }: Props) {
   return (
     <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(id) }} title={rule?.key_pattern}>

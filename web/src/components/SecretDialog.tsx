@@ -7,10 +7,8 @@ import styles from './SecretDialog.module.css';
 
 interface Props {
   title: string;
-  /** The name of the secret: "API key". */
   what: string;
   secret: string;
-  /** How it is used. */
   children?: React.ReactNode;
   onClose: () => void;
 }

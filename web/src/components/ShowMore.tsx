@@ -5,11 +5,9 @@ import styles from './ShowMore.module.css';
 interface Props {
   list: { hasNextPage: boolean; isFetchingNextPage: boolean; fetchNextPage: () => unknown };
   rows: unknown[];
-  /** The noun for one row: "user". */
   noun: string;
 }
 
-/** The footer of a paged list: the number of rows so far and the button for more. */
 export function ShowMore({ list, rows, noun }: Props) {
   return (
     <footer className={styles.footer}>

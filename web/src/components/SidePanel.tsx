@@ -8,7 +8,6 @@ interface Props {
   opened: boolean;
   onClose: () => void;
   title: string;
-  /** Beside the title: a chip. */
   beside?: React.ReactNode;
   /** Steps to the previous and next row, also with the keys k and j. */
   onPrevious?: () => void;

@@ -29,7 +29,6 @@ export function useTimeRange(fallback = '1h') {
   };
 }
 
-/** Chooses the page's time range. */
 export function TimeRange({ fallback }: { fallback?: string }) {
   const range = useTimeRange(fallback);
   const [choosing, setChoosing] = useState(false);
@@ -82,7 +81,6 @@ interface CustomProps {
   onChosen: (from: number, until: number) => void;
 }
 
-/** Asks for both ends of a range. It begins with the range that is shown. */
 function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
   const [texts, setTexts] = useState({ from: fieldText(from), until: fieldText(until) });
   const chosen = { from: fieldMoment(texts.from), until: fieldMoment(texts.until) };

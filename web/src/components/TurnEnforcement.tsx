@@ -15,7 +15,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Asks before a tenant is put in shadow, or enforced again. */
 export function TurnEnforcement({ tenant, opened, onClose }: Props) {
   const queries = useQueryClient();
   const on = tenant.enforcement === 'on';

@@ -3,7 +3,6 @@ import styles from './Work.module.css';
 
 interface Props {
   work: { finished_at: string | null; error: string; next_try_at: string | null };
-  /** What the bar measures. */
   label: string;
   /** How many parts are done, and of how many; without them, it is unknown how much is left. */
   done?: number;

@@ -1,4 +1,3 @@
-/** The rows sorted by a parameter such as "-rate". Equal rows keep their order. */
 export function sorted<Row>(
   rows: Row[],
   sort: string | undefined,

@@ -8,13 +8,10 @@ import styles from './states.module.css';
 interface EmptyProps {
   icon?: React.ReactNode;
   title: string;
-  /** What this is and why it is useful. */
   children: React.ReactNode;
-  /** The button that makes the first one. */
   action?: React.ReactNode;
 }
 
-/** The state of an empty list: it explains what belongs here. */
 export function EmptyState({ icon, title, children, action }: EmptyProps) {
   return (
     <div className={styles.state}>
@@ -103,7 +100,6 @@ export function Awaited() {
   return <div data-loading hidden />;
 }
 
-/** Placeholder lines while data loads. */
 export function LoadingLines({ lines = 6 }: { lines?: number }) {
   const widths = ['92%', '76%', '84%', '68%', '88%', '72%'];
   return (

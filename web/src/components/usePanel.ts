@@ -31,7 +31,6 @@ export function usePanel<Value extends string | number>(parameter: (typeof panel
   };
 }
 
-/** A link to this page with another panel open. */
 export function here(change: { open?: string; entry?: number }): LinkProps {
   return { to: '.', search: (before: object) => ({ ...before, ...change }), resetScroll: false } as LinkProps;
 }

@@ -31,7 +31,6 @@ type Choice = 'mine' | 'theirs' | 'back';
 interface State<V, D> {
   /** The version that the draft began from, and what was typed over it; null: nothing was typed yet. */
   begun: { base: Tagged<V>; draft: D; id?: string | number; seen: string } | null;
-  /** A lost race that the reader decides. */
   lost: { theirs: Tagged<V>; choose: (choice: Choice) => void } | null;
 }
 
@@ -145,9 +144,7 @@ export function useSave<V, D extends object>(saving: Saving<V, D>) {
     draft,
     dirty: !isClean(),
     change,
-    /** The props of the input of a field. */
     field: fieldsOf(draft, change),
-    /** Drops the edits. */
     discard: () => {
       put(current().base, draftOf(current().base.value));
       mutation.reset();

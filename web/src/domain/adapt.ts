@@ -2,7 +2,6 @@ import type { Adapt, Adapting } from '~/api/types';
 import { duration, exactNumber } from './format';
 import { hasRate, type Limit, rateSentence } from './rate';
 
-/** How a limit adapts, or null for a limit without a rate. */
 export function adaptOf<T extends Adapt | null>(limit: Pick<Limit, 'algorithm'>, adapt: T): T | null {
   return hasRate(limit.algorithm) ? adapt : null;
 }
@@ -20,7 +19,6 @@ function targets({ p99_ms, error_percent }: Adapt): string[] {
   ].filter(Boolean);
 }
 
-/** What the fields mean, for people. */
 export function adaptSentence(limit: Limit, adapt: Adapt): string {
   const when = targets(adapt).join(' and ');
   if (!adapt.backend || !when) return 'Name the backend, and give at least one target.';

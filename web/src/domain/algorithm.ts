@@ -2,7 +2,6 @@ import type { Rule } from '~/api/types';
 import { type Algorithm, hasRate, hasWindow, type Limit, perUnit, type RateUnit, unitOf } from './rate';
 import { isCalendar, windowSeconds } from './window';
 
-/** What limits of an algorithm do, for those who choose one. */
 export const algorithms: Record<Algorithm, { label: string; promise: string; burst: string }> = {
   token_bucket: {
     label: 'Token bucket',
@@ -51,7 +50,6 @@ export type LimitDraft = Pick<
   | 'notify_at'
 >;
 
-/** A limit of 10 per second with bursts to 50. */
 export const newLimit: LimitDraft = {
   algorithm: 'token_bucket',
   rate_per_second: 10,
@@ -153,7 +151,6 @@ export function ruleOfImage(image: Record<string, unknown>): Rule {
   return { ...standard, ...image } as unknown as Rule;
 }
 
-/** Whether a limit has nothing but a rate and a burst, as most have. */
 export function isPlain({ algorithm, refill_interval }: Limit): boolean {
   return (algorithm ?? 'token_bucket') === 'token_bucket' && !refill_interval;
 }

@@ -5,7 +5,6 @@ import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
 import { fieldLabels, ruleTitle } from './rule';
 
-/** The audit log in words: who did what to what, and which values changed. */
 type Row = Record<string, unknown>;
 
 export const kinds: { value: AuditObjectKind; label: string }[] = [
@@ -97,7 +96,6 @@ export interface Names {
 
 const nameless: Names = { member: () => undefined, rule: () => undefined };
 
-/** "rule Each user · daily · free", "the plan of user 42" */
 export function objectOf({ object: { kind, id }, before, after }: AuditEntry, names = nameless): string {
   const row: Row = after ?? before ?? {};
   const text = (field: string) => (typeof row[field] === 'string' ? row[field] : '');
@@ -256,7 +254,6 @@ function content(row: Row | null): string {
   return JSON.stringify(row && fields.toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Whether an entry undid another. */
 export function isUndo({ actor: { act } }: AuditEntry): boolean {
   return act.startsWith('revert ');
 }

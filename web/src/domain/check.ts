@@ -38,7 +38,6 @@ export function matchedTiers({ decision, rules }: Explanation): MatchedTier[] {
   });
 }
 
-/** The status that the check endpoint would answer with. */
 export function statusOf({ decision }: Explanation): { code: number; text: string } {
   if (decision.allowed) return { code: 200, text: 'OK' };
   return decision.reason === 'store_unavailable'
@@ -46,7 +45,6 @@ export function statusOf({ decision }: Explanation): { code: number; text: strin
     : { code: 429, text: 'Too Many Requests' };
 }
 
-/** Why it passes or not, in one sentence. */
 export function verdict(explanation: Explanation): string {
   const { decision, rules } = explanation;
   const bypass = rules.find(({ action, mode }) => action === 'bypass' && mode === 'enforce');

@@ -181,7 +181,6 @@ export function ownZone(now: number): string {
   return timeZone === zone ? zone : `${timeZone} (${zone})`;
 }
 
-/** 1 user, 2 users */
 export function plural(count: number, one: string, many = `${one}s`): string {
   return `${exactNumber(count)} ${count === 1 ? one : many}`;
 }

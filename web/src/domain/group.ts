@@ -1,13 +1,11 @@
 import type { Rule, Top, TopBy } from '~/api/types';
 import { printPattern } from './pattern';
 
-/** Checks that have a value in common, such as an address. */
 export interface Group {
   by: Exclude<TopBy, 'rule'>;
   value: string;
 }
 
-/** What a group is called in a sentence, without its value. */
 export const groupNouns: Record<TopBy, string> = {
   user: 'user',
   ip: 'address',
@@ -16,7 +14,6 @@ export const groupNouns: Record<TopBy, string> = {
   rule: 'rule',
 };
 
-/** The pattern of a rule that matches the checks of a group and no others. */
 export function groupPattern({ by, value }: Group): string {
   return printPattern([{ field: by === 'network' ? 'ip' : by, each: false, value }]);
 }
@@ -31,7 +28,6 @@ export function hasExpired({ expires_at }: Pick<Rule, 'expires_at'>, now: number
   return expires_at !== null && Date.parse(expires_at) <= now;
 }
 
-/** Whether a rule takes part in decisions. */
 export function isOn(rule: Pick<Rule, 'is_active' | 'expires_at'>, now: number): boolean {
   return rule.is_active && !hasExpired(rule, now);
 }

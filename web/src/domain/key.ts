@@ -1,6 +1,5 @@
 import type { Key } from '~/api/types';
 
-/** Whether a key still works. */
 export function keyState(key: Key, now: number): 'active' | 'expiring' | 'expired' | 'revoked' {
   if (key.revoked_at) return 'revoked';
   if (!key.expires_at) return 'active';

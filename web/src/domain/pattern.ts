@@ -6,13 +6,10 @@ export type Field = 'user' | 'endpoint' | 'ip' | 'attr' | 'global';
 
 export interface Segment {
   field: Field;
-  /** The attribute's name, of attr. */
   attribute?: string;
-  /** Any value matches, and each has its own bucket. */
   each: boolean;
   /** Otherwise the value that matches; with below, the part up to the star. */
   value: string;
-  /** Of endpoint: this method alone. */
   method?: string;
   below?: boolean;
 }
@@ -27,7 +24,6 @@ const part = new RegExp(
   'y',
 );
 
-/** One {word} and nothing else. */
 const braced = /^\{[^{}]*\}$/;
 
 const unread = { error: 'Write fields and values, such as user:{user_id} or endpoint:/api/*' };

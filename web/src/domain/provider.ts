@@ -19,7 +19,6 @@ const reasons: Record<string, string> = {
   session_changed: 'signed you in, but another session is open in this browser now. Try again.',
 };
 
-/** Why a sign-in at a provider did not succeed, in words. */
 export function whyNot(failed: string, name: string): string {
   return reasons[failed] ? `${name} ${reasons[failed]}` : 'Sluice could not finish the sign-in. Try again.';
 }

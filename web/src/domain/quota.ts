@@ -1,7 +1,6 @@
 import type { Quota, QuotaThing } from '~/api/types';
 import { exactNumber } from './format';
 
-/** What a tenant may hold, in words. */
 export const quotaWords: Record<QuotaThing, { label: string; many: string; room: string }> = {
   plans: { label: 'Plans', many: 'plans', room: 'Remove some' },
   rules: { label: 'Rules', many: 'rules', room: 'Remove some' },

@@ -21,7 +21,6 @@ export interface Span {
   at: (now: number) => Moments;
 }
 
-/** The moments of a range as of a time, as the API takes them. */
 export function isoMoments(span: Span, now: number): { from: string; until: string } {
   const { from, until } = span.at(now);
   return { from: new Date(from).toISOString(), until: new Date(until).toISOString() };
@@ -64,7 +63,6 @@ export function wholeSteps(from: number, until: number, step: number): [from: nu
   return [Math.floor(from / step) * step, (Math.floor(until / step) + 1) * step];
 }
 
-/** The range between two moments, to the second. */
 export function between(from: number, until: number): string {
   const text = (ms: number) => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000Z', 'Z');
   return `${text(from)}~${text(Math.max(until, from + 1000))}`;

@@ -33,7 +33,6 @@ export interface Limit extends Rate, WindowParts {
 
 export type Algorithm = Rule['algorithm'];
 
-/** Whether limits of the algorithm have a rate; the others have a rate of 0. */
 export function hasRate(algorithm: Algorithm | undefined): boolean {
   return algorithm === undefined || algorithm === 'token_bucket' || algorithm === 'leaky_bucket';
 }
@@ -263,7 +262,6 @@ export function limitProblems(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): 
   return problems;
 }
 
-/** Whether nothing is wrong with a limit. */
 export function isValid(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): boolean {
   return Object.keys(limitProblems(limit)).length === 0;
 }

@@ -40,7 +40,6 @@ export const scopeLabels: Record<Rule['scope'], string> = {
 
 export const modeLabels: Record<Rule['mode'], string> = { enforce: 'Enforced', shadow: 'Shadow' };
 
-/** What a rule does while Redis does not answer. */
 export const failureModeLabels: Record<NonNullable<Rule['failure_mode']>, string> = {
   local: 'Limit per process',
   open: 'Allow requests',

@@ -17,7 +17,6 @@ export const proxies = [
 ] as const;
 export type ProxyName = (typeof proxies)[number]['value'];
 
-/** The environment variable that the snippets read the API key from. */
 export const keyVariable = 'SLUICE_KEY';
 
 /** Stands for the check endpoint's address while nobody has told it: it is not the address of this page. */

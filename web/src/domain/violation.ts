@@ -42,7 +42,6 @@ export function whatHappened(violation: Violation): string {
   return `${who(violation)}${plan} ${was(violation)}${where}. ${why(violation)}${shadow(violation)}`;
 }
 
-/** What a rule matches, as its name in a sentence. */
 function named(pattern: string): string {
   return `“${patternInWords(pattern)}”`;
 }

@@ -19,7 +19,6 @@ export function parseDuration(text: string): { seconds: number } | { error: stri
   return { error: `must be a duration such as 30s, 5m or 24h, at most 744h, got ${JSON.stringify(text)}` };
 }
 
-/** A number of seconds as parseDuration reads it. */
 export function formatDuration(seconds: number): string {
   if (seconds % 3600 === 0) return `${seconds / 3600}h`;
   if (seconds % 60 === 0) return `${seconds / 60}m`;
@@ -50,7 +49,6 @@ export function windowSeconds(text: string): number {
   return 'seconds' in read ? read.seconds : 0;
 }
 
-/** "10 s", "5 min", "36 h", "7 days" */
 export function describeDuration(text: string): string {
   const read = parseDuration(text);
   return 'error' in read ? text : duration(read.seconds * 1000, true);

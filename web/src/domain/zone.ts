@@ -33,7 +33,6 @@ export function endOfDay(at: number, of = zone): number {
   return midnight(midnight(at, of) + 36 * 3_600_000, of); // a day has 23 to 25 hours
 }
 
-/** The midnight that begins the day of a moment. */
 function midnight(at: number, of: Zone): number {
   return fieldMoment(`${fieldText(at, of).slice(0, 10)}T00:00`, of);
 }

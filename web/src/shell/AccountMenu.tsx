@@ -7,7 +7,6 @@ import { ZoneChoice } from '~/components/ZoneChoice';
 import { useSession, useSignOut } from '~/session';
 import styles from './AccountMenu.module.css';
 
-/** The account menu: profile, colour scheme, sign out. */
 export function AccountMenu() {
   const { account } = useSession();
   const { colorScheme, setColorScheme } = useMantineColorScheme();

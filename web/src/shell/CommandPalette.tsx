@@ -38,7 +38,6 @@ interface Entry {
   id: string;
   label: string;
   description?: string;
-  /** Further text by which it is found. */
   words?: string;
   icon: React.ReactNode;
   go: () => void;

@@ -18,7 +18,6 @@ import { useShownTenant } from './useShownTenant';
 
 const mac = typeof navigator !== 'undefined' && /mac/i.test(navigator.userAgent);
 
-/** The tenant switcher, the search and the navigation. */
 export function Sidebar({ onFind }: { onFind: () => void }) {
   const session = useSession();
   const tenant = useShownTenant();

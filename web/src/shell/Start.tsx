@@ -1,7 +1,6 @@
 import { IconTenants } from '~/components/icons';
 import { EmptyState } from '~/components/states';
 
-/** Shown to accounts without a membership. */
 export function Start() {
   return (
     <EmptyState icon={<IconTenants size={20} aria-hidden />} title="You are not a member of any tenant yet">

@@ -15,7 +15,6 @@ import { useTenantName } from './useTenantName';
 /** No slug: slugs have no spaces. */
 const allTenants = 'all tenants';
 
-/** Shows the current tenant and switches to another. */
 export function TenantSwitcher() {
   const { account, memberships } = useSession();
   const tenant = useShownTenant();

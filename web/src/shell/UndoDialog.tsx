@@ -5,7 +5,6 @@ import { closeUndo, useUndoAsked } from '~/api/undo';
 
 const UndoChange = lazy(() => import('~/components/UndoChange'));
 
-/** Undoes the save that a toast told of. */
 export function UndoDialog() {
   const asked = useUndoAsked();
   const { data: session } = useQuery({ ...sessionQuery, enabled: false });

@@ -8,7 +8,6 @@ import { summary, verdicts } from '../../test/traffic';
 const acme = '/api/v1/tenants/acme';
 const object = { kind: 'tenant', id: 'acme' } as const;
 
-/** A tenant whose enforcement can be turned, and its audit log. */
 function server(enforcement: 'on' | 'shadow', role: 'viewer' | 'owner' = 'owner') {
   let now = tenant({ enforcement, role, version: 7 });
   return fakeServer({

@@ -10,7 +10,6 @@ import {
   IconViolations,
 } from '~/components/icons';
 
-/** The screens of a tenant, in the order of the navigation and the command palette. */
 export const tenantScreens = [
   { to: '/t/$tenant/overview', label: 'Overview', icon: IconOverview },
   { to: '/t/$tenant/plans', label: 'Plans', icon: IconPlans },

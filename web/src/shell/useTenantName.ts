@@ -2,7 +2,6 @@ import { useQuery } from '@tanstack/react-query';
 import { tenantQuery } from '~/api/queries';
 import { useSession } from '~/session';
 
-/** The tenant’s name. Platform admins read tenants without a membership. */
 export function useTenantName(slug: string | undefined): string | undefined {
   const { memberships } = useSession();
   const membership = memberships.find(({ tenant }) => tenant.slug === slug);

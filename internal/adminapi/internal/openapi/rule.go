@@ -35,8 +35,7 @@ type RuleGiven struct {
 	KeyPattern *string                   `json:"key_pattern"`
 	Name       *string                   `json:"name"`
 	Plan       nullable.Nullable[string] `json:"plan"`
-	// Fields are the whole object, for rules.Rule.Patch.
-	Fields json.RawMessage `json:"-"`
+	Fields     json.RawMessage           `json:"-"`
 }
 
 // UnmarshalJSON keeps the object.

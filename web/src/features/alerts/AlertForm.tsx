@@ -18,7 +18,6 @@ interface Props {
   /** null: creates an alert. */
   alert: Alert | null;
   rules: Rule[];
-  /** The rule that a new alert begins with. */
   rule?: number;
   /** Called with the secret of a new webhook, which is shown once. */
   onSecret: (secret: string) => void;

@@ -2,7 +2,6 @@ import { CodeBlock } from '~/components/CodeBlock';
 import { SecretDialog } from '~/components/SecretDialog';
 import { recipe } from './recipe';
 
-/** Shows the secret that signs an alert’s webhooks, once, and how a receiver uses it. */
 export function AlertSecret({ secret, onClose }: { secret: string; onClose: () => void }) {
   return (
     <SecretDialog title="Signing secret" what="secret" secret={secret} onClose={onClose}>

@@ -5,7 +5,6 @@ import { useNow } from '~/components/Time';
 import styles from './AlertState.module.css';
 import { silenceOf } from './words';
 
-/** Whether an alert is on, off, or silenced and until when. */
 export function AlertState({ alert }: { alert: Alert }) {
   const silence = silenceOf(alert, useNow(1000));
   if (!alert.is_active) return <Outcome tone="neutral">Off</Outcome>;

@@ -11,11 +11,9 @@ interface Props {
   field: ReturnType<typeof fieldsOf<AlertDraft>>;
   change: (part: Partial<AlertDraft>) => void;
   rules: Rule[];
-  /** What is wrong with the fields. */
   errors: Partial<Record<'kind' | 'rule_id' | 'threshold' | 'window_minutes' | 'per', string>>;
 }
 
-/** When an alert fires: what it counts, of which rule, and how much of it. */
 export function Condition({ draft, field, change, rules, errors }: Props) {
   const { kind } = draft;
   const isShare = kind === 'near_limit';

@@ -18,7 +18,6 @@ interface Props {
 
 export type Errors = Partial<Record<'format' | 'url' | 'routing_key' | 'email', string>>;
 
-/** Where an alert is sent: the format, and the fields that it needs. */
 export function Destination({ tenant, alert, draft, field, change, errors }: Props) {
   const { format } = draft;
   const kept = alert?.format === format ? (alert.url ?? undefined) : undefined;

@@ -10,7 +10,6 @@ import { ruleLabel } from '~/domain/rule';
 import styles from './Preview.module.css';
 import { countedText } from './words';
 
-/** How many times are listed. */
 const listed = 5;
 
 const hour = 3_600_000;

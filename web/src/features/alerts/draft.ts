@@ -4,7 +4,6 @@ import { windowSeconds } from '~/domain/window';
 
 export const everyRule = 'every';
 
-/** An alert as its form holds it: numbers may be half typed. */
 export interface AlertDraft {
   name: string;
   kind: Alert['kind'];
@@ -40,7 +39,6 @@ export function suggestedThreshold(rule: Rule | undefined): number {
   return Math.min(mostSuggested, Math.max(leastSuggested, allowedInFiveMinutes(rule)));
 }
 
-/** The draft of an alert; null begins a new one, perhaps on a rule. */
 export function draftOf(alert: Alert | null, rule?: Rule): AlertDraft {
   return {
     name: alert?.name ?? '',

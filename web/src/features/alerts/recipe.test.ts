@@ -5,7 +5,6 @@ import { recipe } from './recipe';
 
 afterEach(() => vi.useRealTimers());
 
-/** The function that the dialog and the documentation show. */
 const isFromSluice = new Function(
   'createHmac',
   'timingSafeEqual',

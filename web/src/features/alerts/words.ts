@@ -19,7 +19,6 @@ export const kindHints = {
   degraded: 'Checks that were decided without the shared buckets, by their failure mode',
 } as const satisfies Record<Kind, string>;
 
-/** Whether a kind of alert knows users and addresses. */
 export const hasSubjects = (kind: Kind) => kind === 'denials' || kind === 'crossings';
 
 /** "1,200 denials", "40 %" */

@@ -19,7 +19,6 @@ interface Props {
   rules: Rule[] | undefined;
 }
 
-/** When quotas reached the shares that their rules record, of one rule or one user. Nothing if none did. */
 export function Crossings({ tenant, which, rules }: Props) {
   const list = useInfiniteQuery(crossingsQuery(tenant, which));
   const rows = list.data?.pages.flatMap(({ items }) => items) ?? [];

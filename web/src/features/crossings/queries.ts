@@ -6,7 +6,6 @@ export type WhichCrossings = { rule: number } | { user: string };
 
 const perPage = 10;
 
-/** Crossings, latest first, page by page. */
 export const crossingsQuery = (tenant: string, which: WhichCrossings) =>
   infiniteQueryOptions({
     queryKey: tenantKey(tenant, 'crossings', which),

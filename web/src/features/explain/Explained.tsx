@@ -15,7 +15,6 @@ interface Props {
   explanation: Explanation;
 }
 
-/** The matching rules in the order of evaluation, with their results. */
 export function MatchedRules({ tenant, explanation }: Props) {
   const rows = matchedTiers(explanation);
   if (rows.length === 0) return null;
@@ -51,7 +50,6 @@ export function MatchedRules({ tenant, explanation }: Props) {
   );
 }
 
-/** Rules that nearly matched, with the reason. */
 export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
   if (near_misses.length === 0) return null;
   return (
@@ -69,7 +67,6 @@ export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
   );
 }
 
-/** The response headers of the check endpoint. */
 export function Headers({ explanation: { headers } }: Pick<Props, 'explanation'>) {
   if (headers.length === 0) return null;
   return (

@@ -7,7 +7,6 @@ import { Duration } from '~/components/Time';
 import { planSources, statusOf, verdict } from '~/domain/check';
 import styles from './Explain.module.css';
 
-/** The decision: a word, a sentence, and the numbers that a client gets. */
 export function Verdict({ explanation }: { explanation: Explanation }) {
   const { decision, plan_source } = explanation;
   const status = statusOf(explanation);

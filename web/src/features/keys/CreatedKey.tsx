@@ -9,7 +9,6 @@ export interface Created {
   secret: string;
 }
 
-/** Shows a new key once, with a command to try it. */
 export function CreatedKey({
   tenant,
   created,
@@ -19,7 +18,6 @@ export function CreatedKey({
   /** null: a service key */
   tenant: string | null;
   created: Created;
-  /** A request with the key has arrived. */
   used: boolean;
   onClose: () => void;
 }) {

@@ -32,7 +32,6 @@ interface Props {
   empty: string;
 }
 
-/** Keys: their permissions, state, creator and last use. */
 export function KeyList({ room, keys, own, title, lead, empty }: Props) {
   const [open, setOpen] = useState<Open>(null);
   const [created, setCreated] = useState<Created | null>(null);
@@ -157,7 +156,6 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
   );
 }
 
-/** What to do about keys before they fail. */
 function Expiring({ keys, now, labelOf }: { keys: Key[]; now: number; labelOf: (key: Key) => string }) {
   const soon = keys.filter((key) => expiresSoon(key, now));
   if (soon.length === 0) return null;

@@ -9,7 +9,6 @@ import type { KeyRoom } from './room';
 
 interface Props {
   room: KeyRoom;
-  /** Keys in force whose creators have left, and that nobody decided to keep. */
   keys: Key[];
   /** The reader may revoke and keep them. */
   own: boolean;

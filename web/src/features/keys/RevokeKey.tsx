@@ -4,7 +4,6 @@ import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import type { KeyRoom } from './room';
 
-/** Asks before it revokes a key; null: closed. */
 export function RevokeKey({
   room,
   item,

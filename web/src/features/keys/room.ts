@@ -4,7 +4,6 @@ import { api, body, etagOf, ifMatch } from '~/api/client';
 import type { Key, NewKey, Permission } from '~/api/types';
 import { servicePermissions, tenantPermissions } from '~/domain/permissions';
 
-/** Where keys are kept: in a tenant, or for the platform. */
 export interface KeyRoom {
   /** The tenant; null for the platform. */
   tenant: string | null;
@@ -14,7 +13,6 @@ export interface KeyRoom {
   revoke: (key: Key) => Promise<unknown>;
   /** Notes that a key stays although its creator has left. */
   keep: (key: Key) => Promise<unknown>;
-  /** Refetches the list. */
   changed: () => Promise<void>;
 }
 

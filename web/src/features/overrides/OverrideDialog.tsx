@@ -14,11 +14,9 @@ interface Props {
   tenant: string;
   /** Left out, the dialog asks for the user. */
   user?: Subject;
-  /** The rules to choose from; not empty. */
   rules: Rule[];
   /** The rule to begin with, by its id; left out, the one that denies the user. */
   rule?: number;
-  /** The overrides that are saved, as far as they are loaded. */
   saved: Override[];
   onClose: () => void;
 }

@@ -39,7 +39,6 @@ interface Props {
   /** Whether the dialog was opened for this user, and does not ask. */
   named: boolean;
   saved: Override | undefined;
-  /** The fields that choose the user and the rule. */
   children: React.ReactNode;
   /** Called when the reader turns to the draft. */
   onBegin: () => void;
@@ -48,7 +47,6 @@ interface Props {
 
 const tag = (over: Override | undefined) => ({ value: over ?? null, etag: over ? etagOf(over) : '' });
 
-/** The limit of one user for one rule, with a reason and an optional end. */
 export function OverrideEditor({ tenant, rule, user, named, saved, children, onBegin, onClose }: Props) {
   const queries = useQueryClient();
   const subject = { rule_id: rule.rule_id, user_id: user.user_id };
@@ -150,7 +148,6 @@ interface EffectProps {
   end: string | null;
 }
 
-/** What saving does, before it is done. */
 function Effect({ rule, user, limit, end }: EffectProps) {
   const reservation = isOwnLimit(rule, limit)
     ? 'This is the rule’s own limit: the override changes nothing until the rule does.'

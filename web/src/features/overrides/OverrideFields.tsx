@@ -16,7 +16,6 @@ interface MultiplierProps {
 
 const factors = [2, 5, 10];
 
-/** The usual overrides, as multiples of the rule's limit. */
 export function Multiplier({ rule, limit, onChange }: MultiplierProps) {
   const chosen = factors.find((factor) => same(times(rule, factor), limit));
   return (

@@ -5,7 +5,6 @@ import { hasExpired } from '~/domain/group';
 import { hasRate, type Limit, limitSentence, shapeOf, times } from '~/domain/rate';
 import { type Expiry, expiresAt, expiryOf } from './expiry';
 
-/** An override in its form. What cannot be read as a number is NaN. */
 export interface OverrideDraft {
   limit: Limit;
   reason: string;
@@ -21,7 +20,6 @@ export function beginOverride(rule: Rule, saved: Override | undefined): Override
   return { limit: overridden(rule, saved), reason: saved.reason, expiry };
 }
 
-/** The limit of a user with an override: its amounts, in the rule's kind of limit. */
 export function overridden(rule: Rule, override: Override): Limit {
   const { rate_per_second, rate_unit, burst_capacity } = override;
   // An override that is older than the rule's algorithm has a rate too many or too few.

@@ -4,7 +4,6 @@ const hour = 3_600_000;
 const day = 24 * hour;
 const after = (ms: number) => (now: number) => now + ms;
 
-/** The durations that an override can have. */
 export const lengths = [
   { value: '1h', label: '1 hour', end: after(hour) },
   { value: 'tonight', label: 'Until tonight', end: (now: number) => endOfDay(now) },
@@ -19,7 +18,6 @@ export const lengths = [
 export interface Expiry {
   /** A value of lengths, or "same", which keeps the saved end. */
   length: string;
-  /** The value of the datetime-local field, for "until". */
   until: string;
   /** The saved end, for "same": a datetime-local field would cut it to the minute. */
   saved?: string | null;
@@ -35,7 +33,6 @@ export function expiresAt({ length, until, saved = null }: Expiry, now: number):
   return at > now ? new Date(at).toISOString() : undefined;
 }
 
-/** The expiry of a saved override, to edit it. */
 export function expiryOf(expires_at: string | null): Expiry {
   return { length: 'same', until: expires_at ? fieldText(Date.parse(expires_at)) : '', saved: expires_at };
 }

@@ -5,7 +5,6 @@ import { splitsByUser } from '~/domain/pattern';
 
 const hour = 3_600_000;
 
-/** Whether the rule matches checks of users on the plan, unless a check names another plan. */
 export function applies(rule: Rule, plan: string | null): boolean {
   return rule.plan === null || rule.plan === plan;
 }

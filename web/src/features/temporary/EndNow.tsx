@@ -6,7 +6,6 @@ import type { Rule } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { done, failed } from '~/components/toast';
 
-/** Ends a temporary rule before its time. */
 export function EndNow({ tenant, rule }: { tenant: string; rule: Rule }) {
   const queries = useQueryClient();
   const end = useMutation({

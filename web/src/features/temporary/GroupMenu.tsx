@@ -49,7 +49,6 @@ function Raise({ tenant, user, onRaise }: { tenant: string; user: string; onRais
   );
 }
 
-/** What can be done about a group for a time. */
 export function GroupMenu({ tenant, group, denied, label, onRaise }: Props) {
   const [action, setAction] = useState<Action | null>(null);
   return (

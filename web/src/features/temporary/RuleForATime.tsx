@@ -30,12 +30,10 @@ interface Props {
   id: number;
   /** What was chosen; the first that the rule allows if it does not allow it. */
   action: RuleAction;
-  /** How many checks it denied in the range that is shown. */
   denied: number;
   onClose: () => void;
 }
 
-/** Changes a rule until a time, by a scheduled change that begins now. */
 export default function RuleForATime({ tenant, id, action, denied, onClose }: Props) {
   const rule = useQuery(ruleQuery(tenant, id));
   if (rule.isPending) return null;

@@ -17,7 +17,6 @@ interface Props {
 
 const icons = { block: IconBan, limit: IconBolt, pass: IconCheck, enforce: IconBan };
 
-/** What can be done about a rule for a time. */
 export function RuleMenu({ tenant, rule, denied }: Props) {
   const [action, setAction] = useState<RuleAction | null>(null);
   const actions: RuleAction[] = rule.mode === 'shadow' ? ['enforce'] : ['pass', 'limit', 'block'];

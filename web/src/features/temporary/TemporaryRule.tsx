@@ -40,14 +40,12 @@ interface Props {
   tenant: string;
   group: Group;
   action: Action;
-  /** How many of its checks were denied in the range that is shown. */
   denied?: number;
   onClose: () => void;
 }
 
 const shown = 5;
 
-/** Blocks, limits or lets through a group until a time, by a rule that expires. */
 export default function TemporaryRule({ tenant, group, action, denied, onClose }: Props) {
   const [draft, setDraft] = useState(() => beginDraft(action));
   const queries = useQueryClient();

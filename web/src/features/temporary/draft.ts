@@ -18,7 +18,6 @@ export const lengths = [
 
 export interface Draft {
   action: Action;
-  /** A value of lengths. */
   minutes: string;
   limit: Limit;
 }
@@ -34,14 +33,12 @@ export const verbs: Record<Action, string> = {
   bypass: 'Let through',
 };
 
-/** What a temporary rule does to its group, in a sentence. */
 export const participles: Record<Action, string> = {
   block: 'blocked',
   limit: 'limited',
   bypass: 'let through',
 };
 
-/** "address 203.0.113.9" */
 export function groupName({ by, value }: Group): string {
   return `${groupNouns[by]} ${value}`;
 }
@@ -65,7 +62,6 @@ export function endOf({ minutes }: Draft, now: number): number {
   return now + Number(minutes) * 60_000;
 }
 
-/** The body that creates the rule. Its pattern and name identify it; the rest can also update it. */
 export function temporaryRule(group: Group, draft: Draft): NewRule {
   return { key_pattern: groupPattern(group), name: ruleName, ...changeOf(draft) };
 }
@@ -79,7 +75,6 @@ export function changeOf(draft: Draft) {
   return { ...base, algorithm: 'token_bucket' as const, rate_per_second, rate_unit, burst_capacity };
 }
 
-/** The temporary rule that a group has already, expired or not. */
 export function savedRule(rules: Rule[], group: Group): Rule | undefined {
   const pattern = groupPattern(group);
   return rules.find(({ key_pattern, name, plan }) => key_pattern === pattern && name === ruleName && plan === null);

@@ -3,7 +3,6 @@ import type { Rule, RulePatch } from '~/api/types';
 import { isOn } from '~/domain/group';
 import { hasRate, isValid, type Limit, times } from '~/domain/rate';
 
-/** What can be done about a rule for a time. */
 export type RuleAction = 'pass' | 'limit' | 'block' | 'enforce';
 
 export const ruleVerbs: Record<RuleAction, string> = {

@@ -22,16 +22,12 @@ import styles from './violations.module.css';
 
 interface Props {
   tenant: string;
-  /** The id of the open violation; undefined for none. */
   id: string | undefined;
-  /** The rows of the list, to step through them. */
   rows: Violation[];
   onOpen: (id: string | undefined) => void;
-  /** The button that blocks an address. */
   block: (ip: string) => ReactNode;
 }
 
-/** One violation: what happened in a sentence, what to do, and the details. */
 export function ViolationPanel({ tenant, id, rows, onOpen, block }: Props) {
   const query = useQuery({ ...violationQuery(tenant, id ?? ''), enabled: id !== undefined });
   const index = rows.findIndex(({ violation_id }) => violation_id === id);
@@ -229,7 +225,6 @@ function when({ requested_at, last_at }: Violation): React.ReactNode {
   );
 }
 
-/** Other violations of the same user or address in that minute. */
 function Beside({ detail: { violation, beside }, onOpen }: { detail: ViolationDetail; onOpen: (id: string) => void }) {
   return (
     <section>

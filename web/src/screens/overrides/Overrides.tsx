@@ -19,7 +19,6 @@ import type { OverridesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import styles from './Overrides.module.css';
 
-/** The overrides of all rules: whose, why, and until when. */
 export default function Overrides() {
   const tenant = useTenant();
   const { edit } = useRole();

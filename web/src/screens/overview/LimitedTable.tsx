@@ -22,7 +22,6 @@ const TemporaryRule = lazy(() => import('~/features/temporary/TemporaryRule'));
 const trends = { up: '↑', down: '↓', steady: '' };
 const trendWords = { up: 'rising', down: 'falling', steady: 'steady' };
 
-/** Who is limited, by which rule and where, and whether one source stands out. */
 export function LimitedTable({ tenant, span }: { tenant: string; span: Span }) {
   const limited = useQuery(limitedQuery(tenant, span));
   const [blocking, setBlocking] = useState<Limited | null>(null);
@@ -78,7 +77,6 @@ interface AttackProps {
   onBlock: ((row: Limited) => void) | undefined;
 }
 
-/** One sentence if one source makes most denials, with what ends it. */
 function Attack({ tenant, answer, onBlock }: AttackProps) {
   const source = standsOut(answer);
   if (!source) return null;
@@ -152,7 +150,6 @@ function columnsOf(tenant: string, span: Span, onBlock: AttackProps['onBlock']):
   ];
 }
 
-/** Until when somebody is blocked, or the button that blocks. */
 function Act({ tenant, row, onBlock }: { tenant: string; row: Limited; onBlock: AttackProps['onBlock'] }) {
   const block = useBlock(tenant, row.group);
   if (block) return <Blocked tenant={tenant} group={row.group} />;

@@ -21,7 +21,6 @@ const ShadowRules = lazy(() => import('./ShadowRules'));
 
 const month = namedSpan('30d');
 
-/** The overview: traffic, denials, shadow rules and health. */
 export default function Overview() {
   const tenant = useTenant();
   const range = useTimeRange('1h');

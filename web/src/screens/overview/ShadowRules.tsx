@@ -5,7 +5,6 @@ import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
 import { percent } from '~/domain/format';
 
-/** What rules in shadow mode would have denied. */
 export default function ShadowRules({ tenant, rules }: { tenant: string; rules: ShadowRule[] }) {
   const columns: Column<ShadowRule>[] = [
     {

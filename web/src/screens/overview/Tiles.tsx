@@ -26,7 +26,6 @@ interface Props {
   old: boolean;
 }
 
-/** The four totals of the range: checks, denials, what shadow rules would deny, degraded decisions. */
 export function Tiles({ tenant, span, summary, old }: Props) {
   const { total, share_denied, shadow_denied, shadow_rules, from, until } = summary;
   const checks = checksOf(total);
@@ -64,9 +63,7 @@ export function Tiles({ tenant, span, summary, old }: Props) {
 interface TileProps {
   label: string;
   value: React.ReactNode;
-  /** The colour of the value. */
   tone?: 'denied' | 'shadow' | 'degraded';
-  /** What the label means. */
   hint?: string;
   children: React.ReactNode;
 }

@@ -18,7 +18,6 @@ interface Props {
   onBrush: (from: number, until: number) => void;
 }
 
-/** Checks per minute, allowed and denied. */
 export function Traffic({ tenant, span, onBrush }: Props) {
   const series = useQuery(seriesQuery(tenant, span));
   return (

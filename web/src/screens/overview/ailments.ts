@@ -7,7 +7,6 @@ export const oldRules = 10_000;
 /** Processes report every five seconds. */
 const silent = 15_000;
 
-/** The problems of a process, in a few words each. */
 export function ailments(process: ProcessStatus, now: number): string[] {
   const { rules_loaded, rules_age_ms, database, redis, redis_down, degraded_share, reported_at } = process;
   const quiet = now - Date.parse(reported_at);
@@ -23,7 +22,6 @@ export function ailments(process: ProcessStatus, now: number): string[] {
   return found.filter((one) => one !== false);
 }
 
-/** The state of Redis, as the worst-off process sees it. */
 export function redisOf({ redis }: Pick<TenantStatus, 'redis'>): { tone: Tone; word: string; note: string } {
   switch (redis) {
     case 'down':

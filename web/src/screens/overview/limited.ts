@@ -14,16 +14,13 @@ const sample = 10;
 /** Somebody whose checks are denied: a user, or the addresses of a network. */
 export interface Limited {
   group: Group;
-  /** Denials in the range. */
   denied: number;
-  /** Denials in the last full minute. */
   now: number;
   /** How that compares with the mean of the five minutes before. */
   trend: 'up' | 'down' | 'steady';
   /** The rule and the endpoint of most of the latest denials. */
   rule: Pick<Violation, 'rule_id' | 'key_pattern'> | undefined;
   endpoint: string | undefined;
-  /** The users of the latest denials. */
   users: (string | null)[];
 }
 
@@ -120,7 +117,6 @@ export function chosen(rows: Limited[]): Limited[] {
   return rows.filter((row) => row.group.by === 'user' || !isOfUsers(row));
 }
 
-/** Those denied most now, then in the range. */
 function leaders<Row extends Pick<Limited, 'now' | 'denied'>>(rows: Row[]): Row[] {
   return rows
     .filter(({ denied }) => denied > 0)

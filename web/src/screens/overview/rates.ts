@@ -2,11 +2,9 @@ import type { Series } from '~/api/types';
 import { plainTime, zoneOf } from '~/domain/format';
 
 export interface Rates {
-  /** When each step begins, in seconds. */
   x: number[];
   allowed: number[];
   denied: number[];
-  /** The last step has not ended. */
   unfinished: boolean;
 }
 

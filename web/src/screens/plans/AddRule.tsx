@@ -7,13 +7,11 @@ import { parsePattern, printPattern, scopeOf } from '~/domain/pattern';
 import { rowId } from './draft';
 
 interface Props {
-  /** The existing rows. */
   taken: string[];
   onClose: () => void;
   onAdd: (row: MatrixRow, shadow: boolean) => void;
 }
 
-/** Adds a row to the matrix. Its rates are typed into the cells. */
 export function AddRule({ taken, onClose, onAdd }: Props) {
   const [text, setText] = useState(() => first(taken));
   const [name, setName] = useState('');

@@ -26,7 +26,6 @@ import type { Unread } from './draft';
 import type { InForce } from './inForce';
 import styles from './Matrix.module.css';
 
-/** How many checks the limit denied in the last hour. */
 export function Denied({ rule, lastHour }: { rule: Rule; lastHour: Verdicts }) {
   const isShadow = rule.mode === 'shadow';
   const would = isShadow ? 'would have been denied' : 'were denied';
@@ -52,7 +51,6 @@ interface ValueProps {
   share?: number;
 }
 
-/** A cell that is not edited: the limit after the draft, and the one before. */
 export function CellValue({ rule, limit, now, lastHour, share }: ValueProps) {
   const changed = rule ? limit !== rule : limit !== null;
   if (rule && rule.action !== 'limit') {
@@ -100,7 +98,6 @@ function Idle({ rule }: { rule: Rule }) {
   return <Outcome tone="neutral">{hasExpired(rule, serverNow()) ? 'Expired' : 'Off'}</Outcome>;
 }
 
-/** What the rule for all plans does in this cell. */
 function FromAllPlans({ now }: { now: InForce }) {
   if (now.kind === 'own' || now.kind === 'held') return null;
   return (
@@ -126,7 +123,6 @@ function LimitText({ limit, from }: { limit: Limit; from?: string }) {
   );
 }
 
-/** What a cell says beside the rate or the number. */
 function besides(limit: Limit): string {
   const burst = exactNumber(limit.burst_capacity);
   switch (limit.algorithm) {
@@ -156,9 +152,7 @@ interface EditorProps {
   typed?: string;
   /** Commits the limit; `how` decides where the focus goes. */
   onCommit: (limit: Limit, how: 'enter' | 'blur') => void;
-  /** Left without a change. */
   onLeave: () => void;
-  /** Left with invalid text. */
   onUnread: (typed: Unread) => void;
   onCancel: () => void;
   /** Whether there is input that is not committed. */

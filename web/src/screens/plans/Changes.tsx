@@ -31,7 +31,6 @@ export function candidateOf({ changes }: MatrixDiff) {
   };
 }
 
-/** Each changed limit: before, after, what it would have done, and what else goes with it. */
 export function Changes({ tenant, diff, draft, rows, plans, scheduled, isLater }: Props) {
   const { data: effects } = useEffectOf(tenant, candidateOf(diff));
   return (
@@ -123,7 +122,6 @@ interface PlannedProps {
   isRemoved: boolean;
 }
 
-/** What a scheduled change of the rule and this one do to each other. */
 function Planned({ rule, change, isRemoved }: PlannedProps) {
   const patch = change.rules.find(({ rule_id }) => rule_id === rule.rule_id)?.change ?? {};
   const what =

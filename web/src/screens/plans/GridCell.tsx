@@ -163,7 +163,6 @@ function DrawnCell(props: Props) {
   );
 }
 
-/** Whether the cell itself was pressed, and not a link or a button in it. */
 function isOnCell({ target }: React.MouseEvent): boolean {
   return target instanceof Element && !target.closest('a, button, input');
 }

@@ -10,7 +10,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Shows the cells that somebody else changed first: both versions of each. */
 export function MatrixConflict({ lost, onKeepMine, onTakeTheirs, onClose }: Props) {
   const versions = lost.map(({ edit: { place, limit }, now }) => ({
     label: ruleLabel(place),

@@ -15,7 +15,6 @@ interface Props {
   plans: Plan[];
   rows: MatrixRow[];
   draft: Draft;
-  /** Invalid texts by cell. */
   unread: ReadonlyMap<string, Unread>;
   errors: Map<string, string>;
   /** What rules denied in the last hour, by rule id. */
@@ -32,7 +31,6 @@ interface Props {
   onEdit: (edit: Edit) => void;
   onUnread: (place: Place, unread: Unread | null) => void;
   onSplit: (row: MatrixRow) => void;
-  /** Opens the multiplication of all limits of a plan. */
   onMultiply: (plan: string) => void;
   /** Whether a cell has input that is not in the draft yet. */
   onTyping: (typing: boolean) => void;
@@ -262,7 +260,6 @@ export function MatrixGrid(props: Props) {
   );
 }
 
-/** The current cell, and the row that it is in. */
 interface Current extends Position {
   rule?: string;
 }
@@ -289,12 +286,10 @@ function lasting(latest: React.RefObject<CellActions>): CellActions {
   };
 }
 
-/** Takes the place of columns that are not drawn. */
 function SkippedColumns({ count }: { count: number }) {
   return count > 0 ? <td aria-hidden colSpan={count} className={styles.skipped} /> : null;
 }
 
-/** Takes the place of rows that are not drawn. */
 function SkippedRows({ height, columns }: { height: number; columns: number }) {
   if (height <= 0) return null;
   return (

@@ -16,7 +16,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Creates a plan or edits its description. */
 export function PlanForm({ tenant, plan, onClose }: Props) {
   const queries = useQueryClient();
   const path = { tenant, plan: plan?.name ?? '' };

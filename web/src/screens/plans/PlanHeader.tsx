@@ -19,7 +19,6 @@ interface Props {
   onMultiply: () => void;
 }
 
-/** The header of a plan’s column: name, number of users and actions. */
 export function PlanHeader({ tenant, plan, editable, onMultiply }: Props) {
   const queries = useQueryClient();
   const [open, setOpen] = useState<'edit' | 'remove' | null>(null);

@@ -45,7 +45,6 @@ import { ScheduledChanges } from './ScheduledChanges';
 
 const nothing = new Map<number, Verdicts>();
 
-/** The matrix of limits by plan. Edits collect in a draft that is saved as one. */
 export default function Plans() {
   const tenant = useTenant();
   const { edit } = useRole();
@@ -323,7 +322,6 @@ function withoutLimit(added: MatrixRow[], draft: Draft, unread: ReadonlyMap<stri
   return added.filter((row) => !filled.has(rowId(row)) && !typed.has(rowId(row)));
 }
 
-/** When rules end, in ms. */
 function endsOf(rows: MatrixRow[]): number[] {
   return rows.flatMap(({ rules }) => rules.flatMap(({ expires_at }) => (expires_at ? [Date.parse(expires_at)] : [])));
 }

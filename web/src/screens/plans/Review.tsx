@@ -41,7 +41,6 @@ interface Props {
   onRaceLost: () => Promise<Draft | null>;
 }
 
-/** The changes as a dry run of the server, before they are saved. */
 export function Review(props: Props) {
   const { tenant, draft, held, rows, plans, scheduled, schedule, onSplit, onClose, onSaved, onErrors, onRaceLost } =
     props;
@@ -155,12 +154,10 @@ export function Review(props: Props) {
 
 interface HeldProps {
   held: HeldRow;
-  /** Why the limit for all plans cannot be split. */
   problem: string | null;
   onSplit: () => void;
 }
 
-/** Warns that a limit has no effect, because the limit for all plans is lower. */
 function Held({ held, problem, onSplit }: HeldProps) {
   const { key_pattern, name } = held.row;
   return (

@@ -28,7 +28,6 @@ export interface Unread {
   wrong: string;
 }
 
-/** The unsaved changes by cell. */
 export type Draft = ReadonlyMap<string, Edit>;
 
 export function cellId({ key_pattern, name, plan }: Place): string {
@@ -57,7 +56,6 @@ export function withoutCandidates(rows: MatrixRow[], candidates: Map<number, Rul
   return rows.filter(({ rules }) => rules.length === 0 || rules.some(({ rule_id }) => !shown.has(rule_id)));
 }
 
-/** The rule of a cell, or null. */
 export function ruleAt(row: MatrixRow, plan: string | null): Rule | null {
   return row.rules.find((rule) => rule.plan === plan) ?? null;
 }
@@ -120,7 +118,6 @@ export function scheduleProblem(draft: Draft): string | null {
   return `Only changed limits can be scheduled: ${which} of these ${draft.size} changes ${add} one.`;
 }
 
-/** What a new rule has of its row's kind of limit. */
 function partsOf(limit: Limit) {
   return Object.fromEntries(
     Object.entries(shapeOf(limit)).filter(([, value]) => value !== null && value !== undefined),
@@ -157,7 +154,6 @@ export function modelOf(row: MatrixRow): Limit | null {
   return row.rules.find(({ action }) => action === 'limit') ?? null;
 }
 
-/** The errors by cell; errors without a cell are under ''. */
 export function errorsByCell(draft: Draft, document: ProblemDocument): Map<string, string> {
   const ids = [...draft.keys()];
   const found = new Map<string, string>();
@@ -179,7 +175,6 @@ export function errorsByCell(draft: Draft, document: ProblemDocument): Map<strin
 export interface Clash {
   id: string;
   edit: Edit;
-  /** What is saved there now. */
   now: Rule | null;
 }
 
@@ -205,7 +200,6 @@ function same(a: Limit | null, b: Limit | null): boolean {
   return a === null || b === null ? a === b : sameLimit(a, b);
 }
 
-/** The draft without the conflicting edits. */
 export function yielded(draft: Draft, lost: Clash[]): Draft {
   return lost.reduce<Draft>((next, { id }) => without(next, id), draft);
 }

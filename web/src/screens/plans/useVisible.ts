@@ -25,12 +25,10 @@ interface Drawn {
 interface Visible {
   rows: Drawn[];
   columns: Drawn[];
-  /** What is left out after the last one. */
   rowsAfter: number;
   columnsAfter: number;
   /** Measures a row, which can be higher than others; undefined while all are drawn. */
   measureRow: ((row: HTMLElement | null) => void) | undefined;
-  /** Columns have a fixed width. */
   wide: boolean;
   /** Everything is drawn, so that phones can show plans below each other. */
   whole: boolean;

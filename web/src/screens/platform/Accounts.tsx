@@ -23,7 +23,6 @@ import styles from './Platform.module.css';
 
 const pageSize = 100;
 
-/** Everyone who can sign in. */
 export default function Accounts() {
   const { account } = useSession();
   if (!account.platform_admin) {

@@ -18,7 +18,6 @@ const pageSize = 50;
 const refetchInterval = 10_000;
 const parkedKey = ['parked jobs'] as const;
 
-/** Work in the background: what is parked, and what runs every so often. */
 export default function Jobs() {
   const { account } = useSession();
   return (

@@ -16,7 +16,6 @@ import { useSession } from '~/session';
 const pageSize = 100;
 const mailKey = ['mail'] as const;
 
-/** The mail of the last 30 days and its state, for platform admins. */
 export default function Mail() {
   const { account } = useSession();
   if (!account.platform_admin) {

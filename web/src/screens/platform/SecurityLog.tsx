@@ -15,7 +15,6 @@ import styles from '~/features/security/Security.module.css';
 import type { SecuritySearch } from '~/search';
 import { useSession } from '~/session';
 
-/** Who got in and who did not, for platform admins. */
 export default function SecurityLog() {
   const { account } = useSession();
   if (!account.platform_admin) {

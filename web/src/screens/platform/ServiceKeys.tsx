@@ -7,7 +7,6 @@ import { KeyList } from '~/features/keys/KeyList';
 import { platformRoom, serviceKeysKey } from '~/features/keys/room';
 import { useSession } from '~/session';
 
-/** The platform's keys, for automation that acts in every tenant. */
 export default function ServiceKeys() {
   const { account } = useSession();
   return (

@@ -17,7 +17,6 @@ import { factorQuery } from './queries';
 import { RecoveryCodes } from './RecoveryCodes';
 import { sessionsKey } from './SessionsCard';
 
-/** The second factor: one-time codes of an app, and recovery codes. */
 export function FactorCard() {
   const queries = useQueryClient();
   const factor = useQuery(factorQuery);

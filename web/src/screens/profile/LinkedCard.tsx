@@ -13,7 +13,6 @@ import { done } from '~/components/toast';
 import { whyNot } from '~/domain/provider';
 import styles from './Profile.module.css';
 
-/** What the reader signs in with at providers, with buttons to link and unlink. */
 export function LinkedCard() {
   const options = useQuery(signInOptionsQuery);
   const identities = useQuery(identitiesQuery);

@@ -11,7 +11,6 @@ import { done, failed } from '~/components/toast';
 import { useSession } from '~/session';
 import styles from './Profile.module.css';
 
-/** The name that other members see. */
 export function NameCard() {
   const { account, memberships } = useSession();
   const queries = useQueryClient();

@@ -9,7 +9,6 @@ import { useSession } from '~/session';
 import styles from './Profile.module.css';
 import { sessionsKey } from './SessionsCard';
 
-/** Changes the password, which ends all other sessions. */
 export function PasswordCard() {
   const { account, has_password } = useSession();
   const queries = useQueryClient();

@@ -7,7 +7,6 @@ import styles from './Profile.module.css';
 import { SecurityCard } from './SecurityCard';
 import { SessionsCard } from './SessionsCard';
 
-/** The reader’s account: name, password, second factor, sessions and recent sign-ins. */
 export default function Profile() {
   return (
     <Page title="Profile">

@@ -13,7 +13,6 @@ import styles from './Profile.module.css';
 const pageSize = 25;
 const minute = 60_000;
 
-/** Who got in to the reader’s account, and who tried. */
 export function SecurityCard() {
   const events = useInfiniteQuery({
     queryKey: ['own security log'],

@@ -17,7 +17,6 @@ import styles from './Profile.module.css';
 
 export const sessionsKey = ['sessions'] as const;
 
-/** The reader’s sessions, with buttons to end one or all. */
 export function SessionsCard() {
   const queries = useQueryClient();
   const navigate = useNavigate();

@@ -46,7 +46,6 @@ const costs = (budget: number) =>
   `Recording never delays a check. It takes at most ${size(budget)} of the database; above that a ` +
   'sample of whole users is kept. Violations already hold the same personal data.';
 
-/** In place of the usage of a tenant that records nothing. */
 export function StartRecording({ tenant, recording }: Props) {
   const { own } = useRole();
   const { save, ready } = useDays(tenant);
@@ -71,7 +70,6 @@ export function StartRecording({ tenant, recording }: Props) {
   );
 }
 
-/** What is recorded, its budget, and for how many days. */
 export function RecordingCard({ tenant, recording }: Props) {
   const { own } = useRole();
   const { save, ready } = useDays(tenant);

@@ -17,7 +17,6 @@ interface Props {
 
 type OfRule = ReplayResult['rules'][number];
 
-/** What a replay found: in all, by user, over time, and by rule and plan. */
 export function Result({ tenant, replay, result }: Props) {
   const sample = sampleWords(replay, result.share);
   const enforced = result.rules.filter(({ mode }) => mode !== 'shadow');
@@ -99,7 +98,6 @@ export function Result({ tenant, replay, result }: Props) {
 
 const few = 10;
 
-/** Who is denied: the first of them, and all at a press. */
 function Users({ tenant, result: { users, more_users, share } }: { tenant: string; result: ReplayResult }) {
   const [all, setAll] = useState(false);
   return (

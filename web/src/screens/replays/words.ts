@@ -9,7 +9,6 @@ export const stateWords: Record<Replay['state'], string> = {
   canceled: 'Canceled',
 };
 
-/** "1,204", or "1,204 ± 87" of a sample. */
 export function counted({ value, error }: Figure): string {
   return error > 0 ? `${exactNumber(Math.round(value))} ± ${exactNumber(Math.ceil(error))}` : exactNumber(value);
 }
@@ -21,7 +20,6 @@ export function signed(sign: '+' | '−', text: string): string {
 
 const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
 
-/** "12.4 MiB" */
 export function size(bytes: number): string {
   const unit = Math.min(units.length - 1, bytes < 1 ? 0 : Math.floor(Math.log2(bytes) / 10));
   return `${shortNumber(Math.round((10 * bytes) / 1024 ** unit) / 10)} ${units[unit]}`;

@@ -6,7 +6,6 @@ import styles from './Rules.module.css';
 
 const suggested: Adapt = { backend: '', floor_percent: 20, p99_ms: 300, error_percent: 1 };
 
-/** Whether and how the rate follows the health of a backend. */
 export function AdaptFields({ draft, onChange, problem, disabled }: FieldProps) {
   const { adapt } = draft;
   const set = (part: Partial<Adapt>) => onChange({ adapt: { ...(adapt ?? suggested), ...part } });

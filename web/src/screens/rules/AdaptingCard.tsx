@@ -8,7 +8,6 @@ import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { adaptText, seenText } from '~/domain/adapt';
 
-/** The share of its rate that a rule has now, and why. */
 export function AdaptingCard({ tenant, rule }: { tenant: string; rule: Rule }) {
   const adapting = useQuery({ ...adaptingQuery(tenant), enabled: rule.adapt !== null });
   if (!rule.adapt) return null;

@@ -21,7 +21,6 @@ interface Props {
   live: Tagged<Rule>;
 }
 
-/** Promotes a candidate into its live rule, or removes it. */
 export function CandidateActions({ tenant, saved, live }: Props) {
   const queries = useQueryClient();
   const navigate = useNavigate();

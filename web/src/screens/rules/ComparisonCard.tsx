@@ -109,7 +109,6 @@ interface AdditionalProps {
   data: Comparison;
 }
 
-/** Whom the candidate would deny in addition. */
 function Additional({ tenant, pattern, data }: AdditionalProps) {
   const { items, subjects, live_total } = data;
   if (items.length === 0) {

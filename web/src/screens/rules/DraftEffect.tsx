@@ -12,7 +12,6 @@ interface Props {
   draft: RuleDraft;
 }
 
-/** What a draft of a rule would have done, beside the buttons that save it. */
 export function DraftEffect({ tenant, rule, draft }: Props) {
   const [replaying, setReplaying] = useState(false);
   const candidate = { rules: [replayed(rule, draft)] };

@@ -13,7 +13,6 @@ import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
 import { ruleHistoryQuery } from './ruleHistory';
 
-/** The rule’s history. A change can be undone while nothing changed after it. */
 export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) {
   const { edit } = useRole();
   const [undoing, setUndoing] = useState<AuditEntry | null>(null);

@@ -20,7 +20,6 @@ import { limitOf, type RuleDraft } from './ruleDraft';
 export interface FieldProps {
   draft: RuleDraft;
   onChange: (change: Partial<RuleDraft>) => void;
-  /** The server’s error for a field. */
   problem: (pointer: string) => string | undefined;
   disabled?: boolean;
 }
@@ -33,7 +32,6 @@ interface LimitProps extends FieldProps {
   onKeep: (kept: Kept) => void;
 }
 
-/** The limit of a rule: its algorithm, and the fields that limits of the algorithm have. */
 export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
   const { draft, problem, disabled } = props;
   const wrong = limitProblems(draft);
@@ -117,7 +115,6 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
   );
 }
 
-/** What the numbers mean for requests. */
 function explains({ algorithm, burst_capacity, window }: RuleDraft): string {
   switch (algorithm) {
     case 'token_bucket':

@@ -23,7 +23,6 @@ import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
 import { copyOf, creation, newRule, type RuleDraft } from './ruleDraft';
 
-/** Creates a rule, empty or as a copy. */
 export default function NewRule() {
   const tenant = useTenant();
   const { from } = useSearch({ from: '/shell/t/$tenant/rules/new' });

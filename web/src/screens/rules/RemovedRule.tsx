@@ -27,7 +27,6 @@ import styles from './Rules.module.css';
 interface Props {
   tenant: string;
   id: number;
-  /** What the server answered when it was asked for the rule. */
   error: unknown;
 }
 

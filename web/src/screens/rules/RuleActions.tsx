@@ -39,7 +39,6 @@ interface Props {
   onSchedule: (() => void) | undefined;
 }
 
-/** What else can be done with a rule. */
 export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry, onSchedule }: Props) {
   const queries = useQueryClient();
   const navigate = useNavigate();
@@ -155,12 +154,10 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
   );
 }
 
-/** The form is on the page already. */
 function edit() {
   requestAnimationFrame(() => document.querySelector<HTMLElement>('#rule-form input')?.focus());
 }
 
-/** What somebody else changed while the question stood there. */
 function Since({ seen, now }: { seen: Rule; now: Rule }) {
   const changes = differences(seen, now);
   if (changes.length === 0) return null;

@@ -15,7 +15,6 @@ import { conditionOf } from '~/features/alerts/words';
 import { useRole } from '~/session';
 import styles from './Rules.module.css';
 
-/** The alerts that watch a rule: its own, and those of any rule. */
 export function RuleAlerts({ tenant, rule }: { tenant: string; rule: Rule }) {
   const { own } = useRole();
   const alerts = useQuery(alertsQuery(tenant));

@@ -15,7 +15,6 @@ interface Props {
   disabled: boolean;
 }
 
-/** The form of a rule, with its unsaved changes and conflicts. */
 export function RuleEditor({ tenant, editor, disabled }: Props) {
   const { rule, draft, error } = editor;
   const changes = differences(rule, draft);

@@ -40,7 +40,6 @@ import { Verdicts } from './Verdicts';
 
 const TryLimit = lazy(() => import('./TryLimit'));
 
-/** One rule: its form, simulation, verdicts, crossings, alerts, overrides and history. */
 export default function RulePage() {
   const tenant = useTenant();
   const { rule: id } = useParams({ from: '/shell/t/$tenant/rules/$rule' });

@@ -79,7 +79,6 @@ const sortBy = {
   updated: (rule: Rule) => rule.updated_at,
 };
 
-/** The list of rules, with search and filters. */
 export default function Rules() {
   const tenant = useTenant();
   const { edit } = useRole();
@@ -149,7 +148,6 @@ export default function Rules() {
   );
 }
 
-/** Whether a rule matches the filters. */
 export function fits(rule: Rule, { q, scope, plan, mode, state }: RulesSearch): boolean {
   return (
     isFound(q, rule.key_pattern, rule.name, rule.description) &&

@@ -7,7 +7,6 @@ import { ScheduledList } from '~/features/scheduled/ScheduledList';
 import styles from './Rules.module.css';
 import { changeWords } from './scheduled';
 
-/** The scheduled changes of a rule; nothing if it never had one. */
 export function ScheduledCard({ tenant, rule }: { tenant: string; rule: Rule }) {
   const { data: all = [], isPending } = useQuery(scheduledQuery(tenant, rule.rule_id));
   if (isPending) return <Awaited />;

@@ -10,7 +10,6 @@ interface Props {
   rule: Rule;
   draft: RuleDraft;
   ready: boolean;
-  /** Called when the draft is saved as a candidate. */
   onSaved: () => void;
 }
 

@@ -18,7 +18,6 @@ const phrases = {
   mixed: { verb: 'were denied, or would have been while in shadow', label: 'denied or would deny' },
 };
 
-/** The rule’s verdicts in the last 24 hours, as exact counts. */
 export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
   const series = useQuery({
     queryKey: tenantKey(tenant, 'stats', 'series', rule.rule_id),

@@ -5,7 +5,6 @@ import { hasRate, type Limit, timeToFull } from '~/domain/rate';
 export interface Arrivals {
   sliceMs: number;
   counts: number[];
-  /** The maximum of a slice. */
   most: number;
 }
 
@@ -88,7 +87,6 @@ export function streamOf(arrivals: Arrivals): Simulation['arrivals'] {
   });
 }
 
-/** How many requests of each slice were denied. */
 export function deniedBySlice(arrivals: Arrivals, { decisions }: Timeline): number[] {
   const denied = arrivals.counts.map(() => 0);
   for (const { at_ms, cost, allowed } of decisions) {

@@ -24,12 +24,10 @@ export const newRule: RuleDraft = {
   description: '',
 };
 
-/** The fields of a saved rule’s form. */
 export function draftOf(rule: Rule): RuleDraft {
   return Object.fromEntries(Object.keys(newRule).map((field) => [field, rule[field as keyof RuleDraft]])) as never;
 }
 
-/** A field with its label, as a lost race shows it. */
 export function sayField(field: keyof RuleDraft, draft: RuleDraft): [string, string] {
   const known = changeable.find((one) => one === field);
   return known ? [fieldLabels[known], say(draft, known)] : [field, String(draft[field])];
@@ -59,7 +57,6 @@ export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
   };
 }
 
-/** A draft of a saved rule, as effects and replays take it. */
 export function replayed(rule: Rule, draft: RuleDraft): NewRule {
   return creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name });
 }
@@ -76,20 +73,17 @@ export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
 
 const identity = ['key_pattern', 'name', 'plan'] as const;
 
-/** The fields that can change. */
 const changeable = Object.keys(newRule).filter((field) => !identity.some((one) => one === field)) as Exclude<
   keyof RuleDraft,
   (typeof identity)[number]
 >[];
 
-/** The parts of a limit, which blocks and bypasses have none of. */
 const limits = Object.keys(newLimit) as (keyof LimitDraft)[];
 
 export function limitOf(rule: LimitDraft): LimitDraft {
   return Object.fromEntries(limits.map((field) => [field, rule[field]])) as unknown as LimitDraft;
 }
 
-/** The body that creates the rule, with the fields that its action and algorithm have. */
 export function creation(draft: RuleDraft): NewRule {
   const rest = Object.fromEntries(
     Object.entries(draft).filter(
@@ -148,7 +142,6 @@ export interface FieldChange {
   to: string;
 }
 
-/** The differences between two states of a rule, in words. */
 export function differences(before: RuleDraft, after: RuleDraft): FieldChange[] {
   const [old, now] = [plainOf(before), plainOf(after)];
   return changeable

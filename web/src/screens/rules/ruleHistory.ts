@@ -3,7 +3,6 @@ import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditEntry } from '~/api/types';
 
-/** The latest changes of a rule, newest first. */
 export const ruleHistoryQuery = (tenant: string, ruleId: number) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit', 'rule', ruleId),
@@ -16,7 +15,6 @@ export const ruleHistoryQuery = (tenant: string, ruleId: number) =>
       ),
   });
 
-/** Whether a change since a moment switched the rule between enforced and shadow. */
 export function changedMode(entries: AuditEntry[], since: string): boolean {
   return entries.some(
     ({ at, before, after }) => before && after && before.mode !== after.mode && Date.parse(at) >= Date.parse(since),

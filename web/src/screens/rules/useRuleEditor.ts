@@ -12,7 +12,6 @@ import { draftOf, isDirty, patch, type RuleDraft, sayField } from './ruleDraft';
 
 export type RuleEditor = ReturnType<typeof useRuleEditor>;
 
-/** The state of a rule’s form. */
 export function useRuleEditor(tenant: string, saved: Tagged<Rule>) {
   const queries = useQueryClient();
   const { rule_id } = saved.value;

@@ -17,7 +17,6 @@ const sections = {
   security: lazy(() => import('./security/SecurityLog')),
 };
 
-/** The settings of a tenant, one section at a time. */
 export default function Settings() {
   const tenant = useTenant();
   const { section = '' } = useParams({ strict: false });

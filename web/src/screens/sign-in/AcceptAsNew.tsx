@@ -9,7 +9,6 @@ import { SignInAddress } from '~/components/SignInAddress';
 import styles from './Frame.module.css';
 import { useWelcome } from './welcome';
 
-/** Accepts an invitation with a new account, or leads to sign-in. */
 export function AcceptAsNew({ token, offer }: { token: string; offer: InvitationOffer }) {
   const [name, setName] = useState('');
   const [password, setPassword] = useState('');

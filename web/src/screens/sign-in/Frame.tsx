@@ -1,7 +1,6 @@
 import { Logo } from '~/shell/Logo';
 import styles from './Frame.module.css';
 
-/** The frame of screens without a session. */
 export function Frame({ title, lead, children }: { title: string; lead?: React.ReactNode; children: React.ReactNode }) {
   return (
     <main className={styles.frame}>

@@ -3,7 +3,6 @@ import { useNavigate } from '@tanstack/react-router';
 import { sessionKey } from '~/api/queries';
 import type { Session } from '~/api/types';
 
-/** Opens the joined tenant with an empty cache. */
 export function useWelcome(slug: string): (session: Session) => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();

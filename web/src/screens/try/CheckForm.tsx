@@ -9,7 +9,6 @@ import styles from './TryIt.module.css';
 interface Props {
   search: TrySearch;
   plans: string[];
-  /** The server’s field errors. */
   error?: ProblemError;
   onAsk: (search: TrySearch) => void;
 }
@@ -23,7 +22,6 @@ interface Attribute {
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'];
 const mostAttributes = 16;
 
-/** The fields of a check. All are optional. */
 export function CheckForm({ search, plans, error, onAsk }: Props) {
   const [fields, setFields] = useState(search);
   const [attributes, setAttributes] = useState(() => attributesOf(search));

@@ -7,7 +7,6 @@ import { Card } from '~/components/Page';
 import { keyVariable } from '~/domain/snippets';
 import styles from './TryIt.module.css';
 
-/** Code that sends the same check. */
 export function Snippets({ tenant, check }: { tenant: string; check: Check }) {
   const { isKnown, typed, type } = useCheckUrl();
   const lead = (

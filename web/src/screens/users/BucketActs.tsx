@@ -50,7 +50,6 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
   );
 }
 
-/** Adds tokens to a bucket or takes some away. */
 export function Credit({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
   const { bucket_key, burst_capacity, tokens: held } = bucket;

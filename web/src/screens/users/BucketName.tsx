@@ -3,7 +3,6 @@ import { Outcome } from '~/components/Outcome';
 import { RuleLink } from '~/components/RuleLink';
 import styles from './Users.module.css';
 
-/** The rule of a bucket, and the limit in force. */
 export function BucketName({ tenant, bucket }: { tenant: string; bucket: Bucket }) {
   return (
     <div className={styles.bucketName} title={bucket.bucket_key}>

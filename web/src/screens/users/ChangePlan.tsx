@@ -23,7 +23,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Assigns a plan to the user. An empty choice is the tenant’s default. */
 export function ChangePlan({ tenant, user, onClose }: Props) {
   const { user_id, plan, plan_source } = user.value;
   const plansOf = useQuery(plansQuery(tenant));
@@ -80,7 +79,6 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
   );
 }
 
-/** The limits that start and stop to apply. */
 function Effect({ rules, from, to }: { rules: Rule[]; from: string | null; to: string | null }) {
   const of = (plan: string | null) =>
     rules.filter((rule) => isOn(rule, serverNow()) && rule.plan !== null && rule.plan === plan);

@@ -11,7 +11,6 @@ interface Props {
   onErased: (receipt: string) => void;
 }
 
-/** Begins to erase a user after the id was typed. */
 export function EraseUser({ tenant, user, onClose, onErased }: Props) {
   const [typed, setTyped] = useState('');
 

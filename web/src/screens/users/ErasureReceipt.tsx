@@ -47,7 +47,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** How far the erasure of a user is, and its receipt at the end. */
 export function ErasureReceipt({ tenant, user, receipt, onClose }: Props) {
   const erasure = useQuery(erasureQuery(tenant, receipt));
   const queries = useQueryClient();

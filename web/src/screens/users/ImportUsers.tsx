@@ -18,7 +18,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Imports plan assignments from CSV: a dry run first, then all or nothing. */
 export function ImportUsers({ tenant, onClose }: Props) {
   const [text, setText] = useState('');
   const queries = useQueryClient();
@@ -32,7 +31,6 @@ export function ImportUsers({ tenant, onClose }: Props) {
     setChecked(null);
     setErrors([]);
   }
-  /** A file that was chosen is checked at once. */
   async function read(file: File) {
     const csv = await file.text();
     flushSync(() => change(csv));

@@ -14,7 +14,6 @@ interface Props {
   onAct: (act: BucketAct) => void;
 }
 
-/** How much of a quota the user has used in the present window. */
 export function QuotaRow({ tenant, bucket, edit, onOverride, onAct }: Props) {
   const { burst_capacity, tokens, mode } = bucket;
   const used = Math.max(0, burst_capacity - tokens);

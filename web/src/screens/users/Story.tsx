@@ -144,7 +144,6 @@ function effectOf(entry: Entry): Change[] {
   );
 }
 
-/** The id of the rule of an entry about a rule, or about an override. */
 function ruleOf({ object: { id } }: Entry): number {
   return Number.parseInt(id, 10);
 }

@@ -85,11 +85,9 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
 
 interface FilesProps {
   tenant: string;
-  /** Lets a job write the file of an address. */
   onExport: (address: string) => void;
 }
 
-/** The files of usage of a month, or of the last year. */
 export function UsageFiles({ tenant, onExport }: FilesProps) {
   const [months] = useState(() => lastMonths(serverNow()));
   const [month, setMonth] = useState(months[0] ?? '');

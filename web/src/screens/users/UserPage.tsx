@@ -38,7 +38,6 @@ import styles from './Users.module.css';
 /** How many of the recent denials are listed. */
 const latest = 5;
 
-/** One user: plan, quotas, buckets, crossings, overrides and recent denials. */
 export default function UserPage() {
   const tenant = useTenant();
   const { user: id } = useParams({ from: '/shell/t/$tenant/users/$user' });

@@ -31,7 +31,6 @@ import styles from './Users.module.css';
 
 const day = namedSpan('24h');
 
-/** Finds users by id prefix, by plan, or by recent denials. */
 export default function Users() {
   const tenant = useTenant();
   const { edit } = useRole();
@@ -184,7 +183,6 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
   );
 }
 
-/** The users with the most denials in the last 24 hours. */
 function Limited({ tenant }: { tenant: string }) {
   const top = useQuery(topQuery(tenant, day, 'user', 10));
   return (

@@ -1,7 +1,6 @@
 import type { ProblemDocument } from '~/api/problem';
 
 export interface LineError {
-  /** 1 is the header. */
   line: number;
   content: string;
   detail: string;

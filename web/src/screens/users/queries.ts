@@ -25,7 +25,6 @@ export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) => {
   });
 };
 
-/** What happened to a user in a range, the latest first. */
 export const storyQuery = (tenant: string, user: string, span: Span) => {
   const queryKey = tenantKey(tenant, 'users', 'story', user, span.text);
   return infiniteQueryOptions({

@@ -12,7 +12,6 @@ interface Props {
   filter: ViolationFilter;
 }
 
-/** Exports everything that the filters match. */
 export function Export({ tenant, span, filter }: Props) {
   const { start, isStarting, dialog } = useExport(tenant);
   const begin = (format: 'csv' | 'jsonl') =>

@@ -27,14 +27,12 @@ const none: Filters = {
   mode: undefined,
 };
 
-/** The filters that a phone folds away. */
 const folded = (Object.keys(none) as (keyof Filters)[]).filter((name) => name !== 'mode');
 
 export function isFiltered(search: ViolationsSearch): boolean {
   return Object.keys(none).some((name) => search[name as keyof Filters] !== undefined);
 }
 
-/** Who, where, by which rule. Each filter lives in the address. */
 export function FilterBar({ tenant, search, onChange }: Props) {
   const rules = useRuleChoices(tenant, search.rule);
   const { data: plans = [] } = useQuery(plansQuery(tenant));

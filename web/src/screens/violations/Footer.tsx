@@ -11,7 +11,6 @@ import styles from './Violations.module.css';
 
 type List = UseInfiniteQueryResult<InfiniteData<ViolationPage>>;
 
-/** How far back the list goes, and the button for more. */
 export function Footer({ list, rows }: { list: List; rows: Violation[] }) {
   const checks = rows.reduce((sum, { count }) => sum + count, 0);
   const found = `${plural(rows.length, 'violation')}, ${plural(checks, 'check')}`;

@@ -5,7 +5,6 @@ import { exactTime, plural } from '~/domain/format';
 import type { useTail } from './useTail';
 import styles from './Violations.module.css';
 
-/** The state of the live stream, and the button that shows new rows. */
 export function LiveLine({ tail, waiting }: { tail: ReturnType<typeof useTail>; waiting: number }) {
   const { state, gap, dropped, error } = tail;
   const words = {

@@ -102,9 +102,7 @@ interface BarsProps {
   shadow: boolean;
   total: number;
   stepSeconds: number;
-  /** The counts are still those of another time range. */
   old: boolean;
-  /** The counts are lower bounds. */
   atLeast?: boolean;
   onBrush: (from: number, until: number) => void;
   children?: React.ReactNode;
@@ -139,7 +137,6 @@ function Bars({ x, counts, would, shadow, total, stepSeconds, old, atLeast, onBr
   );
 }
 
-/** Whether the interval of the last bar has not ended. */
 function isUnfinished(x: number[], stepSeconds: number): boolean {
   const last = x.at(-1);
   return last !== undefined && (last + stepSeconds) * 1000 > serverNow();

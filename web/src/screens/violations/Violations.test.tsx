@@ -135,7 +135,6 @@ test('a scan that found nothing yet says how far it got, and goes on', async () 
   const back = exactTime(Date.parse('2026-11-21T05:00:00Z')); // which day that is depends on where one is
   expect(await screen.findByText((text) => text.includes(`Searched back to ${back}`))).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Continue searching' }));
-  // The same text is also announced.
   const all = /1 violation, 11 checks. End of the list./;
   expect(await screen.findByText(all, { ignore: '[role=status]' })).toBeDefined();
   // Both pages are of the same time, however long one waited before turning the page.
@@ -158,12 +157,10 @@ test('live, rows do not move: what is new is counted, each once, and shown when 
   await user.click(screen.getByRole('button', { name: 'Live' }));
   const show = await screen.findByRole('button', { name: '1 new' });
   expect(rows()).toHaveLength(2);
-  // What arrives now is in no range that has ended.
   expect(router.state.location.search).toEqual({ live: 'true', range: '15m' });
   await user.click(show);
   expect(rows()).toHaveLength(3);
   expect(rows()[1]?.textContent).toMatch(/77/);
-  // Pausing keeps what was shown.
   await user.click(screen.getByRole('button', { name: 'Live' }));
   await waitFor(() => expect(router.state.location.search).toEqual({ range: '15m' }));
   expect(rows()).toHaveLength(3);

@@ -32,7 +32,6 @@ import { OverTime } from './OverTime';
 import { useTail } from './useTail';
 import styles from './Violations.module.css';
 
-/** The violations: a chart, filters, and a table whose rows open a panel. */
 export default function Violations() {
   const tenant = useTenant();
   const search: ViolationsSearch = useSearch({ from: '/shell/t/$tenant/violations' });

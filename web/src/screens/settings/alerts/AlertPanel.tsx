@@ -30,7 +30,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** One alert: its condition, where it is sent, actions and deliveries. */
 export function AlertPanel({ alert, onClose, ...rest }: Props) {
   return (
     <SidePanel

@@ -6,7 +6,6 @@ import { useRole, useTenant } from '~/session';
 import styles from '../Settings.module.css';
 import { Import } from './Import';
 
-/** Export and import of plans, rules and overrides as a file. */
 export default function ImportExport() {
   const tenant = useTenant();
   const { edit } = useRole();

@@ -17,7 +17,6 @@ import { envoyRecipes, httpRecipes, Recipes } from './Recipes';
 import { Sample } from './Sample';
 import { useMapping } from './useMapping';
 
-/** How requests that a proxy asks about become checks. */
 export default function Gateways() {
   const tenant = useTenant();
   const navigate = useNavigate();
@@ -66,7 +65,6 @@ export default function Gateways() {
 interface Props<M extends object> {
   kind: Kind<M>;
   tenant: string;
-  /** What removing the mapping does. */
   effect: string;
   /** Shows what a sample becomes; the mapping is undefined while it cannot be read. */
   sample: (mapping: M | undefined) => React.ReactNode;

@@ -23,10 +23,8 @@ export const httpRecipes: Recipes = {
 /** Nobody has run it with Envoy yet, and it says so. */
 export const envoyRecipes: Recipes = { Envoy: [{ name: 'Envoy: ratelimit.yaml', code: envoy }] };
 
-/** The files of each proxy. */
 type Recipes = Record<string, { name: string; code: string }[]>;
 
-/** Configurations of proxies, to paste. */
 export function Recipes({ tenant, recipes }: { tenant: string; recipes: Recipes }) {
   const proxies = Object.keys(recipes);
   const [proxy, setProxy] = useState(proxies[0] ?? '');

@@ -9,7 +9,6 @@ export interface Stored<M> {
   version: number;
 }
 
-/** A kind of gateway: where its mapping is stored, and the one to start from. */
 export interface Kind<M extends object> {
   name: 'authorize' | 'descriptors';
   example: M;
@@ -20,7 +19,6 @@ export interface Kind<M extends object> {
 
 const paramsOf = (tenant: string, etag: string) => ({ path: { tenant }, header: ifMatch(etag) });
 
-/** For proxies that ask over HTTP. */
 export const authorizeKind: Kind<AuthorizeMapping> = {
   name: 'authorize',
   example: { user: { header: 'X-User', plain: true }, endpoint: { templates: ['/orders/{id}'] } },
@@ -32,7 +30,6 @@ export const authorizeKind: Kind<AuthorizeMapping> = {
     api.DELETE('/api/v1/tenants/{tenant}/gateways/authorize', { params: paramsOf(tenant, etag) }),
 };
 
-/** For proxies that speak Envoy's rate limit service. */
 export const descriptorKind: Kind<DescriptorMapping> = {
   name: 'descriptors',
   example: { keys: { customer: 'user_id' }, domains: { edge: { templates: [['customer']] } } },

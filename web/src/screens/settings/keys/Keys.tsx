@@ -4,7 +4,6 @@ import { tenantRoom } from '~/features/keys/room';
 import { useRole, useTenant } from '~/session';
 import { keysQuery } from './queries';
 
-/** The tenant's API keys. */
 export default function Keys() {
   const tenant = useTenant();
   const { own } = useRole();

@@ -15,7 +15,6 @@ import { done } from '~/components/toast';
 import { useRole, useTenant } from '~/session';
 import { invitationsQuery } from './queries';
 
-/** The open invitations; renders nothing if there are none. */
 export function Invitations() {
   const tenant = useTenant();
   const { own } = useRole();

@@ -25,7 +25,6 @@ import { Invitations } from './Invitations';
 import { Invite } from './Invite';
 import { membersQuery } from './queries';
 
-/** Members with their roles, and open invitations. */
 export default function Members() {
   const tenant = useTenant();
   const { own } = useRole();
@@ -153,7 +152,6 @@ export default function Members() {
 
 interface RemovalProps {
   member: Member;
-  /** Whether the changes that they scheduled are canceled. */
   cancels: boolean;
   onCancels: (cancels: boolean) => void;
 }
@@ -205,7 +203,6 @@ function Removal({ member, cancels, onCancels }: RemovalProps) {
   );
 }
 
-/** A member’s role. Owners can change it. */
 function RoleOf({ member }: { member: Member }) {
   const tenant = useTenant();
   const { own } = useRole();

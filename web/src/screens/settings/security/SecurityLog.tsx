@@ -11,7 +11,6 @@ import styles from '~/features/security/Security.module.css';
 import type { SecuritySearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 
-/** Who was let in to a tenant and who was not, for its owners. */
 export default function SecurityLog() {
   const { own } = useRole();
   return own ? <Log /> : <NoPermission need="own" />;

@@ -8,7 +8,6 @@ import { TurnEnforcement } from '~/components/TurnEnforcement';
 import { useRole } from '~/session';
 import styles from '../Settings.module.css';
 
-/** The emergency switch: whether the tenant’s rules deny anything. */
 export function EnforcementCard({ tenant }: { tenant: Tenant }) {
   const { own } = useRole();
   const [asking, setAsking] = useState(false);

@@ -12,7 +12,6 @@ import own from './Quotas.module.css';
 
 const QuotasForm = lazy(() => import('./QuotasForm'));
 
-/** What the tenant holds and may hold. Platform admins change it. */
 export function QuotasCard({ tenant, editable }: { tenant: string; editable: boolean }) {
   const quotas = useQuery(quotasQuery(tenant));
   const [editing, setEditing] = useState(false);

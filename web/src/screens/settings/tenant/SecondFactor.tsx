@@ -12,7 +12,6 @@ import { useRole, useSession } from '~/session';
 import { membersQuery } from '../members/queries';
 import styles from '../Settings.module.css';
 
-/** Whether members need a second factor to reach the tenant. */
 export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Tagged<Tenant> }) {
   const { own } = useRole();
   const { two_factors } = useSession();
@@ -61,7 +60,6 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
   );
 }
 
-/** Who would be locked out. */
 function Effect({ tenant }: { tenant: string }) {
   const { data: members } = useQuery(membersQuery(tenant));
   const without = (members ?? []).filter(({ second_factor, disabled }) => second_factor === false && !disabled);

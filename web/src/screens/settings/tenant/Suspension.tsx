@@ -10,7 +10,6 @@ import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import styles from '../Settings.module.css';
 
-/** Suspends or resumes the tenant. Only platform admins see it. */
 export function Suspension({ saved: { value: tenant } }: { saved: Tagged<Tenant> }) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState(false);

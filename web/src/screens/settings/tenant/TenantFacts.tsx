@@ -2,7 +2,6 @@ import type { Tenant } from '~/api/types';
 import { Facts } from '~/components/Facts';
 import { type Draft, draftOf, sayField } from './settings';
 
-/** The settings, for members who cannot edit them. */
 export function TenantFacts({ tenant }: { tenant: Tenant }) {
   const draft = draftOf(tenant);
   const facts = (Object.keys(draft) as (keyof Draft)[]).map((field) => sayField(field, draft));

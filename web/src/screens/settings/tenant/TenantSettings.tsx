@@ -11,7 +11,6 @@ import { Suspension } from './Suspension';
 import { TenantFacts } from './TenantFacts';
 import { TenantForm } from './TenantForm';
 
-/** The tenant’s name and defaults; for platform admins also its suspension. */
 export default function TenantSettings() {
   const slug = useTenant();
   const { own } = useRole();

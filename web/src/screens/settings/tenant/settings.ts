@@ -7,7 +7,6 @@ export const failureModeMeans: Record<FailureMode, string> = {
   closed: 'Every matching request is denied with 503.',
 };
 
-/** The fields of the form, as they are typed. */
 export interface Draft {
   name: string;
   default_plan: string;
@@ -49,7 +48,6 @@ export function patchOf(draft: Draft) {
   };
 }
 
-/** A field with its label, as a lost race shows it. */
 export function sayField(field: keyof Draft, draft: Draft): [string, string] {
   switch (field) {
     case 'name':
