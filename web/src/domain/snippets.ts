@@ -133,6 +133,7 @@ function typescript(url: string, check: Check): string {
   if (Object.keys(attributes).length > 0) fields.push(`attributes: ${JSON.stringify(attributes)}`);
   return `import { Sluice } from '@sluicegate/client'; // npm install PATH/TO/sluicegate-client-0.1.0.tgz
 
+// One for the whole process.
 const limits = new Sluice({ url: ${quote(url)}, key: process.env.${keyVariable} ?? '' });
 const decision = await limits.check({${listed(fields, 2, ' ')}});
 if (decision.allowed) {
