@@ -8,8 +8,8 @@ import { headings } from './src/headings.ts';
 import { screens } from './src/starting/screens.ts';
 
 /**
- * Writes x.js.gz in place of x.js: the server compresses nothing while somebody waits, and the program is
- * smaller. No Brotli beside it: that makes the image 0.6 MB larger, and browsers accept it over TLS only.
+ * Writes x.js.gz instead of x.js: the server compresses nothing while somebody waits, and the program is smaller.
+ * Brotli would make the image 0.6 MB larger, and browsers accept it over TLS only.
  */
 function compress(): Plugin {
   return {
@@ -48,7 +48,7 @@ function usedStyles(): Plugin {
 }
 
 /**
- * The files with the code of the screens, without the entry, and for each address the places of its own in that list.
+ * The files with the code of the screens, without the entry, and for each address the indices of its own in that list.
  */
 function codeOf(bundle: Rolldown.OutputBundle): {
   files: string[];
@@ -77,11 +77,9 @@ function codeOf(bundle: Rolldown.OutputBundle): {
 }
 
 /**
- * Puts into index.html what it shows before anything else arrives: the colours, the heading of the screen, and the
- * script
- * that finds it and asks for the screen's code. All other styles are linked below that, because what stands above a
- * link in
- * the body is drawn without waiting for it. The entry waits for it.
+ * Puts into index.html the content before everything else arrives: the colours, the heading of the screen, and the
+ * script that finds it and asks for the screen's code. All other styles are linked below that, because content above a
+ * link in the body is drawn without waiting for it. The entry waits for it.
  */
 function starting(): Plugin {
   const read = (name: string) => readFileSync(join(import.meta.dirname, 'src', name), 'utf8');
@@ -119,7 +117,7 @@ export default defineConfig({
         // A file per module that two screens share would be ninety requests for the first of them.
         codeSplitting: {
           groups: [
-            // What the UI's entry imports, without what the entry of reference.html does.
+            // The imports of the UI's entry, without those of reference.html.
             {
               name: 'app',
               tags: ['$initial'],

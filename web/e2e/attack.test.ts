@@ -3,7 +3,6 @@ import { countClicks } from './clicks';
 import { demo, until } from './sluice';
 import { askAll, reports } from './traffic';
 
-// A block holds for everybody who asks from its address.
 test.use({ server: 'attack' });
 
 const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
@@ -108,7 +107,6 @@ test('why a user was limited takes a search, and a raise two clicks more; the st
   await expect(raise).toBeHidden();
   await clicks.expectAtMost(3);
   await expect(story.getByText(/ticket 1234/)).toBeVisible();
-  // It lasts a day, since nothing else was chosen.
   await expect(page.getByRole('table', { name: 'Overrides' }).getByText(/^in (1.d|2[34].h)/)).toBeVisible();
   const saved = await page.request.get(`/api/v1/tenants/${demo.tenant}/overrides?user_id=4711`);
   const [{ expires_at }] = (await saved.json()).items;

@@ -6,7 +6,7 @@ import { demo, type Sluice, startSluice } from './sluice';
 export { expect };
 
 interface Fixtures {
-  /** What consoles and pages complained about; if there is anything, the test fails. */
+  /** Complaints of consoles and pages, which fail the test. */
   complaints: string[];
   /** Opens a page in another browser profile. */
   newProfile: () => Promise<Page>;

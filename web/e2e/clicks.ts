@@ -1,7 +1,7 @@
 import { expect, type Page } from '@playwright/test';
 
 export interface Clicks {
-  /** Fails if the pointer was pressed more often than that since counting began, and lists what it pressed. */
+  /** Fails if the pointer was pressed more often than that since counting began, and lists the presses. */
   expectAtMost(most: number): Promise<void>;
 }
 

@@ -48,7 +48,6 @@ test('from the first sign-in to the first blocked request', async ({ page, sluic
   await makeTenant(page, 'Acme Payments');
   await importRule(page);
 
-  // Nothing tells the page where services ask; whoever tries it does, once.
   await page.goto('/t/acme-payments/try?user=42');
   await expect(page.getByRole('region', { name: 'Decision' }).getByText('2 of 2', { exact: true })).toBeVisible();
   // The server knows where its check endpoint is: nobody has to type it.

@@ -9,7 +9,7 @@ test.use({ server: 'limited' });
 const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
 const api = `/api/v1/tenants/${demo.tenant}`;
 
-/** Loads the page until what was recorded a moment ago is on it. */
+/** Loads the page until recent records are on it. */
 async function reloadUntil(page: Page, shows: () => Promise<boolean>): Promise<void> {
   await until(async () => {
     await settled(page);
@@ -25,7 +25,6 @@ test('a new tenant sees its three steps, and the overview with the first checks'
   await expect(page.getByRole('heading', { name: 'Get started' })).toBeVisible();
   await expectAccessible(page);
   await askAll(sluice, reports('77', 10));
-  // It is read again by itself: nothing is pressed, nothing reloaded.
   await expect(page.getByRole('region', { name: 'Summary' })).toBeVisible();
   await expect(page.getByRole('table', { name: 'Who is limited' }).getByRole('link', { name: '77' })).toBeVisible();
   await expectAccessible(page);
@@ -68,7 +67,7 @@ test('why user 42 was limited is found out, and an override that expires lets it
   await expect(chip).toBeVisible();
   await expectAccessible(page);
 
-  // It ends by itself: the hour is cut to a moment, so that the test need not wait for it.
+  // The hour is cut to a moment, so that the test need not wait for its end.
   const override = await own.getByRole('link').first().getAttribute('href');
   const rule = override?.split('/').at(-1);
   const headers = { 'If-Match': '*' };

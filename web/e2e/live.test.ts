@@ -2,7 +2,6 @@ import { expect, expectAccessible, settled, signIn, test } from './browser';
 import { demo, until } from './sluice';
 import { askAll, reports } from './traffic';
 
-// The tests count rows, and know who was denied most.
 test.use({ server: 'live' });
 
 const at = (screen: string) => `/t/${demo.tenant}/${screen}`;

@@ -19,7 +19,7 @@ async function press(page: Page, button: string | RegExp): Promise<void> {
   await expect(page.getByRole('dialog').last()).toBeVisible();
 }
 
-/** What opens above a screen: the palette, menus, panels and dialogs, alone and on top of each other. */
+/** Everything that opens above a screen: the palette, menus, panels and dialogs, alone and on top of each other. */
 export const overlays: Overlay[] = [
   {
     name: 'palette',

@@ -25,7 +25,6 @@ test('signing out everywhere ends the session in another browser too', async ({ 
   await elsewhere.waitForURL('**/settings/members');
 });
 
-/** What only editors, owners and platform admins have. */
 const forbidden = new RegExp(
   `^(Create key|Invite|New alert|New tenant|New plan|Add rule|New rule|New override|Save|Undo …|Review ` +
     `changes|Suspend …|Put in shadow …|Enforce again …|Remove …|Actions of .*|Remove .*)$`,
@@ -116,7 +115,6 @@ test('the token of a mailed link is in no request’s address and in no Referer'
       await page.getByRole('button', { name: 'Save password' }).click();
       await expect(page.getByText('This link is no longer valid')).toBeVisible();
     }
-    // On to another page, which is told where one comes from.
     await page.evaluate(() => location.assign('/sign-in'));
     await page.waitForURL('**/sign-in');
     await page.waitForLoadState('networkidle');

@@ -8,9 +8,7 @@ export interface Provider {
   issuer: string;
   /** Lets Sluice be a client, whose address the provider sends people back to. */
   register(sluice: string): Promise<void>;
-  /**
-   * Says who the person before the browser is, by the claims. Who is signed in there already stays until asked again.
-   */
+  /** Sets the claims of the person at the browser. A signed-in person stays until asked again. */
   be(person: Record<string, unknown>): Promise<void>;
   stop(): Promise<void>;
 }

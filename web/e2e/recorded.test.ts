@@ -8,9 +8,8 @@ test.use({ server: 'recorded' });
 test.setTimeout(180_000);
 
 /**
- * Sends checks of one user on the plan pro until some are stored. Most are denied. It sends 32,768, because Sluice
- * stores a full block
- * at once and waits some minutes with a smaller one.
+ * Sends 32,768 checks of one user on the plan pro, most of them denied, because Sluice stores a full block at once and
+ * waits some minutes with a smaller one.
  */
 async function record(page: Page, sluice: Sluice): Promise<void> {
   const check = { user_id: '42', plan: 'pro', endpoint: '/v1/charges', method: 'POST' };
@@ -55,7 +54,7 @@ test('pro is raised in four clicks, and its review says what the new limit would
   await clicks.expectAtMost(4);
 });
 
-/** Lets the page take the present for tomorrow, so that what was recorded just now was recorded yesterday. */
+/** Sets the page's clock a day ahead, so that the recorded checks are yesterday's. */
 async function takeForTomorrow(page: Page): Promise<void> {
   await page.route('**/api/**', async (route) => {
     const response = await route.fetch();
@@ -64,7 +63,6 @@ async function takeForTomorrow(page: Page): Promise<void> {
   });
 }
 
-// It is noon there, so that no check is of the day before.
 const hours = 12 - new Date().getUTCHours();
 const midday = `Etc/GMT${hours > 0 ? '-' : '+'}${Math.abs(hours)}`;
 

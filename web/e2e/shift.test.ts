@@ -14,7 +14,6 @@ import { ordinaryTraffic } from './traffic';
 
 test.use({ server: 'shift' });
 
-/** Of all shifts of a screen. Browsers call 0.1 good, and count only the worst five seconds. */
 const most = 0.1;
 
 interface Shift {

@@ -3,7 +3,6 @@ import { expect, settled, signIn, test } from './browser';
 import { demo } from './sluice';
 import { ordinaryTraffic } from './traffic';
 
-/** What a browser may fetch to show a screen for the first time: kB as they are sent, with headers, and requests. */
 const budgets = [
   { screen: 'overview', script: 330, style: 31, font: 50, data: 24, files: 15, requests: 42 },
   { screen: 'violations', script: 345, style: 31, font: 50, data: 12, files: 16, requests: 24 },

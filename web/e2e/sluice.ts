@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** What `make test` builds; SLUICE_BINARY names another. */
+/** The binary of `make test`; SLUICE_BINARY names another. */
 const { SLUICE_BINARY: binary = join(import.meta.dirname, '../../.bin/sluice'), ...environment } = process.env;
 
 /** A running `sluice dev`: its own data, its own ports, gone when it is stopped. */
@@ -79,7 +79,7 @@ async function run(folder: string, wanted: Addresses, options: Record<string, st
     SLUICE_METRICS_ADDR: wanted.metrics,
     SLUICE_GRPC_ADDR: '127.0.0.1:0',
     SLUICE_WEBHOOK_ALLOW: `${allowed}/32`,
-    // What happens without Redis has tests of its own; a machine that is busy must not bring it about here.
+    // Other tests are about Redis being away; a busy machine must not cause it here.
     SLUICE_STORE_BUDGET: '5s',
     ...options,
   };

@@ -20,7 +20,6 @@ export async function askAll(sluice: Sluice, checks: Check[]): Promise<number[]>
   return results.map(({ status }) => status);
 }
 
-/** So many reports for a user at once: the demo's rule lets three pass, of cost 1. */
 export function reports(user_id: string, count: number, cost = 1): Check[] {
   return Array.from({ length: count }, () => ({
     user_id,

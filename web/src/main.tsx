@@ -23,7 +23,6 @@ for (const { routeId, params } of router.matchRoutes(router.latestLocation)) {
   component?.preload?.()?.catch(() => {});
   staticData?.first?.(queries, params);
 }
-// What index.html draws stays until the screen can take its place. As a transition the screen is drawn in steps,
-// between
-// which the browser can answer.
+// index.html's content stays until the screen can take its place. A transition draws the screen in steps, between which
+// the browser can answer.
 router.load().finally(() => startTransition(() => createRoot(root).render(<App queries={queries} router={router} />)));

@@ -49,7 +49,7 @@ async function show(): Promise<void> {
   };
   paint();
   dark.addEventListener('change', paint);
-  // It shows and does not send: a request would go out with the session of the reader.
+  // Requests would go out with the session of the reader, so the page only shows.
   for (const name of ['hide-console', 'hide-server-selection']) explorer.setAttribute(name, 'true');
   document.body.append(explorer);
 

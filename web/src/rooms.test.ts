@@ -5,9 +5,9 @@ import { expect, test } from 'vitest';
 const src = import.meta.dirname;
 
 /**
- * What each folder of src may import, besides itself and packages, and why. A screen is one folder of screens: what two
- * screens need moves to features (parts with queries, such as overrides), components or domain, so that a screen can
- * be changed by reading its own folder.
+ * The allowed imports of each folder of src, besides itself and packages, with the reason. A screen is one folder of
+ * screens: parts that two screens need move to features (with queries, such as overrides), components or domain, so
+ * that a screen can be changed by reading its own folder.
  */
 const rooms: Record<string, string[]> = {
   domain: ['api/types', 'api/problem', 'search'], // functions without React or requests
@@ -53,7 +53,6 @@ test('what a route shows is a screen', () => {
   expect(shown.map(([, file]) => file).filter((file) => !file?.startsWith('~/screens/'))).toEqual([]);
 });
 
-/** What measures how long something takes, which any clock can. Everything else asks for the server's time. */
 const measuring = [
   'api/busy.ts',
   'api/client.ts',

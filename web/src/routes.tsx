@@ -360,9 +360,7 @@ export function newRouter(queries: QueryClient) {
 
 declare module '@tanstack/react-router' {
   interface StaticDataRouteOption {
-    /**
-     * Begins to load what the screen shows first. It is called beside the session's request if the UI opens with it.
-     */
+    /** Begins to load the screen's first data, beside the session's request if the UI opens with it. */
     first?: (queries: QueryClient, params: Record<string, string | undefined>) => void;
   }
   interface Register {

@@ -6,7 +6,7 @@ type Raw = Record<string, unknown>;
 type Readers = Record<string, (value: unknown) => unknown>;
 type Read<R extends Readers> = { [Name in keyof R]?: Exclude<ReturnType<R[Name]>, undefined> };
 
-/** The parameters of a screen. Those without a value are dropped, so that the URL stays short. */
+/** The parameters of a screen, without empty ones, so that the URL stays short. */
 function parameters<R extends Readers>(readers: R) {
   return (raw: Raw): Read<R> => {
     const read = Object.entries(readers).map(([name, reader]) => [name, reader(raw[name])] as const);

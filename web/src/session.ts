@@ -9,8 +9,8 @@ import { type Permissions, permissions } from '~/domain/roles';
 export const SessionContext = createContext<Session | null>(null);
 
 /**
- * The session. Below the shell it is never null. It comes from context instead of the cache, because the
- * cache is empty for a moment when the session ends.
+ * The session, never null below the shell. The cache is empty for a moment when the session ends, so the context has
+ * it.
  */
 export function useSession(): Session {
   const session = useContext(SessionContext);
@@ -68,7 +68,7 @@ export function rememberTenant(slug: string): void {
 }
 
 /**
- * Whether a session is of somebody in the tenant. Others see that it does not exist, and should sign in elsewhere next
+ * Whether a session's account is in the tenant. Others see that it does not exist, and should sign in elsewhere next
  * time.
  */
 export function isIn({ account, memberships, has_more_memberships }: Session, slug: string): boolean {

@@ -27,7 +27,7 @@ ajv.addSchema({ $id: name, ...description });
 
 const templates = Object.keys(description.paths)
   .map((template) => ({ template, pattern: new RegExp(`^${template.replace(/\{[^}]+\}/g, '[^/]+')}$`) }))
-  // A fixed path before one with a parameter in its place.
+  // A fixed path before one with a parameter.
   .toSorted((a, b) => a.template.split('{').length - b.template.split('{').length);
 
 const validators = new Map<string, ValidateFunction | null>();

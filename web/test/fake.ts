@@ -4,7 +4,6 @@ import type { components } from '~/api/schema';
 import type { Account, AuditEntry, Key, Plan, Quotas, QuotaThing, Rule, Session, Tenant } from '~/api/types';
 import { mistakeOf } from './contract';
 
-/** What a component test's server answers to one request; a path ends where the query begins. */
 export interface Reply {
   status?: number;
   json?: unknown;
@@ -21,7 +20,6 @@ type Handler = (request: {
   headers: Headers;
 }) => Reply | Promise<Reply>;
 
-/** What the shell reads on every screen of a tenant. */
 const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme': () => ({ json: tenant(), headers: { ETag: '"1"' } }),
   'GET /api/v1/tenants/acme/overrides': { items: [], next_cursor: null },
@@ -64,7 +62,7 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
   return requests;
 }
 
-/** What changed limits would have done; by default of a tenant that records nothing. */
+/** The effect of changed limits; by default of a tenant that records nothing. */
 export function effect(more: Partial<components['schemas']['Effect']> = {}): components['schemas']['Effect'] {
   const none = { value: 0, error: 0 };
   return {

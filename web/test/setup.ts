@@ -5,7 +5,6 @@ import { broken } from './fake';
 // A screen's code is loaded when it is visited, and the machine may have other things to do.
 configure({ asyncUtilTimeout: 60_000 });
 
-// What jsdom lacks and Mantine asks for.
 window.matchMedia = (query: string) =>
   ({
     matches: false,

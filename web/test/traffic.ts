@@ -173,7 +173,6 @@ export function bucket(more: Partial<Bucket> = {}): Bucket {
   };
 }
 
-/** A quota of 10,000 a month, of which 8,012 are used. */
 export function quota(more: Partial<Bucket> = {}): Bucket {
   return bucket({
     bucket_key: '15:42',

@@ -6,8 +6,8 @@ import type { AuditObjectKind } from './types';
 type Part = Resource | readonly [Resource, ...string[]];
 
 /**
- * What each write changes, by the kind of object that the audit log names. A save refetches these queries and no
- * others. Queries with a short interval of their own, such as stats, are left out.
+ * The queries that a write refetches, by the kind of object in the audit log. Queries with a short interval, such as
+ * stats, are left out.
  */
 const changes: Record<AuditObjectKind, readonly Part[]> = {
   // A removed rule takes its overrides along, turns its alerts off, and is one less on its plan.

@@ -7,8 +7,8 @@ import { askForProof } from './proof';
 import type { paths } from './schema';
 
 /**
- * The API client, typed by api/openapi.yaml and authenticated by the session cookie. A call returns its data
- * or throws: ProblemError for an error response, AwayError for none. So screens never look at a status.
+ * The API client, typed by api/openapi.yaml and authenticated by the session cookie. A call returns its data or throws:
+ * ProblemError for an error response, AwayError for none. Screens never look at a status.
  */
 export const api = createClient<paths>({
   baseUrl: globalThis.location?.origin ?? 'http://localhost',

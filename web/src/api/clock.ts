@@ -3,7 +3,6 @@
 /** The server's clock minus the browser's, in milliseconds. */
 let ahead = 0;
 
-/** The time by the server's clock, as far as its responses told it. */
 export function serverNow(): number {
   return Date.now() + ahead;
 }

@@ -28,8 +28,7 @@ export const enforcementChangeQuery = (tenant: Tenant) =>
   });
 
 /**
- * Sets a tenant’s enforcement. It reads the ETag just before, so that another edit of the settings does not
- * block it.
+ * Sets a tenant’s enforcement, with the ETag of this moment, so that another edit of the settings does not block it.
  */
 export async function setEnforcement(queries: QueryClient, slug: string, to: Enforcement): Promise<void> {
   const path = { tenant: slug };

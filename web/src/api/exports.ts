@@ -3,7 +3,7 @@ import type { Export } from './types';
 
 type Exported = 'audit/export' | 'export' | 'usage/export' | 'users/export' | 'violations/export';
 
-/** The address from which the browser downloads an export. Parameters that are undefined are left out. */
+/** The address from which the browser downloads an export, without undefined parameters. */
 export function exportAddress(
   tenant: string,
   what: Exported,

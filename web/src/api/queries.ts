@@ -187,7 +187,6 @@ export const rulesOfPatternQuery = (tenant: string, pattern: string) =>
       ),
   });
 
-/** The rules that block. They are few where rules are many. */
 export const blocksQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'rules', 'blocks'),

@@ -3,7 +3,7 @@ import { api } from './client';
 import type { Violation } from './types';
 import type { ViolationFilter } from './violations';
 
-/** What the stream says: a violation, that there were too many to show, or that it ended and why. */
+/** An event of the stream: a violation, that there were too many to show, or its end with the reason. */
 export type TailEvent =
   | { event: 'violation'; violation: Violation }
   | { event: 'skipped' }
@@ -15,10 +15,10 @@ export interface TailPosition {
 }
 
 /**
- * Watches violations arrive until the signal aborts, the stream ends or the connection breaks, which
- * throws. Each batch is what arrived at once. It is read by fetch, not EventSource: that one hides why a
- * request is refused, and reconnects where there is no point in it. Called again with the same position it goes on
- * where it was: the server then sends what arrived meanwhile.
+ * Watches violations arrive until the signal aborts, the stream ends or the connection breaks, which throws. A batch
+ * has the violations that arrived at once. EventSource would hide why a request is refused, and reconnect in vain, so
+ * fetch reads the stream. With the same position a later call goes on from there: the server sends the violations of
+ * the meantime.
  */
 export async function* tail(
   tenant: string,

@@ -40,7 +40,7 @@ export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
   });
 };
 
-/** Denied checks over time for a filter. It reads violation records, so it refetches less often. */
+/** Denied checks over time for a filter, refetched less often because the server reads violation records. */
 export const violationSeriesQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
   const queryKey = tenantKey(tenant, 'stats', 'violations', filter, span.text);
   return queryOptions({

@@ -2,7 +2,7 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, body, tagged } from './client';
 import { keepSame, tenantKey } from './queries';
 
-/** One user with plan, overrides and latest violations. The ETag is that of the plan assignment. */
+/** One user with plan, overrides and latest violations. The ETag is the plan assignment's. */
 export const userQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'users', 'one', user),

@@ -26,7 +26,7 @@ export interface ViolationPage {
   next_cursor: string | null;
   /** How far back the list is complete; null when it covers the whole range. */
   scanned_until: string | null;
-  /** The range of all pages. It is fixed by the first page, because it moves with the clock otherwise. */
+  /** The range of all pages, fixed by the first page, because ranges move with the clock. */
   moments: Moments;
 }
 

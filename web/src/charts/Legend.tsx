@@ -1,7 +1,6 @@
 import type { ChartProps } from './chart';
 import { atText, valueText } from './reading';
 
-/** What the lines are called and their values: where the crosshair is, else the latest. */
 export function Legend({ cursor, ...props }: ChartProps & { cursor: number | null }) {
   const { x, series } = props;
   const index = cursor !== null && cursor < x.length ? cursor : x.length - 1;

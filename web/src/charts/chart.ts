@@ -1,22 +1,21 @@
 import type { Tone } from '~/components/Outcome';
 
-/** One line of a chart. Its hue is that of the word in the legend. */
+/** One line of a chart, in the hue of its word in the legend. */
 export interface Series {
   label: string;
   tone: Tone | 'accent';
-  /** One for each x; null is a gap. */
   values: (number | null)[];
   fill?: boolean;
   /** Values that hold until the next one, such as a limit. */
   stepped?: boolean;
   dashed?: boolean;
   bars?: boolean;
-  /** Points alone, no line: events. A shape each, since a hue alone tells too little. */
+  /** Events: points without a line, each with a shape, since a hue alone tells too little. */
   points?: 'dot' | 'cross';
 }
 
 export interface ChartProps {
-  /** What the chart says, in a sentence, for those who cannot see it. */
+  /** A sentence for readers who cannot see the chart. */
   label: string;
   /** Seconds since the epoch, or since the beginning if elapsed is set; ascending. */
   x: number[];

@@ -72,7 +72,7 @@ export function useKeys(
   };
 }
 
-/** Shows a selection between two places, without telling anybody. */
+/** Shows a selection between two places, without an event. */
 export function select(chart: uPlot, from: number, to: number) {
   const left = Math.min(from, to);
   // A selection of one point is seen too.

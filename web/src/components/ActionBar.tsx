@@ -2,14 +2,13 @@ import { useEffect } from 'react';
 import styles from './ActionBar.module.css';
 
 interface Props {
-  /** What the bar is of, for screen readers: "Unsaved changes". */
   label: string;
   text?: React.ReactNode;
   above?: React.ReactNode;
   children: React.ReactNode;
 }
 
-/** The buttons of a long form or a draft. They stay in sight at the foot of the page, and cover nothing at its end. */
+/** The buttons of a long form or a draft, which stay in sight at the foot of the page and cover nothing at its end. */
 export function ActionBar({ label, text, above, children }: Props) {
   // The bar comes while its reader types, maybe in a field that it would cover.
   useEffect(() => {

@@ -12,7 +12,6 @@ const ProxyCode = lazy(() => import('./ProxyCode'));
 
 interface Props {
   check: Check;
-  /** It stands in what is shown, except in programs, which read theirs elsewhere. */
   secret?: string;
 }
 

@@ -1,6 +1,6 @@
 import { NativeSelect, Select } from '@mantine/core';
 
-/** Of more than so many, one is found by typing. */
+/** Longer lists are searched by typing. */
 const few = 15;
 
 /** Stands for '', which a searchable list takes for no choice. No plan and no rule is called that. */

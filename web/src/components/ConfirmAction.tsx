@@ -18,8 +18,8 @@ interface Props {
 }
 
 /**
- * Asks before a destructive or limiting action, and says its effect. It stays open while the action runs and
- * if it fails. For destructive actions Cancel has the focus, so that Enter alone destroys nothing.
+ * Asks before a destructive or limiting action, and says its effect. The dialog stays open while the action runs and if
+ * it fails. For destructive actions Cancel has the focus, so that Enter alone destroys nothing.
  */
 export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, gone, action }: Props) {
   const queries = useQueryClient();

@@ -46,7 +46,7 @@ const rowHeight = 40;
 const stackedHeight = 64; // of a row that is not drawn yet
 const virtualFrom = 200;
 
-/** The width up to which rows stack, as in DataTable.module.css. */
+/** Up to this width rows stack, as in DataTable.module.css. */
 const narrow = '(width <= 720px)';
 
 /**

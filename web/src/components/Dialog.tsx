@@ -18,8 +18,8 @@ interface Props {
 }
 
 /**
- * A modal that does not lose input. A click outside closes it only while it is unchanged. Escape asks first
- * if something was typed, and so does leaving the page; a save that opens another page passes ignoreBlocker.
+ * A modal that does not lose input. A click outside closes an unchanged one only. Escape asks first if something was
+ * typed, and so does leaving the page; a save that opens another page passes ignoreBlocker.
  */
 export function Dialog({ opened = true, onClose, title, size, pending, keepOpen, children }: Props) {
   const [changed, setChanged] = useState(false);

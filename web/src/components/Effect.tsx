@@ -25,8 +25,8 @@ interface Props {
 const most_checks = 1_000_000;
 
 /**
- * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its
- * own answer arrives, the answer before it is outdated.
+ * The effect of new limits on the recorded checks of the last day. A later edit cancels the request; until its own
+ * answer arrives, the former answer is outdated.
  */
 export function useEffectOf(tenant: string, question: Question | null) {
   const wanted = JSON.stringify(question);
@@ -67,7 +67,7 @@ export function useEffectOf(tenant: string, question: Question | null) {
   };
 }
 
-/** The effect in one line, for the bar that saves. It opens to all of it, with what else can be done about it. */
+/** The effect in one line, for the bar that saves, which opens to all of it. */
 export function EffectLine({ children, ...props }: Props & { children: React.ReactNode }) {
   const { data, isOutdated } = useEffectOf(props.tenant, props.question);
   return (
@@ -92,10 +92,7 @@ export function EffectLine({ children, ...props }: Props & { children: React.Rea
   );
 }
 
-/**
- * The effect in words. It stands beside Save wherever limits are edited, in room for most answers, so that Save stays
- * put.
- */
+/** The effect in words, beside Save wherever limits are edited, in room for most answers, so that Save stays put. */
 export function Effect(props: Props) {
   return (
     <div className={styles.effect}>
@@ -156,7 +153,7 @@ function change({ newly_denied, no_longer_denied }: EffectOfUser): number {
   return newly_denied - no_longer_denied;
 }
 
-/** "91 more", "34 fewer" or "as many": what is denied more, without what no longer is. */
+/** "91 more", "34 fewer" or "as many": the change in denials. */
 function netOf({ newly_denied: newly, no_longer_denied: noLonger }: Counts): string {
   const value = newly.value - noLonger.value;
   const error = newly.error + noLonger.error;

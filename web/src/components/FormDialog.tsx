@@ -43,7 +43,6 @@ interface Props {
   verb: string;
   size?: number;
   disabled?: boolean;
-  /** A field says what is wrong with it, which pressing the button shows. */
   invalid?: boolean;
   destructive?: boolean;
   cancel?: string;
@@ -60,8 +59,8 @@ interface Props {
 }
 
 /**
- * A form in a dialog. It closes on success and keeps the input on failure. While it saves, nothing in it can be changed
- * and nothing closes it.
+ * A form in a dialog that closes on success and keeps the input on failure. During a save nothing can be changed and
+ * nothing closes the dialog.
  */
 export function FormDialog(props: Props) {
   const {

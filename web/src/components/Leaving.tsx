@@ -20,7 +20,7 @@ function lostBy({ current, next }: Pick<Parameters<ShouldBlockFn>[0], 'current' 
   return drafts.filter(({ inDialog }) => leaves || (closes && inDialog));
 }
 
-/** Whether the reader leaves all drafts, which somebody asks before what is no navigation. */
+/** The pending question whether to leave all drafts, by something other than a navigation. */
 const asked = makeStore<((leave: boolean) => void) | null>(null);
 
 /** Asks before the drafts of the page are lost. Without drafts the answer is yes. */

@@ -4,10 +4,7 @@ import type { QuotaThing } from '~/api/types';
 import { fullText, isFull } from '~/domain/quota';
 import styles from './QuotaNote.module.css';
 
-/**
- * Says where something is created that the tenant can hold no more of it. Shows nothing otherwise, nor if it is not
- * known.
- */
+/** Says where something is created that the tenant's capacity is reached; else nothing. */
 export function QuotaNote({ tenant, thing }: { tenant: string; thing: QuotaThing }) {
   const quotas = useQuery(quotasQuery(tenant));
   const quota = quotas.data?.value.items.find((one) => one.thing === thing);

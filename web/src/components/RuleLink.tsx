@@ -7,7 +7,7 @@ import { Outcome } from './Outcome';
 interface Props {
   tenant: string;
   id: number;
-  /** Left out where the rule is unknown or not loaded yet. The page of a removed rule tells who removed it. */
+  /** Missing where the rule is unknown or not loaded yet. The page of a removed rule names who removed it. */
   rule: (Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { removed?: boolean }) | undefined;
 }
 

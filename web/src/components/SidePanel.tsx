@@ -19,9 +19,8 @@ interface Props {
 const wide = '(width >= 1024px)';
 
 /**
- * A panel at the right that a list row opens. It stands beside the list, which keeps the focus; a screen without room
- * for
- * both shows it alone.
+ * A panel at the right that a list row opens, beside the list, which keeps the focus; a narrow screen shows the panel
+ * alone.
  */
 export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, children }: Props) {
   const isWide = useMediaQuery(wide, undefined, { getInitialValueInEffect: false });

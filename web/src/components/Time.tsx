@@ -3,7 +3,7 @@ import { useSyncExternalStore } from 'react';
 import { serverNow } from '~/api/clock';
 import { duration, exactTime, relative } from '~/domain/format';
 
-/** One clock for each interval: what is drawn by it has the same age at the same time, whenever it was drawn first. */
+/** One clock for each interval, so that all texts show ages of the same moment. */
 function makeClock(every: number) {
   const listeners = new Set<() => void>();
   let now = 0;
@@ -40,9 +40,8 @@ function clockOf(every: number) {
 }
 
 /**
- * The current time by the server's clock, updated at an interval in milliseconds. The interval is no longer than what
- * relative times
- * call "just now", or what has just come would be in the future.
+ * The current time by the server's clock, updated at an interval in milliseconds. Relative times call a longer interval
+ * than "just now" the future.
  */
 export function useNow(every = 5_000): number {
   const { subscribe, read } = clockOf(every);

@@ -11,7 +11,7 @@ import { MomentField } from './MomentField';
 import styles from './TimeRange.module.css';
 import { ZoneChoice } from './ZoneChoice';
 
-/** The time range of the page. It lives in the URL, so back works and links show the same range. */
+/** The time range of the page, from the URL, so back works and links show the same range. */
 export function useTimeRange(fallback = '1h') {
   const search = useSearch({ strict: false });
   const navigate = useNavigate();

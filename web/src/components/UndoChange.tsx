@@ -18,7 +18,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** Undoes a change as a whole. It shows each value with the one that it returns to. */
+/** Undoes a change as a whole, and shows each value with its former one. */
 export default function UndoChange({ tenant, of, names, onClose }: Props) {
   const queries = useQueryClient();
   const change = useQuery(changeQuery(tenant, of));

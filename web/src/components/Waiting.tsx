@@ -1,6 +1,6 @@
 import styles from './Waiting.module.css';
 
-/** Says what is waited for, beside a dot that pulses. */
+/** Says what the page waits for, beside a dot that pulses. */
 export function Waiting({ children }: { children: React.ReactNode }) {
   return (
     <p role="status" className={styles.waiting}>

@@ -1,7 +1,6 @@
 import { SegmentedControl } from '@mantine/core';
 import { chooseZone, type Zone, zone } from '~/domain/zone';
 
-/** Chooses the zone in which times are shown and typed. The page is loaded again. */
 export function ZoneChoice() {
   return (
     <SegmentedControl

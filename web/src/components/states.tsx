@@ -56,7 +56,6 @@ export function ErrorState({ error, onRetry }: ErrorProps) {
   );
 }
 
-/** In place of what is closed to accounts without a second factor. */
 export function NeedsFactor() {
   return (
     <EmptyState
@@ -95,7 +94,7 @@ export function NoPermission({ need, children }: { need?: keyof typeof leastRole
   );
 }
 
-/** In place of something that may turn out to be nothing: what stands below it waits, see .in-order. */
+/** Stands for something that may turn out to be nothing: content below waits, see .in-order. */
 export function Awaited() {
   return <div data-loading hidden />;
 }

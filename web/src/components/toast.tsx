@@ -5,7 +5,6 @@ import styles from './toast.module.css';
 
 const closeButtonProps = { 'aria-label': 'Close' };
 
-/** What can be done about what a toast says: "Open rule". */
 interface Act {
   label: string;
   run: () => void;

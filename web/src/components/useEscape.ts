@@ -1,7 +1,7 @@
 import { useWindowEvent } from '@mantine/hooks';
 import { useEffect, useMemo } from 'react';
 
-/** The dialogs that are open, as numbers in the order in which they opened. */
+/** The open dialogs, as numbers in their order of opening. */
 const open = new Set<number>();
 let last = 0;
 /** Closing a dialog makes the one below it the topmost, which must not act on the same press. */

@@ -109,7 +109,6 @@ test('whatever is typed, refused and raced: nothing typed is lost, nothing shows
           const isSaved = [...versions.values()].some((version) => version[field as keyof Thing] === text);
           expect(draft[field as keyof Thing] === text || isSaved, `${field} keeps ${text}`).toBe(true);
         }
-        // What does not count as an edit is what a version of the server holds.
         expect([...versions.values()]).toContainEqual(base);
         for (const field of fields) expect(dirty || draft[field] === base[field]).toBe(true);
         for (const value of saved) expect([...versions.values()]).toContainEqual(value);

@@ -7,14 +7,13 @@ import { ConflictDialog } from './ConflictDialog';
 
 /** How a thing is edited and saved: V is what the server holds, D the fields of its form. */
 export interface Saving<V, D extends object> {
-  /** What is edited, for the title of a lost race: "this rule". */
   what: string;
   /** Which thing is edited, where one editor serves several: another one begins another draft. */
   id?: string | number;
   /** The newest version that was read; its value is null while nothing is saved. */
   saved: Tagged<V>;
   draftOf: (value: V) => D;
-  /** Saves a draft over a version. It fails with 412 if that is no longer the saved one. */
+  /** Saves a draft over a version, and fails with 412 if another one is saved. */
   send: (draft: D, base: Tagged<V>) => Promise<Tagged<V>>;
   /** Reads the saved version after a lost race. */
   read: () => Promise<Tagged<V>>;
@@ -29,7 +28,6 @@ export interface Saving<V, D extends object> {
 type Choice = 'mine' | 'theirs' | 'back';
 
 interface State<V, D> {
-  /** The version that the draft began from, and what was typed over it; null: nothing was typed yet. */
   begun: { base: Tagged<V>; draft: D; id?: string | number; seen: string } | null;
   lost: { theirs: Tagged<V>; choose: (choice: Choice) => void } | null;
 }
@@ -72,9 +70,9 @@ export function merge<D extends object>(base: D | null, mine: D, theirs: D) {
 }
 
 /**
- * The draft of an editor and how it is saved. What is typed while a save runs stays in the draft. After a lost race the
- * fields that only one side changed are merged and saved; the reader is asked about those that both changed.
- * `save` resolves with whether nothing is left to save, and rejects with why it failed, which `error` holds too.
+ * The draft of an editor and how it is saved. Typing during a save stays in the draft. After a lost race the fields
+ * that only one side changed are merged and saved; the reader chooses between fields that both changed. `save` resolves
+ * with whether nothing is left to save, and rejects with the reason, which `error` holds.
  */
 export function useSave<V, D extends object>(saving: Saving<V, D>) {
   const { what, id, saved, draftOf, send, read, say, store, onSaved } = saving;

@@ -35,7 +35,6 @@ export const algorithms: Record<Algorithm, { label: string; promise: string; bur
   },
 };
 
-/** What a rule's limit is made of, whatever its algorithm. */
 export type LimitDraft = Pick<
   Rule,
   | 'algorithm'
@@ -63,11 +62,11 @@ export const newLimit: LimitDraft = {
   notify_at: [],
 };
 
-/** The limit without what its algorithm cannot have. What the algorithm needs and lacks starts with usual values. */
+/** The limit with the fields of its algorithm; missing ones start with usual values. */
 export function fitted(limit: LimitDraft): LimitDraft {
   const { algorithm } = limit;
   const rate = hasRate(algorithm);
-  // What cannot be read is NaN, and stays so.
+  // An unreadable number is NaN, and stays so.
   const burst = limit.burst_capacity === 0 ? newLimit.burst_capacity : limit.burst_capacity;
   const listed = algorithm === 'sliding_window_log' || algorithm === 'concurrency';
   const window = !hasWindow(algorithm)

@@ -41,7 +41,7 @@ const verbs: Record<AuditAction, string> = {
   credit: 'credited',
 };
 
-/** What was done, as it stands before the object: "changed", "undid a change of", "stopped enforcement of". */
+/** The action, as it stands before the object: "changed", "undid a change of", "stopped enforcement of". */
 export function verbOf(entry: AuditEntry): string {
   const { action, object, actor, before, after } = entry;
   if (isUndo(entry)) return undone[action];
@@ -58,14 +58,14 @@ export function verbOf(entry: AuditEntry): string {
   return verbs[action];
 }
 
-/** What an undo did: it brings back what was removed, and removes what was created. */
+/** An undo brings back removed objects, and removes created ones. */
 const undone: Record<AuditAction, string> = {
   ...verbs,
   create: 'restored',
   update: 'undid a change of',
 };
 
-/** What the change was part of: "import", "undo of change 812"; null if it stands alone. */
+/** The cause of a change: "import", "undo of change 812"; null if it stands alone. */
 export function causeOf({ actor: { act } }: AuditEntry): string | null {
   if (act === '') return null;
   if (act.startsWith('scheduled change ')) return act;

@@ -2,7 +2,7 @@ import type { Check, Explanation, MatchedRule, Tier } from '~/api/types';
 import type { TrySearch } from '~/search';
 import { duration, exactNumber } from './format';
 
-/** A check as it is asked for, from the texts that the address keeps. What is empty is left out. */
+/** A check from the texts of the address, without empty ones. */
 export function checkOf(search: TrySearch): Check {
   const check: Check = {};
   if (search.user) check.user_id = search.user;
@@ -16,7 +16,7 @@ export function checkOf(search: TrySearch): Check {
   return check;
 }
 
-/** What is wrong with a cost, as it follows the field's name; the server has the last word. */
+/** The error of a cost, to follow the field's name; the server has the last word. */
 export function costProblem(text: string): string | undefined {
   if (text === '') return undefined;
   return /^\d+(\.\d{1,6})?$/.test(text) && Number(text) <= 1e9
@@ -24,7 +24,7 @@ export function costProblem(text: string): string | undefined {
     : 'must be a number from 0 to 1,000,000,000 with at most 6 decimals';
 }
 
-/** A matched rule with what it would say: the two lists of an explanation have the same order. */
+/** A matched rule with its verdict: the two lists of an explanation have the same order. */
 export interface MatchedTier {
   rule: MatchedRule;
   tier: Tier;

@@ -34,7 +34,7 @@ export function exactNumber(value: number): string {
   return new Intl.NumberFormat('en', { maximumFractionDigits: 6 }).format(value);
 }
 
-/** 3.4 %; what is neither nothing nor all is never rounded to 0 % or 100 %. */
+/** 3.4 %; only nothing is 0 % and only all is 100 %. */
 export function percent(share: number): string {
   const value = share * 100;
   if (value > 0 && value < 0.1) return `under 0.1${thin}%`;
@@ -104,7 +104,7 @@ const formats = {
 const offset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset', timeZone });
 const shortOffset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'shortOffset', timeZone });
 
-/** The offset from UTC of the zone in which times are shown, at a time: "UTC", "UTC+1", "UTC+5:30". */
+/** The offset from UTC of the shown zone at a time: "UTC", "UTC+1", "UTC+5:30". */
 export function zoneOf(at: number, format = shortOffset): string {
   const part = format.formatToParts(at).find(({ type }) => type === 'timeZoneName');
   return (part?.value ?? 'UTC').replace('GMT', 'UTC').replace(/[+-]0?0(:00)?$/, '');
@@ -174,7 +174,7 @@ export function momentSpan(from: number, until: number): string {
   return `${zoneOf(from) === zoneOf(until) ? plainMoment(from) : moment(from)} to ${moment(until)}`;
 }
 
-/** "Europe/Berlin (UTC+1)": the zone in which all times are shown. */
+/** "Europe/Berlin (UTC+1)": the zone of all shown times. */
 export function ownZone(now: number): string {
   const { timeZone } = offset.resolvedOptions();
   const zone = zoneOf(now);

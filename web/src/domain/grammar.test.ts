@@ -4,7 +4,6 @@ import { parsePattern, printPattern, scopeOf, splitsByUser } from './pattern';
 import { isValid, type Limit, limitSentence, parseRate, type RateUnit } from './rate';
 import { formatDuration, parseDuration, parseWindow } from './window';
 
-/** What patterns and rates mean here and on the server, whose tests read the file too. */
 const cases: {
   patterns: { text: string; prints?: string; scope: string; splits_by_user?: boolean }[];
   rates: { text: string; per_second: number; unit: RateUnit; burst: number; limit: string }[];

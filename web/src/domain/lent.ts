@@ -4,7 +4,6 @@ interface Lent {
   lent?: { tokens: number; processes: number };
 }
 
-/** What a bucket has lent to processes, in words; '' if it is nothing. */
 export function lentText({ lent }: Lent): string {
   if (!lent) return '';
   return `${exactNumber(Math.ceil(lent.tokens))} more lent to ${plural(lent.processes, 'process', 'processes')}`;

@@ -1,6 +1,6 @@
 /**
  * Key patterns: which requests a rule matches, and which of them share a bucket. The builder takes them apart and
- * describes them. Only the server judges them: what it prints is read here, and its errors are shown.
+ * describes them. Only the server validates them, and its errors are shown.
  */
 export type Field = 'user' | 'endpoint' | 'ip' | 'attr' | 'global';
 
@@ -62,7 +62,6 @@ function placeholderOf(segment: Segment): string {
   return segment.field === 'user' ? '{user_id}' : `{${nameOf(segment)}}`;
 }
 
-/** What stands before the segment's colon. */
 export function nameOf(segment: Segment): string {
   return segment.field === 'attr' ? `attr.${segment.attribute}` : segment.field;
 }
@@ -104,8 +103,8 @@ export function splitsByUser(text: string): boolean {
 }
 
 /**
- * What a pattern matches, in words: "Each user", "Each user on POST /v1/charges", "Everything below /api/".
- * What does not begin with "Each" shares one bucket. The text itself if it is no pattern.
+ * A pattern in words: "Each user", "Each user on POST /v1/charges", "Everything below /api/". Without "Each" all share
+ * one bucket. An invalid text is returned as it is.
  */
 export function patternInWords(text: string): string {
   const { segments } = parsePattern(text);

@@ -1,4 +1,3 @@
-/** What went wrong at a provider of identities, by the reason in the address. */
 const reasons: Record<string, string> = {
   unavailable: 'did not answer. Try again, or sign in another way.',
   denied: 'did not sign you in.',

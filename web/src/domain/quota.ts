@@ -29,7 +29,6 @@ export function usedText({ held, allowed }: Quota): string {
   return `${exactNumber(held)} of ${exactNumber(allowed)}`;
 }
 
-/** What to do when nothing more can be created. */
 export function fullText(quota: Quota): string {
   const { many, room } = quotaWords[quota.thing];
   const holds = `This tenant holds ${exactNumber(quota.held)} ${many} and may hold ${exactNumber(quota.allowed)}.`;

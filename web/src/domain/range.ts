@@ -56,8 +56,8 @@ export function parseRange(text: string, now: number): Moments | null {
 }
 
 /**
- * What was between on a chart of steps, widened to the steps it touches, in seconds: a step is drawn where
- * it begins, and the last one would be left out otherwise.
+ * A brushed range of a chart of steps, in seconds, widened to the steps that it touches: a step is drawn where it
+ * begins, and the last one would be left out otherwise.
  */
 export function wholeSteps(from: number, until: number, step: number): [from: number, until: number] {
   return [Math.floor(from / step) * step, (Math.floor(until / step) + 1) * step];

@@ -46,7 +46,6 @@ export const bounds = {
   minRate: 1e-6,
   maxRate: 1e9,
   maxBurst: 1e9,
-  /** Of a sliding log, and of places. */
   maxListed: 1000,
   maxSecondsToFull: 365 * 86400,
 };
@@ -63,8 +62,8 @@ function rounded(number: number): number {
 }
 
 /**
- * The shortest number per the typed unit that gives the rate. A rate that was computed per second can miss its
- * number by the last bit of a double; it is shown as that number, which no other typed number is as near to.
+ * The shortest number per the typed unit that gives the rate. A rate that was computed per second can miss its number
+ * by the last bit of a double, and is shown as the nearest typed number.
  */
 export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
   const { rate_per_second, rate_unit } = rate;
@@ -105,7 +104,6 @@ const shape = {
   max_hold: true,
 } satisfies Record<Shape, true>;
 
-/** What limits have beside a rate and a burst. An override shares it with its rule. */
 export function shapeOf(limit: Limit): Pick<Limit, Shape> {
   return Object.fromEntries((Object.keys(shape) as Shape[]).map((field) => [field, limit[field]]));
 }
@@ -126,8 +124,8 @@ export function rateSentence(rate: Rate): string {
 }
 
 /**
- * "10 per second, bursts to 50", "10,000 per month from the 15th, Europe/Berlin", "20 at once, held at most 10 min";
- * as the server says it.
+ * "10 per second, bursts to 50", "10,000 per month from the 15th, Europe/Berlin", "20 at once, held at most 10 min"; in
+ * the server's words.
  */
 export function limitSentence(limit: Limit): string {
   const burst = exact.format(limit.burst_capacity);
@@ -173,9 +171,8 @@ export function rateShort(rate: Rate): string {
 }
 
 /**
- * Reads a number as people type it: 1000, 1,000, 0.5, and 0,5 with a decimal comma. A comma before exactly
- * three digits groups thousands, as in the numbers that the pages show. NaN for anything that could be meant
- * in two ways, such as 1.000,5 or 1,00,0.
+ * Reads a number as people type it: 1000, 1,000, 0.5, and 0,5 with a decimal comma. A comma before exactly three digits
+ * groups thousands, as the pages do. NaN for ambiguous texts, such as 1.000,5 or 1,00,0.
  */
 export function parseNumber(text: string): number {
   const plain = text.trim();
@@ -200,8 +197,8 @@ export function parseRate(text: string, fallback: RateUnit): Rate | null {
 }
 
 /**
- * The burst of a rate that was typed without one, whatever unit it was typed in: what comes in a second, and at least 5
- * if an hour brings that many. With a burst of 1, "6/min" would deny the second of two requests that come together.
+ * The burst of a rate without one: a second's tokens, and at least 5 if an hour brings that many. With a burst of 1,
+ * "6/min" would deny the second of two requests that come together.
  */
 export function likelyBurst({ rate_per_second: rate }: Rate): number {
   return Math.max(1, Math.ceil(rate), Math.min(5, Math.round(rate * 3600)));
@@ -222,7 +219,7 @@ export interface LimitProblems {
   notify_at?: string;
 }
 
-/** What is wrong with a limit, in words that follow the field's name; the server has the last word. */
+/** The errors of a limit, to follow the field's name; the server has the last word. */
 export function limitProblems(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): LimitProblems {
   const problems: LimitProblems = {};
   const { rate_per_second: rate, burst_capacity: burst, algorithm } = limit;

@@ -1,4 +1,3 @@
-/** What a member may do (internal/auth): each role may do what the one before may. */
 export type Role = 'viewer' | 'editor' | 'owner';
 
 export interface Permissions {

@@ -4,7 +4,6 @@ import { type Limit, limitSentence } from './rate';
 
 type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'>;
 
-/** What people call a rule: "Each user · daily". */
 export function ruleTitle({ key_pattern, name }: Omit<Named, 'plan'>): string {
   return [patternInWords(key_pattern), name].filter(Boolean).join(' · ');
 }
@@ -15,12 +14,12 @@ export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>
   return [ruleTitle(rule), rule.plan ?? 'all plans', state].filter(Boolean).join(' · ');
 }
 
-/** What tells rules of one pattern apart: "daily · pro". */
+/** Tells rules of one pattern apart: "daily · pro". */
 export function ruleDetail({ name, plan }: Omit<Named, 'key_pattern'>): string {
   return [name, plan ?? 'all plans'].filter(Boolean).join(' · ');
 }
 
-/** What a rule does: "10 per second, bursts to 50", "Always denied". */
+/** The effect of a rule: "10 per second, bursts to 50", "Always denied". */
 export function ruleEffect(rule: Limit & Pick<Rule, 'action'>): string {
   return rule.action === 'limit' ? limitSentence(rule) : actionLabels[rule.action];
 }

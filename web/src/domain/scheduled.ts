@@ -16,7 +16,7 @@ export function whenWords({ starts_at, ends_at }: Pick<ScheduledChange, 'starts_
   return ends_at ? momentSpan(start, Date.parse(ends_at)) : `from ${moment(start)} on`;
 }
 
-/** What became of a change: "Waiting", "Partly taken back". */
+/** The state of a change: "Waiting", "Partly taken back". */
 export function stateWords({ state, rules }: ScheduledChange): string {
   if (state === 'edited' && rules.some(({ failure }) => failure === null)) return 'Partly taken back';
   return {
@@ -29,7 +29,7 @@ export function stateWords({ state, rules }: ScheduledChange): string {
   }[state];
 }
 
-/** What a change makes of a rule: "50 per second, bursts to 300", "Shadow". */
+/** The rule after a change: "50 per second, bursts to 300", "Shadow". */
 export function becomes(rule: Rule, change: ScheduledRule['change']): string {
   const after = { ...rule, ...change } as Rule;
   const limits = ['action', 'algorithm', 'rate_per_second', 'rate_unit', 'burst_capacity', 'window'];
@@ -47,7 +47,7 @@ export function becomes(rule: Rule, change: ScheduledRule['change']): string {
     .join(', ');
 }
 
-/** Why rules were not scheduled, in words: the server names them by their place in the request. */
+/** Why rules were not scheduled, in words: the server names them by their index in the request. */
 export function refusal(error: unknown): unknown {
   if (isStatus(error, 409)) return new Error(error.message);
   if (!isStatus(error, 412)) return error;

@@ -1,7 +1,7 @@
 import type { SecurityEvent } from '~/api/types';
 import { browserOf } from './browser';
 
-/** What each kind of event is called. Kinds of later releases are shown by their own name. */
+/** Titles of the kinds of events. Kinds of later releases are shown by their own name. */
 const titles: Record<string, string> = {
   signed_in: 'Signed in',
   sign_in_failed: 'Sign-in failed',
@@ -29,7 +29,6 @@ const titles: Record<string, string> = {
 
 export const securityKinds = Object.entries(titles).map(([value, label]) => ({ value, label }));
 
-/** Those that happen in a tenant. Getting in is of no tenant. */
 export const tenantSecurityKinds = securityKinds.filter(({ value }) =>
   ['refused', 'outside_network', 'denied', 'exported', 'key_left_behind'].includes(value),
 );

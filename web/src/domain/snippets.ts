@@ -19,7 +19,7 @@ export type ProxyName = (typeof proxies)[number]['value'];
 
 export const keyVariable = 'SLUICE_KEY';
 
-/** Stands for the check endpoint's address while nobody has told it: it is not the address of this page. */
+/** Stands for the unknown address of the check endpoint, which is not the address of this page. */
 export const unknownCheckUrl = 'https://CHECK-ENDPOINT';
 
 export function snippet(language: Language, url: string, check: Check): string {
@@ -44,7 +44,7 @@ function shell(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A string of JSON is one of Go, Python and TypeScript, too. */
+/** A string of JSON is one of Go, Python and TypeScript. */
 const quote = (text: string | number) => JSON.stringify(String(text));
 
 function go(url: string, check: Check): string {
@@ -144,7 +144,6 @@ if (decision.allowed) {
 `;
 }
 
-/** What stands in brackets: each of several on a line of its own, or one with a space around it. */
 function listed(fields: string[], indent: number, space: string): string {
   if (fields.length < 2) return fields.map((field) => space + field + space).join('');
   return `\n${fields.map((field) => `${' '.repeat(indent)}${field},\n`).join('')}`;

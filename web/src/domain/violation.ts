@@ -18,7 +18,7 @@ export function limitThen(violation: Violation): string | null {
   return limitSentence({ rate_per_second, rate_unit: unitOf(rate_per_second), burst_capacity });
 }
 
-/** Who was limited, as a sentence begins: "User 42", "203.0.113.9". */
+/** The limited caller at the beginning of a sentence: "User 42", "203.0.113.9". */
 export function who(violation: Violation): string {
   if (violation.user_id !== null) return `User ${violation.user_id}`;
   return violation.ip_address ?? 'An anonymous caller';
@@ -31,9 +31,9 @@ export function endpointOf({ method, endpoint }: Violation): string | null {
 }
 
 /**
- * What happened, in the words that one would use on the phone: "User 42 on free was denied 11 times
- * within 790 ms on GET /api/search. Their bucket for “Each user” (10 per second, bursts to 50)
- * held 0.65 tokens and a request takes 1. It would have been allowed 35 ms later."
+ * A violation in spoken words: "User 42 on free was denied 11 times within 790 ms on GET /api/search. Their bucket for
+ * “Each user” (10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have been allowed 35 ms
+ * later."
  */
 export function whatHappened(violation: Violation): string {
   const plan = violation.plan ? ` on ${violation.plan}` : '';
@@ -103,7 +103,7 @@ function short(violation: Violation): string {
   return `${begin} ${lacked}${later}`;
 }
 
-/** The queue that denied: it had no place, or its caller, a proxy, cannot wait. */
+/** The queue that denied: it was full, or its caller, a proxy, cannot wait. */
 function queue(violation: Violation): string {
   const { tokens_at_time: held, cost, queue_ms } = violation;
   const begin = `The queue of ${named(violation.key_pattern)}${inBrackets(violation)}`;

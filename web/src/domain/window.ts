@@ -6,7 +6,7 @@ const units = { s: 1, m: 60, h: 3600 } as const;
 
 /** The longest window, and refill interval, in seconds. */
 export const maxWindow = 31 * 86_400;
-/** The longest time that a place is held, in seconds. */
+/** The longest hold of a concurrency slot, in seconds. */
 export const maxHold = 86_400;
 
 const day = 86_400;
@@ -64,7 +64,7 @@ export const weekdays = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday',
 
 const whole: Record<number, string> = { 1: 'second', 60: 'minute', 3600: 'hour', [day]: 'day' };
 
-/** What stands after "per" and "in any": "minute", "90 s", "month from the 15th, Europe/Berlin". */
+/** The window after "per" and "in any": "minute", "90 s", "month from the 15th, Europe/Berlin". */
 export function describeWindow({ window, window_zone, window_start_day }: WindowParts): string {
   if (!isCalendar(window)) {
     return whole[windowSeconds(window ?? '')] ?? describeDuration(window ?? '');

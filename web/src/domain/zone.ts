@@ -1,6 +1,6 @@
 /**
- * The zone in which times are shown and typed: the reader's own, or UTC, which logs of servers use. Each browser
- * keeps its choice. A choice takes effect when the page is loaded, so that no part of it shows times of the other zone.
+ * The zone in which times are shown and typed: the reader's own, or UTC, which logs of servers use. Each browser keeps
+ * its choice. A choice reloads the page, so that no part of it shows times of the other zone.
  */
 export type Zone = 'local' | 'utc';
 

@@ -50,7 +50,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** The command palette (Ctrl-K). One result is always selected, and results that come later do not move it. */
+/** The command palette (Ctrl-K). One result is always selected, and later results do not move it. */
 export default function CommandPalette({ opened, query, onQuery, onClose }: Props) {
   const groups = useGroups(query);
   const entries = groups.flatMap((group) => group.entries);
@@ -160,7 +160,7 @@ export default function CommandPalette({ opened, query, onQuery, onClose }: Prop
   );
 }
 
-/** The words that say what is searched for, as in "user 42", with the group that has it. */
+/** Words that name the kind of a search, as in "user 42", with their group. */
 const kinds: Record<string, string> = {
   user: 'Users',
   rule: 'Rules',
@@ -222,7 +222,7 @@ function rankOf(label: string, asked: string): number {
   return label.includes(` ${asked}`) ? 2 : 3;
 }
 
-/** What can be done from anywhere. Each opens the place where it is done. */
+/** Actions from anywhere, each opening its page. */
 function useActions(tenant: string | undefined, query: string): Entry[] {
   const navigate = useNavigate();
   const { edit, own } = useRole();
@@ -245,7 +245,7 @@ function useActions(tenant: string | undefined, query: string): Entry[] {
         search: { open: 'schedule' },
       }),
   });
-  // There is one schedule of each rule: all of them are offered only to who asks.
+  // Each rule has a schedule, so they are offered only on request.
   const isAsked = /\bsched/i.test(query);
   const limits = data.filter(({ action, rule_id }) => action === 'limit' && (isAsked || String(rule_id) === here));
   return [
@@ -420,7 +420,7 @@ function looksLikeAddress(text: string): boolean {
   return /^(\d{1,3}(\.\d{1,3}){3}|[\da-f]*:[\da-f]*:[\da-f:.]*)(\/\d{1,3})?$/i.test(text);
 }
 
-/** Users of whom something is known whose id starts with the text, and the id itself if nothing is known of it. */
+/** Known users whose id starts with the text, and the id itself if it is unknown. */
 function useUsers(tenant: string | undefined, text: string): { known: Entry[]; unknown: Entry[] } {
   const navigate = useNavigate();
   const id = text.trim();

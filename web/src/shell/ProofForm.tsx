@@ -65,7 +65,7 @@ function ByPassword({ email, needsCode }: { email: string; needsCode: boolean })
   );
 }
 
-/** Leaves the page for a provider. What was refused is made again by hand after coming back. */
+/** Leaves the page for a provider. The reader repeats the refused request after coming back. */
 function AtProvider({ needsCode }: { needsCode: boolean }) {
   const identities = useQuery(identitiesQuery);
   const [code, setCode] = useState('');

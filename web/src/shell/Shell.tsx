@@ -101,7 +101,6 @@ export function Shell() {
   );
 }
 
-/** Keeps what is typed before the box of the palette has the focus. */
 function useTypedEarly(opened: boolean, setQuery: (change: (query: string) => string) => void) {
   useEffect(() => {
     if (!opened) return;

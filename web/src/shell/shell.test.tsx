@@ -106,7 +106,7 @@ test('a word before says what is searched for, and an id that nobody knows is of
   await ask('user 203.0.113.9', ['Open user 203.0.113.9Not seen recently']);
 });
 
-/** The palette over what it searches, with the users known only once `late` is done. */
+/** The palette with its data, the users known only once `late` is done. */
 async function search(late: Promise<unknown> = Promise.resolve()) {
   fakeServer({
     ...world(),

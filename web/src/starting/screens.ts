@@ -1,7 +1,6 @@
 /**
  * The modules, below src/screens, of the screens that people have bookmarks and links to, by address; * is any one part
- * of
- * it. index.html asks for their code beside the entry.
+ * of it. index.html asks for their code beside the entry.
  */
 export const screens: Record<string, string[]> = {
   '/t/*/overview': ['overview/Overview'],

@@ -40,8 +40,8 @@ const dark: MantineColorsTuple = [
 ];
 
 /**
- * The look: one accent, neutral greys, sizes from one scale (11, 12, 13, 14, 20 px), distances in
- * multiples of 4 px. Outcome colours are not Mantine's to hand out; tokens.css has them.
+ * The look: one accent, neutral greys, sizes from one scale (11, 12, 13, 14, 20 px), distances in multiples of 4 px.
+ * tokens.css has the outcome colours, which Mantine does not use.
  */
 export const theme = createTheme({
   primaryColor: 'sluice',

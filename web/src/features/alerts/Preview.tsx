@@ -21,7 +21,6 @@ interface Props {
   rules: Rule[];
 }
 
-/** How often an alert would have fired in the last week. It follows the form. */
 export function Preview({ tenant, condition, rules }: Props) {
   const [asked] = useDebouncedValue(JSON.stringify(condition), 400);
   const queryKey = tenantKey(tenant, 'alerts', 'preview', asked);

@@ -13,7 +13,7 @@ export interface AlertDraft {
   threshold: number | string;
   window_minutes: number | string;
   format: Alert['format'];
-  /** The whole URL, which the server does not tell; '' keeps it. */
+  /** The whole URL, which the server never sends; '' keeps it. */
   url: string;
   routing_key: string;
   email: string | null;
@@ -31,9 +31,8 @@ export function allowedInFiveMinutes(rule: Rule | undefined): number {
 }
 
 /**
- * The denials at which a new alert fires: as many as the rule allows in five minutes, which one bucket reaches that
- * asks
- * for twice its limit; from 10 to 1,000.
+ * The denials at which a new alert fires: as many as the rule allows in five minutes, from 10 to 1,000. A bucket that
+ * is asked for twice its limit reaches them.
  */
 export function suggestedThreshold(rule: Rule | undefined): number {
   return Math.min(mostSuggested, Math.max(leastSuggested, allowedInFiveMinutes(rule)));
@@ -55,7 +54,7 @@ export function draftOf(alert: Alert | null, rule?: Rule): AlertDraft {
   };
 }
 
-/** What is sent of a draft: the destination of its format only, and a URL or routing key only if one was typed. */
+/** The body of a draft: the destination of its format only, and a URL or routing key only if one was typed. */
 export function wantedBy(draft: AlertDraft): NewAlert {
   const { name, kind, per, format, url, routing_key, email, is_active } = draft;
   return {
@@ -73,7 +72,6 @@ export function wantedBy(draft: AlertDraft): NewAlert {
   };
 }
 
-/** What is previewed of a draft; null while a field is empty. */
 export function conditionIn(draft: AlertDraft): AlertCondition | null {
   const { kind, rule_id, per, threshold, window_minutes } = wantedBy(draft);
   if (draft.rule_id === null || !threshold || !window_minutes) return null;

@@ -21,7 +21,7 @@ export const alertsQuery = (tenant: string) =>
 const soon = 2_000;
 const later = 15_000;
 
-/** The deliveries of an alert, latest first. They refetch sooner while one is pending. */
+/** The deliveries of an alert, latest first, refetched sooner while one is pending. */
 export const deliveriesQuery = (tenant: string, alert_id: number) =>
   infiniteQueryOptions({
     queryKey: tenantKey(tenant, 'alerts', alert_id, 'deliveries'),

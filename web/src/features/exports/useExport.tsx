@@ -27,7 +27,7 @@ const exportQuery = (tenant: string, id: number) =>
     refetchInterval: ({ state }) => nextLook(state),
   });
 
-/** Asks for exports, and shows how far the latest is. The URL names it, so a reload shows it again. */
+/** Asks for exports, and shows the progress of the latest, which the URL names, so that a reload shows it again. */
 export function useExport(tenant: string) {
   const show = usePanel<number>('export');
   const { export: id } = useSearch({ strict: false }) as { export?: number };

@@ -28,7 +28,6 @@ interface Props {
   own: boolean;
   title: string;
   lead: string;
-  /** What a key is for, where there is none yet. */
   empty: string;
 }
 

@@ -16,7 +16,6 @@ const lives = [
   { value: '365', label: 'In a year' },
 ];
 
-/** What most keys are for, and what they may do. */
 const uses: Record<string, Permission[]> = { Service: ['check'], Automation: ['manage'] };
 const custom = 'Custom';
 

@@ -27,7 +27,6 @@ interface Props {
   without?: 'user' | 'rule';
   edit: boolean;
   onEdit: (override: Override) => void;
-  /** What stands here instead of an empty table. */
   none: React.ReactNode;
 }
 

@@ -27,7 +27,7 @@ function filterOf({ ends, rule, prefix, user }: Which): Filter {
   return { ...byEnd, rule_id: rule, prefix, user_id: user };
 }
 
-/** Overrides, page by page. Those of one user are read again and again, because they expire on screen. */
+/** Overrides, page by page. One user's are read again and again, because they expire on screen. */
 export const overridesQuery = (tenant: string, which: Which) => {
   const { user, ...filters } = which;
   const queryKey = tenantKey(tenant, 'overrides', user ?? null, filters);

@@ -9,7 +9,6 @@ export type ReplayResult = components['schemas']['ReplayResult'];
 export type Recording = components['schemas']['Recording'];
 export type Figure = components['schemas']['Figure'];
 
-/** What is recorded for replays, and how much of the budget it takes. */
 export const recordingQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'recording'),

@@ -32,7 +32,6 @@ export function timeDraft(range: string | undefined, now: number): TimeDraft {
   };
 }
 
-/** The moments of a time. Those of fields that are empty are NaN. */
 export function momentsOf({ choice, from, until }: TimeDraft, now: number): Moments {
   if (choice === custom) return { from: fieldMoment(from), until: fieldMoment(until) };
   return parseRange(choice, now) ?? dayBefore(now);

@@ -15,9 +15,8 @@ interface Props {
   onClose: () => void;
 }
 
-/** Edits a change that waits: its times and, if it is of one rule, the limit. A new change takes its place. */
+/** Edits a waiting change: its times and, for a single rule, the limit. A new change replaces it. */
 export function EditScheduled({ tenant, change, rules, onClose }: Props) {
-  // What the reader saw: the rules are read again meanwhile.
   const [seen] = useState(rules);
   const [patches, setPatches] = useState(() => change.rules.map((one) => one.change as RulePatch));
   const [rule] = seen;

@@ -16,9 +16,8 @@ import { fieldMoment, fieldText } from '~/domain/zone';
 interface Props {
   tenant: string;
   rules: NewScheduledRule[];
-  /** What changes, and with what effect. */
   children: React.ReactNode;
-  /** The change that this one takes the place of, which waits. */
+  /** The waiting change that this one replaces. */
   replaces?: ScheduledChange;
   /** There is nothing to schedule yet. */
   disabled?: boolean;
@@ -44,7 +43,7 @@ export function ScheduleDialog(props: Props) {
   const [end, setEnd] = useState(() => fieldText(next.end ?? next.start + 24 * hour));
   const isNow = begins === 'now';
   const isBack = back || isNow;
-  // A field knows no seconds, and no two hours of one name. A time that was not edited stays what it is.
+  // A field has neither seconds nor two hours of one name, so an unedited time keeps its value.
   const momentOf = (text: string, saved: number | null) =>
     saved !== null && text === fieldText(saved) ? saved : fieldMoment(text);
   const [from, until] = [isNow ? serverNow() : momentOf(start, next.start), momentOf(end, next.end)];

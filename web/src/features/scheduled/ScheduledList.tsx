@@ -17,11 +17,9 @@ interface Props {
   changes: ScheduledChange[];
   /** The rules that are known, by id. A change of others cannot be edited here. */
   rules: Map<number, Rule>;
-  /** What a change does, below its state. */
   what: (change: ScheduledChange) => React.ReactNode;
 }
 
-/** Scheduled changes, and what became of them. One that waits can be edited or canceled, and one in force ended. */
 export function ScheduledList({ tenant, changes, rules, what }: Props) {
   const { edit } = useRole();
   const queries = useQueryClient();

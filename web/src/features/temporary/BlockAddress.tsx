@@ -4,7 +4,6 @@ import { lazy, Suspense, useState } from 'react';
 // Most violations lead to no block.
 const TemporaryRule = lazy(() => import('./TemporaryRule'));
 
-/** A button that asks for how long an address is blocked. */
 export function BlockAddress({ tenant, ip }: { tenant: string; ip: string }) {
   const [asks, setAsks] = useState(false);
   return (

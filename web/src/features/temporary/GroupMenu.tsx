@@ -17,8 +17,7 @@ interface Props {
   /** The button that opens the menu; left out, it is an icon. */
   label?: string;
   /**
-   * Of a user: opens the override that raises a limit. Left out, the menu leads to the user’s page; null offers
-   * neither.
+   * Opens the override that raises a user's limit. Without it, the menu leads to the user’s page; null offers neither.
    */
   onRaise?: (() => void) | null;
 }

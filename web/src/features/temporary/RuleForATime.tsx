@@ -28,7 +28,6 @@ import { useOpenRule } from './useOpenRule';
 interface Props {
   tenant: string;
   id: number;
-  /** What was chosen; the first that the rule allows if it does not allow it. */
   action: RuleAction;
   denied: number;
   onClose: () => void;

@@ -153,7 +153,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   );
 }
 
-/** Names what is always denied, and is not for a group that is let through. */
+/** Names the blocks that stay for a group that is let through. */
 function Opened({ tenant, rules }: { tenant: string; rules: Rule[] }) {
   if (rules.length === 0) return null;
   return (

@@ -14,7 +14,7 @@ export interface Match {
 }
 
 /**
- * The rules with an action that match checks of a group, unless they are off. Those that match all of its checks come
+ * The rules with an action that match checks of a group, unless they are off. Rules that match all of its checks come
  * first.
  */
 export function matching(rules: Rule[], group: Group, action: 'block' | 'bypass'): Match[] {

@@ -12,7 +12,7 @@ export const ruleVerbs: Record<RuleAction, string> = {
   enforce: 'Enforce',
 };
 
-/** What can be done about a rule as it is now; nothing about one that decides nothing, or lets everything pass. */
+/** The possible actions for a rule; none for one that decides nothing, or lets everything pass. */
 export function actionsOf(rule: Rule): RuleAction[] {
   const { action, mode } = rule;
   if (!isOn(rule, serverNow()) || action === 'bypass') return [];
@@ -20,7 +20,7 @@ export function actionsOf(rule: Rule): RuleAction[] {
   return action === 'block' ? ['pass'] : ['pass', 'limit', 'block'];
 }
 
-/** The limit to begin with: the double, which most often is what is needed. */
+/** The limit to begin with: the double, the most frequent need. */
 export function limitToBegin(rule: Rule): Limit {
   const double = times(rule, 2);
   return isValid(double) ? double : rule;
@@ -36,7 +36,6 @@ export function changeOfRule(action: RuleAction, rule: Rule, limit: Limit): Rule
       return { action: 'block' };
     default: {
       const { rate_per_second, rate_unit, burst_capacity } = limit;
-      // A window or a number of places has a burst only.
       return hasRate(rule.algorithm) ? { rate_per_second, rate_unit, burst_capacity } : { burst_capacity };
     }
   }

@@ -27,7 +27,6 @@ export default function Overrides() {
   const { data: rules = [], isPending } = useQuery(rulesQuery(tenant));
   const [editing, setEditing] = useState<Override | 'new' | null>(null);
   const overridable = rules.filter(isOverridable);
-  // While the rules load it keeps its place.
   const create = edit && (isPending || overridable.length > 0) && (
     <Button
       leftSection={<IconPlus size={15} />}

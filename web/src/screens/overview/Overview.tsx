@@ -15,7 +15,7 @@ import { LimitedTable } from './LimitedTable';
 import { checksOf, Tiles } from './Tiles';
 import { Traffic } from './Traffic';
 
-// What most tenants do not have, or look at last, is no part of the first load.
+// Parts that most tenants lack, or that are looked at last, are no part of the first load.
 const FirstSteps = lazy(() => import('./FirstSteps'));
 const ShadowRules = lazy(() => import('./ShadowRules'));
 

@@ -8,7 +8,7 @@ import { isoMoments, type Span } from '~/domain/range';
 
 const minute = 60_000;
 const shown = 8;
-/** The latest denials that say by which rule, and where, somebody is limited. */
+/** The latest denials that show the rule and the endpoint of somebody's limit. */
 const sample = 10;
 
 /** Somebody whose checks are denied: a user, or the addresses of a network. */
@@ -30,7 +30,7 @@ export interface Answer {
   now: number;
 }
 
-/** Who is denied most: users, and networks without the denials of users who are listed. */
+/** The most denied: users, and networks without the denials of listed users. */
 export const limitedQuery = (tenant: string, span: Span) => {
   const queryKey = tenantKey(tenant, 'stats', 'limited', span.text);
   return queryOptions({

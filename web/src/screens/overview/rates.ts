@@ -34,9 +34,8 @@ export function perMinute({ points: all, step_seconds }: Series, now: number): R
 }
 
 /**
- * The average rate of a range: since the first checks, if they came later than the range began. Time before that, as of
- * a new tenant,
- * would make it less than what is measured now.
+ * The average rate of a range, since the first checks if they came later: time before them, as of a new tenant, would
+ * lower it.
  */
 export function averageOf(checks: number, series: Series | undefined, from: number, until: number): string {
   if (checks === 0) return 'no checks in this time';

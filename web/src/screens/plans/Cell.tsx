@@ -47,7 +47,6 @@ interface ValueProps {
   limit: Limit | null;
   now: InForce;
   lastHour?: Verdicts;
-  /** Of the rule’s rate, in percent. */
   share?: number;
 }
 

@@ -10,8 +10,8 @@ import { cellId, type Draft, type Edit, edited, ruleAt } from './draft';
 const allPlans = '*';
 
 /**
- * The draft in which a plan's limits in some rows are so many times those of a plan, by default its own. Rows where
- * that one has none are left alone.
+ * The draft in which a plan's limits in some rows are multiples of a plan's, by default its own. Rows without a limit
+ * of that plan are left alone.
  */
 export function multiplied(
   draft: Draft,

@@ -19,7 +19,6 @@ interface Props {
   plans: Plan[];
   /** The next scheduled change of each rule that has one, by rule id. */
   scheduled: Map<number, ScheduledChange>;
-  /** They are to be scheduled, not saved. */
   isLater?: boolean;
 }
 

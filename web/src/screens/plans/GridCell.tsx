@@ -16,7 +16,7 @@ import { heldTo, type InForce } from './inForce';
 import styles from './Matrix.module.css';
 import type { Position } from './useVisible';
 
-/** What happens in cells. The grid has one of these for all of them. */
+/** The events of cells, one object for the whole grid. */
 export interface CellActions {
   onFocus: (at: Position) => void;
   onKeyDown: (event: React.KeyboardEvent, at: Position, place: Place, rule: Rule | null) => void;
@@ -41,7 +41,6 @@ interface Props {
   unread: Unread | undefined;
   error: string | undefined;
   lastHour: Verdicts | undefined;
-  /** Of the rule’s rate, in percent. */
   share: number | undefined;
   /** Tried beside the rule. */
   candidate: Rule | undefined;
@@ -55,7 +54,7 @@ interface Props {
   actions: CellActions;
 }
 
-/** One cell: the limit in force, the change, or the editor. It is drawn again only if what it shows changes. */
+/** One cell: the limit in force, the change, or the editor, drawn again only if its content changes. */
 export const GridCell = memo(
   DrawnCell,
   ({ at, now, ...before }, { at: atAfter, now: nowAfter, ...after }) =>

@@ -22,7 +22,7 @@ interface Props {
   onChangeMany: (() => void) | undefined;
 }
 
-/** Filters the rows by words and by scope, and multiplies the limits of what is left. */
+/** Filters the rows by words and by scope, and multiplies the limits of the shown rows. */
 export function MatrixFilters({ rows, shown, search, set, onChangeMany }: Props) {
   const choices = Object.entries(scopeLabels).map(([value, label]) => ({
     value,

@@ -17,7 +17,6 @@ interface Props {
   draft: Draft;
   unread: ReadonlyMap<string, Unread>;
   errors: Map<string, string>;
-  /** What rules denied in the last hour, by rule id. */
   lastHour: Map<number, Verdicts>;
   /** The share of its rate that a rule has, by rule id, of those that adapt. */
   shares: Map<number, number>;
@@ -122,7 +121,7 @@ export function MatrixGrid(props: Props) {
     event.preventDefault();
   }
 
-  // The same object for as long as the grid lives: a cell is drawn again only when what it shows changes.
+  // One object for the life of the grid, so that a cell is drawn again only when its content changes.
   const latest = useRef<CellActions>(null);
   latest.current = {
     onFocus: ({ row, column }) => (row !== at.row || column !== at.column) && setAt({ row, column }),

@@ -299,7 +299,6 @@ export default function Plans() {
   );
 }
 
-/** What leaving loses: "3 changes", "The new rule". */
 function losses(changes: number, blank: number): string {
   if (changes > 0) return plural(changes, 'change');
   return blank > 0 ? 'The new rule' : 'What you typed';

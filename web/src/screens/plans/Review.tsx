@@ -37,7 +37,7 @@ interface Props {
   onSaved: () => void;
   /** Called with an error for each cell that cannot be saved. */
   onErrors: (errors: Map<string, string>) => void;
-  /** Merges the draft with what is saved now; null if the reader has to choose. */
+  /** Merges the draft with the saved version; null if the reader has to choose. */
   onRaceLost: () => Promise<Draft | null>;
 }
 

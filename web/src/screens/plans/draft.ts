@@ -2,7 +2,7 @@ import type { ProblemDocument } from '~/api/problem';
 import type { MatrixCell, MatrixRow, NewScheduledRule, Rule, RulePatch } from '~/api/types';
 import { hasRate, type Limit, sameLimit, shapeOf } from '~/domain/rate';
 
-/** The place of a cell: a rule (pattern and name) and a plan, or all plans. */
+/** The position of a cell: a rule (pattern and name) and a plan, or all plans. */
 export interface Place {
   key_pattern: string;
   name: string;
@@ -21,7 +21,7 @@ export interface Edit {
   shadow?: boolean;
 }
 
-/** Invalid text in a cell. It stays there, and the draft cannot be saved. */
+/** Invalid text in a cell, which stays there; the draft cannot be saved. */
 export interface Unread {
   rate: string;
   burst: string;
@@ -78,7 +78,6 @@ export function without(draft: Draft, id: string): Draft {
 export function cellsOf(draft: Draft): MatrixCell[] {
   return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like, shadow }) => {
     if (base && !limit) return { rule_id: base.rule_id, version: base.version, remove: true };
-    // A window or a number of places has a burst only.
     const rate = limit && hasRate(limit.algorithm) ? limit.rate_per_second : undefined;
     const values = {
       rate_per_second: rate,
@@ -126,10 +125,7 @@ function partsOf(limit: Limit) {
 
 type Copied = Exclude<keyof MatrixCell, 'rule_id' | 'version' | 'remove' | keyof Place | keyof Limit>;
 
-/**
- * What a new rule has of the one that it is like, beside its limit: whatever a cell can carry, also what is added to
- * it.
- */
+/** The fields that a new rule copies from the one that it is like, beside its limit: all that a cell can carry. */
 const copied = {
   notify_at: true,
   adapt: true,
@@ -179,9 +175,8 @@ export interface Clash {
 }
 
 /**
- * The draft over what is saved now: each edit changes its limit only, so that what somebody else changed of other
- * fields
- * stays. Clashes are the edits of limits that they changed too; in the draft they are the reader's.
+ * The draft over the saved version: each edit changes its limit only, so that other people's edits of other fields
+ * stay. Clashes are edits of limits that others changed; in the draft they are the reader's.
  */
 export function merged(draft: Draft, rows: MatrixRow[]): { draft: Draft; clashes: Clash[] } {
   const saved = new Map(rows.flatMap((row) => row.rules.map((rule) => [cellId(rule), rule] as const)));

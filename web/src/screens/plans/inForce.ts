@@ -5,8 +5,8 @@ import { hasRate, type Limit, limitSentence, limitShort, rateShort, shapeOf } fr
 import { cellId, type Draft, edited, rowId, ruleAt } from './draft';
 
 /**
- * What is in force for one plan in one row, after the draft. All matching rules must allow a check, so the
- * limit for all plans applies beside a plan’s own, and the lower rate and the lower burst win.
+ * The limit in force for one plan in one row, after the draft. All matching rules must allow a check, so the limit for
+ * all plans applies beside a plan’s own, and the lower rate and the lower burst win.
  */
 export type InForce =
   /** The cell’s own limit decides, or nothing does. */
@@ -29,7 +29,7 @@ export function rowsAt(rows: MatrixRow[], now: number): MatrixRow[] {
 
 type Decides = Limit | 'block' | 'bypass' | null;
 
-/** What a cell decides by itself. A rule that is off or in shadow mode decides nothing. */
+/** The decision of a cell by itself. A rule that is off or in shadow mode decides nothing. */
 function decides(row: MatrixRow, plan: string | null, draft: Draft): Decides {
   const rule = ruleAt(row, plan);
   const change = draft.get(cellId({ ...row, plan }));
@@ -106,7 +106,7 @@ export function splitProblem(row: MatrixRow, plans: Plan[]): string | null {
   return `On ${names}, a rule is off or in shadow mode. Nothing would be enforced there.`;
 }
 
-/** What is different, beside the limits that the draft shows, once a rule for all plans is removed. */
+/** Differences, beside the shown limits, once a rule for all plans is removed. */
 export function removalNotes(row: MatrixRow, plans: Plan[], draft: Draft): string[] {
   const all = ruleAt(row, null);
   const own = plans.map(({ name }) => ({ name, limit: decides(row, name, draft) }));

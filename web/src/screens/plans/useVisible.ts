@@ -35,8 +35,8 @@ interface Visible {
 }
 
 /**
- * What of the matrix is drawn: all of a small one, else what is visible or near, and the current cell, which keeps
- * the focus wherever the matrix is scrolled.
+ * The drawn part of the matrix: all of a small one, else the visible cells and those near, and the current cell, which
+ * keeps the focus wherever the matrix is scrolled.
  */
 export function useVisible(
   scroller: RefObject<HTMLElement | null>,

@@ -50,7 +50,6 @@ export function LinkedCard() {
   );
 }
 
-/** What became of linking, which ended in the address of this page. */
 function Outcome({ providers }: { providers: ProviderName[] }) {
   const { linked, failed, provider } = useSearch({ strict: false }) as Record<string, string | undefined>;
   const name = (slug?: string) => providers.find((one) => one.slug === slug)?.name ?? 'The provider';

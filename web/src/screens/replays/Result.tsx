@@ -126,7 +126,6 @@ function Users({ tenant, result: { users, more_users, share } }: { tenant: strin
 
 interface TotalProps {
   name: string;
-  /** Of what is added to, or taken from, what was denied then. */
   sign?: '+' | '−';
   figure: Figure;
   of?: Figure;
@@ -212,7 +211,7 @@ const wouldBe = {
   after: 'Would deny with the change',
 };
 
-/** The columns of a sum: what was denied, what is added and taken, and what is denied with the change. */
+/** The columns of a sum: denied then, the additions and subtractions, and denied with the change. */
 function counts<Row extends Counts>(headers: typeof sums, moved = false): Column<Row>[] {
   const column = (key: keyof typeof sums, width: string, render: Column<Row>['render']): Column<Row> => ({
     key,

@@ -32,7 +32,6 @@ export function sampleWords({ sample, seed }: Replay, share: number): string | n
   return `From a sample of ${percent(share)} of users and addresses; ± is 95 % confidence.${drawn}`;
 }
 
-/** What of the range is missing, because recording or the audit log began in it. */
 export function sinceWords({ recorded_since, rules_known_since }: ReplayResult): string[] {
   const words = [];
   if (recorded_since) {

@@ -14,10 +14,7 @@ import styles from './Comparison.module.css';
 import { type Comparison, comparisonQuery, comparisonWords, isCollecting } from './comparison';
 import { promoted } from './ruleDraft';
 
-/**
- * A candidate beside its live rule: what it would deny in addition, over time and by user, and the effect of promoting
- * it.
- */
+/** A candidate beside its live rule: its additional denials, over time and by user, and the effect of promoting it. */
 export function ComparisonCard({ tenant, candidate }: { tenant: string; candidate: Rule }) {
   const comparison = useQuery(comparisonQuery(tenant, candidate.rule_id));
   return (
@@ -153,7 +150,7 @@ function Additional({ tenant, pattern, data }: AdditionalProps) {
   );
 }
 
-/** What the buckets of a pattern are of. One that splits by user alone has the user's id as its subject. */
+/** The subjects of a pattern's buckets. A pattern that splits by user alone has the user's id as its subject. */
 function subjectOf(pattern: string): 'User' | 'Address' | 'Bucket' {
   if ((pattern.match(/\{/g) ?? []).length !== 1) return 'Bucket';
   if (pattern.startsWith('user:{user_id}')) return 'User';

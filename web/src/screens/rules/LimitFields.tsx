@@ -24,7 +24,6 @@ export interface FieldProps {
   disabled?: boolean;
 }
 
-/** What was typed for each algorithm that is not chosen now. */
 export type Kept = Partial<Record<Algorithm, LimitDraft>>;
 
 interface LimitProps extends FieldProps {

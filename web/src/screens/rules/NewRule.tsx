@@ -136,7 +136,7 @@ function Form({ begin }: { begin: RuleDraft }) {
   );
 }
 
-/** What the server refused and no field shows; rendered after the fields, which ask for their errors. */
+/** Errors of the server that no field shows; rendered after the fields, which ask for their errors. */
 function Rest({ rest }: { rest: () => string | null }) {
   return <FormError>{rest()}</FormError>;
 }

@@ -173,7 +173,6 @@ function Since({ seen, now }: { seen: Rule; now: Rule }) {
   );
 }
 
-/** What an act does to the rule's requests, in numbers where there are some. */
 function effectOf(act: Act, rule: Rule, denials: Verdicts | undefined): string {
   const denied = rule.mode === 'shadow' ? 'would have denied' : 'denied';
   const hour = denials

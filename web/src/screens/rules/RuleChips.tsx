@@ -5,7 +5,6 @@ import { hasExpired } from '~/domain/group';
 
 type State = Pick<Rule, 'action' | 'mode' | 'is_active' | 'expires_at'>;
 
-/** What is special about a rule; one that is simply enforced says so quietly. */
 export function RuleChips({ rule }: { rule: State }) {
   const now = useNow();
   if (!rule.is_active) return <Outcome tone="neutral">Off</Outcome>;

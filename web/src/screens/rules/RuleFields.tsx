@@ -24,7 +24,6 @@ const blocks = 'Every matching request is denied.';
 
 export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
   const [kept, setKept] = useState<Kept>({});
-  // What differs from the standard is in sight.
   const [isAdvanced] = useState(
     () => !!draft.adapt || !!draft.failure_mode || !!draft.expires_at || draft.lease !== 'auto',
   );

@@ -77,7 +77,6 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
     done('Edits discarded', { label: 'Undo', run: () => editor.change(draft) });
   }
   const triable = rule.mode === 'enforce' && rule.action !== 'bypass' && candidate === undefined;
-  // What can be done, and what stands above the form, depends on both.
   const isLoaded = !alike.isPending && !(isCandidate && awaitsLive);
   const isReady = useDeferredValue(isLoaded); // drawn in steps, between which the page answers
 

@@ -10,15 +10,13 @@ import { differences, isDirty, patch, type RuleDraft, replayed } from './ruleDra
 interface Props {
   tenant: string;
   rule: Rule;
-  /** What the form says. If it changes nothing, the dialog asks for the limit. */
+  /** The form's draft. If it changes nothing, the dialog asks for the limit. */
   draft: RuleDraft;
   onClose: () => void;
   onScheduled: () => void;
 }
 
 export function ScheduleRule({ tenant, rule, draft: given, onClose, onScheduled }: Props) {
-  // What the reader saw. The page reads the rule again meanwhile, and what somebody else saves must not be undone
-  // unseen.
   const [base] = useState(rule);
   const { rule_id, version } = base;
   const [asks] = useState(() => !isDirty(base, given));

@@ -17,7 +17,7 @@ interface Props {
 
 /** Asks for the limit to try beside a live rule, and begins with the live one. */
 export default function TryLimit({ tenant, rule, onClose }: Props) {
-  // The rest follows the live rule, so that the candidate differs from it only in what was typed.
+  // The rest follows the live rule, so that the candidate differs from it only in the typed fields.
   const [typed, setTyped] = useState<Partial<RuleDraft>>({});
   const draft: RuleDraft = { ...rule, ...typed };
   const begin = useTryAsShadow(tenant, rule);

@@ -54,7 +54,6 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
         {({ from, points, total }) => {
           const checks = total.allowed + total.denied;
           if (checks === 0) return <p className="soft">No checks matched.</p>;
-          // The counts do not tell the mode of each check.
           const mixed = changedMode(history?.items ?? [], from);
           const { verb, label } = mixed ? phrases.mixed : phrases[rule.mode];
           const words =

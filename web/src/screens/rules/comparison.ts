@@ -27,8 +27,7 @@ export function isCollecting({ since, until }: Comparison): boolean {
 
 /**
  * "The live rule denied 123 of 185 checks (66 %). Of the 62 that passed, the candidate would have denied 60 more (97
- * %)." A
- * candidate is tried on checks that pass.
+ * %)." A candidate is tried on checks that pass.
  */
 export function comparisonWords(data: Comparison): string {
   if (isCollecting(data)) return `Both are compared from ${shortTime(Date.parse(data.since))} on.`;

@@ -6,7 +6,7 @@ import { perUnit, rateSentence } from '~/domain/rate';
 import { actionLabels, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
 import { describeDuration, isCalendar } from '~/domain/window';
 
-/** A rule in its form. What cannot be read as a number is NaN. */
+/** A rule in its form. An unreadable number is NaN. */
 export type RuleDraft = Pick<Rule, keyof NewRule & keyof Rule>;
 
 export const newRule: RuleDraft = {

@@ -1,7 +1,6 @@
 import type { Rule, ScheduledRule } from '~/api/types';
 import { differences, type FieldChange } from './ruleDraft';
 
-/** What a change sets, in words, also where the rule has these values already. */
 export function changeWords(rule: Rule, { change }: Pick<ScheduledRule, 'change'>): FieldChange[] {
   const after: Rule = { ...rule, ...change };
   const usual = differences({ ...after, ...otherThan(after, change) }, after);

@@ -7,7 +7,6 @@ import { whyNot } from '~/domain/provider';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
 
-/** What became of signing in again at a provider. It leads back to where somebody was. */
 export default function Confirmed() {
   const { next = '/', failed, provider } = useSearch({ strict: false }) as Record<string, string | undefined>;
   const router = useRouter();

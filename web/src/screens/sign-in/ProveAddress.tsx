@@ -10,7 +10,6 @@ import { done } from '~/components/toast';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
 
-/** The screen of a link that verifies an address. It works in the browser where the account is signed in. */
 export default function ProveAddress() {
   const token = useLocation({ select: ({ hash }) => hash });
   const session = useQuery(sessionQuery);

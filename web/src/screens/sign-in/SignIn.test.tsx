@@ -78,7 +78,7 @@ test('a password is masked, can be pasted, and filled in by a password manager',
 
 const refusal = 'There is no such account. People who joined by a link sign in at their tenant’s address.';
 
-/** A server to which somebody signs in at acme only; who is asked says what was sent. */
+/** A server with an account that joined acme by a link; it records the requests. */
 function acmeOnly() {
   let signedIn = false;
   return fakeServer({

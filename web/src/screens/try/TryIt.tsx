@@ -24,7 +24,6 @@ const stacked = '(width <= 1080px)';
 /** The refetch interval, because buckets refill. */
 const every = 2_000;
 
-/** Explains how a check would be decided. It takes no tokens. */
 export default function TryIt() {
   const tenant = useTenant();
   const search = useSearch({ strict: false }) as TrySearch;

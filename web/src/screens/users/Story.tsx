@@ -31,8 +31,8 @@ interface Props {
 }
 
 /**
- * What happened to a user, the latest first: denials by hour, changes of the plan, of overrides, and of rules that name
- * the user.
+ * The story of a user, the latest first: denials by hour, changes of the plan, of overrides, and of rules that name the
+ * user.
  */
 export function Story({ tenant, user, rules, span }: Props) {
   const list = useInfiniteQuery(storyQuery(tenant, user, span));
@@ -135,7 +135,7 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
 
 const isOfOverride = ({ field }: Change) => field !== 'User' && field !== 'Rule';
 
-/** What a change of a rule makes of the user's checks: its action and limit, whether it is on, and its end. */
+/** The effect of a change of a rule on the user's checks: its action and limit, whether it is on, and its end. */
 function effectOf(entry: Entry): Change[] {
   const told = ['Action', 'Rate', 'Burst', 'Ends', ...(entry.before ? ['Mode', 'State'] : [])];
   const blocks = entry.after?.action !== 'limit';

@@ -135,7 +135,6 @@ test('an end that nobody changed is saved to the second', async () => {
 test('a lost race shows both overrides, and mine can be saved over theirs', async () => {
   const tags: (string | null)[] = [];
   userServer({
-    // It is not among the user's first 500, so that the list is no help.
     [`GET ${base}/rules/12/overrides/42`]: override({ reason: 'theirs', version: 32 }),
     [`PUT ${base}/rules/12/overrides/42`]: ({ headers }: { headers: Headers }) => {
       tags.push(headers.get('If-Match') ?? headers.get('If-None-Match'));

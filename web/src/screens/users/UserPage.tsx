@@ -72,7 +72,7 @@ export default function UserPage() {
           <TimeRange fallback="7d" />
           <CopyLink range={range} />
           {edit && !user.isError && (
-            // In its place from the start: below the title, it would move what follows.
+            // Reserves its place from the start: below the title, it would move the content.
             <div className={styles.actions} style={{ visibility: user.data ? undefined : 'hidden' }}>
               <More
                 tenant={tenant}
@@ -146,7 +146,6 @@ export default function UserPage() {
   );
 }
 
-/** What is said of an id that may be wrong: any id is a user, with full buckets. */
 function Unknown({ tenant, id }: { tenant: string; id: string }) {
   return (
     <Card title="Is this the right id?">

@@ -44,7 +44,7 @@ interface Props {
   search: ViolationsSearch;
 }
 
-/** The denials of the range by what they have in common, the most first, with what can be done about each. */
+/** The denials of the range in groups, the largest first, with actions for each. */
 export function Groups({ tenant, span, by, search }: Props) {
   // A user whom only a shadow rule would deny was not denied. A rule says itself that it is a shadow.
   const mode = search.mode ?? (by === 'rule' ? undefined : 'enforce');

@@ -33,8 +33,8 @@ export function useWhole(tenant: string, span: Span, search: ViolationsSearch): 
 }
 
 /**
- * Denied checks over time, with the filters of the rows. All denials and those of one rule are exact counts. What other
- * filters choose, and what shadow rules would deny, comes from violation records, which can miss the oldest.
+ * Denied checks over time, with the filters of the rows. All denials and those of one rule are exact counts. Other
+ * filters and shadow rules use violation records, which can miss the oldest.
  */
 export function OverTime(props: Props) {
   return isExact(props.search) ? <Exact {...props} /> : <Recorded {...props} />;
@@ -97,7 +97,6 @@ function Recorded({ tenant, span, search, onBrush }: Props) {
 interface BarsProps {
   x: number[];
   counts: number[];
-  /** What shadow rules would have denied beside them. */
   would?: number[];
   shadow: boolean;
   total: number;

@@ -56,7 +56,7 @@ export default function Violations() {
   // A hundred rows are drawn in steps, between which the page answers.
   const { rows: drawn, of: drawnOf } = useDeferredValue(answer);
   const isOld = drawnOf !== asked; // rows of another filter or range
-  // Rows of another filter say nothing about what is missing here.
+  // Rows of another filter say nothing about missing ones here.
   latest.current = list.isPlaceholderData ? undefined : (arrived[0] ?? rows[0]);
   // An empty list has no rows that could move, so new ones are shown at once.
   useEffect(() => {

@@ -29,13 +29,13 @@ export interface Tail {
 const off: Tail = { rows: [], held: new Set(), dropped: false, state: 'off', gap: null, error: null };
 
 /**
- * Violations as they arrive, while `wanted`. At each start and after a lost connection, what is
- * missing is read from the list. Pausing keeps the rows. Another range or filter starts over with the list of it.
+ * Violations as they arrive, while `wanted`. At each start and after a lost connection the list fills the gap. Pausing
+ * keeps the rows. Another range or filter starts over with its list.
  */
 export function useTail(tenant: string, filter: ViolationFilter, range: string, wanted: boolean) {
   const queries = useQueryClient();
   const [now, setNow] = useState<Tail>(off);
-  // The latest row that is shown or held: what is later is missing after a pause.
+  // The latest row that is shown or held: later ones are missing after a pause.
   const latest = useRef<Violation>(undefined);
   const asked = JSON.stringify(filter);
   const of = `${asked} ${range}`;

@@ -29,7 +29,7 @@ export function Refused({ error }: { error: unknown }) {
   );
 }
 
-/** The check as a list; what it lacks is said, because rules for it do not match. */
+/** The check as a list, with its missing fields, because rules for them do not match. */
 export function factsOf({ user_id, plan, endpoint, method, ip, cost, attributes }: Check) {
   const lacking = (what: string) => <span className="soft">{what}</span>;
   return {

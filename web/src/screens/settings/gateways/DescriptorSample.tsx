@@ -23,7 +23,7 @@ interface Props {
   mapping: DescriptorMapping | undefined;
 }
 
-/** Shows the checks that sample descriptors become, and the rules that match them. It takes no tokens. */
+/** Shows the checks that sample descriptors become, and the rules that match them, without taking tokens. */
 export function DescriptorSample({ tenant, mapping }: Props) {
   const [domain, setDomain] = useState(Object.keys(mapping?.domains ?? {})[0] ?? tenant);
   const [descriptors, setDescriptors] = useState(firstDescriptors);

@@ -76,7 +76,6 @@ function Stack<M extends object>(props: Props<M>) {
   return <Query query={stored}>{(saved) => <Mapping {...props} saved={saved} />}</Query>;
 }
 
-/** A mapping, beside what it makes of a sample. */
 function Mapping<M extends object>({ saved, ...props }: Props<M> & { saved: Tagged<Stored<M>> }) {
   const { kind, tenant } = props;
   const { edit } = useRole();

@@ -23,7 +23,7 @@ interface Props {
   mapping: AuthorizeMapping | undefined;
 }
 
-/** Shows the check that a sample request becomes, and the rules that match it. It takes no tokens. */
+/** Shows the check that a sample request becomes, and the rules that match it, without taking tokens. */
 export function Sample({ tenant, mapping }: Props) {
   const [typed, setTyped] = useState(firstSample);
   const { sample, errors } = sampleOf(typed, mapping);

@@ -10,7 +10,7 @@ export const firstDescriptors = 'remote_address=203.0.113.9\nuser_id=42,path=/or
 
 const notLines = 'must be “key=value, key=value” on each line, or a request as JSON';
 
-/** The request that a draft stands for, or what is wrong with it. A domain in JSON takes the place of the typed one. */
+/** The request of a draft, or its errors. A domain in JSON replaces the typed one. */
 export function descriptorsOf(
   { domain, descriptors }: DescriptorSampleDraft,
   mapping: DescriptorMapping | undefined,

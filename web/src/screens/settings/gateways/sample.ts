@@ -15,7 +15,7 @@ export const firstSample: SampleDraft = {
   claims: '{"sub": "42"}',
 };
 
-/** The request that a draft stands for, or what is wrong with it, by field. */
+/** The request of a draft, or its errors by field. */
 export function sampleOf(
   { method, url, headers, claims }: SampleDraft,
   mapping: AuthorizeMapping | undefined,

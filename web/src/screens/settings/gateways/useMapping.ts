@@ -33,7 +33,6 @@ export function useMapping<M extends object>(tenant: string, kind: Kind<M>, save
     say: (field, draft) => [field, draft[field] === undefined ? '–' : JSON.stringify(draft[field])],
     store: (now) => {
       queries.setQueryData(queryKey, now);
-      // What was typed since it was sent stays.
       setTyped((since) => (since === typed ? null : since));
     },
     onSaved: async () => {
@@ -56,7 +55,6 @@ export function useMapping<M extends object>(tenant: string, kind: Kind<M>, save
     text,
     type,
     textError: error,
-    /** What is edited; undefined if it is no JSON. */
     mapping,
     dirty: editor.dirty || error !== undefined,
     save: editor.submit,

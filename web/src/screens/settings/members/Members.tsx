@@ -156,7 +156,7 @@ interface RemovalProps {
   onCancels: (cancels: boolean) => void;
 }
 
-/** What a removal does. Keys outlive the person who made them, who may have a copy, and so do scheduled changes. */
+/** The effect of a removal. Keys outlive the person who made them, who may have a copy, and so do scheduled changes. */
 function Removal({ member, cancels, onCancels }: RemovalProps) {
   const tenant = useTenant();
   const keys = useQuery(keysQuery(tenant));
