@@ -1663,7 +1663,7 @@ CREATE UNIQUE INDEX user_erasure_open_key ON user_erasure (tenant_id, user_id) W
 CREATE INDEX user_erasure_finished_idx ON user_erasure (finished_at);
 
 -- Files that people export. A job writes one in pieces; each chunk and where it ends are one transaction. A file is
--- deleted a day after it was finished, and when a user of the tenant is erased.
+-- deleted a day after it was finished, when its maker exports more, and when a user of the tenant is erased.
 CREATE TABLE export (
     tenant_id         bigint      NOT NULL,
     export_id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1672,6 +1672,7 @@ CREATE TABLE export (
     requested_by_id   text        NOT NULL COLLATE "C",
     request           json        NOT NULL, -- of any text, NUL too; see the package adminapi, exportRequest
     place             text        NOT NULL DEFAULT '', -- where it goes on
+    restarts          integer     NOT NULL DEFAULT 0, -- by erasures of users
     chunks            integer     NOT NULL DEFAULT 0,
     rows              bigint      NOT NULL DEFAULT 0,
     bytes             bigint      NOT NULL DEFAULT 0, -- of its chunks

@@ -84,14 +84,16 @@ SELECT coalesce(max(c.minute), 'epoch')::timestamptz FROM (
 ) AS c;
 
 -- name: CountedSubjectsWith :many
--- The subjects that contain a text; whether they are a user's is up to their rule's pattern.
+-- The subjects that a user's id may be in, as AppendSubject writes it; which are the user's is up to their rule's
+-- pattern.
 SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_at,
     max(m.minute)::timestamptz AS last_at,
     sum(m.denied)::bigint AS denied
 FROM violation_minute AS m
 JOIN rate_limit_rule AS r ON r.tenant_id = m.tenant_id AND r.rule_id = m.rule_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timestamptz
-    AND m.minute < sqlc.arg(until)::timestamptz AND position(sqlc.arg(part)::text IN m.subject) > 0
+    AND m.minute < sqlc.arg(until)::timestamptz AND (m.subject = sqlc.arg(user_id)::text
+        OR position(octet_length(sqlc.arg(user_id)::text) || ':' || sqlc.arg(user_id)::text IN m.subject) > 0)
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 

@@ -8,6 +8,21 @@ RETURNING *;
 -- name: CountOpenExports :one
 SELECT count(*) FROM export WHERE tenant_id = sqlc.arg(tenant_id) AND finished_at IS NULL;
 
+-- name: MakeRoomForExport :one
+-- Deletes the maker's oldest finished exports until one more makes at_most, and returns how many are left.
+WITH own AS (
+    SELECT e.export_id, row_number() OVER (ORDER BY e.finished_at IS NULL DESC, e.export_id DESC) AS place
+    FROM export AS e
+    WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.requested_by_kind = sqlc.arg(by_kind)
+        AND e.requested_by_id = sqlc.arg(by_id)
+), dropped AS (
+    DELETE FROM export AS e
+    WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.finished_at IS NOT NULL
+        AND e.export_id IN (SELECT o.export_id FROM own AS o WHERE o.place >= sqlc.arg(at_most)::bigint)
+    RETURNING e.export_id
+)
+SELECT ((SELECT count(*) FROM own) - (SELECT count(*) FROM dropped))::bigint AS left_over;
+
 -- name: Export :one
 SELECT * FROM export
 WHERE tenant_id = sqlc.arg(tenant_id) AND export_id = sqlc.arg(export_id)
@@ -54,5 +69,14 @@ SELECT data FROM export_chunk
 WHERE tenant_id = sqlc.arg(tenant_id) AND export_id = sqlc.arg(export_id) AND number = sqlc.arg(number);
 
 -- name: EraseExports :execrows
--- Any file may name any user.
-DELETE FROM export WHERE tenant_id = sqlc.arg(tenant_id);
+-- Any file may name any user. A request about one has the id as a text of JSON.
+DELETE FROM export
+WHERE tenant_id = sqlc.arg(tenant_id)
+    AND (finished_at IS NOT NULL OR position(sqlc.arg(user_in_json)::text IN request::text) > 0);
+
+-- name: RestartExports :exec
+WITH dropped AS (
+    DELETE FROM export_chunk AS c WHERE c.tenant_id = sqlc.arg(tenant_id)
+)
+UPDATE export AS e SET place = '', restarts = e.restarts + 1, chunks = 0, rows = 0, bytes = 0
+WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.finished_at IS NULL;

@@ -66,10 +66,10 @@ ORDER BY b.first_at, b.writer, b.number;
 -- name: TrafficDays :many
 SELECT * FROM traffic_day WHERE tenant_id = sqlc.arg(tenant_id) ORDER BY day;
 
--- name: TrafficBlocksOfUser :many
--- A page of the keys of the blocks with a user. PostgreSQL reads all users of each block.
-SELECT day, writer, number FROM traffic_block
-WHERE tenant_id = sqlc.arg(tenant_id) AND sqlc.arg(user_id)::text = ANY (users)
+-- name: TrafficBlocksPiece :many
+-- A page of the keys of blocks, and whether a user is in them.
+SELECT day, writer, number, sqlc.arg(user_id)::text = ANY (users) AS has_user FROM traffic_block
+WHERE tenant_id = sqlc.arg(tenant_id)
     AND (day, writer, number) > (sqlc.arg(after_day)::date, sqlc.arg(after_writer)::text,
         sqlc.arg(after_number)::bigint)
 ORDER BY day, writer, number

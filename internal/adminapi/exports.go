@@ -180,7 +180,8 @@ func (s *surface) start(ctx context.Context, e *exportRequest) (started openapi.
 	export, err := s.store(ctx).RequestExport(ctx, q.tenant.ID, request)
 	if errors.Is(err, rules.ErrTooManyExports) {
 		return started, httpapi.Conflict.Problem(fmt.Sprintf(
-			"%d exports of this tenant are being made. Wait until some have finished.", rules.MaxOpenExports))
+			"%d exports of a tenant and %d of one caller are made at once. Wait until one has finished.",
+			rules.MaxOpenExports, rules.MaxOwnExports))
 	}
 	if err != nil {
 		return started, err
@@ -218,7 +219,8 @@ func (s *surface) ownExport(ctx context.Context, id int64) (rules.Export, *expor
 	isOwn := export.By.Kind == q.actor.Kind && export.By.ID == q.actor.ID
 	if errors.Is(err, rules.ErrNotFound) || err == nil && !isOwn {
 		return export, e, httpapi.NotFound.Problem(
-			"You have no such export. It expired, or a user of the tenant was erased since; export again.")
+			"You have no such export. It expired, a later one replaced it, or a user of the tenant was erased since. " +
+				"Export again.")
 	}
 	if err != nil {
 		return export, e, err

@@ -34,8 +34,9 @@ const (
 
 	// erasedPerPiece is how many rows a piece looks at or changes, which takes less than a second.
 	erasedPerPiece = 5_000
-	// blocksPerPiece is how many blocks of recorded checks a piece rewrites.
+	// blocksPerPiece is how many blocks of recorded checks a piece rewrites, and seenPerPiece how many it looks at.
 	blocksPerPiece = 50
+	seenPerPiece   = 1_000
 )
 
 // EraseUser requests the erasure of a user, or returns the one that goes on, whose next try is then due, or
@@ -184,11 +185,7 @@ var erasureSteps = []erasureStep{
 	// After the others, whose triggers log what they did.
 	{"audit_entries", false, (*erasing).audit},
 	// After the others, so that an export that begins later finds nothing.
-	{"exports", false, inOnePiece(func(q *dbsqlc.Queries, ctx context.Context, tenant rules.TenantID, _ string) (int64,
-		error,
-	) {
-		return q.EraseExports(ctx, tenant)
-	})},
+	{"exports", false, (*erasing).exports},
 	{stepBuckets, false, (*erasing).buckets},
 }
 
@@ -361,7 +358,7 @@ func (e *erasing) counts(ctx context.Context, at string) (rows int64, next strin
 	}
 	until := last.Add(time.Minute)
 	found, err := e.CountedSubjectsWith(ctx,
-		dbsqlc.CountedSubjectsWithParams{TenantID: e.tenant, Since: since, Until: until, Part: e.user})
+		dbsqlc.CountedSubjectsWithParams{TenantID: e.tenant, Since: since, Until: until, UserID: e.user})
 	if err != nil {
 		return 0, "", err
 	}
@@ -402,11 +399,11 @@ func (e *erasing) deliveries(ctx context.Context, at string) (rows int64, next s
 	return rows, strconv.FormatInt(upTo, 10), err
 }
 
-// traffic takes the user's checks out of recorded blocks. PostgreSQL reads the users of all blocks once.
+// traffic takes the user's checks out of recorded blocks.
 func (e *erasing) traffic(ctx context.Context, at string) (rows int64, next string, err error) {
-	after := dbsqlc.TrafficBlocksOfUserParams{
+	after := dbsqlc.TrafficBlocksPieceParams{
 		TenantID: e.tenant, UserID: e.user, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true},
-		PageSize: min(blocksPerPiece, e.atMost),
+		PageSize: min(seenPerPiece, e.atMost),
 	}
 	if at != "" {
 		var last blockPlace
@@ -415,24 +412,26 @@ func (e *erasing) traffic(ctx context.Context, at string) (rows int64, next stri
 		}
 		after.AfterDay.Time, after.AfterWriter, after.AfterNumber = last.Day, last.Writer, last.Number
 	}
-	places, err := e.TrafficBlocksOfUser(ctx, after)
+	blocks, err := e.TrafficBlocksPiece(ctx, after)
 	if err != nil {
 		return 0, "", err
 	}
-	for _, place := range places {
-		if err := e.eraseFromBlock(ctx, place); err != nil {
+	seen := 0
+	for ; seen < len(blocks) && rows < blocksPerPiece; seen++ {
+		if !blocks[seen].HasUser {
+			continue
+		}
+		if err := e.eraseFromBlock(ctx, &blocks[seen]); err != nil {
 			return 0, "", err
 		}
+		rows++
 	}
-	if len(places) == int(after.PageSize) {
-		last := places[len(places)-1]
-		text, err := json.Marshal(blockPlace{last.Day.Time, last.Writer, last.Number})
-		if err != nil {
-			return 0, "", err
-		}
-		next = string(text)
+	if seen < int(after.PageSize) && seen == len(blocks) {
+		return rows, "", nil
 	}
-	return int64(len(places)), next, nil
+	last := &blocks[seen-1]
+	text, err := json.Marshal(blockPlace{last.Day.Time, last.Writer, last.Number})
+	return rows, string(text), err
 }
 
 // blockPlace is the place of a recorded block.
@@ -461,6 +460,18 @@ func (e *erasing) audit(ctx context.Context, at string) (rows int64, next string
 		TenantID: int64(e.tenant), UserID: e.user, Alias: e.alias, After: after, UpTo: upTo,
 	})
 	return rows, strconv.FormatInt(upTo, 10), err
+}
+
+// exports deletes the files, and begins those again that are being made for somebody else.
+func (e *erasing) exports(ctx context.Context, _ string) (rows int64, next string, err error) {
+	quoted, err := json.Marshal(e.user)
+	if err != nil {
+		return 0, "", err
+	}
+	if rows, err = e.EraseExports(ctx, e.tenant, string(quoted)); err != nil {
+		return 0, "", err
+	}
+	return rows, "", e.RestartExports(ctx, e.tenant)
 }
 
 func (e *erasing) buckets(context.Context, string) (rows int64, next string, err error) {
@@ -514,7 +525,7 @@ func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID 
 			}
 			next = midnight(first).AddDate(0, 0, 1)
 			return q.CountedSubjectsWith(ctx, dbsqlc.CountedSubjectsWithParams{
-				TenantID: tenant, Since: first, Until: next, Part: userID,
+				TenantID: tenant, Since: first, Until: next, UserID: userID,
 			})
 		})
 	if err != nil {

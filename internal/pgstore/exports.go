@@ -33,7 +33,7 @@ const (
 type WriteExport func(ctx context.Context, tenant rules.TenantID, request []byte, w io.Writer, place string) (
 	rows int, next string, err error)
 
-// RequestExport asks for a file, or returns rules.ErrTooManyExports. The erasure of a user of the tenant removes it.
+// RequestExport asks for a file, which may replace its maker's oldest one, or returns rules.ErrTooManyExports.
 func (s Writer) RequestExport(ctx context.Context, tenant rules.TenantID, request []byte) (rules.Export, error) {
 	var row dbsqlc.Export
 	err := s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -41,7 +41,13 @@ func (s Writer) RequestExport(ctx context.Context, tenant rules.TenantID, reques
 		if err != nil {
 			return err
 		}
-		if open >= rules.MaxOpenExports {
+		own, err := q.MakeRoomForExport(ctx, dbsqlc.MakeRoomForExportParams{
+			TenantID: tenant, ByKind: string(s.by.Kind), ByID: s.by.ID, AtMost: rules.MaxOwnExports,
+		})
+		if err != nil {
+			return err
+		}
+		if open >= rules.MaxOpenExports || own >= rules.MaxOwnExports {
 			return rules.ErrTooManyExports
 		}
 		row, err = q.RequestExport(ctx, dbsqlc.RequestExportParams{
@@ -149,7 +155,7 @@ func (s *Store) exportPiece(ctx context.Context, tenant rules.TenantID, id int64
 	err = s.transaction(ctx, classWrite, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.LockExport(ctx, tenant, id)
 		switch {
-		case errors.Is(err, pgx.ErrNoRows), err == nil && row.Chunks != open.Chunks:
+		case errors.Is(err, pgx.ErrNoRows), err == nil && (row.Chunks != open.Chunks || row.Restarts != open.Restarts):
 			return errUnchanged // another process wrote this chunk, or a user was erased
 		case err != nil:
 			return err

@@ -204,3 +204,60 @@ func TestExportsFillNoMoreThanTheirTenantMay(t *testing.T) {
 		t.Errorf("after one has expired, another is %+v", again)
 	}
 }
+
+// TestAnErasureBeginsOpenExportsAgain: what was written before the user was erased is thrown away, also a page that a
+// process has in its hands.
+func TestAnErasureBeginsOpenExportsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.WriteChunksOf(1)
+	ctx, ours := t.Context(), w.ours.ID
+	about := must(w.RequestExport(ctx, ours, []byte(`{"user_id":"mallory"}`)))(t)
+	export := must(w.RequestExport(ctx, ours, []byte(`{"prefix":"mal"}`)))(t)
+	write, erased := pagesOf(5), false
+	kind := w.ExportWork(func(ctx context.Context, tenant rules.TenantID, request []byte, out io.Writer, place string) (
+		int, string, error,
+	) {
+		if !erased {
+			erased = true
+			must(fmt.Fprintln(out, "mallory"))(t)
+			w.erase(t, ours, "mallory")
+		}
+		return write(ctx, tenant, request, out, place)
+	})
+	exec(t, w.url, "DELETE FROM job WHERE about = $1", fmt.Sprint(about.ID))
+	job := w.claim(t, "export")
+	for again := time.Now(); !again.IsZero(); {
+		var err error
+		if again, err = kind.Do(ctx, &job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := w.Export(ctx, ours, about.ID)
+	wantError(t, err, rules.ErrNotFound)
+	export = must(w.Export(ctx, ours, export.ID))(t)
+	if !erased || !export.IsReady() || export.Rows != 5 || w.fileOf(t, export) != linesUpTo(5) {
+		t.Errorf("it is %+v with the file\n%s", export, w.fileOf(t, export))
+	}
+}
+
+func TestNobodyFillsTheExportsOfATenantAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	var made []rules.Export
+	for range rules.MaxOwnExports {
+		made = append(made, must(w.RequestExport(ctx, ours, []byte("{}")))(t))
+	}
+	_, err := w.RequestExport(ctx, ours, []byte("{}"))
+	wantError(t, err, rules.ErrTooManyExports)
+	other := w.As(rules.Actor{Kind: rules.ActorAccount, ID: "1234"})
+	must(other.RequestExport(ctx, ours, []byte("{}")))(t)
+	exec(t, w.url, "UPDATE export SET finished_at = now() WHERE export_id IN ($1, $2)", made[0].ID, made[1].ID)
+	must(w.RequestExport(ctx, ours, []byte("{}")))(t)
+	_, err = w.Export(ctx, ours, made[0].ID)
+	wantError(t, err, rules.ErrNotFound)
+	for _, kept := range made[1:] {
+		must(w.Export(ctx, ours, kept.ID))(t)
+	}
+}

@@ -280,7 +280,7 @@ func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.R
 }
 
 // eraseFromBlock takes a user's checks out of a recorded block.
-func (e *erasing) eraseFromBlock(ctx context.Context, place dbsqlc.TrafficBlocksOfUserRow) error {
+func (e *erasing) eraseFromBlock(ctx context.Context, place *dbsqlc.TrafficBlocksPieceRow) error {
 	row, err := e.TrafficBlock(ctx,
 		dbsqlc.TrafficBlockParams{TenantID: e.tenant, Day: place.Day, Writer: place.Writer, Number: place.Number})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"net/netip"
 	"strings"
@@ -65,29 +64,6 @@ func (s *Store) Violations(
 	}
 	page.Violations = each(rows, violationFromRow)
 	return page, nil
-}
-
-// AllViolations reads a page at a time.
-func (s *Store) AllViolations(ctx context.Context, tenant rules.TenantID,
-	filter *violations.Filter,
-) iter.Seq2[violations.Violation, error] {
-	return func(yield func(violations.Violation, error) bool) {
-		for page := (violations.Page{}); ; {
-			var err error
-			if page, err = s.Violations(ctx, tenant, filter, page.Next, exportChunk); err != nil {
-				yield(violations.Violation{}, err)
-				return
-			}
-			for _, v := range page.Violations {
-				if !yield(v, nil) {
-					return
-				}
-			}
-			if page.Next == (violations.ID{}) {
-				return
-			}
-		}
-	}
 }
 
 // Violation returns one row.

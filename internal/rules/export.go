@@ -9,6 +9,8 @@ import (
 const (
 	// MaxOpenExports is how many exports of a tenant may be made at once.
 	MaxOpenExports = 10
+	// MaxOwnExports is how many exports a person or key has in a tenant, so that nobody fills its places alone.
+	MaxOwnExports = 3
 	// ExportKept is how long the file of an export can be downloaded.
 	ExportKept = 24 * time.Hour
 	// MaxExportBytes bounds the compressed file of one export.
@@ -17,7 +19,7 @@ const (
 	MaxTenantExportBytes = 512 << 20
 )
 
-// ErrTooManyExports means that the tenant has reached MaxOpenExports.
+// ErrTooManyExports means that as many exports are being made as MaxOpenExports or MaxOwnExports allow.
 var ErrTooManyExports = errors.New("too many exports are being made")
 
 // Export is a file that somebody asked for, and its progress.

@@ -2,7 +2,6 @@ package violations
 
 import (
 	"context"
-	"iter"
 	"net/netip"
 	"strings"
 	"time"
@@ -15,8 +14,7 @@ type Store interface {
 	// Violations returns up to limit rows of a filter, newest first, before an id; the zero ID begins at the filter's
 	// end.
 	Violations(ctx context.Context, tenant rules.TenantID, filter *Filter, before ID, limit int) (Page, error)
-	// AllViolations iterates over the rows of a filter, newest first, in bounded memory. Ends after an error.
-	AllViolations(ctx context.Context, tenant rules.TenantID, filter *Filter) iter.Seq2[Violation, error]
+	// Violation returns a row, or rules.ErrNotFound.
 	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error)
 	// ViolationsBeside returns up to limit other rows of the violation's user in the same minute, newest first. Without
 	// a user, it uses the address.

@@ -6135,7 +6135,7 @@ export interface components {
             /** @description Rules that still name the user; known at the end */
             rules: number[];
         };
-        /** @description `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `exports` are all of the tenant, whose files may name anybody. `buckets` are 0 if they are in the memory of other processes. */
+        /** @description `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `exports` are all files of the tenant, which may name anybody, and those being made about the user; others begin again. `buckets` are 0 if they are in the memory of other processes. */
         ErasureStep: {
             /** @enum {string} */
             name: "assignments" | "overrides" | "violations" | "crossings" | "months" | "counts" | "deliveries" | "traffic_blocks" | "replays" | "audit_entries" | "exports" | "buckets";

@@ -2208,7 +2208,7 @@ type Erasure struct {
 	Steps []ErasureStep `json:"steps"`
 }
 
-// ErasureStep `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `exports` are all of the tenant, whose files may name anybody. `buckets` are 0 if they are in the memory of other processes.
+// ErasureStep `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `exports` are all files of the tenant, which may name anybody, and those being made about the user; others begin again. `buckets` are 0 if they are in the memory of other processes.
 type ErasureStep struct {
 	// FinishedAt null: it goes on, or has not begun
 	FinishedAt nullable.Nullable[time.Time] `json:"finished_at"`

@@ -102,7 +102,8 @@ SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_
 FROM violation_minute AS m
 JOIN rate_limit_rule AS r ON r.tenant_id = m.tenant_id AND r.rule_id = m.rule_id
 WHERE m.tenant_id = $1 AND m.minute >= $2::timestamptz
-    AND m.minute < $3::timestamptz AND position($4::text IN m.subject) > 0
+    AND m.minute < $3::timestamptz AND (m.subject = $4::text
+        OR position(octet_length($4::text) || ':' || $4::text IN m.subject) > 0)
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject
 `
@@ -111,7 +112,7 @@ type CountedSubjectsWithParams struct {
 	TenantID rules.TenantID
 	Since    time.Time
 	Until    time.Time
-	Part     string
+	UserID   string
 }
 
 type CountedSubjectsWithRow struct {
@@ -123,13 +124,14 @@ type CountedSubjectsWithRow struct {
 	Denied     int64
 }
 
-// The subjects that contain a text; whether they are a user's is up to their rule's pattern.
+// The subjects that a user's id may be in, as AppendSubject writes it; which are the user's is up to their rule's
+// pattern.
 func (q *Queries) CountedSubjectsWith(ctx context.Context, arg CountedSubjectsWithParams) ([]CountedSubjectsWithRow, error) {
 	rows, err := q.db.Query(ctx, countedSubjectsWith,
 		arg.TenantID,
 		arg.Since,
 		arg.Until,
-		arg.Part,
+		arg.UserID,
 	)
 	if err != nil {
 		return nil, err

@@ -46,12 +46,14 @@ func (q *Queries) CountOpenExports(ctx context.Context, tenantID rules.TenantID)
 }
 
 const eraseExports = `-- name: EraseExports :execrows
-DELETE FROM export WHERE tenant_id = $1
+DELETE FROM export
+WHERE tenant_id = $1
+    AND (finished_at IS NOT NULL OR position($2::text IN request::text) > 0)
 `
 
-// Any file may name any user.
-func (q *Queries) EraseExports(ctx context.Context, tenantID rules.TenantID) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseExports, tenantID)
+// Any file may name any user. A request about one has the id as a text of JSON.
+func (q *Queries) EraseExports(ctx context.Context, tenantID rules.TenantID, userInJson string) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseExports, tenantID, userInJson)
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +61,7 @@ func (q *Queries) EraseExports(ctx context.Context, tenantID rules.TenantID) (in
 }
 
 const export = `-- name: Export :one
-SELECT tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, chunks, rows, bytes, error, finished_at FROM export
+SELECT tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, restarts, chunks, rows, bytes, error, finished_at FROM export
 WHERE tenant_id = $1 AND export_id = $2
     AND (finished_at IS NULL OR finished_at > $3::timestamptz)
 `
@@ -75,6 +77,7 @@ func (q *Queries) Export(ctx context.Context, tenantID rules.TenantID, exportID 
 		&i.RequestedByID,
 		&i.Request,
 		&i.Place,
+		&i.Restarts,
 		&i.Chunks,
 		&i.Rows,
 		&i.Bytes,
@@ -122,7 +125,7 @@ func (q *Queries) FailExport(ctx context.Context, error string, tenantID rules.T
 }
 
 const lockExport = `-- name: LockExport :one
-SELECT tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, chunks, rows, bytes, error, finished_at FROM export
+SELECT tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, restarts, chunks, rows, bytes, error, finished_at FROM export
 WHERE tenant_id = $1 AND export_id = $2 AND finished_at IS NULL
 FOR UPDATE
 `
@@ -139,6 +142,7 @@ func (q *Queries) LockExport(ctx context.Context, tenantID rules.TenantID, expor
 		&i.RequestedByID,
 		&i.Request,
 		&i.Place,
+		&i.Restarts,
 		&i.Chunks,
 		&i.Rows,
 		&i.Bytes,
@@ -146,6 +150,41 @@ func (q *Queries) LockExport(ctx context.Context, tenantID rules.TenantID, expor
 		&i.FinishedAt,
 	)
 	return i, err
+}
+
+const makeRoomForExport = `-- name: MakeRoomForExport :one
+WITH own AS (
+    SELECT e.export_id, row_number() OVER (ORDER BY e.finished_at IS NULL DESC, e.export_id DESC) AS place
+    FROM export AS e
+    WHERE e.tenant_id = $1 AND e.requested_by_kind = $2
+        AND e.requested_by_id = $3
+), dropped AS (
+    DELETE FROM export AS e
+    WHERE e.tenant_id = $1 AND e.finished_at IS NOT NULL
+        AND e.export_id IN (SELECT o.export_id FROM own AS o WHERE o.place >= $4::bigint)
+    RETURNING e.export_id
+)
+SELECT ((SELECT count(*) FROM own) - (SELECT count(*) FROM dropped))::bigint AS left_over
+`
+
+type MakeRoomForExportParams struct {
+	TenantID rules.TenantID
+	ByKind   string
+	ByID     string
+	AtMost   int64
+}
+
+// Deletes the maker's oldest finished exports until one more makes at_most, and returns how many are left.
+func (q *Queries) MakeRoomForExport(ctx context.Context, arg MakeRoomForExportParams) (int64, error) {
+	row := q.db.QueryRow(ctx, makeRoomForExport,
+		arg.TenantID,
+		arg.ByKind,
+		arg.ByID,
+		arg.AtMost,
+	)
+	var left_over int64
+	err := row.Scan(&left_over)
+	return left_over, err
 }
 
 const noteExport = `-- name: NoteExport :exec
@@ -188,7 +227,7 @@ func (q *Queries) NoteExportError(ctx context.Context, error string, tenantID ru
 }
 
 const openExport = `-- name: OpenExport :one
-SELECT tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, chunks, rows, bytes, error, finished_at FROM export
+SELECT tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, restarts, chunks, rows, bytes, error, finished_at FROM export
 WHERE tenant_id = $1 AND export_id = $2 AND finished_at IS NULL
 `
 
@@ -203,6 +242,7 @@ func (q *Queries) OpenExport(ctx context.Context, tenantID rules.TenantID, expor
 		&i.RequestedByID,
 		&i.Request,
 		&i.Place,
+		&i.Restarts,
 		&i.Chunks,
 		&i.Rows,
 		&i.Bytes,
@@ -216,7 +256,7 @@ const requestExport = `-- name: RequestExport :one
 
 INSERT INTO export (tenant_id, requested_by_kind, requested_by_id, request)
 VALUES ($1, $2, $3, $4)
-RETURNING tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, chunks, rows, bytes, error, finished_at
+RETURNING tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, restarts, chunks, rows, bytes, error, finished_at
 `
 
 type RequestExportParams struct {
@@ -243,6 +283,7 @@ func (q *Queries) RequestExport(ctx context.Context, arg RequestExportParams) (E
 		&i.RequestedByID,
 		&i.Request,
 		&i.Place,
+		&i.Restarts,
 		&i.Chunks,
 		&i.Rows,
 		&i.Bytes,
@@ -250,4 +291,17 @@ func (q *Queries) RequestExport(ctx context.Context, arg RequestExportParams) (E
 		&i.FinishedAt,
 	)
 	return i, err
+}
+
+const restartExports = `-- name: RestartExports :exec
+WITH dropped AS (
+    DELETE FROM export_chunk AS c WHERE c.tenant_id = $1
+)
+UPDATE export AS e SET place = '', restarts = e.restarts + 1, chunks = 0, rows = 0, bytes = 0
+WHERE e.tenant_id = $1 AND e.finished_at IS NULL
+`
+
+func (q *Queries) RestartExports(ctx context.Context, tenantID rules.TenantID) error {
+	_, err := q.db.Exec(ctx, restartExports, tenantID)
+	return err
 }

@@ -256,6 +256,7 @@ type Export struct {
 	RequestedByID   string
 	Request         []byte
 	Place           string
+	Restarts        int32
 	Chunks          int32
 	Rows            int64
 	Bytes           int64

@@ -612,35 +612,36 @@ func (q *Queries) TrafficBlocksAt(ctx context.Context, arg TrafficBlocksAtParams
 	return items, nil
 }
 
-const trafficBlocksOfUser = `-- name: TrafficBlocksOfUser :many
-SELECT day, writer, number FROM traffic_block
-WHERE tenant_id = $1 AND $2::text = ANY (users)
+const trafficBlocksPiece = `-- name: TrafficBlocksPiece :many
+SELECT day, writer, number, $1::text = ANY (users) AS has_user FROM traffic_block
+WHERE tenant_id = $2
     AND (day, writer, number) > ($3::date, $4::text,
         $5::bigint)
 ORDER BY day, writer, number
 LIMIT $6
 `
 
-type TrafficBlocksOfUserParams struct {
-	TenantID    rules.TenantID
+type TrafficBlocksPieceParams struct {
 	UserID      string
+	TenantID    rules.TenantID
 	AfterDay    pgtype.Date
 	AfterWriter string
 	AfterNumber int64
 	PageSize    int32
 }
 
-type TrafficBlocksOfUserRow struct {
-	Day    pgtype.Date
-	Writer string
-	Number int64
+type TrafficBlocksPieceRow struct {
+	Day     pgtype.Date
+	Writer  string
+	Number  int64
+	HasUser bool
 }
 
-// A page of the keys of the blocks with a user. PostgreSQL reads all users of each block.
-func (q *Queries) TrafficBlocksOfUser(ctx context.Context, arg TrafficBlocksOfUserParams) ([]TrafficBlocksOfUserRow, error) {
-	rows, err := q.db.Query(ctx, trafficBlocksOfUser,
-		arg.TenantID,
+// A page of the keys of blocks, and whether a user is in them.
+func (q *Queries) TrafficBlocksPiece(ctx context.Context, arg TrafficBlocksPieceParams) ([]TrafficBlocksPieceRow, error) {
+	rows, err := q.db.Query(ctx, trafficBlocksPiece,
 		arg.UserID,
+		arg.TenantID,
 		arg.AfterDay,
 		arg.AfterWriter,
 		arg.AfterNumber,
@@ -650,10 +651,15 @@ func (q *Queries) TrafficBlocksOfUser(ctx context.Context, arg TrafficBlocksOfUs
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TrafficBlocksOfUserRow
+	var items []TrafficBlocksPieceRow
 	for rows.Next() {
-		var i TrafficBlocksOfUserRow
-		if err := rows.Scan(&i.Day, &i.Writer, &i.Number); err != nil {
+		var i TrafficBlocksPieceRow
+		if err := rows.Scan(
+			&i.Day,
+			&i.Writer,
+			&i.Number,
+			&i.HasUser,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
