@@ -99,12 +99,12 @@ func (c *Config) options() []option {
 			row("redis-sentinel-password", servers, "", secretText(&c.sentinelPassword),
 				"The password of the sentinels, if the URL has none."),
 			row("redis-tls-ca", servers, "", text(&c.RedisTLS.CA, "FILE"),
-				"Certificate authorities of Redis and its sentinels, in PEM; default: the operating system's. Needs "+
-					"a rediss:// URL."),
+				"Certificate authorities of Redis and its sentinels; default: the operating system's. Needs a "+
+					"rediss:// URL."),
 			row("redis-tls-cert", servers, "", text(&c.RedisTLS.Cert, "FILE"),
-				"The certificate shown to Redis and its sentinels, in PEM."),
+				"The certificate shown to Redis and its sentinels."),
 			row("redis-tls-key", servers, "", text(&c.RedisTLS.Key, "FILE"),
-				"The key of that certificate, in PEM."),
+				"The key of that certificate."),
 			row("redis-tls-server-name", servers, "", text(&c.RedisTLS.ServerName, "NAME"),
 				"The name in Redis's certificates, if it is not the host in the address."),
 			row("redis-prefix", servers, "", keyPrefix(&c.RedisPrefix),
@@ -270,11 +270,11 @@ func mailOptions(c *Config) []option {
 func listenerTLS(listener string, takers []Command, t *TLS) []option {
 	return []option{
 		row(listener+"-tls-cert", takers, "", text(&t.Cert, "FILE"),
-			"The certificate chain of --"+listener+"-addr, in PEM; the address then speaks TLS only."),
+			"The certificate chain of --"+listener+"-addr; it then speaks TLS only."),
 		row(listener+"-tls-key", takers, "", text(&t.Key, "FILE"),
-			"The key of that certificate, in PEM."),
+			"The key of that certificate."),
 		row(listener+"-tls-client-ca", takers, "", text(&t.CA, "FILE"),
-			"Certificate authorities, in PEM, of the clients' certificates."),
+			"Certificate authorities of the clients' certificates."),
 	}
 }
 
