@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -96,7 +95,8 @@ func createEnvoyTenant(ctx context.Context, database string) (token string, err 
 	if err != nil {
 		return "", err
 	}
-	desired, err := ruleset.DecodeEnvoy(strings.NewReader(fourDescriptors), "four descriptors", nil, ruleset.RefuseLost)
+	desired, _, err := ruleset.DecodeEnvoy(
+		[]ruleset.File{{Name: "four descriptors", Data: []byte(fourDescriptors)}}, nil, ruleset.EnvoyOptions{})
 	if err != nil {
 		return "", err
 	}

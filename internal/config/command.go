@@ -45,8 +45,8 @@ var summaries = map[Command]string{
 	AdminEnforcement:   "Put a tenant in shadow, where its rules deny nothing, or back to on.",
 	AdminApply:         "Make a tenant's plans, rules and overrides those of a file.",
 	AdminExport:        "Print a tenant's plans, rules and overrides as such a file.",
-	AdminImportEnvoy: "Make a configuration of envoyproxy/ratelimit rules of a tenant, or say what cannot be " +
-		"expressed.",
+	AdminImportEnvoy: "Make a configuration of envoyproxy/ratelimit, in files or folders, rules of a " +
+		"tenant.",
 	AdminReplay: "Show what the rules of a file would have decided on recorded checks.",
 	SluiceDev:   "Run everything in one process, with a private database, on loopback only.",
 }

@@ -167,10 +167,11 @@ type Arguments struct {
 	// ServicePermissions and ExpiresIn are for a service key.
 	ServicePermissions []auth.Permission
 	ExpiresIn          time.Duration
-	File               string // "-" is standard input
-	GrantTo            string // a database role; "" for none
+	Files              []string // one, except for an import; "-" is standard input
+	GrantTo            string   // a database role; "" for none
 	DryRun             bool
 	Prune              bool
+	SkipUnsupported    bool
 	Merge, Replace     bool   // what an import does with the descriptors that its file lacks; Merge goes first
 	From, To           string // times, or durations ago
 	FailIf             string // a condition; "" for none

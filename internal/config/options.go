@@ -18,7 +18,8 @@ type option struct {
 	normalFor map[Command]string
 	value     value
 	help      string
-	valueOf   string // for an option that names a file: the option whose value is in the file; else ""
+	repeaters []Command // for which the flag may be given several times
+	valueOf   string    // for an option that names a file: the option whose value is in the file; else ""
 }
 
 const (
@@ -62,14 +63,17 @@ func (c *Config) options() []option {
 			row("grant-to", only(AdminMigrate), "", text(&c.Arguments.GrantTo, "ROLE"),
 				"The database role that the other programs run as; it may then read and write rows, and only add "+
 					"to the audit log."),
-			row("file", only(AdminApply, AdminImportEnvoy, AdminReplay), required, text(&c.Arguments.File, "FILE"),
-				"The file to read; - is standard input.").short("f"),
+			row("file", only(AdminApply, AdminImportEnvoy, AdminReplay), required, several(&c.Arguments.Files, "FILE"),
+				"The file to read; - is standard input.").short("f").
+				repeated(AdminImportEnvoy),
 			row("dry-run", only(AdminApply, AdminImportEnvoy), "false", toggle(&c.Arguments.DryRun),
 				"Print what would change, and change nothing."),
 			row("merge", only(AdminImportEnvoy), "false", toggle(&c.Arguments.Merge),
-				"Keep the descriptors of the domain that the file lacks."),
+				"Keep the descriptors of the domain that the files lack."),
 			row("replace", only(AdminImportEnvoy), "false", toggle(&c.Arguments.Replace),
-				"Remove the descriptors of the domain that the file lacks; their limits end."),
+				"Remove the descriptors of the domain that the files lack; their limits end."),
+			row("skip-unsupported", only(AdminImportEnvoy), "false", toggle(&c.Arguments.SkipUnsupported),
+				"Leave out limits that cannot be expressed, and name them."),
 			row("prune", only(AdminApply, AdminReplay), "false", toggle(&c.Arguments.Prune),
 				"Remove the plans, rules and overrides that the file does not name."),
 			row("from", only(AdminReplay), "24h", text(&c.Arguments.From, "TIME"),
@@ -309,6 +313,9 @@ func group(heading string, options ...option) []option {
 }
 
 func (o option) short(letter string) option { o.letter = letter; return o }
+
+// repeated lets commands take the flag several times. Its value gets the texts separated by NUL.
+func (o option) repeated(by ...Command) option { o.repeaters = by; return o }
 
 func (o option) on(c Command, normal string) option { o.normalFor[c] = normal; return o }
 

@@ -98,6 +98,9 @@ func (p *parser) readFlags() {
 			p.complain("%s is not an option of %s, but of %s", s.from, p.command, join(o.takers, " and "))
 		case strings.HasPrefix(s.text, "--"):
 			p.complain("%s needs a value: %s %s", s.from, s.from, o.value.kind)
+		case seen[o.name] && slices.Contains(o.repeaters, p.command):
+			s.text = p.given[o.name].text + "\x00" + s.text
+			p.given[o.name] = s
 		case seen[o.name]:
 			p.complain("%s is given twice", s.from)
 		default:

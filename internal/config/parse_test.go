@@ -141,20 +141,24 @@ func TestArgumentsOfOneShotCommands(t *testing.T) {
 		},
 		"apply": {
 			"apply --tenant acme -f rules.yaml",
-			Arguments{Tenant: "acme", File: "rules.yaml"},
+			Arguments{Tenant: "acme", Files: []string{"rules.yaml"}},
 		},
-		"apply from standard input": {"apply --tenant acme -f -", Arguments{Tenant: "acme", File: "-"}},
+		"apply from standard input": {"apply --tenant acme -f -", Arguments{Tenant: "acme", Files: []string{"-"}}},
 		"apply in words": {
 			"apply --tenant=acme --file=rules.yaml --prune --dry-run",
-			Arguments{Tenant: "acme", File: "rules.yaml", DryRun: true, Prune: true},
+			Arguments{Tenant: "acme", Files: []string{"rules.yaml"}, DryRun: true, Prune: true},
 		},
 		"apply with the dry run first": {
 			"apply --dry-run -f rules.yaml --tenant acme",
-			Arguments{Tenant: "acme", File: "rules.yaml", DryRun: true},
+			Arguments{Tenant: "acme", Files: []string{"rules.yaml"}, DryRun: true},
 		},
 		"apply with the dry run taken off": {
 			"apply --dry-run=false -f rules.yaml --tenant acme",
-			Arguments{Tenant: "acme", File: "rules.yaml"},
+			Arguments{Tenant: "acme", Files: []string{"rules.yaml"}},
+		},
+		"import several": {
+			"import-envoy --tenant acme -f a.yaml --file=b --skip-unsupported",
+			Arguments{Tenant: "acme", Files: []string{"a.yaml", "b"}, SkipUnsupported: true},
 		},
 		"export":  {"export --tenant acme", Arguments{Tenant: "acme"}},
 		"migrate": {"migrate", Arguments{}},

@@ -205,6 +205,15 @@ func list(at *[]string, kind string) value {
 	}}
 }
 
+// several is for a repeated option.
+func several(at *[]string, kind string) value {
+	show := func() string { return strings.Join(*at, " ") }
+	return value{kind: kind, show: show, set: func(s string) error {
+		*at = strings.Split(s, "\x00")
+		return nil
+	}}
+}
+
 func ranged[T int | time.Duration](parse func(string) (T, error), least, most T) func(string) (T, error) {
 	return func(s string) (T, error) {
 		v, err := parse(s)

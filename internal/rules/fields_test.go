@@ -130,7 +130,7 @@ func TestValuesThatCannotBeReadAreToldByName(t *testing.T) {
 		`{"expires_at": "2027-02-30T00:00:00Z"}`:        "expires_at: must be a time such as 2027-01-31T00:00:00Z",
 		`{"expires_at": "0001-01-01T00:00:00Z"}`:        "expires_at: must be in the future, or null for never",
 		`{"expires_at": null, "expires_in_seconds": 5}`: "expires_in_seconds: must be left out beside expires_at",
-		`{"refill_interval": "soon"}`: `refill_interval: must be a duration such as 30s, 5m or 24h, at most 744h, ` +
+		`{"refill_interval": "soon"}`: `refill_interval: must be a duration such as 30s, 5m or 24h, at most 8784h, ` +
 			`got "soon"`,
 		`{"lease": "sometimes"}`: `lease: must be auto or never, got "sometimes"`,
 		`[]`:                     "change: must be a JSON object",

@@ -110,7 +110,7 @@ const (
 	// MaxListed is the largest burst of an algorithm that stores each check.
 	MaxListed = 1000
 	// MaxWindow is the longest refill interval, and the longest window except for calendar windows.
-	MaxWindow = 31 * 24 * time.Hour
+	MaxWindow = 366 * 24 * time.Hour
 	// MaxHold is the longest hold of a concurrency slot.
 	MaxHold = 24 * time.Hour
 )

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -168,14 +169,15 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	if err != nil {
 		return err
 	}
-	file, err := readFile(args.File, in)
+	files, err := readFiles(args.Files, in)
 	if err != nil {
 		return err
 	}
+	var notes ruleset.Errors
 	options := ruleset.DiffOptions{Prune: args.Prune, Now: time.Now()}
 	change := func(current ruleset.Config) (ruleset.Changes, error) {
-		desired, err := decode(file, current)
-		if err != nil {
+		var desired ruleset.Config
+		if desired, notes, err = decode(files, current); err != nil {
 			return ruleset.Changes{}, err
 		}
 		return ruleset.Diff(current, desired, options)
@@ -195,55 +197,79 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	} else if changes, err = store.ChangeConfig(ctx, tenant.ID, change); err != nil {
 		return err
 	}
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(out, "!", note); err != nil {
+			return err
+		}
+	}
 	return changes.WriteText(out)
 }
 
-type configFile struct {
-	name    string
-	content []byte
+// readFiles reads files; "-" is in, and a folder stands for the files in it whose names end in .yaml or .yml.
+func readFiles(names []string, in io.Reader) (files []ruleset.File, err error) {
+	read := func(name string) error {
+		content, err := os.ReadFile(name)
+		files = append(files, ruleset.File{Name: name, Data: content})
+		return err
+	}
+	for _, name := range names {
+		switch folder, notFolder := os.ReadDir(name); {
+		case name == "-":
+			var content []byte
+			content, err = io.ReadAll(in)
+			files = append(files, ruleset.File{Name: "standard input", Data: content})
+		case notFolder != nil:
+			err = read(name)
+		default:
+			before := len(files)
+			for _, entry := range folder {
+				if err == nil && !entry.IsDir() && ruleset.IsYAMLName(entry.Name()) {
+					err = read(filepath.Join(name, entry.Name()))
+				}
+			}
+			if err == nil && len(files) == before {
+				err = fmt.Errorf("%s has no files whose names end in .yaml or .yml", name)
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the rules: %w", err)
+		}
+	}
+	return files, nil
 }
 
-func readFile(name string, in io.Reader) (configFile, error) {
-	file := configFile{name: name}
-	var err error
-	if name == "-" {
-		file.name = "standard input"
-		file.content, err = io.ReadAll(in)
-	} else {
-		file.content, err = os.ReadFile(name)
-	}
-	if err != nil {
-		return file, fmt.Errorf("read the rules: %w", err)
-	}
-	return file, nil
-}
+// decodeConfig decodes files for a tenant that has a configuration, which may change until it is locked. The notes are
+// for the person who gave the files.
+type decodeConfig func(files []ruleset.File, current ruleset.Config) (ruleset.Config, ruleset.Errors, error)
 
-// decodeConfig decodes a file for a tenant that has a configuration, which may change until it is locked.
-type decodeConfig func(file configFile, current ruleset.Config) (ruleset.Config, error)
-
-// decodeRules decodes rules. The file may use the tenant's plans without listing them.
-func decodeRules(file configFile, current ruleset.Config) (ruleset.Config, error) {
+// decodeRules decodes a file of rules, which may use the tenant's plans without listing them.
+func decodeRules(files []ruleset.File, current ruleset.Config) (ruleset.Config, ruleset.Errors, error) {
+	if len(files) != 1 {
+		return ruleset.Config{}, nil, errors.New("give one file of rules")
+	}
 	var plans []string
 	for _, plan := range current.Plans {
 		plans = append(plans, plan.Name)
 	}
-	return ruleset.Decode(bytes.NewReader(file.content), file.name, plans)
+	config, err := ruleset.Decode(bytes.NewReader(files[0].Data), files[0].Name, plans)
+	return config, nil, err
 }
 
 // decodeEnvoy is decodeRules for a configuration of envoyproxy/ratelimit.
 func decodeEnvoy(args config.Arguments) decodeConfig {
-	lost := ruleset.RefuseLost
+	options := ruleset.EnvoyOptions{SkipUnsupported: args.SkipUnsupported}
 	switch {
 	case args.Merge:
-		lost = ruleset.MergeLost
+		options.Lost = ruleset.MergeLost
 	case args.Replace:
-		lost = ruleset.ReplaceLost
+		options.Lost = ruleset.ReplaceLost
 	}
-	return func(file configFile, current ruleset.Config) (ruleset.Config, error) {
+	return func(files []ruleset.File, current ruleset.Config) (ruleset.Config, ruleset.Errors, error) {
 		if args.Merge && args.Replace {
-			return ruleset.Config{}, errors.New("give --merge or --replace: the first keeps what the other removes")
+			return ruleset.Config{}, nil, errors.New(
+				"give --merge or --replace: the first keeps what the other removes")
 		}
-		return ruleset.DecodeEnvoy(bytes.NewReader(file.content), file.name, current.Gateways, lost)
+		return ruleset.DecodeEnvoy(files, current.Gateways, options)
 	}
 }
 

@@ -43,11 +43,11 @@ func replayFile(ctx context.Context, store *pgstore.Store, args config.Arguments
 	if err != nil {
 		return err
 	}
-	file, err := readFile(args.File, in)
+	files, err := readFiles(args.Files, in)
 	if err != nil {
 		return err
 	}
-	desired, err := decodeRules(file, current)
+	desired, _, err := decodeRules(files, current)
 	if err != nil {
 		return err
 	}

@@ -93,6 +93,8 @@ func unitOf(t *enforce.TierDecision) unit {
 		return rls.RateLimitResponse_RateLimit_DAY
 	case 7 * day:
 		return rls.RateLimitResponse_RateLimit_WEEK
+	case 365 * day:
+		return rls.RateLimitResponse_RateLimit_YEAR
 	}
 	if t.Limit.Kind == rules.KindFixedWindow && window >= 28*day && window <= 31*day+time.Hour {
 		return rls.RateLimitResponse_RateLimit_MONTH

@@ -1,6 +1,8 @@
 package envoy_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ func importedWorld(t *testing.T, configurations ...string) *world {
 	var gateways []rules.Gateway
 	var limits []rules.Rule
 	for _, text := range configurations {
-		config, err := ruleset.DecodeEnvoy(strings.NewReader(text), "config.yaml", gateways, ruleset.RefuseLost)
+		config, _, err := decodeEnvoy(text, gateways, ruleset.EnvoyOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,6 +31,12 @@ func importedWorld(t *testing.T, configurations ...string) *world {
 		limits[i].InForceSince = start.Add(-time.Hour)
 	}
 	return newWorld(t, gateways[0].Document, limits...)
+}
+
+func decodeEnvoy(
+	text string, before []rules.Gateway, o ruleset.EnvoyOptions,
+) (ruleset.Config, ruleset.Errors, error) {
+	return ruleset.DecodeEnvoy([]ruleset.File{{Name: "config.yaml", Data: []byte(text)}}, before, o)
 }
 
 func limitOf(key, unit, requests string) string {
@@ -171,23 +179,23 @@ descriptors:
 
 func TestWhatCannotBeImportedIsNamed(t *testing.T) {
 	t.Parallel()
-	_, err := ruleset.DecodeEnvoy(strings.NewReader(`domain: d
+	_, _, err := decodeEnvoy(`domain: d
 descriptors:
   - key: a
-    rate_limit: {unit: year, requests_per_unit: 1}
+    rate_limit: {unit: year, unit_multiplier: 2, requests_per_unit: 1}
   - key: b
-    quota_mode: true
+    share_threshold: true
     rate_limit: {unit: day, requests_per_unit: 1, name: x, replaces: [{name: x}, {}]}
   - {key: "c=", rate_limit: {unit: fortnight, requests_per_unit: -1}}
   - {key: a}
   - {key: d, unknown: 1}
-`), "config.yaml", nil, ruleset.RefuseLost)
+`, nil, ruleset.EnvoyOptions{})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"config.yaml:4: descriptors[0].rate_limit.unit: cannot be expressed",
-		"config.yaml:6: descriptors[1].quota_mode: cannot",
+		"config.yaml:4: descriptors[0].rate_limit: cannot be expressed: as a rule, window must be",
+		"config.yaml:6: descriptors[1].share_threshold: is for",
 		"config.yaml:7: descriptors[1].rate_limit.replaces[0].name: must not be",
 		"config.yaml:7: descriptors[1].rate_limit.replaces[1].name: is missing",
 		"config.yaml:8: descriptors[2].key: cannot",
@@ -209,7 +217,8 @@ func TestASecondImportEndsNoLimitUnasked(t *testing.T) {
 		"- {key: b, rate_limit: {unit: minute, requests_per_unit: 1, name: two}}\n"
 	const second = "domain: d\ndescriptors: [{key: c, rate_limit: {unit: minute, requests_per_unit: 1}}]\n"
 	decode := func(text string, before []rules.Gateway, lost ruleset.LostTemplates) (ruleset.Config, error) {
-		return ruleset.DecodeEnvoy(strings.NewReader(text), "config.yaml", before, lost)
+		config, _, err := decodeEnvoy(text, before, ruleset.EnvoyOptions{Lost: lost})
+		return config, err
 	}
 	one, err := decode(first, nil, ruleset.RefuseLost)
 	if err != nil {
@@ -230,5 +239,145 @@ func TestASecondImportEndsNoLimitUnasked(t *testing.T) {
 	if other, err := decode(second, one.Gateways, ruleset.ReplaceLost); err != nil ||
 		other.Gateways[0].Document != replaced {
 		t.Errorf("replaced: %v, %v, want %s", other.Gateways, err, replaced)
+	}
+}
+
+// A month and a year are 30 and 365 days from the epoch, as there.
+func TestUnitsOfEveryLengthAreImported(t *testing.T) {
+	t.Parallel()
+	w := importedWorld(t, `domain: long
+descriptors:
+  - {key: yearly, rate_limit: {unit: YEAR, requests_per_unit: 2}}
+  - {key: minutes, rate_limit: {unit: minute, unit_multiplier: 5, requests_per_unit: 2}}
+  - {key: weeks, rate_limit: {unit: day, unit_multiplier: 7, requests_per_unit: 2}}
+`)
+	for _, want := range []string{"OK | OK 2/YEAR 1", "OK | OK 2/YEAR 0", "OVER_LIMIT | OVER_LIMIT 2/YEAR 0"} {
+		if got := brief(w.ask(t, "long", 1, descriptor("yearly", "a"))); !strings.HasPrefix(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	w.advance(365 * 24 * time.Hour)
+	if got := brief(w.ask(t, "long", 1, descriptor("yearly", "a"))); !strings.HasPrefix(got, "OK | OK 2/YEAR 1") {
+		t.Errorf("a year later: %s", got)
+	}
+	expect(t, w.ask(t, "long", 1, descriptor("minutes", "a")), "OK | OK 2/UNKNOWN 1 300s")
+	if got := brief(w.ask(t, "long", 1, descriptor("weeks", "a"))); !strings.HasPrefix(got, "OK | OK 2/WEEK 1") {
+		t.Errorf("seven days: %s", got)
+	}
+}
+
+// As Envoy Gateway writes them, with anchors, in a ConfigMap, and in several files and documents.
+func TestFilesDocumentsAndConfigMapsAreOneConfiguration(t *testing.T) {
+	t.Parallel()
+	const generated = `name: listener
+domain: listener
+descriptors:
+  - key: route
+    value: route
+    rate_limit: null
+    descriptors:
+      - key: rule-0
+        value: ""
+        rate_limit: &three {requests_per_unit: 3, unit: MINUTE, unlimited: false, name: "", replaces: []}
+        descriptors: []
+        shadow_mode: false
+        quota_mode: false
+        share_threshold: false
+        metadata: {any: {thing: [1, null]}}
+      - key: rule-0
+        value: 7
+        rate_limit: {<<: *three, requests_per_unit: 5}
+      - {key: rule-1, rate_limit: *three}
+---
+---
+domain: other
+descriptors: [{key: a, rate_limit: {unlimited: true, unit: UNKNOWN}}]
+`
+	const inCluster = `apiVersion: v1
+kind: List
+items:
+  - apiVersion: v1
+    kind: ConfigMap
+    data:
+      limits.yaml: |
+        domain: other
+        descriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 4}}]
+      README: no configuration
+  - {apiVersion: apps/v1, kind: Deployment, spec: {}}
+`
+	config, notes, err := ruleset.DecodeEnvoy([]ruleset.File{
+		{Name: "generated.yaml", Data: []byte(generated)}, {Name: "cluster.yaml", Data: []byte(inCluster)},
+	}, nil, ruleset.EnvoyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const noted = "cluster.yaml:10: data.README: is not read: it is no file whose name ends in .yaml or .yml\n" +
+		"cluster.yaml:11: kind: is not read: only a ConfigMap has a configuration"
+	if notes.Error() != noted {
+		t.Errorf("the notes are\n%s\nwant\n%s", notes, noted)
+	}
+	const mapping = `{"domains":{"listener":{"templates":[["route=route","rule-0"],["route=route","rule-0=7"],` +
+		`["route=route","rule-1"]]},"other":{"templates":[["a"],["b"]]}}}`
+	if got := config.Gateways[0].Document; got != mapping {
+		t.Errorf("the mapping is %s, want %s", got, mapping)
+	}
+	var bursts []int64
+	for _, rule := range config.Rules {
+		bursts = append(bursts, rule.Burst)
+	}
+	if !slices.Equal(bursts, []int64{3, 5, 3, 4}) {
+		t.Errorf("the limits are %v", bursts)
+	}
+}
+
+func TestADescriptorStandsOnceInAllFiles(t *testing.T) {
+	t.Parallel()
+	file := func(name string) ruleset.File {
+		return ruleset.File{Name: name, Data: []byte("domain: d" + "\ndescriptors: [{key: a}]")}
+	}
+	_, _, err := ruleset.DecodeEnvoy([]ruleset.File{file("one.yaml"), file("two.yaml")}, nil, ruleset.EnvoyOptions{})
+	if err == nil || !strings.Contains(err.Error(), "two.yaml:2: descriptors[0].key: stands here a second time") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestAliasesExpandToABoundedNumberOfValues(t *testing.T) {
+	t.Parallel()
+	text := "domain: d\ndescriptors:\n- &a0 {key: x}\n"
+	for i := range 30 {
+		text += fmt.Sprintf("- &a%d {key: k%d, descriptors: [*a%d, *a%d]}\n", i+1, i, i, i)
+	}
+	for _, bomb := range []string{text, "domain: d\ndescriptors: &a [*a]"} {
+		if _, _, err := decodeEnvoy(bomb, nil, ruleset.EnvoyOptions{}); err == nil ||
+			!strings.Contains(err.Error(), "must have at most") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}
+
+func TestWhatCannotBeExpressedIsLeftOutIfAsked(t *testing.T) {
+	t.Parallel()
+	const text = `domain: d
+descriptors:
+  - {key: "c=", rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: many, rate_limit: {unit: day, requests_per_unit: 4000000000}}
+  - {key: quota, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: kept, rate_limit: {unit: day, requests_per_unit: 1}}
+`
+	if _, _, err := decodeEnvoy(text, nil, ruleset.EnvoyOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "config.yaml:3: descriptors[0].key: cannot be expressed: it must have no =; "+
+			"--skip-unsupported") {
+		t.Errorf("unasked: %v", err)
+	}
+	config, notes, err := decodeEnvoy(text, nil, ruleset.EnvoyOptions{SkipUnsupported: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(notes.Error(), "\n")
+	if len(config.Rules) != 3 || config.Rules[0].Burst != rules.MaxBurst || len(lines) != 3 ||
+		lines[0] != "config.yaml:3: descriptors[0].key: is left out: it must have no =" ||
+		!strings.HasPrefix(lines[1], "config.yaml:4: descriptors[1].rate_limit.requests_per_unit: counts as ") ||
+		!strings.HasPrefix(lines[2], "config.yaml:5: descriptors[2].quota_mode: has no meaning here") {
+		t.Errorf("%d rules, and the notes are\n%s", len(config.Rules), notes)
 	}
 }

@@ -2,8 +2,8 @@ package ruleset
 
 import (
 	"fmt"
-	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,39 +15,53 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
-// DecodeEnvoy converts a configuration of envoyproxy/ratelimit for one domain into rules and a descriptor mapping that
-// give the same answers. The mapping is the tenant's current one, with the templates of that domain replaced. lost says
-// what becomes of present templates that the file lacks.
+// File is a file of a configuration, with its name for messages.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// EnvoyOptions are the choices of DecodeEnvoy.
+type EnvoyOptions struct {
+	Lost LostTemplates
+	// SkipUnsupported leaves out limits that cannot be expressed, with a note, instead of failing.
+	SkipUnsupported bool
+}
+
+// DecodeEnvoy converts a configuration of envoyproxy/ratelimit into rules and a descriptor mapping that give the same
+// answers. The configuration is all documents of all files; a ConfigMap of Kubernetes stands for the files in it. The
+// mapping is the tenant's current one, with the templates of the configuration's domains replaced.
 //
 // Each limit becomes a fixed window. Its rule matches the domain and the descriptor's template, with one bucket for
 // each list of the other values. An unlimited descriptor becomes a template without a rule.
 //
-// Mistakes, and what cannot be expressed, are returned as Errors.
-func DecodeEnvoy(r io.Reader, file string, current []rules.Gateway, lost LostTemplates) (Config, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
-	if err != nil {
-		return Config{}, fmt.Errorf("reading %s: %w", file, err)
-	}
+// Mistakes, and what cannot be expressed, are returned as Errors. The notes name what has another meaning here, and
+// what is left out.
+func DecodeEnvoy(files []File, current []rules.Gateway, o EnvoyOptions) (config Config, notes Errors, err error) {
 	e := envoy{
-		decoder: decoder{file: file, plans: map[string]bool{}, seen: map[any]position{}},
-		mapping: new(gateway.Descriptors), lost: lost,
-		named: map[string][]string{}, replaces: map[string][]string{},
+		decoder: decoder{plans: map[string]bool{}, seen: map[any]position{}}, options: o,
+		mapping: new(gateway.Descriptors), domains: map[string]*envoyDomain{}, valuesLeft: maxValues,
 	}
 	for _, g := range current {
 		if g.Kind == rules.GatewayDescriptors {
 			if e.mapping, err = gateway.ParseDescriptors(g.Document); err != nil {
-				return Config{}, fmt.Errorf("the tenant's mapping of descriptors: %w", err)
+				return Config{}, nil, fmt.Errorf("the tenant's mapping of descriptors: %w", err)
 			}
 		}
 	}
-	if root := e.parse(data); root != nil {
-		e.root(root)
+	for _, file := range files {
+		e.read(file)
+	}
+	if len(e.errs) == 0 && len(e.order) == 0 {
+		e.fail(0, "", "there must be a configuration of a domain; none was found")
+	}
+	if len(e.errs) == 0 {
+		e.finish()
 	}
 	if len(e.errs) > 0 {
-		slices.SortStableFunc(e.errs, func(a, b Error) int { return a.Line - b.Line })
-		return Config{}, e.errs
+		return Config{}, nil, e.errs
 	}
-	return e.config, nil
+	return e.config, e.notes, nil
 }
 
 // LostTemplates decides about templates that a domain has and a file lacks. Without its template a rule matches no
@@ -63,10 +77,22 @@ const (
 
 type envoy struct {
 	decoder
-	lost      LostTemplates
-	mapping   *gateway.Descriptors
-	domain    string
+	options    EnvoyOptions
+	mapping    *gateway.Descriptors
+	domains    map[string]*envoyDomain
+	order      []*envoyDomain
+	valuesLeft int // that aliases may still expand to
+	notes      Errors
+	domain     *envoyDomain // of the present document
+}
+
+// envoyDomain is what the files say of a domain.
+type envoyDomain struct {
+	name      string
+	file      string // of its first document
+	line      int
 	templates [][]string
+	seen      map[string]bool     // names of templates, also of those above others
 	named     map[string][]string // templates, by the name of their limit
 	replaces  map[string][]string // names of limits, by the template whose limit replaces them
 }
@@ -76,20 +102,180 @@ type entry struct {
 	split     bool   // each value has a bucket of its own
 }
 
-func (e *envoy) root(node *yaml.Node) {
-	top := e.object(node, "", "domain", "descriptors")
-	e.domain = top.required("domain")
-	e.descriptors(top.list("descriptors"), "descriptors", nil)
-	domains := map[string]gateway.Domain{}
-	for name, domain := range e.mapping.Domains {
-		domains[name] = domain
+func (e *envoy) read(file File) {
+	e.file = file.Name
+	before := len(e.errs)
+	for _, document := range e.documents(file.Data) {
+		if root := e.expand(document.Content[0]); root != nil && len(e.errs) == before {
+			e.document(root)
+		}
 	}
-	domains[e.domain] = e.withLost(gateway.Domain{Templates: e.templates, Replaces: e.replacedTemplates()}, node.Line)
+	slices.SortStableFunc(e.errs[before:], func(a, b Error) int { return a.Line - b.Line })
+}
+
+// expand returns a copy without nulls, aliases and merge keys, or nil for a null.
+func (e *envoy) expand(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" {
+		return nil
+	}
+	if e.valuesLeft--; e.valuesLeft < 0 {
+		if e.valuesLeft == -1 {
+			e.fail(node.Line, "", fmt.Sprintf("the files must have at most %d values together", maxValues))
+		}
+		return nil
+	}
+	expanded := *node
+	expanded.Content = nil
+	if node.Kind != yaml.MappingNode {
+		for _, child := range node.Content {
+			if child = e.expand(child); child != nil {
+				expanded.Content = append(expanded.Content, child)
+			}
+		}
+		return &expanded
+	}
+	var merged []*yaml.Node
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], e.expand(node.Content[i+1])
+		switch {
+		case value == nil:
+		case key.ShortTag() != "!!merge":
+			expanded.Content = append(expanded.Content, key, value)
+		case value.Kind == yaml.SequenceNode:
+			merged = append(merged, value.Content...)
+		default:
+			merged = append(merged, value)
+		}
+	}
+	for _, from := range merged {
+		if from.Kind != yaml.MappingNode {
+			e.fail(from.Line, "", "<< must merge a mapping, got "+kindOf(from))
+			continue
+		}
+		for i := 0; i+1 < len(from.Content); i += 2 {
+			if valueOf(&expanded, from.Content[i].Value) == nil {
+				expanded.Content = append(expanded.Content, from.Content[i], from.Content[i+1])
+			}
+		}
+	}
+	return &expanded
+}
+
+// valueOf returns the value of a field of a mapping, or nil.
+func valueOf(node *yaml.Node, name string) *yaml.Node {
+	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == name {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// document reads a configuration, or an object of Kubernetes.
+func (e *envoy) document(root *yaml.Node) {
+	kind := valueOf(root, "kind")
+	switch {
+	case kind == nil || valueOf(root, "apiVersion") == nil:
+		e.root(root)
+	case kind.Value == "ConfigMap":
+		e.configMap(root)
+	case kind.Value == "List":
+		if items := valueOf(root, "items"); items != nil {
+			for _, item := range items.Content {
+				e.document(item)
+			}
+		}
+	default:
+		e.note(kind.Line, "kind", "is not read: only a ConfigMap has a configuration")
+	}
+}
+
+func (e *envoy) configMap(root *yaml.Node) {
+	data := valueOf(root, "data")
+	if data == nil || data.Kind != yaml.MappingNode {
+		return
+	}
+	outer := e.file
+	for i := 0; i+1 < len(data.Content); i += 2 {
+		key, value := data.Content[i], data.Content[i+1]
+		if !IsYAMLName(key.Value) {
+			e.note(key.Line, "data."+key.Value, "is not read: it is no file whose name ends in .yaml or .yml")
+			continue
+		}
+		e.read(File{outer + " " + key.Value, []byte(value.Value)})
+		e.file = outer
+	}
+}
+
+// IsYAMLName reports whether a file of a folder is read.
+func IsYAMLName(name string) bool {
+	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
+}
+
+func (e *envoy) root(node *yaml.Node) {
+	top := e.object(node, "", "domain", "descriptors", "name")
+	name := word(top, "domain", true)
+	if e.domain = e.domains[name]; e.domain == nil {
+		e.domain = &envoyDomain{
+			name: name, file: e.file, line: node.Line,
+			seen: map[string]bool{}, named: map[string][]string{}, replaces: map[string][]string{},
+		}
+		e.domains[name] = e.domain
+		e.order = append(e.order, e.domain)
+	}
+	e.descriptors(top.list("descriptors"), "descriptors", nil)
+}
+
+// word reads text that need not be in quotes: a number counts as text.
+func word(o *object, name string, required bool) string {
+	node := o.get(name, required)
+	switch {
+	case node == nil:
+		return ""
+	case node.Kind != yaml.ScalarNode:
+		o.fail(name, "must be text, got "+kindOf(node))
+		return ""
+	case node.Value == "" && required:
+		o.fail(name, "must not be empty")
+	}
+	return node.Value
+}
+
+// finish makes the mapping of all domains.
+func (e *envoy) finish() {
+	domains := maps.Clone(e.mapping.Domains)
+	if domains == nil {
+		domains = map[string]gateway.Domain{}
+	}
+	for _, d := range e.order {
+		e.domain, e.file = d, d.file
+		domains[d.name] = e.withLost(gateway.Domain{Templates: d.templates, Replaces: d.replacedTemplates()}, d.line)
+	}
 	mapping := gateway.Descriptors{Keys: e.mapping.Keys, Domains: domains}
 	for _, wrong := range mapping.Validate() {
-		e.fail(node.Line, wrong.Field, wrong.Message)
+		e.fail(0, wrong.Field, wrong.Message)
 	}
 	e.config.Gateways = []rules.Gateway{{Kind: rules.GatewayDescriptors, Document: mapping.Document()}}
+}
+
+func (e *envoy) note(line int, field, message string) {
+	e.notes = append(e.notes, Error{File: e.file, Line: line, Field: field, Message: message})
+}
+
+// unsupported reports what cannot be expressed, as a note if that is left out.
+func (e *envoy) unsupported(o *object, name, message string) {
+	at := o.path
+	if name != "" {
+		at = o.field(name)
+	}
+	if !e.options.SkipUnsupported {
+		e.fail(o.lineOf(name), at, "cannot be expressed: "+message+"; --skip-unsupported leaves such limits out")
+		return
+	}
+	e.note(o.lineOf(name), at, "is left out: "+message)
 }
 
 func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
@@ -97,18 +283,18 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 	for _, template := range d.Templates {
 		has[gateway.TemplateName(template)] = true
 	}
-	before := e.mapping.Domains[e.domain]
+	before := e.mapping.Domains[e.domain.name]
 	var lost []string
 	for _, template := range before.Templates {
 		if name := gateway.TemplateName(template); !has[name] {
 			lost = append(lost, name)
-			if e.lost == MergeLost {
+			if e.options.Lost == MergeLost {
 				d.Templates = append(d.Templates, template)
 			}
 		}
 	}
 	switch {
-	case e.lost == MergeLost:
+	case e.options.Lost == MergeLost:
 		replaces := maps.Clone(before.Replaces)
 		if replaces == nil {
 			replaces = map[string][]string{}
@@ -117,7 +303,7 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 		maps.DeleteFunc(replaces, func(name string, _ []string) bool { return has[name] })
 		maps.Copy(replaces, d.Replaces)
 		d.Replaces = replaces
-	case e.lost == RefuseLost && len(lost) > 0:
+	case e.options.Lost == RefuseLost && len(lost) > 0:
 		e.fail(line, "descriptors", fmt.Sprintf("lacks %d of the descriptors that the tenant's domain has, such as "+
 			"%s, and their limits would end; import with --merge to keep them, or with --replace to remove them",
 			len(lost), lost[0]))
@@ -126,34 +312,33 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 }
 
 func (e *envoy) descriptors(list []*yaml.Node, path string, above []entry) {
-	seen := map[string]bool{}
 	for i, node := range upTo(&e.decoder, list) {
 		o := e.object(node, at(path, i), "key", "value", "rate_limit", "descriptors", "shadow_mode", "share_threshold",
 			"detailed_metric", "value_to_metric", "metadata", "quota_mode")
-		key := o.required("key")
-		value := ""
-		if o.has("value") {
-			value = o.get("value", false).Value // a number counts as text
-		}
+		key, value := word(o, "key", true), word(o, "value", false)
 		level := entry{key: key, text: key, split: value == "" || strings.Contains(value, "*") &&
 			!o.boolean("share_threshold", false)}
-		switch {
-		case strings.Contains(key, "="):
-			o.fail("key", "cannot be expressed: it must have no =")
-		case value != "":
+		if strings.Contains(key, "=") {
+			if e.unsupported(o, "key", "it must have no ="); e.options.SkipUnsupported {
+				continue
+			}
+		}
+		if value != "" {
 			level.text += "=" + value
 		}
 		if o.boolean("share_threshold", false) && !strings.Contains(value, "*") {
 			o.fail("share_threshold", "is for values with a *")
 		}
 		if o.boolean("quota_mode", false) {
-			o.fail("quota_mode", "cannot be expressed; leave it out")
+			e.note(o.lineOf("quota_mode"), o.field("quota_mode"), "has no meaning here: a request is denied when one "+
+				"of its limits is used up, there when all those with quota_mode are")
 		}
-		if seen[level.text] {
-			o.fail("key", "stands here a second time with this value")
-		}
-		seen[level.text] = true
 		below := append(slices.Clone(above), level)
+		if name := gateway.TemplateName(templateOf(below)); e.domain.seen[name] {
+			o.fail("key", "stands here a second time with this value")
+		} else {
+			e.domain.seen[name] = true
+		}
 		if limit := o.get("rate_limit", false); limit != nil {
 			e.limit(o, limit, below)
 		} else if !o.has("descriptors") {
@@ -166,12 +351,12 @@ func (e *envoy) descriptors(list []*yaml.Node, path string, above []entry) {
 
 // replacedTemplates resolves names of limits to templates. A name without a limit belongs to another domain, which is
 // never in the same request.
-func (e *envoy) replacedTemplates() map[string][]string {
+func (d *envoyDomain) replacedTemplates() map[string][]string {
 	var replaced map[string][]string
-	for by, names := range e.replaces {
+	for by, names := range d.replaces {
 		var templates []string
 		for _, name := range names {
-			templates = append(templates, e.named[name]...)
+			templates = append(templates, d.named[name]...)
 		}
 		if slices.Sort(templates); len(templates) > 0 {
 			if replaced == nil {
@@ -183,59 +368,75 @@ func (e *envoy) replacedTemplates() map[string][]string {
 	return replaced
 }
 
-func (e *envoy) addTemplate(levels []entry) (name string) {
+func templateOf(levels []entry) []string {
 	template := make([]string, len(levels))
 	for i := range levels {
 		template[i] = levels[i].text
 	}
-	e.templates = append(e.templates, template)
+	return template
+}
+
+func (e *envoy) addTemplate(levels []entry) (name string) {
+	template := templateOf(levels)
+	e.domain.templates = append(e.domain.templates, template)
 	return gateway.TemplateName(template)
 }
 
 // units are the windows of envoyproxy/ratelimit, aligned to the Unix epoch.
 var units = map[string]time.Duration{
 	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour, "week": 7 * 24 * time.Hour,
-	"month": 30 * 24 * time.Hour,
+	"month": 30 * 24 * time.Hour, "year": 365 * 24 * time.Hour,
 }
 
 func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
-	o := e.object(node, above.path+".rate_limit", "unit", "requests_per_unit", "unlimited", "name", "replaces")
+	o := e.object(node, above.path+".rate_limit", "unit", "unit_multiplier", "requests_per_unit",
+		"unlimited", "name", "replaces")
 	template := e.addTemplate(levels)
-	name := o.text("name", "")
+	name := word(o, "name", false)
 	if name != "" {
-		e.named[name] = append(e.named[name], template)
+		e.domain.named[name] = append(e.domain.named[name], template)
 	}
 	for i, node := range upTo(&e.decoder, o.list("replaces")) {
 		other := e.object(node, at(o.path+".replaces", i), "name")
-		e.replaces[template] = append(e.replaces[template], other.required("name"))
-		if name != "" && other.text("name", "") == name {
+		replaced := word(other, "name", true)
+		e.domain.replaces[template] = append(e.domain.replaces[template], replaced)
+		if name != "" && replaced == name {
 			other.fail("name", "must not be the name of this limit")
 		}
 	}
+	length, known := units[strings.ToLower(word(o, "unit", false))]
 	if o.boolean("unlimited", false) {
-		if o.has("unit") {
+		if known {
 			o.fail("unit", "must be left out with unlimited")
 		}
 		return
 	}
-	unit := strings.ToLower(o.required("unit"))
-	length, known := units[unit]
-	switch {
-	case unit == "year":
-		o.fail("unit", "cannot be expressed: windows are at most 31 days long")
-	case !known && unit != "":
-		o.fail("unit", "must be second, minute, hour, day, week or month")
+	if !known && word(o, "unit", true) != "" {
+		o.fail("unit", "must be second, minute, hour, day, week, month or year")
 	}
-	requests, err := int64(0), error(nil)
+	if o.has("unit_multiplier") {
+		count, err := strconv.ParseInt(word(o, "unit_multiplier", false), 10, 32)
+		if err != nil || count < 1 {
+			o.fail("unit_multiplier", "must be a whole number from 1")
+		}
+		length = time.Duration(min(count, int64(rules.MaxWindow/max(length, time.Second))+1)) * length
+	}
+	var requests int64
 	if count := o.get("requests_per_unit", true); count != nil {
-		if requests, err = strconv.ParseInt(count.Value, 10, 64); err != nil || requests < 0 {
-			o.fail("requests_per_unit", "must be a whole number from 0")
+		n, err := strconv.ParseUint(count.Value, 10, 32)
+		if requests = int64(n); err != nil {
+			o.fail("requests_per_unit", fmt.Sprintf("must be a whole number from 0 to %d", math.MaxUint32))
+		} else if requests > rules.MaxBurst {
+			requests = rules.MaxBurst
+			e.note(count.Line, o.field("requests_per_unit"), fmt.Sprintf("counts as %d, the most there is",
+				requests))
 		}
 	}
-	pattern, err := rules.ParsePattern(patternOf(e.domain, gateway.Shorten(template, rules.MaxAttributeValueLength),
-		levels))
+	short := gateway.Shorten(template, rules.MaxAttributeValueLength)
+	pattern, err := rules.ParsePattern(patternOf(e.domain.name, short, levels))
 	if err != nil {
-		o.fail("", "cannot be expressed: "+err.Error())
+		e.unsupported(o, "", err.Error())
+		return
 	}
 	rule := rules.Rule{
 		Pattern: pattern, Name: name, Action: rules.ActionLimit, Algorithm: rules.FixedWindow,
@@ -252,7 +453,8 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 		return
 	}
 	for _, wrong := range rule.Validate(e.plans) {
-		e.fail(node.Line, o.path, "as a rule, "+wrong.Field+" "+wrong.Message)
+		e.unsupported(o, "", "as a rule, "+wrong.Field+" "+wrong.Message)
+		return
 	}
 	e.config.Rules = append(e.config.Rules, rule)
 }

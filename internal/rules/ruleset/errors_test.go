@@ -275,7 +275,7 @@ func TestErrorsNameTheirLineAndField(t *testing.T) {
 		},
 		"no window": {
 			change(rule, "rate: 1/second", "algorithm: sliding_window"),
-			"f:2: rules[0].window: must be day, week, month or whole seconds up to 744h, such as 30s, 5m or 24h",
+			"f:2: rules[0].window: must be day, week, month or whole seconds up to 8784h, such as 30s, 5m or 24h",
 		},
 		"no time to hold": {
 			change(rule, "rate: 1/second", "algorithm: concurrency"),

@@ -70,12 +70,16 @@ func (o *object) fail(name, message string) {
 		return
 	}
 	o.wrong[name] = true
-	line := o.line
+	o.d.fail(o.lineOf(name), o.field(name), message)
+}
+
+// lineOf returns the line of a field, or of the object if the field is missing.
+func (o *object) lineOf(name string) int {
 	outer, _, _ := strings.Cut(name, ".") // a field of a nested object
 	if node := o.fields[outer]; node != nil {
-		line = node.Line
+		return node.Line
 	}
-	o.d.fail(line, o.field(name), message)
+	return o.line
 }
 
 func (o *object) check(errs rules.FieldErrors) {

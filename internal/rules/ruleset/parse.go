@@ -14,6 +14,27 @@ import (
 )
 
 func (d *decoder) parse(data []byte) *yaml.Node {
+	documents := d.documents(data)
+	if len(d.errs) > 0 {
+		return nil
+	}
+	switch {
+	case len(documents) == 0:
+		d.fail(0, "", "the file must have plans, rules or overrides; it is empty")
+		return nil
+	case len(documents) > 1:
+		d.fail(documents[1].Line, "", "the file must be one document: here begins a second")
+		return nil
+	}
+	root := documents[0].Content[0]
+	if d.refuseAliases(root, ""); len(d.errs) > 0 {
+		return nil
+	}
+	return root
+}
+
+// documents returns the file's documents, or reports what is invalid.
+func (d *decoder) documents(data []byte) (all []*yaml.Node) {
 	if len(data) > maxSize {
 		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", maxSize))
 		return nil
@@ -27,28 +48,17 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 		d.fail(line, "", "the line must be valid UTF-8 without control characters")
 		return nil
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var document, second yaml.Node
-	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		d.fail(0, "", "the file must have plans, rules or overrides; it is empty")
-		return nil
-	} else if err != nil {
-		d.failSyntax(err)
-		return nil
+	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var document yaml.Node
+		switch err := decoder.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			d.failSyntax(err)
+			return nil
+		}
+		all = append(all, &document)
 	}
-	if err := decoder.Decode(&second); err == nil {
-		d.fail(second.Line, "", "the file must be one document: here begins a second")
-		return nil
-	} else if !errors.Is(err, io.EOF) {
-		d.failSyntax(err)
-		return nil
-	}
-	root := document.Content[0]
-	d.refuseAliases(root, "")
-	if len(d.errs) > 0 {
-		return nil
-	}
-	return root
 }
 
 var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)

@@ -247,7 +247,7 @@ func drawShape(t *rapid.T, rule *rules.Rule) {
 	}
 	switch {
 	case rule.Algorithm == rules.TokenBucket && rapid.Bool().Draw(t, "in steps"):
-		rule.RefillInterval = seconds(31 * 86400)
+		rule.RefillInterval = seconds(366 * 86400)
 	case rule.Algorithm == rules.Concurrency:
 		rule.MaxHold = seconds(86400)
 	case rule.Algorithm == rules.FixedWindow && rapid.Bool().Draw(t, "of the calendar"):
@@ -257,7 +257,7 @@ func drawShape(t *rapid.T, rule *rules.Rule) {
 		}
 		rule.NotifyAt = rapid.SampledFrom([][]int{nil, {100}, {80, 100}}).Draw(t, "notify at")
 	case rule.Algorithm.HasWindow():
-		rule.Window.Length = seconds(31 * 86400)
+		rule.Window.Length = seconds(366 * 86400)
 	}
 }
 

@@ -3772,7 +3772,7 @@ export interface components {
          */
         Algorithm: "token_bucket" | "leaky_bucket" | "fixed_window" | "sliding_window" | "sliding_window_log" | "concurrency";
         /**
-         * @description A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
+         * @description A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `8784h`; such windows are aligned to the Unix
          *     epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
          * @example month
          */
@@ -3787,7 +3787,7 @@ export interface components {
          * @example 15
          */
         WindowStartDay: number | null;
-        /** @description Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously */
+        /** @description Tokens of a token_bucket come in steps this far apart, such as 10s, up to 8784h; null: continuously */
         RefillInterval: string | null;
         /** @description How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h */
         MaxHold: string | null;

@@ -5,7 +5,7 @@ import { duration } from './format';
 const units = { s: 1, m: 60, h: 3600 } as const;
 
 /** The longest window, and refill interval, in seconds. */
-export const maxWindow = 31 * 86_400;
+export const maxWindow = 366 * 86_400;
 /** The longest hold of a concurrency slot, in seconds. */
 export const maxHold = 86_400;
 
@@ -16,7 +16,7 @@ export function parseDuration(text: string): { seconds: number } | { error: stri
   const found = /^([1-9]\d{0,8})([smh])$/.exec(text);
   const seconds = found ? Number(found[1]) * units[found[2] as keyof typeof units] : 0;
   if (seconds > 0 && seconds <= maxWindow) return { seconds };
-  return { error: `must be a duration such as 30s, 5m or 24h, at most 744h, got ${JSON.stringify(text)}` };
+  return { error: `must be a duration such as 30s, 5m or 24h, at most 8784h, got ${JSON.stringify(text)}` };
 }
 
 export function formatDuration(seconds: number): string {

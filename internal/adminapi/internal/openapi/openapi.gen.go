@@ -3183,7 +3183,7 @@ type RecoveryCodes struct {
 // RedisState Of the shared buckets, in Redis or PostgreSQL. up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: there are none
 type RedisState string
 
-// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
+// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 8784h; null: continuously
 type RefillInterval = string
 
 // RemovedTenant defines model for RemovedTenant.
@@ -4180,7 +4180,7 @@ type ViolationSeries struct {
 	Until time.Time `json:"until"`
 }
 
-// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
+// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `8784h`; such windows are aligned to the Unix
 // epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
 type Window = string
 
