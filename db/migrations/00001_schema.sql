@@ -15,8 +15,8 @@ SET LOCAL lock_timeout = '2s';
 -- Identifiers and patterns are compared byte for byte, hence COLLATE "C".
 
 -- moment_after returns the present time or, if that is not later than some earlier moments, just after the latest of
--- them. Of two limits for one bucket the later one holds, so a clock that stands still or steps back must not make a
--- new limit look old.
+-- them. The later of two limits for one bucket holds, so a clock that stands still or steps back must not make a new
+-- limit look old.
 CREATE FUNCTION moment_after(earlier timestamptz[]) RETURNS timestamptz
     LANGUAGE sql VOLATILE
     RETURN (SELECT greatest(clock_timestamp(), max(moment) + interval '1 microsecond') FROM unnest(earlier) AS moment);
@@ -103,7 +103,7 @@ CREATE TABLE rate_limit_rule (
     removed_at      timestamptz,
     created_at      timestamptz      NOT NULL DEFAULT now(),
     updated_at      timestamptz      NOT NULL DEFAULT now(),
-    -- What was chosen of the other fields, by the names and in the words of the API; see rules.Fields.
+    -- The other chosen fields, in the API's names and words; see rules.Fields.
     parameters      jsonb            NOT NULL DEFAULT '{}',
     candidate_for   bigint, -- the rule that this shadow rule is tried for
     expires_at      timestamptz, -- from then on the rule matches nothing; null for never
@@ -161,8 +161,8 @@ CREATE UNIQUE INDEX rate_limit_rule_candidate_key ON rate_limit_rule (tenant_id,
 CREATE INDEX rate_limit_rule_end_idx ON rate_limit_rule (tenant_id, expires_at)
     WHERE expires_at IS NOT NULL AND removed_at IS NULL;
 
--- One user's own limit for one rule. A removed override keeps its row, because its end is when the rule's own limit
--- holds again.
+-- A user's own limit for a rule. A removed override keeps its row, because its end is when the rule's own limit holds
+-- again.
 CREATE TABLE rate_limit_override (
     tenant_id       bigint           NOT NULL,
     rule_id         bigint           NOT NULL,
@@ -223,7 +223,7 @@ CREATE TABLE rate_limit_step (
 CREATE INDEX rate_limit_step_revision_idx ON rate_limit_step (tenant_id, revision, rule_id);
 CREATE INDEX rate_limit_step_ends_at_idx ON rate_limit_step (ends_at);
 
--- What services saw of a backend in five seconds. The control loop reads the last minute, and deletes what is older.
+-- Reports of services about a backend in five seconds. The control loop reads the last minute, and deletes older ones.
 CREATE UNLOGGED TABLE backend_report (
     tenant_id bigint      NOT NULL,
     backend   text        NOT NULL COLLATE "C",
@@ -236,7 +236,7 @@ CREATE UNLOGGED TABLE backend_report (
 
 CREATE INDEX backend_report_slice_idx ON backend_report (slice);
 
--- add_counts adds two arrays, place by place.
+-- add_counts adds two arrays, element by element.
 CREATE FUNCTION add_counts(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
     SELECT array_agg(coalesce(u.a, 0) + coalesce(u.b, 0) ORDER BY u.place)
         FROM unnest(a, b) WITH ORDINALITY AS u (a, b, place)
@@ -302,7 +302,7 @@ CREATE TABLE api_key (
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
     networks    cidr[]      NOT NULL DEFAULT '{}', -- where it may be used; empty: anywhere
-    -- Who made it, as the audit log names actors.
+    -- Its author, as the audit log names actors.
     created_by_kind text NOT NULL,
     created_by_id   text NOT NULL COLLATE "C",
     created_by_name text NOT NULL,
@@ -447,10 +447,9 @@ BEGIN
 END
 $$;
 
--- audit_changes is audit_change for tables with bulk writes. It runs once for a statement, which takes a third of the
--- time (41 µs a row instead of 156, on a busy machine with two cores). Its argument is the kind of object; the id is
--- the rule, if there is one, and the user. Programs delete no rows of these tables, so deletions are left to
--- audit_change.
+-- audit_changes is audit_change for tables with bulk writes. Running once for a statement takes a third of the time (41
+-- µs a row instead of 156, on a busy machine with two cores). Its argument is the kind of object; the id is the rule,
+-- if there is one, and the user. Programs delete no rows of these tables, so deletions are left to audit_change.
 CREATE FUNCTION audit_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     actor    jsonb  := audit_actor();
@@ -627,7 +626,7 @@ CREATE UNIQUE INDEX account_email_key ON account (lower(email)) WHERE unproven_i
 CREATE UNIQUE INDEX account_unproven_email_key ON account (unproven_in, lower(email)) WHERE unproven_in IS NOT NULL;
 CREATE INDEX account_list_idx ON account (lower(email), account_id);
 
--- Who people are at OpenID Connect providers. An identity is its issuer and subject; the address is only shown.
+-- People's identities at OpenID Connect providers. An identity is its issuer and subject; the address is only shown.
 CREATE TABLE account_identity (
     identity_id  bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     issuer       text        NOT NULL COLLATE "C",
@@ -691,7 +690,7 @@ CREATE TABLE second_factor (
     CONSTRAINT second_factor_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id)
 );
 
--- Codes for an account whose factor is lost. One is used by deleting it.
+-- Codes for an account whose factor is lost. Deleting uses one up.
 CREATE TABLE recovery_code (
     account_id  bigint NOT NULL,
     code_digest bytea  NOT NULL,
@@ -825,7 +824,7 @@ CREATE INDEX mail_age_idx ON mail (created_at);
 CREATE INDEX mail_account_idx ON mail (account_id, created_at) WHERE account_id <> 0;
 CREATE INDEX mail_invitation_idx ON mail (tenant_id, invitation_id) WHERE invitation_id IS NOT NULL;
 
--- Links that were mailed to accounts. One is used by deleting it.
+-- Links that were mailed to accounts. Deleting uses one up.
 CREATE TABLE mailed_link (
     account_id   bigint      NOT NULL,
     purpose      text        NOT NULL,
@@ -1211,7 +1210,7 @@ CREATE TABLE traffic_block_default PARTITION OF traffic_block DEFAULT;
 
 CREATE INDEX traffic_block_at_idx ON traffic_block (tenant_id, day, first_at, writer, number);
 
--- What the blocks of a day add up to.
+-- Sums of the blocks of a day.
 CREATE TABLE traffic_day (
     tenant_id bigint      NOT NULL,
     day       date        NOT NULL,
@@ -1318,7 +1317,7 @@ CREATE TABLE scheduled_change (
 
 CREATE INDEX scheduled_change_open_idx ON scheduled_change (tenant_id, due_at, change_id) WHERE due_at IS NOT NULL;
 
--- What a scheduled change does to one rule.
+-- The part of a scheduled change about one rule.
 CREATE TABLE scheduled_change_rule (
     tenant_id bigint NOT NULL,
     change_id bigint NOT NULL,
@@ -1383,7 +1382,7 @@ CREATE TRIGGER platform_audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNC
     FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 
 -- audit_platform_change logs a change to a row of no tenant. Its arguments are the kind of object and the column of its
--- id. Of a password hash the log shows only that it changed, of a key's digest nothing.
+-- id. The log shows only that a password hash changed, and nothing of a key's digest.
 CREATE FUNCTION audit_platform_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     hidden CONSTANT text[] := '{revision,version,updated_at,password_hash,digest,last_used_at}';
@@ -1462,7 +1461,7 @@ CREATE INDEX service_key_created_at_idx ON service_key (created_at, key_id);
 CREATE TRIGGER service_key_platform_audit AFTER INSERT OR UPDATE OR DELETE ON service_key
     FOR EACH ROW EXECUTE FUNCTION audit_platform_change('service_key', 'key_id');
 
--- What people were told about keys, so that they are told once.
+-- Notices about keys, so that each is sent once.
 CREATE TABLE key_notice (
     tenant_id bigint      NOT NULL, -- 0 for service keys
     key_id    text        NOT NULL COLLATE "C",
@@ -1511,8 +1510,8 @@ $$;
 CREATE TRIGGER audit_event_job AFTER INSERT ON audit_event
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION enqueue_audit_webhook();
 
--- Requests that may be repeated: see the package auth, Once. Neither a request's Idempotency-Key nor its answer can be
--- read from a row.
+-- Requests that may be repeated: see the package auth, Once. A row reveals neither a request's Idempotency-Key nor its
+-- answer.
 CREATE TABLE idempotency (
     tenant_id     bigint      NOT NULL, -- 0 for requests about no tenant
     key_digest    bytea       NOT NULL,
@@ -1544,7 +1543,7 @@ CREATE UNLOGGED TABLE bucket (
     CONSTRAINT bucket_pkey PRIMARY KEY (tenant_id, rule_id, subject)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- What the store of buckets answered to credits that callers may repeat.
+-- Answers of the store of buckets to credits that callers may repeat.
 CREATE UNLOGGED TABLE bucket_credit (
     tenant_id    bigint NOT NULL,
     credit_id    bytea  NOT NULL,
@@ -1834,8 +1833,8 @@ $$;
 
 REVOKE ALL ON FUNCTION erase_removed_tenant(bigint, integer) FROM PUBLIC;
 
--- What a tenant may hold: the platform's defaults, and a tenant's own quotas where it has them. Triggers count what it
--- holds and refuse what would be too much, so that nothing that creates rows can forget it.
+-- A tenant's capacity: the platform's defaults, and its own exceptions. Triggers count its rows and refuse excess ones,
+-- so that no writer can forget it.
 --
 -- default_quota returns how many of a thing a tenant may hold without an exception. docs/operations.md says why so
 -- many.
@@ -1904,8 +1903,8 @@ CREATE FUNCTION count_held(of_tenant bigint, of_thing text) RETURNS bigint LANGU
 $$;
 
 -- change_held notes that a tenant holds so many more of a thing, and refuses more than its quota. Less is never
--- refused, so a quota below what is held only stops growth. The row's lock makes the second of two writers see what the
--- first has added.
+-- refused, so a lowered quota only stops growth. The row's lock makes the second of two writers see what the first has
+-- added.
 CREATE FUNCTION change_held(of_tenant bigint, of_thing text, change bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
