@@ -23,8 +23,8 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
-// patience bounds the time until a server is ready; one with a million rows is slow.
-const patience = 2 * time.Minute
+// readyTimeout bounds the time until a server is ready; one with a million rows is slow.
+const readyTimeout = 2 * time.Minute
 
 // stage is the servers that the HTTP comparisons run on: a Postgres and a Redis of their own, and the
 // binaries that the processes run.
@@ -148,7 +148,7 @@ func (s *stage) start(cmd *exec.Cmd, listens *regexp.Regexp) (*process, error) {
 }
 
 func (p *process) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -166,7 +166,7 @@ func (p *process) awaitReady(ctx context.Context) error {
 
 // awaitCheck waits until the process knows the key of a check.
 func (p *process) awaitCheck(ctx context.Context, request httpRequest) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -23,8 +23,8 @@ const (
 	leastRate = 64 << 10
 	// mostBehind is how many bytes a caller may be behind that: 32 s.
 	mostBehind = 2 << 20
-	// wholePatience is how long the caller has to take a file that stays in memory until then.
-	wholePatience = 2 * time.Minute
+	// wholeTimeout is how long the caller has to take a file that stays in memory until then.
+	wholeTimeout = 2 * time.Minute
 )
 
 const csvType = "text/csv; charset=utf-8"
@@ -33,8 +33,8 @@ const csvType = "text/csv; charset=utf-8"
 type file struct {
 	request         *apiRequest
 	mediaType, name string
-	// patience bounds the whole transfer; 0 for no bound as long as the caller keeps reading.
-	patience time.Duration
+	// timeout bounds the whole transfer; 0 for no bound as long as the caller keeps reading.
+	timeout time.Duration
 	// write writes the file. It calls progress after each page and stops at its error.
 	write func(w io.Writer, progress func() error) error
 }
@@ -53,8 +53,8 @@ func (f *file) send(w http.ResponseWriter) error {
 	}
 	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
 	_ = sent.controller.SetReadDeadline(time.Time{})
-	if f.patience > 0 {
-		sent.end = time.Now().Add(f.patience)
+	if f.timeout > 0 {
+		sent.end = time.Now().Add(f.timeout)
 	}
 	out := bufio.NewWriterSize(sent, 64<<10)
 	err := f.write(out, f.request.admitAgain)
@@ -219,7 +219,7 @@ func (s *surface) ExportConfig(ctx context.Context,
 ) (openapi.ExportConfigResponseObject, error) {
 	q := requestOf(ctx)
 	return &file{
-		request: q, mediaType: "application/yaml", name: q.tenant.Slug + ".yaml", patience: wholePatience,
+		request: q, mediaType: "application/yaml", name: q.tenant.Slug + ".yaml", timeout: wholeTimeout,
 		write: func(w io.Writer, _ func() error) error {
 			packed, err := s.packConfig(ctx, q.tenant.ID)
 			if err != nil {

@@ -301,11 +301,11 @@ func showRow(row *ruleset.ChangedRow) openapi.ConfigChange {
 	}
 }
 
-const importPatience = 2 * time.Minute
+const importTimeout = 2 * time.Minute
 
 func allowTime(w http.ResponseWriter) {
 	controller := http.NewResponseController(w)
 	// A writer without deadlines, such as a test's recorder, needs none.
-	_ = controller.SetReadDeadline(time.Now().Add(importPatience))
-	_ = controller.SetWriteDeadline(time.Now().Add(importPatience + httpapi.WriteTimeout))
+	_ = controller.SetReadDeadline(time.Now().Add(importTimeout))
+	_ = controller.SetWriteDeadline(time.Now().Add(importTimeout + httpapi.WriteTimeout))
 }

@@ -39,11 +39,11 @@ const (
 	// maxWaitingLookups is for a credential or for all unverified ones of a network, such as an office's after a
 	// restart.
 	maxWaitingLookups = 256
-	// patience and heavyPatience are below the deadline of requests, so that a refusal can name its reason.
-	patience      = 5 * time.Second
-	heavyPatience = 15 * time.Second
-	// bulkPatience is about as long as an import of 100,000 users.
-	bulkPatience = 30 * time.Second
+	// lightTimeout and heavyTimeout are below the deadline of requests, so that a refusal can name its reason.
+	lightTimeout = 5 * time.Second
+	heavyTimeout = 15 * time.Second
+	// bulkTimeout is about as long as an import of 100,000 users.
+	bulkTimeout = 30 * time.Second
 	// refusalPause is the least time that a refusal takes, and half of the longest. Without it a client that retries at
 	// once, in dozens of loops, keeps a processor busy with refusals alone. The random part keeps the loops from coming
 	// back at the same moment.
@@ -73,29 +73,29 @@ type semaphores struct {
 
 func newSemaphores(connections int) semaphores {
 	of := func(n int) int { return max(1, connections*n/usualConnections) }
-	divided := func(places, waiting int, patience time.Duration) *shares.Shares {
+	divided := func(places, waiting int, timeout time.Duration) *shares.Shares {
 		return shares.New(shares.Limits{
 			Places: places, PerTenant: (places + 1) / 2, PerAccount: max(1, places/2), Waiting: waiting,
-			Patience: patience,
+			Timeout: timeout,
 		})
 	}
 	return semaphores{
 		// Lookups are short, so turns are enough. The cap is for unverified credentials alone; see takeLookup.
 		identify: shares.New(shares.Limits{
-			Places: of(4), PerTenant: of(2), Waiting: maxWaitingLookups, Patience: patience,
+			Places: of(4), PerTenant: of(2), Waiting: maxWaitingLookups, Timeout: lightTimeout,
 		}),
 		classes: map[class]*shares.Shares{
-			light: divided(of(7), maxWaiting, patience),
-			heavy: divided(of(3), maxWaitingHeavy, heavyPatience),
-			bulk:  divided(of(2), maxWaitingBulk, bulkPatience),
+			light: divided(of(7), maxWaiting, lightTimeout),
+			heavy: divided(of(3), maxWaitingHeavy, heavyTimeout),
+			bulk:  divided(of(2), maxWaitingBulk, bulkTimeout),
 		},
 		uploads: shares.New(shares.Limits{
 			Places: 24, PerTenant: 4, PerAccount: 2, Waiting: maxWaitingHeavy,
-			Patience: patience,
+			Timeout: lightTimeout,
 		}),
 		downloads: shares.New(shares.Limits{
 			Places: 64, PerTenant: 16, PerAccount: 4, Waiting: maxWaitingHeavy,
-			Patience: patience,
+			Timeout: lightTimeout,
 		}),
 		// A browser opens six connections to a host; with more than 4 tails too few are left for the rest.
 		tails:  shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),

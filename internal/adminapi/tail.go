@@ -27,8 +27,8 @@ const (
 	tailHeartbeat = 15 * time.Second
 	// tailRecheck is how often a stream checks that its caller may still read.
 	tailRecheck = time.Minute
-	// tailPatience bounds the time in which the caller takes an event.
-	tailPatience = 10 * time.Second
+	// tailTimeout bounds the time in which the caller takes an event.
+	tailTimeout = 10 * time.Second
 )
 
 // lastEventID is the header of a reconnecting browser.
@@ -261,7 +261,7 @@ func (t *tail) flush() error {
 		}
 		t.events.WriteString(": still here\n\n") // even if the database is away
 	}
-	_ = t.to.SetWriteDeadline(time.Now().Add(tailPatience))
+	_ = t.to.SetWriteDeadline(time.Now().Add(tailTimeout))
 	if _, err := t.events.WriteTo(t.w); err != nil {
 		return err
 	}

@@ -74,8 +74,8 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	return 0
 }
 
-// closePatience is how long a process waits for its database connections to close.
-const closePatience = time.Second
+// closeTimeout is how long a process waits for its database connections to close.
+const closeTimeout = time.Second
 
 // CloseStore closes the connections to the database without waiting for a hanging server, as the driver would for a
 // minute: the end of the process closes them anyway.
@@ -87,6 +87,6 @@ func CloseStore(store *pgstore.Store) {
 	})
 	select {
 	case <-closed:
-	case <-time.After(closePatience):
+	case <-time.After(closeTimeout):
 	}
 }

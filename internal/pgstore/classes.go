@@ -6,7 +6,7 @@ import (
 )
 
 // A class of query bounds the time of PostgreSQL's work. queriesFor, transaction and oneView, the only ways to the
-// database, take a class. The client gives up at the timeout and the server serverPatience later, so that a query ends
+// database, take a class. The client gives up at the timeout and the server serverGrace later, so that a query ends
 // even if its process has gone.
 type class string
 

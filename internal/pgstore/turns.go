@@ -21,7 +21,7 @@ const (
 // newTurns returns semaphores of one unit for each tenant. Without them, waiting writes would each hold a connection
 // while the tenant's row is locked.
 func newTurns() *shares.Shares {
-	return shares.New(shares.Limits{PerTenant: 1, Waiting: maxWaiting, Patience: turnTimeout})
+	return shares.New(shares.Limits{PerTenant: 1, Waiting: maxWaiting, Timeout: turnTimeout})
 }
 
 // ObserveShares calls show with a function that counts the writes that run and those that wait for another of their

@@ -32,9 +32,9 @@ func only(tenant rules.TenantID) scope { return scope{tenant: tenant} }
 var everyTenant = scope{every: true} //nolint:gochecknoglobals // a constant
 
 const (
-	// serverPatience is how much longer than its client the server works on a statement, so that callers get the
+	// serverGrace is how much longer than its client the server works on a statement, so that callers get the
 	// client's error. Without a limit of its own a server works on after the client has left.
-	serverPatience = 500 * time.Millisecond
+	serverGrace = 500 * time.Millisecond
 
 	limitStatement = "SELECT set_config('statement_timeout', $1, true)"
 	enterTenant    = "SELECT set_config('role', $1, true), set_config('sluice.tenant', $2, true), " +
@@ -276,7 +276,7 @@ func (of scope) tenantSetting() string { return strconv.FormatInt(int64(of.tenan
 func serverLimit(ctx context.Context) string {
 	deadline, _ := ctx.Deadline() // a class has given it one
 	left := max(0, time.Until(deadline))
-	return strconv.FormatInt((left + serverPatience).Milliseconds(), 10)
+	return strconv.FormatInt((left + serverGrace).Milliseconds(), 10)
 }
 
 // tenantRoleKey is where a connection remembers the name of the tenant role, so that it is looked up once.

@@ -5,7 +5,7 @@
 // holds the fewest; ties take turns. So a caller that asks for little does not wait behind one that asks for much, even
 // with a single place.
 //
-// A caller that waits longer than Limits.Patience, or has too many requests in line, is refused with one of the errors
+// A caller that waits longer than Limits.Timeout, or has too many requests in line, is refused with one of the errors
 // below. They say whose requests took the places.
 package shares
 
@@ -40,8 +40,8 @@ type Limits struct {
 	PerAccount int
 	// Waiting caps the requests in line of one account, or of one tenant for callers without an account. With 0 nobody
 	// waits.
-	Waiting  int
-	Patience time.Duration
+	Waiting int
+	Timeout time.Duration // of a wait in line
 }
 
 // Shares has slots to take. Safe for concurrent use.
@@ -114,9 +114,9 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 		return func() { s.release(caller) }, nil
 	default:
 	}
-	patience := time.NewTimer(s.limits.Patience)
-	defer patience.Stop()
-	return s.await(ctx, w, patience.C)
+	timeout := time.NewTimer(s.limits.Timeout)
+	defer timeout.Stop()
+	return s.await(ctx, w, timeout.C)
 }
 
 // takeAgain is Take for work that gave its slot back; see Place.Away. Waits until the context ends, because a refusal
@@ -201,14 +201,14 @@ func (p *Place) Away(ctx context.Context, wait func() error) error {
 	return err
 }
 
-func (s *Shares) await(ctx context.Context, w *waiter, patience <-chan time.Time) (release func(), err error) {
+func (s *Shares) await(ctx context.Context, w *waiter, timeout <-chan time.Time) (release func(), err error) {
 	release = func() { s.release(w.Caller) }
 	select {
 	case <-w.ready:
 		return release, nil
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-patience:
+	case <-timeout:
 	}
 	return s.giveUp(w, release, err)
 }

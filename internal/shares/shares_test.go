@@ -74,7 +74,7 @@ func TestNobodyHoldsMoreThanTheirShare(t *testing.T) {
 func TestAFreePlaceGoesToWhoeverHoldsLeast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Limits{Places: 3, Waiting: 10, Patience: time.Second})
+		s := New(Limits{Places: 3, Waiting: 10, Timeout: time.Second})
 		take := func(c Caller) func() {
 			release, err := s.Take(t.Context(), c)
 			if err != nil {
@@ -111,7 +111,7 @@ func TestAFreePlaceGoesToWhoeverHoldsLeast(t *testing.T) {
 func TestWaitingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Limits{Places: 2, PerTenant: 1, Waiting: 1, Patience: time.Second})
+		s := New(Limits{Places: 2, PerTenant: 1, Waiting: 1, Timeout: time.Second})
 		held, err := s.Take(t.Context(), caller(1, "a"))
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestWaitingEnds(t *testing.T) {
 func TestTenantsAndAccountsTakeTurnsForOnePlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Limits{Places: 1, Waiting: 10, Patience: time.Minute})
+		s := New(Limits{Places: 1, Waiting: 10, Timeout: time.Minute})
 		first, err := s.Take(t.Context(), caller(1, "a"))
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func TestTenantsAndAccountsTakeTurnsForOnePlace(t *testing.T) {
 func TestWorkThatTakesItsPlaceAgainIsNotRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Limits{Places: 1, Waiting: 1, Patience: time.Second})
+		s := New(Limits{Places: 1, Waiting: 1, Timeout: time.Second})
 		held, err := s.Take(t.Context(), caller(1, "a"))
 		if err != nil {
 			t.Fatal(err)

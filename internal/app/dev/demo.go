@@ -27,12 +27,12 @@ var demoRules []byte
 
 const noTable = "42P01" // the SQLSTATE
 
-const lookPatience = 10 * time.Second
+const lookTimeout = 10 * time.Second
 
 // refuseForeign refuses a database with a tenant other than the demo. A refused database must not be migrated, so
 // refuseForeign only reads, and only columns that every version of the schema has.
 func refuseForeign(ctx context.Context, databaseURL string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, databaseURL)
 	if err != nil {

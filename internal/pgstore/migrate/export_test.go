@@ -7,5 +7,5 @@ import (
 )
 
 func UpWithin(ctx context.Context, databaseURL string, answer time.Duration) error {
-	return up(ctx, databaseURL, slog.New(slog.DiscardHandler), patience{time.Minute, time.Minute, answer})
+	return up(ctx, databaseURL, slog.New(slog.DiscardHandler), timeouts{time.Minute, time.Minute, answer})
 }

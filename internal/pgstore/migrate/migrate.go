@@ -21,29 +21,29 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 )
 
-// answerPatience is how long the database has for one answer about the version or the lock.
-const answerPatience = 5 * time.Second
+// answerTimeout is how long the database has for one answer about the version or the lock.
+const answerTimeout = 5 * time.Second
 
 // Up brings a database's schema to the version of this binary, one transaction per migration. If several run at
 // once, one migrates and the others wait for up to five minutes. A newer schema is left as it is. Up takes at most
 // 15 minutes, and fails after 5 seconds if the database does not answer what its version is or who has the lock.
 func Up(ctx context.Context, databaseURL string, log *slog.Logger) error {
-	return up(ctx, databaseURL, log, patience{all: 15 * time.Minute, lock: 5 * time.Minute, answer: answerPatience})
+	return up(ctx, databaseURL, log, timeouts{all: 15 * time.Minute, lock: 5 * time.Minute, answer: answerTimeout})
 }
 
-// patience bounds Up's waits: in all, for another process that migrates, and for one answer about the version or the
+// timeouts bounds Up's waits: in all, for another process that migrates, and for one answer about the version or the
 // lock.
-type patience struct{ all, lock, answer time.Duration }
+type timeouts struct{ all, lock, answer time.Duration }
 
-func up(ctx context.Context, databaseURL string, log *slog.Logger, patience patience) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience.all)
+func up(ctx context.Context, databaseURL string, log *slog.Logger, limits timeouts) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, limits.all)
 	defer cancel()
-	asking, cancelAsking := context.WithTimeout(ctx, patience.answer)
+	asking, cancelAsking := context.WithTimeout(ctx, limits.answer)
 	defer cancelAsking()
 	if _, err := pgstore.SchemaVersion(asking, databaseURL); err != nil { // goose asks for it without a deadline
 		return fmt.Errorf("migrate: %w", err)
 	}
-	migrations, conn, err := open(databaseURL, patience)
+	migrations, conn, err := open(databaseURL, limits)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -65,7 +65,7 @@ func up(ctx context.Context, databaseURL string, log *slog.Logger, patience pati
 	return nil
 }
 
-func open(databaseURL string, patience patience) (*goose.Provider, *sql.DB, error) {
+func open(databaseURL string, limits timeouts) (*goose.Provider, *sql.DB, error) {
 	config, err := pgstore.ConnConfig(databaseURL)
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +76,7 @@ func open(databaseURL string, patience patience) (*goose.Provider, *sql.DB, erro
 	}
 	conn := stdlib.OpenDB(*config)
 	migrations, err := goose.NewProvider(goose.DialectPostgres, conn, files, goose.WithTableName(pgstore.VersionTable),
-		goose.WithSessionLocker(locker{patience}), goose.WithDisableGlobalRegistry(true),
+		goose.WithSessionLocker(locker{limits}), goose.WithDisableGlobalRegistry(true),
 		goose.WithSlog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
@@ -85,10 +85,10 @@ func open(databaseURL string, patience patience) (*goose.Provider, *sql.DB, erro
 }
 
 // locker is goose's lock with bounded waits; goose takes and releases its own without a deadline.
-type locker struct{ patience patience }
+type locker struct{ limits timeouts }
 
 func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, l.patience.lock)
+	ctx, cancel := context.WithTimeout(ctx, l.limits.lock)
 	defer cancel()
 	for {
 		locked, err := l.ask(ctx, conn, "SELECT pg_try_advisory_lock($1)")
@@ -101,7 +101,7 @@ func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for another process that migrates: %w", ctx.Err())
-		case <-time.After(min(time.Second, l.patience.lock)):
+		case <-time.After(min(time.Second, l.limits.lock)):
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (l locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 }
 
 func (l locker) ask(ctx context.Context, conn *sql.Conn, query string) (yes bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, l.patience.answer)
+	ctx, cancel := context.WithTimeout(ctx, l.limits.answer)
 	defer cancel()
 	err = conn.QueryRowContext(ctx, query, lock.DefaultLockID).Scan(&yes)
 	return yes, err

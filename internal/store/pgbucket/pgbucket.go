@@ -108,7 +108,7 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 		Shed: s.shed,
 	})
 	s.changes = shares.New(shares.Limits{
-		Places: changes, PerTenant: changesPerTenant, Waiting: maxWaiting, Patience: s.budget / lockShare,
+		Places: changes, PerTenant: changesPerTenant, Waiting: maxWaiting, Timeout: s.budget / lockShare,
 	})
 	return s, nil
 }
