@@ -35,28 +35,28 @@ type lessees struct {
 	now func() time.Time
 
 	mu       sync.Mutex
-	all      map[lessee]*lent
+	all      map[lessee]*lesseeState
 	ofTenant map[rules.TenantID]int
 	swept    time.Time
 }
 
-type lent struct {
+type lesseeState struct {
 	asked    time.Time // last
 	epoch    int64     // of the last grant
 	presence int64     // its slot; 0 after an answer that was lost
 	holders  int64     // of the bucket then
-	lots     [MaxSlots]lesseeLots
+	lots     [MaxSlots]outstanding
 }
 
-// lesseeLots is the amount granted for a time slot, less the amount reported.
-type lesseeLots struct {
+// outstanding is the amount granted for a time slot, less the amount reported.
+type outstanding struct {
 	slot   int64
 	amount Tokens
 	ends   time.Time
 }
 
 func (l *lessees) init(now func() time.Time) {
-	l.now, l.all, l.ofTenant, l.swept = now, map[lessee]*lent{}, map[rules.TenantID]int{}, now()
+	l.now, l.all, l.ofTenant, l.swept = now, map[lessee]*lesseeState{}, map[rules.TenantID]int{}, now()
 }
 
 func (l *lessees) len() int {
@@ -104,7 +104,7 @@ func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 
 // correct makes a client count once even if it missed its last grant and reports an older one. A later epoch comes from
 // another server.
-func (e *lent) correct(ask *Ask) {
+func (e *lesseeState) correct(ask *Ask) {
 	switch {
 	case ask.Epoch > e.epoch:
 	case ask.Epoch < e.epoch:
@@ -124,7 +124,7 @@ func (l *lessees) granted(to lessee, lease *Lease) {
 	}
 	g := &lease.Grant
 	if g.Epoch != e.epoch {
-		e.lots = [MaxSlots]lesseeLots{}
+		e.lots = [MaxSlots]outstanding{}
 	}
 	e.epoch, e.presence, e.holders = g.Epoch, g.Slot, g.Holders
 	at := &e.lots[0]
@@ -138,13 +138,13 @@ func (l *lessees) granted(to lessee, lease *Lease) {
 		}
 	}
 	if at.slot != g.Slot {
-		*at = lesseeLots{slot: g.Slot}
+		*at = outstanding{slot: g.Slot}
 	}
 	at.amount += g.Amount
 	at.ends = l.now().Add(LeaseLife)
 }
 
-func (e *lent) report(ask *Ask) {
+func (e *lesseeState) report(ask *Ask) {
 	for _, r := range ask.Returns {
 		for i := range e.lots {
 			if e.lots[i].slot == r.Slot {
@@ -154,7 +154,7 @@ func (e *lent) report(ask *Ask) {
 	}
 }
 
-func (e *lent) held(now time.Time) (sum Tokens) {
+func (e *lesseeState) held(now time.Time) (sum Tokens) {
 	for i := range e.lots {
 		if now.Before(e.lots[i].ends) {
 			sum += e.lots[i].amount
@@ -163,7 +163,7 @@ func (e *lent) held(now time.Time) (sum Tokens) {
 	return sum
 }
 
-func (l *lessees) add(of lessee, now time.Time) *lent {
+func (l *lessees) add(of lessee, now time.Time) *lesseeState {
 	isFull := len(l.all) >= maxLessees || l.ofTenant[of.key.Tenant] >= maxLesseesOfTenant
 	if since := now.Sub(l.swept); since > lesseeForgotten || isFull && since > lesseePace {
 		l.sweep(now)
@@ -171,7 +171,7 @@ func (l *lessees) add(of lessee, now time.Time) *lent {
 	if len(l.all) >= maxLessees || l.ofTenant[of.key.Tenant] >= maxLesseesOfTenant {
 		return nil
 	}
-	e := &lent{holders: 1, asked: now}
+	e := &lesseeState{holders: 1, asked: now}
 	l.all[of] = e
 	l.ofTenant[of.key.Tenant]++
 	return e
