@@ -61,16 +61,16 @@ func (s *surface) accessEvent(q *apiRequest, kind auth.AccessKind, detail string
 // noteRefusal logs a caller without permission, and one whose key or session is not in force. The refusal of a key is
 // in the log of its tenant, wherever it was sent.
 func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
-	var told *httpapi.Problem
-	if !errors.As(asProblem(err), &told) {
+	var problem *httpapi.Problem
+	if !errors.As(asProblem(err), &problem) {
 		return
 	}
 	switch operation := rt.method + " " + rt.path; {
 	case q.isOutside:
 		s.note(q, auth.AccessOutside, operation)
-	case told.Status == http.StatusForbidden:
+	case problem.Status == http.StatusForbidden:
 		s.note(q, auth.AccessDenied, operation)
-	case told.Status == http.StatusUnauthorized && s.credential(q.r) != "":
+	case problem.Status == http.StatusUnauthorized && s.credential(q.r) != "":
 		s.note(q, auth.AccessRefused, operation)
 	}
 }

@@ -21,20 +21,20 @@ func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err erro
 	if _, isHeld := w.(*heldAnswer); q != nil && !isHeld {
 		q.place.Release() // the caller may read slowly
 	}
-	told := asProblem(err)
+	answer := asProblem(err)
 	var overQuota rules.QuotaError
 	if s.QuotaRefused != nil && errors.As(err, &overQuota) {
 		s.QuotaRefused(overQuota.Thing)
 	}
 	var problem *httpapi.Problem
-	if errors.As(told, &problem) {
+	if errors.As(answer, &problem) {
 		sayWhen(w, problem)
 	}
 	if problem != nil && problem.Status == http.StatusServiceUnavailable {
 		s.Requests.Log.WarnContext(r.Context(), "request not answered",
 			"request_id", httpapi.RequestID(w), "method", r.Method, "path", r.URL.Path, "reason", err)
 	}
-	httpapi.WriteError(w, r, s.Requests.Log, told)
+	httpapi.WriteError(w, r, s.Requests.Log, answer)
 }
 
 // asProblem turns the domain's errors into problems. Other errors are logged and answered as internal.

@@ -192,9 +192,9 @@ func sharesProblem(err error) error {
 // caller leaves or the server stops.
 func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 	q.release()
-	var told *httpapi.Problem
-	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type &&
-		told.Type != httpapi.LimitExceeded.Type {
+	var problem *httpapi.Problem
+	if !errors.As(asProblem(err), &problem) || problem.Type != httpapi.TooSoon.Type &&
+		problem.Type != httpapi.LimitExceeded.Type {
 		return
 	}
 	leave, err := s.paused.Take(ctx, shares.Caller{})

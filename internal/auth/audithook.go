@@ -207,7 +207,7 @@ func (c auditCourier) sendTest(ctx context.Context, job *jobs.Job) (again time.T
 }
 
 func (c auditCourier) giveUpTest(ctx context.Context, job *jobs.Job, err error) error {
-	return c.outbox.FinishAuditTest(ctx, job, false, 0, jobs.ShortLine(err.Error()))
+	return c.outbox.FinishAuditTest(ctx, job, false, 0, jobs.ErrorText(err.Error()))
 }
 
 func isReceived(status int, failure string) bool {
@@ -221,7 +221,7 @@ func (c auditCourier) send(ctx context.Context, batch *AuditBatch) (status int, 
 	}
 	status, err = c.sender.SendAudit(ctx, batch)
 	if err != nil {
-		failure = jobs.ShortLine(err.Error())
+		failure = jobs.ErrorText(err.Error())
 	}
 	if !isReceived(status, failure) {
 		err = ctx.Err()

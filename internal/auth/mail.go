@@ -207,7 +207,7 @@ func (p *PostOffice) attempt(ctx context.Context, job *jobs.Job) (again time.Tim
 		return again, p.store.FinishMail(storing, job, &mail)
 	}
 	p.failed.Add(1)
-	mail.State, mail.Error = MailQueued, jobs.ShortLine(err.Error())
+	mail.State, mail.Error = MailQueued, jobs.ErrorText(err.Error())
 	isOver := errors.Is(err, ErrMailRefused) || time.Now().Add(jobs.Pause(job.Attempts)).After(mail.GiveUpAt)
 	if isOver {
 		mail.State = MailFailed
@@ -224,7 +224,7 @@ func (p *PostOffice) giveUp(ctx context.Context, job *jobs.Job, err error) error
 	if idErr != nil {
 		return nil //nolint:nilerr // there is no message to end
 	}
-	return p.store.GiveUpMail(ctx, job, id, jobs.ShortLine(err.Error()))
+	return p.store.GiveUpMail(ctx, job, id, jobs.ErrorText(err.Error()))
 }
 
 // write creates the letter of a message, and the token of its link. Each attempt replaces the token, so the database

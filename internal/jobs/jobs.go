@@ -366,9 +366,9 @@ func (k *Kind) result(job *Job, again time.Time, err error) Result {
 	case err == nil:
 		return Result{Done: true}
 	case k.Every > 0:
-		return Result{Error: ShortLine(err.Error()), Pause: min(k.Every, Pause(job.Attempts))}
+		return Result{Error: ErrorText(err.Error()), Pause: min(k.Every, Pause(job.Attempts))}
 	case job.Attempts >= k.attempts():
-		return Result{Error: ShortLine(err.Error()), Parked: true}
+		return Result{Error: ErrorText(err.Error()), Parked: true}
 	}
-	return Result{Error: ShortLine(err.Error()), Pause: Pause(job.Attempts)}
+	return Result{Error: ErrorText(err.Error()), Pause: Pause(job.Attempts)}
 }

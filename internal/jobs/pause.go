@@ -16,8 +16,8 @@ func Pause(attempts int) time.Duration {
 	return pause
 }
 
-// ShortLine makes an error's text fit to be stored and shown.
-func ShortLine(text string) string {
+// ErrorText returns the first 500 bytes of an error's text, as valid UTF-8 without NUL, to be stored and shown.
+func ErrorText(text string) string {
 	const most = 500
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")

@@ -167,7 +167,7 @@ func (c courier) attempt(ctx context.Context, job *jobs.Job) (again time.Time, e
 	default:
 		var sendErr error
 		if status, sendErr = c.sender.Send(ctx, &notice); sendErr != nil {
-			failure = jobs.ShortLine(sendErr.Error())
+			failure = jobs.ErrorText(sendErr.Error())
 		}
 	}
 	delivered := failure == "" && status >= 200 && status < 300
@@ -192,7 +192,7 @@ func (c courier) giveUp(ctx context.Context, job *jobs.Job, err error) error {
 	}
 	failure := ""
 	if !jobs.IsElsewhere(err) { // which FinishDelivery has stored
-		failure = jobs.ShortLine(err.Error())
+		failure = jobs.ErrorText(err.Error())
 	}
 	return c.outbox.GiveUpDelivery(ctx, job, id, failure)
 }
