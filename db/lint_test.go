@@ -82,7 +82,6 @@ func parse(tokens []string) []node {
 
 type reference struct{ table, alias string }
 
-// lint judges one statement, and its subqueries with the tables that are held outside of them.
 func lint(statement []node, owned []string, outside map[string]bool) (wrong []string) {
 	references, wrong := findReferences(statement, owned)
 	held := map[string]bool{}

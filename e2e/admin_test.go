@@ -161,7 +161,6 @@ func TestChangesMadeByTheAdminAPIReachARunningAPIWithinTwoSeconds(t *testing.T) 
 	a.stop(t)
 }
 
-// everyChangeReaches makes a change of each kind and waits for its effect on a check.
 func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
 	t.Helper()
 	for _, plan := range []string{"free", "pro"} {
@@ -308,7 +307,6 @@ func TestAfterAKillAmidAThousandWritesRulesRevisionAndAuditAgree(t *testing.T) {
 	again.stop(t)
 }
 
-// written is what the database says of the tenant's rules.
 type written struct {
 	changes  int64 // of rules, by their versions
 	entries  int64 // of the audit log that say so

@@ -170,7 +170,6 @@ func (a *api) metric(t *testing.T, name string) float64 {
 	return 0
 }
 
-// asked is one check of a load, and when it was asked by the load's watch.
 type asked struct {
 	body     string
 	at, took time.Duration

@@ -40,7 +40,6 @@ func newEnvoy(t *testing.T, addr, key string, transport credentials.TransportCre
 	return envoy{rls.NewRateLimitServiceClient(conn), key}
 }
 
-// try asks about descriptors of one entry each, which are keys and values in turns.
 func (e envoy) try(ctx context.Context, domain string, text ...string) (*rls.RateLimitResponse, error) {
 	request := &rls.RateLimitRequest{Domain: domain, HitsAddend: 1}
 	for i := 0; i < len(text); i += 2 {

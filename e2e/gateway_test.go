@@ -526,7 +526,6 @@ func (g *gateway) ask(t *testing.T, method, path string, header http.Header) rep
 	return response
 }
 
-// line leads to Sluice, counts connections, and can be cut.
 type line struct {
 	addr   string
 	to     atomic.Pointer[string]

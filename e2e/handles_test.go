@@ -21,7 +21,6 @@ func (tn tenant) leaseKey(t *testing.T) string {
 		"--permissions", "check,lease"))
 }
 
-// startSpender starts a process that spends on a handle, and ends with the test at the latest.
 func startSpender(t *testing.T, binary string, a *api, key string, pause time.Duration) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(binary, "http://"+a.checks, key, "42", pause.String()), ended: make(chan struct{})}

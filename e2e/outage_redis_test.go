@@ -211,7 +211,6 @@ func TestAReplyLostOnTheWayChargesAtMostOnce(t *testing.T) {
 	}
 }
 
-// wantChargedAtMostOnce judges users who were each charged for one check, and then sent another.
 func wantChargedAtMostOnce(t *testing.T, direct *api, users int) {
 	t.Helper()
 	executed := 0

@@ -25,7 +25,6 @@ type proxy struct {
 	conns  map[net.Conn]bool // nil when closed
 }
 
-// newProxy returns a proxy to the server at an address, which ends with the test.
 func newProxy(t *testing.T, server string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -66,7 +65,6 @@ func hostOf(t *testing.T, address string) string {
 	return u.Host
 }
 
-// url returns a URL with the proxy's address instead of the server's.
 func (p *proxy) url(t *testing.T, server string) string {
 	t.Helper()
 	u, err := url.Parse(server)

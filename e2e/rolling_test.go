@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// proxyConfig is what docs/production.md recommends, with quick probes.
 const proxyConfig = `
 global
     stats socket %[1]s level admin

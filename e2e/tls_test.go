@@ -141,7 +141,6 @@ func (p securePostgres) exec(t *testing.T, statements ...string) {
 	}
 }
 
-// trust has the server show a certificate of an authority, and take those of its clients.
 func (p securePostgres) trust(t *testing.T, ca *certstest.Authority) {
 	t.Helper()
 	pair := ca.Valid(t, "postgres")

@@ -23,7 +23,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// attack is many denials of many subjects, in batches, as fast as several processes answer.
 type attack struct {
 	subjects, each int           // each subject's first check passes, and all others are denied
 	freeze         time.Duration // of the database, midway

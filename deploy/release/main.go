@@ -101,7 +101,6 @@ func (r *release) run(push string) error {
 	return r.push(push, images)
 }
 
-// steps is what a person does to publish a release, in order.
 const steps = `
 Nothing is published yet. To publish %[1]s:
 
@@ -124,7 +123,6 @@ var (
 	imagePrograms = []string{"api", "admin"}
 )
 
-// build compiles the programs for a target and returns their folder.
 func (r *release) build(t target) (string, error) {
 	dir := filepath.Join(r.out, "bin", t.os+"-"+t.arch)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -151,7 +151,6 @@ func compare(value, target, clearly float64) Verdict {
 	return Met
 }
 
-// lower records the missed share, and lowers the share down to the floor.
 func (m Memory) lower(floor int, now time.Time) Memory {
 	if m.Percent <= floor {
 		return m // already at the floor

@@ -30,7 +30,6 @@ const (
 	aPlatformAdmin access = "platform"
 )
 
-// apiRequest is a request with its caller, tenant and slots, in the context.
 type apiRequest struct {
 	w         http.ResponseWriter
 	r         *http.Request

@@ -125,7 +125,6 @@ var bodies = map[string]func(*fixture) string{
 	},
 }
 
-// half makes a sign-in that waits for the second factor of an account, and returns the factor's secret.
 func (f *fixture) half() (secret string) {
 	by := f.w.signedIn(f.w.account(false))
 	secret = f.w.turnFactorOn(by)
@@ -170,7 +169,6 @@ func (f *fixture) invitationFor(email string) string {
 	return token
 }
 
-// newFixture makes what the operation's path names, as the tenant's.
 func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fixture {
 	w.t.Helper()
 	f := &fixture{
@@ -557,7 +555,6 @@ type matrix struct {
 	callers map[string]caller
 }
 
-// ask lets one caller call one operation, with new objects if the operation changes something.
 func (m *matrix) ask(method, path string, o *openapi3.Operation, name string, tenant rules.Tenant,
 	fixtures map[string]*fixture,
 ) {

@@ -51,7 +51,6 @@ func TestAStateIsUsedOnceThoughTheProviderGivesAnotherCode(t *testing.T) {
 	}
 }
 
-// TestProvidersAnswersLeadToThisSiteOnly asks the addresses that redirect for another site.
 func TestProvidersAnswersLeadToThisSiteOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, nil)

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// auditWebhook makes that a tenant has one, or none.
 func (w *world) auditWebhook(tenant rules.Tenant, exists bool) {
 	w.t.Helper()
 	w.exec("WITH webhook AS (DELETE FROM audit_webhook WHERE tenant_id = $1) DELETE FROM job WHERE tenant_id = $1 AND "+

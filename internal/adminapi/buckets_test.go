@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// lossyBuckets credit, and lose the first answer.
 type lossyBuckets struct {
 	adminapi.Buckets
 	meanwhile func(context.Context) // what happens while they are asked

@@ -22,7 +22,6 @@ func (p *profile) turnStale() {
 		"WHERE account_id = $1", account.ID)
 }
 
-// isFresh reports whether the browser's session has proven its identity lately.
 func (p *profile) isFresh() bool {
 	p.w.t.Helper()
 	got := p.send(http.MethodPost, "/api/v1/account/identities/0/unlink", "")

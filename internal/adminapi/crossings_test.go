@@ -92,7 +92,6 @@ func TestCrossingsAreListedByRuleAndUserInPages(t *testing.T) {
 	}
 }
 
-// TestABucketOfAQuotaShowsItsWindow reads the use of a month in Berlin, by the clock of Redis.
 func TestABucketOfAQuotaShowsItsWindow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

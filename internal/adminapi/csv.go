@@ -53,7 +53,6 @@ func isFormula(cell string) bool {
 	return bare != "" && strings.IndexAny(bare, formulaStarts) == 0
 }
 
-// firstPart returns a text up to and including the first end of a cell.
 func firstPart(text string) string {
 	if end := strings.IndexAny(text, cellEnds); end >= 0 {
 		return text[:end+1]

@@ -99,7 +99,6 @@ func TestAViewersOperationsAreReads(t *testing.T) {
 	}
 }
 
-// TestChangesNeedAVersion holds every PATCH, PUT and DELETE of a versioned thing to If-Match.
 func TestChangesNeedAVersion(t *testing.T) {
 	t.Parallel()
 	// These end what cannot change meanwhile, or have their condition in the body.

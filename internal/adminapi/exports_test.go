@@ -27,7 +27,6 @@ type export struct {
 	File       string     `json:"file"`
 }
 
-// exportOf makes an empty export of a caller that has finished.
 func (w *world) exportOf(tenant rules.Tenant, by caller) (id int64) {
 	w.t.Helper()
 	kind, maker := rules.ActorAccount, fmt.Sprint(by.account.ID)
@@ -60,7 +59,6 @@ func (w *world) writeExports() {
 	}
 }
 
-// exported asks for an export, and returns the answer with its file.
 func (w *world) exported(by caller, path string) answer {
 	w.t.Helper()
 	address := w.want(w.send(by, "POST", path, nil), http.StatusAccepted).header.Get("Location")
@@ -72,7 +70,6 @@ func (w *world) exported(by caller, path string) answer {
 	return w.want(w.send(by, "GET", done.File, nil), http.StatusOK)
 }
 
-// TestAFileHasWhatIsStreamed compares the file of a job with the answer to GET.
 func TestAFileHasWhatIsStreamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -51,7 +51,6 @@ func newBeside(t testing.TB) *beside {
 	return b
 }
 
-// begin starts the greedy loops, which repeat requests at once.
 func (b *beside) begin() {
 	csv := map[string]string{"Content-Type": "text/csv"}
 	for _, tenant := range []rules.Tenant{b.acme, b.other} {

@@ -123,7 +123,6 @@ func TestEveryCombinationOfAlgorithmAndOptionsThatCannotWorkIsRefused(t *testing
 	}
 }
 
-// TestFilesRefuseTheSameCombinations reads every subset of the options from files of rules.
 func TestFilesRefuseTheSameCombinations(t *testing.T) {
 	t.Parallel()
 	names := slices.Sorted(maps.Keys(limitOptions))

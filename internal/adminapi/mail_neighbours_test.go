@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// TestATenantWithMuchMailHoldsNobodysMailBack has a mail server that keeps one tenant's messages waiting.
 func TestATenantWithMuchMailHoldsNobodysMailBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

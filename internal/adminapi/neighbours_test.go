@@ -52,7 +52,6 @@ func (g *greedy) send(by caller, times int, q request) {
 	}
 }
 
-// held returns how many connections wait for the lock.
 func (g *greedy) held() (held int) {
 	g.t.Helper()
 	err := g.locks.QueryRow(g.ctx(),

@@ -62,7 +62,6 @@ func answerQuotas(quotas *rules.Quotas) openapi.TheQuotasJSONResponse {
 	}
 }
 
-// requireRoom returns the rules.QuotaError of a write that adds so much, for dry runs.
 func (s *surface) requireRoom(ctx context.Context, added map[rules.Thing]int64) error {
 	quotas, err := s.Stores.Quotas(ctx, requestOf(ctx).tenant.ID)
 	if err != nil {

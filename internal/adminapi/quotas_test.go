@@ -123,7 +123,6 @@ func TestPlatformAdminsSetQuotasAndTenantsSeeThem(t *testing.T) {
 	}
 }
 
-// TestADryRunIsRefusedWhereTheImportWouldBe asks both for files that are too much.
 func TestRefusalsByQuotasAreCounted(t *testing.T) {
 	t.Parallel()
 	var refused []rules.Thing // one request at a time
@@ -178,7 +177,6 @@ func TestADryRunIsRefusedWhereTheImportWouldBe(t *testing.T) {
 	}
 }
 
-// TestARepeatedRequestTakesOnePlace repeats a request that filled the quota, and one that was refused.
 func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -204,7 +202,6 @@ func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 	}
 }
 
-// TestWhoMayJoinByGroupsSignsInWithoutARoleWhenTheTenantIsFull keeps a full tenant from locking people out of others.
 func TestWhoMayJoinByGroupsSignsInWithoutARoleWhenTheTenantIsFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -213,7 +213,6 @@ func TestTheUIStaysFarBelowItsLimits(t *testing.T) {
 	}
 }
 
-// TestEveryOperationDeniesWhoIsOverItsRate is the matrix of operations and callers over their rate.
 func TestEveryOperationDeniesWhoIsOverItsRate(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)

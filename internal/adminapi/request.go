@@ -39,7 +39,6 @@ var readDescription = sync.OnceValues(func() (*openapi3.T, error) {
 	return description, nil
 })
 
-// operation is an operation of openapi.yaml, as far as its requests go.
 type operation struct {
 	query     map[string]*openapi3.Parameter
 	mediaType string           // of the body; "" for none

@@ -29,7 +29,6 @@ func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
 	}
 }
 
-// newRule returns a rule from a body, with defaults for missing fields.
 func newRule(tenant rules.TenantID, given *openapi.RuleGiven) (rules.Rule, rules.FieldErrors) {
 	rule := rules.Standard()
 	rule.TenantID, rule.Name, rule.Plan = tenant, valueOf(given.Name), orZero(given.Plan)

@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// TestWebhookURLsAreSecrets is about URLs that hold a receiver's token, as those of many chats and log systems do.
 func TestWebhookURLsAreSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -35,7 +35,6 @@ func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObjec
 	}, nil
 }
 
-// statusMinutes is how many whole minutes a tenant's status covers.
 const statusMinutes = 5
 
 // GetTenantStatus handles GET …/status, without hosts, versions and other tenants.

@@ -31,7 +31,6 @@ const (
 	tailTimeout = 10 * time.Second
 )
 
-// lastEventID is the header of a reconnecting browser.
 const lastEventID = "Last-Event-ID"
 
 func (s *surface) tailViolations(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +196,6 @@ func (s *surface) arrived(
 	return arrived, more, position, err
 }
 
-// tail is a stream of server-sent events, as the HTML standard describes them.
 type tail struct {
 	w    http.ResponseWriter
 	to   *http.ResponseController

@@ -27,7 +27,6 @@ type watched struct {
 	events chan event // closed at the end
 }
 
-// streaming is a world behind a real server, with a clock that a test can advance.
 type streaming struct {
 	*world
 	server  *httptest.Server

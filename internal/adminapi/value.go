@@ -12,7 +12,6 @@ import (
 // never is the zero time, which means no time in the domain.
 var never time.Time
 
-// orNull shows a value, or null for the zero value.
 func orNull[T comparable](value T) nullable.Nullable[T] {
 	var zero T
 	if value == zero {
@@ -49,7 +48,6 @@ func valueOf[T any](value *T) T {
 	return *value
 }
 
-// or reads an optional field with a default.
 func or[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise

@@ -80,7 +80,6 @@ func (s *surface) isVerified(q *apiRequest, credential string) bool {
 	return refusal == ""
 }
 
-// unverifiedTenant stands for all callers with unverified credentials in the semaphore of lookups.
 const unverifiedTenant rules.TenantID = -1
 
 // takeLookup waits for a slot to look up the caller. A verified credential waits by itself. Unverified ones wait by

@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// heldSessions looks sessions up in turns that the test gives, once it is closed.
 type heldSessions struct {
 	auth.Store
 	isHeld atomic.Bool

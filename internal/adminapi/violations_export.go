@@ -15,7 +15,6 @@ import (
 
 func (f *file) VisitExportViolationsResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// violationHeader names the columns of a CSV file, in the order of openapi.yaml.
 var violationHeader = []string{
 	"violation_id", "requested_at", "last_at", "count", "rule_id", "rule_version", "bucket_key", "scope", "mode",
 	"reason",

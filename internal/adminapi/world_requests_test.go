@@ -19,7 +19,6 @@ type request struct {
 	header             map[string]string
 }
 
-// do sends a request and holds its answer against openapi.yaml.
 func (w *world) do(by caller, q request) answer {
 	w.t.Helper()
 	r := httptest.NewRequestWithContext(w.ctx(), q.method, loopback+q.path, strings.NewReader(q.body))

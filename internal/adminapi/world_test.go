@@ -175,7 +175,6 @@ func (w *world) system() pgstore.Writer {
 
 func (w *world) ctx() context.Context { return w.t.Context() }
 
-// exec changes the database behind the store's back.
 func (w *world) exec(sql string, args ...any) {
 	w.t.Helper()
 	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)
@@ -195,7 +194,6 @@ func (w *world) count(sql string) (n int) {
 	return n
 }
 
-// work attempts the jobs of some kinds that wait, also those that are due later.
 func (w *world) work(kinds ...jobs.Kind) {
 	w.t.Helper()
 	w.exec("UPDATE job SET next_run_at = now() WHERE state = 'waiting' AND lease_ends_at IS NULL")
@@ -211,7 +209,6 @@ func (w *world) round(kinds ...jobs.Kind) {
 	runner.Wait()
 }
 
-// refresh polls the database, as the Watcher does each second.
 func (w *world) refresh() {
 	w.t.Helper()
 	if err := w.watcher.Refresh(w.ctx()); err != nil {

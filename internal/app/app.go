@@ -33,9 +33,8 @@ var ErrUsage = errors.New("the options were refused")
 
 // The exit statuses of every binary.
 const (
-	exitFailed = 1
-	exitUsage  = 2 // the configuration was refused
-	// exitConditionMet is that of a replay whose --fail-if is true.
+	exitFailed       = 1
+	exitUsage        = 2 // the configuration was refused
 	exitConditionMet = 3
 )
 
@@ -74,7 +73,6 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	return 0
 }
 
-// closeTimeout is how long a process waits for its database connections to close.
 const closeTimeout = time.Second
 
 // CloseStore closes the connections to the database without waiting for a hanging server, as the driver would for a

@@ -46,7 +46,6 @@ func (o shedObserver) Shed(checks int, early bool) {
 	o.at.Store(time.Now().UnixNano())
 }
 
-// overloadShown is how long a warning about shed checks lasts.
 const overloadShown = 10 * time.Second
 
 // OpenBuckets opens the buckets that the configuration names. The store need not answer yet.

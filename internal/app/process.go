@@ -82,7 +82,6 @@ func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics
 	return m
 }
 
-// newScrapes serves the metrics, health and, if the option says so, profiles.
 func (p *Process) newScrapes() (*Listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", p.Metrics.Handler())

@@ -141,7 +141,6 @@ type AccessLog struct {
 	isAway  bool
 }
 
-// accessShares counts the entries of a minute or day by account or network.
 type accessShares struct {
 	begins  time.Time
 	of      map[string]int
@@ -277,7 +276,6 @@ func (l *AccessLog) Run(ctx context.Context) {
 // Flush writes all waiting entries.
 func (l *AccessLog) Flush(ctx context.Context) { l.flush(ctx, true) }
 
-// flush writes the attempts of this second and, with overflow, the counted events.
 func (l *AccessLog) flush(ctx context.Context, withOverflow bool) {
 	l.mu.Lock()
 	var events []AccessEvent
@@ -366,7 +364,6 @@ func (l *AccessLog) print(ctx context.Context, e *AccessEvent) {
 		"at", e.At, "request_id", e.RequestID)
 }
 
-// newAccessID returns a random positive id that JavaScript's numbers can hold.
 func newAccessID() int64 {
 	var random [8]byte
 	_, _ = rand.Read(random[:])

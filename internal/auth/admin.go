@@ -56,7 +56,6 @@ func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password 
 
 var operator = Browser{UserAgent: "the command line of an operator"}
 
-// replacedByOperator resets the account's failed attempts and notifies it.
 func (g *Gate) replacedByOperator(ctx context.Context, account Account) {
 	g.forget(ctx, addressSubject(account.Email))
 	g.notify(ctx, account, NoticePassword, operator)

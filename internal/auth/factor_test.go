@@ -392,7 +392,6 @@ func TestSecretsAreSealedAndKeysCanBeChanged(t *testing.T) {
 	}
 }
 
-// watched counts the calls of the methods that sign-ins and resets use.
 type watched struct {
 	auth.Store
 	calls *[]string

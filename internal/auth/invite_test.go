@@ -230,7 +230,6 @@ func TestAnUnprovenAccountDoesNotHelpToGuess(t *testing.T) {
 	}
 }
 
-// claim creates an unproven account of the tenant acme with Ada's address, and returns its password.
 func (w *world) claim(t *testing.T) string {
 	t.Helper()
 	const password = "an engine of difference"

@@ -16,7 +16,6 @@ const (
 	noticeGivenUp = 24 * time.Hour
 )
 
-// resetPace limits reset requests for an address from one network.
 var resetPace = Pace{Free: 3, Longest: time.Minute}
 
 // platformMail keeps a flood of invented addresses from filling the database.

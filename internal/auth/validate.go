@@ -84,7 +84,6 @@ func foldAddress(email string) string {
 	}, email)
 }
 
-// tidyUserAgent removes what cannot be stored or shown.
 func tidyUserAgent(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

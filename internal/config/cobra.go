@@ -103,7 +103,6 @@ func printVersion(cmd *cobra.Command) bool {
 	return true
 }
 
-// flagValue records the text of a flag, which is validated together with the variables.
 type flagValue struct {
 	parser *parser
 	option option
@@ -153,7 +152,6 @@ func typed(unknown *pflag.NotExistError) string {
 	return "--" + unknown.GetSpecifiedName()
 }
 
-// usage prints the flags of a command under their headings.
 func (p *parser) usage(cmd *cobra.Command) error {
 	cmd.Printf("Usage: %s\n\nA variable in brackets can be set instead of its flag; the flag wins.\n", cmd.UseLine())
 	for i, o := range p.options {

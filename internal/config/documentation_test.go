@@ -60,7 +60,6 @@ func markdown() string {
 	return b.String() + "\n"
 }
 
-// defaults says the option's defaults, with the commands that deviate.
 func defaults(o option) string {
 	if o.normal == required {
 		return " Required."

@@ -316,7 +316,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// assertProblems checks the lines of an error except for the last, which points at --help.
 func assertProblems(t *testing.T, err error, want []string) {
 	t.Helper()
 	if err == nil {

@@ -205,7 +205,6 @@ func list(at *[]string, kind string) value {
 	}}
 }
 
-// several is for a repeated option.
 func several(at *[]string, kind string) value {
 	show := func() string { return strings.Join(*at, " ") }
 	return value{kind: kind, show: show, set: func(s string) error {

@@ -16,7 +16,6 @@ import (
 // oldestPostgres is the first major version with UNIQUE NULLS NOT DISTINCT.
 const oldestPostgres = 15
 
-// oldestRedis is the oldest major version that Sluice supports.
 const oldestRedis = 7
 
 // wellKnownFolders contain server programs outside PATH: on Debian and Ubuntu, Fedora and Red Hat, and with Homebrew on

@@ -24,7 +24,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// startsPostgresIn names the directory in which a child of this binary runs a Postgres.
 const startsPostgresIn = "DEVDB_TEST_STARTS_POSTGRES_IN"
 
 func TestMain(m *testing.M) {

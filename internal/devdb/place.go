@@ -53,7 +53,6 @@ func (u *runAs) place(dir string) (string, error) {
 	return there, u.own(there)
 }
 
-// take gives the user an existing directory, which dir is or links to.
 func (u *runAs) take(dir, there string) error {
 	if u == nil {
 		return nil

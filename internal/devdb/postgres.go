@@ -241,7 +241,6 @@ func (p *Postgres) unlock() error {
 	return nil
 }
 
-// runAs is the user of a server when this process is root.
 type runAs struct {
 	name     string
 	uid, gid int

@@ -61,7 +61,6 @@ func StartRedisCluster(ctx context.Context, dir string, masters int, withReplica
 	return c, nil
 }
 
-// clusterConfig is the file of a server's view of its cluster.
 const clusterConfig = "nodes.conf"
 
 // nodesOf returns a complete initial view, so that the servers need no commands to meet.

@@ -47,7 +47,6 @@ func (g *RedisGroup) Kill() {
 	}
 }
 
-// sentinelArgs writes the configuration of a sentinel, which the sentinel rewrites later.
 func (r *Redis) sentinelArgs(port *Port) ([]string, error) {
 	host, masterPort, err := net.SplitHostPort(r.monitors.Addr())
 	if err != nil {

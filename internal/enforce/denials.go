@@ -63,10 +63,9 @@ type denial struct {
 	key    Key
 	bucket Bucket // as the store answered between asked and answered; its limit was also the caller's
 	// cost and retry are those of the denied check, for buckets whose level does not determine the wait.
-	cost         Tokens
-	hasWaits     bool
-	retry, reset time.Duration
-	// out is the amount that the bucket had lent and that can come back.
+	cost            Tokens
+	hasWaits        bool
+	retry, reset    time.Duration
 	out             Tokens
 	asked, answered time.Duration
 }

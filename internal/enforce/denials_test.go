@@ -267,7 +267,6 @@ func inForce(t *rapid.T, f *front) (since [3]int64) {
 	return since
 }
 
-// askOne takes from some of the buckets and, if the denial was recalled, from the store as well.
 func askOne(t *rapid.T, f *front, process *remembering, limits []enforce.Limit) {
 	check := enforce.BucketCheck{Cost: enforce.Tokens(rapid.Int64Range(1, 5_000_000).Draw(t, "cost"))}
 	for rule, limit := range limits {

@@ -193,7 +193,6 @@ func (e *EditApplier) tenant(id rules.TenantID) *snapshot.Tenant {
 	return nil
 }
 
-// concluded logs the first of several failures, and requeues failed slowdowns.
 func (e *EditApplier) concluded(ctx context.Context, tried int, failed []slowdown, err error, failing *bool) {
 	if err == nil || ctx.Err() != nil {
 		*failing = *failing && tried == 0

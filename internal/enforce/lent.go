@@ -310,7 +310,6 @@ func (s *State) takeBack(ask *Ask, l *slots) {
 	}
 }
 
-// lend adds an amount and its owner to the latest time slot.
 func (l *slots) lend(index int64, amount Tokens) {
 	t := l.find(index)
 	if t == nil {

@@ -20,7 +20,6 @@ type lessee struct {
 	holder string
 }
 
-// lesseeOf names a client of a bucket in bounded memory.
 func lesseeOf(key Key, holder string) lessee {
 	if key.IsLong() {
 		digest := key.Digest()

@@ -310,7 +310,6 @@ func (a *answering) report(i int) {
 	}
 }
 
-// observe sets the verdicts of a decision's tiers and passes it to the observer.
 func (a *answering) observe(check *Check, d *Decision, judge func(*TierDecision)) {
 	for i := range d.Tiers {
 		t := &d.Tiers[i]

@@ -317,7 +317,6 @@ func (d *Decision) isDenied() bool {
 	return slices.ContainsFunc(d.Tiers, func(t TierDecision) bool { return t.Enforced() && !t.Allowed })
 }
 
-// denyWhere denies the matching tiers and reports whether an enforced one is among them.
 func denyWhere(tiers []TierDecision, reason Reason, where func(*TierDecision) bool) (decides bool) {
 	for i := range tiers {
 		if t := &tiers[i]; where(t) {

@@ -276,7 +276,6 @@ func (s *State) giveBack(amount Tokens, taken int64) Tokens {
 	return amount
 }
 
-// takeMore takes a surcharge, and returns how much.
 func (s *State) takeMore(amount Tokens) Tokens {
 	switch s.Limit.Kind {
 	case rules.KindTokenBucket:

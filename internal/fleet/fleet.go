@@ -18,7 +18,6 @@ const (
 	// Recent is the highest age of a live process's report.
 	Recent = time.Minute
 
-	// counting is the time over which a report counts checks.
 	counting = time.Minute
 
 	reportTimeout = 3 * time.Second

@@ -69,7 +69,6 @@ func (w *response) run(telemetry Telemetry, route string, r *http.Request, handl
 	}
 }
 
-// response records the status of an answer, as the Details of its request.
 type response struct {
 	http.ResponseWriter
 	request *http.Request

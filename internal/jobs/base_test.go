@@ -26,7 +26,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(devdbtest.Main(m))
 }
 
-// waitToBeKilled begins the attempt of a job, and says so.
 func waitToBeKilled(url string) {
 	store, err := pgstore.Open(context.Background(), url, slog.New(slog.DiscardHandler))
 	if err != nil {

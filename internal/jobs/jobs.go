@@ -221,7 +221,6 @@ func (r *Runner) Round(ctx context.Context) error {
 	return nil
 }
 
-// room returns what this process can take.
 func (r *Runner) room() (asked []Claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -187,7 +187,6 @@ func (p *provider) identify(ctx context.Context, f flow, query url.Values) (auth
 	return identity, nil
 }
 
-// checkToken does the checks that the library leaves to its callers.
 func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, accessToken string) error {
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(f.Nonce)) != 1 {
 		return errors.New("the ID token was made for another sign-in: its nonce is another one")
@@ -294,7 +293,6 @@ func (p *provider) identity(subject string, claims map[string]any) auth.Identity
 	return identity
 }
 
-// hasClaim reports whether a claim equals or contains the value of name=value.
 func hasClaim(claims map[string]any, want string) bool {
 	name, value, _ := strings.Cut(want, "=")
 	return slices.Contains(texts(lookUp(claims, name)), value)
@@ -377,7 +375,6 @@ func words(err error) string {
 
 const maxWords = 300 // characters
 
-// line makes a short printable line of an untrusted text.
 func line(text string) string {
 	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -231,7 +231,6 @@ func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbs
 	return writeError(s.transaction(ctx, classWrite, everyTenant, do))
 }
 
-// inTransactionAs is inTransaction for writes that an audit log records.
 func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor,
 	do func(context.Context, *dbsqlc.Queries) error,
 ) error {

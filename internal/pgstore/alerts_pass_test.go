@@ -162,7 +162,6 @@ func TestAPassJudgesLikeThePreview(t *testing.T) {
 	}
 }
 
-// TestATenantWhoseAlertsFailHoldsNobodyBack has a tenant whose deliveries the database refuses.
 func TestATenantWhoseAlertsFailHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

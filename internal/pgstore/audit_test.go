@@ -223,7 +223,6 @@ func TestEveryWriteIsInTheAuditLog(t *testing.T) {
 	}
 }
 
-// judge looks at what all entries have in common.
 func (w *world) judge(t *testing.T, entry auth.AuditEntry) {
 	t.Helper()
 	actor := entry.Actor

@@ -194,7 +194,6 @@ func TestAnAuditLogIsSentInOrderAndWhole(t *testing.T) {
 	}
 }
 
-// stopping is a process that stops when its post was answered.
 type stopping struct {
 	auth.AuditSender
 	stop context.CancelFunc
@@ -539,7 +538,6 @@ func TestATenantHasOneAuditWebhook(t *testing.T) {
 	}
 }
 
-// emptied is an outbox whose entries are deleted once an attempt has begun.
 type emptied struct {
 	auth.AuditOutbox
 	clear func()

@@ -1,6 +1,5 @@
 package pgstore
 
-// rowsPerTrip is how many rows are written in one round trip.
 const rowsPerTrip = 1000
 
 // inTrips sends one statement for each row, rowsPerTrip of them in a round trip, and returns the answers. On an error

@@ -68,7 +68,6 @@ func TestOfSeveralRecordsOfACrossingTheEarliestIsKept(t *testing.T) {
 	}
 }
 
-// TestRecordersWriteTheSameCrossingsAtOnce lets several write the same rows in different orders.
 func TestRecordersWriteTheSameCrossingsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

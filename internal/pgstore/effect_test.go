@@ -44,8 +44,6 @@ func (w *world) writeBlocks(t *testing.T, like traffic.Block, blocks int, run tr
 	}
 }
 
-// TestAnEffectLooksAtTheLatest100000Checks spreads the checks of the day differently over time and users, for each kind
-// of candidate.
 func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 	t.Parallel()
 	const most = 100_000

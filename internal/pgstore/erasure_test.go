@@ -104,7 +104,6 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 
 func threeBuckets(context.Context, rules.TenantID, string) (int64, error) { return 3, nil }
 
-// erase erases a user, and returns the rows of each step.
 func (w *world) erase(t *testing.T, tenant rules.TenantID, user string) map[string]int64 {
 	t.Helper()
 	erasure := must(w.EraseUser(t.Context(), tenant, user))(t)

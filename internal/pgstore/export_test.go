@@ -13,22 +13,16 @@ import (
 // ReadInPagesOf makes Read use smaller pages, so that a test need not write thousands of rows.
 func (s *Store) ReadInPagesOf(rows int32) { s.pageSize = rows }
 
-// LookAt makes filters look at fewer rows, for the same reason.
 func (s *Store) LookAt(rows int64) { s.lookedAt = rows }
 
-// LookAtTop makes tops look at fewer rows, for the same reason.
 func (s *Store) LookAtTop(rows int32) { s.topRows = rows }
 
-// CompareHeld makes pages of counts of what tenants hold small, for the same reason.
 func (s *Store) CompareHeld(perPage int32) { s.countsPerPage = perPage }
 
-// CountUsersOfMonths makes months full with fewer users, for the same reason.
 func (s *Store) CountUsersOfMonths(users int32) { s.userMonths = users }
 
-// EraseInPiecesOf makes pieces of erasures small, for the same reason.
 func (s *Store) EraseInPiecesOf(rows int32) { s.erasedPerPiece = rows }
 
-// DropInPiecesOf makes pieces of retention small, for the same reason.
 func (s *Store) DropInPiecesOf(rows int32) { s.droppedPerPiece = rows }
 
 func (s *Store) RemoveExpiredRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, before time.Time) (bool,
@@ -93,10 +87,8 @@ func (s *Store) ErasePiece(ctx context.Context, tenant rules.TenantID, id int64,
 	return goesOn, err
 }
 
-// LimitExports makes files of exports, and those of a tenant together, small, for the same reason.
 func (s *Store) LimitExports(file, tenant int64) {
 	s.exportLimits.file, s.exportLimits.tenant = file, tenant
 }
 
-// WriteChunksOf makes chunks of exports small, for the same reason.
 func (s *Store) WriteChunksOf(bytes int) { s.exportLimits.chunk = bytes }

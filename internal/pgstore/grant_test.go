@@ -98,7 +98,6 @@ func TestARoleThatCouldChangeTheLogIsRefused(t *testing.T) {
 	}
 }
 
-// TestACutTransactionLeavesAllAsItWas ends sessions in the middle of their writes.
 func TestACutTransactionLeavesAllAsItWas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

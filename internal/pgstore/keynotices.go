@@ -18,8 +18,7 @@ const (
 	// keyNoticeLock is an advisory lock: one process at a time sends notices about keys.
 	keyNoticeLock = 0x736c75696365_03
 	// keysPerRound caps the keys of one transaction. The next round goes on.
-	keysPerRound = 2000
-	// keysPerMail and keyRecipients bound what a tenant can make this server send.
+	keysPerRound  = 2000
 	keysPerMail   = 50
 	keyRecipients = 50
 
@@ -29,7 +28,6 @@ const (
 	noticeTime = "2 January 2006, 15:04 MST"
 )
 
-// keyNotice is a message about keys of one tenant, or of the platform.
 type keyNotice struct {
 	tenant     rules.TenantID
 	slug, name string

@@ -185,7 +185,6 @@ func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string
 
 func (w write) keys() keyTable { return keyTable{w.Queries, w.tenant, w.revision} }
 
-// keyAt locks and returns a key if its revision is the expected one.
 func (k keyTable) keyAt(ctx context.Context, keyID string, expected rules.Expected) (auth.NamedKey, error) {
 	if k.tenant == 0 {
 		if _, err := k.q.LockServiceKey(ctx, keyID); err != nil {

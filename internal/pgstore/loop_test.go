@@ -22,7 +22,6 @@ func (w *world) slow(t *testing.T) {
 	}
 }
 
-// round has a new process decide once, and returns the shares that are in force then.
 func (w *world) round(t *testing.T) map[rules.RuleID]int {
 	t.Helper()
 	rows := snapshot.New(w.poll(t, nil))

@@ -71,7 +71,6 @@ func (s *Store) FindOverrides(
 	return page, nil
 }
 
-// overridesAfter reads rows in the filter's order, from the first that it can select.
 func overridesAfter(
 	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter *rules.OverrideFilter,
 	after rules.OverridePlace, most int32,

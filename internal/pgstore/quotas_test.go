@@ -141,7 +141,6 @@ func (w *world) importRules(ctx context.Context, t *testing.T, patterns ...strin
 	return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))
 }
 
-// TestWhateverCreatesObeysTheQuota fills a quota by each way, and finds the next row refused.
 func TestWhateverCreatesObeysTheQuota(t *testing.T) {
 	t.Parallel()
 	for name, creation := range creations {
@@ -404,7 +403,6 @@ func TestInvitingNeedsRoomForAMember(t *testing.T) {
 	}
 }
 
-// first2 drops the second value of three.
 func first2[T, U any](value T, _ U, err error) (T, error) { return value, err }
 
 func TestTenantsNearTheirQuotasAreCounted(t *testing.T) {

@@ -173,7 +173,6 @@ type table[Row any] struct {
 	visit func([]Row) error
 }
 
-// read visits the table's rows from each start, tenantsPerTrip pages in a round trip.
 func (t table[Row]) read(starts []position, pageSize int) (err error) {
 	for len(starts) > 0 && err == nil {
 		asked := starts[:min(len(starts), tenantsPerTrip)]

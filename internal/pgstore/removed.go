@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// erasedAtOnce is how many rows of a removed tenant one transaction erases.
 const erasedAtOnce = 2000
 
 // RestoreTenant undoes RemoveTenant; the tenant stays suspended. Returns rules.ErrNotFound for a slug of no removed

@@ -103,7 +103,6 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 	}
 }
 
-// TestARemovedTenantThatCannotBeErasedBlocksNoOther lets the database refuse to erase the first of two tenants.
 func TestARemovedTenantThatCannotBeErasedBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	// daysAhead is how many days get their partition early.
 	daysAhead = 3
 	// rowsPerDrop is how many rows one transaction drops, and blocksPerDrop how many blocks of recorded checks, which
 	// are large.

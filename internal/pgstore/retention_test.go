@@ -172,7 +172,6 @@ func TestEachKindFindsItsRowsByAnIndex(t *testing.T) {
 	}
 }
 
-// TestARoleThatMayNotChangeTheSchemaKeepsIt does all that a process does as the role of a process.
 func TestARoleThatMayNotChangeTheSchemaKeepsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -257,7 +257,6 @@ func TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides(t *testing.T) {
 	}
 }
 
-// TestUndoingAPromotionBringsTheCandidateBack undoes the change of the live rule, which is what people undo.
 func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -257,7 +257,6 @@ func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {
 	}
 }
 
-// wholeSeconds returns nil for none.
 func wholeSeconds(length *time.Duration) *int64 {
 	if length == nil {
 		return nil

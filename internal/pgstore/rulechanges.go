@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// actPromote is the audit log's word for a promotion.
 const actPromote = "promote"
 
 // PromoteRule copies a shadow rule's limit to the live rule beside it and removes the shadow rule. Without a live rule
@@ -101,7 +100,6 @@ func (s Writer) ChangeRules(
 	return made, nil
 }
 
-// rulesToChange returns the stored rules that changes name, or all reasons against the changes.
 func (w write) rulesToChange(ctx context.Context, changes []ruleset.RuleChange) (map[rules.RuleID]rules.Rule, error) {
 	var ids []int64
 	for i := range changes {

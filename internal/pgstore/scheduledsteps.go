@@ -280,7 +280,6 @@ func (w write) setParts(
 	})
 }
 
-// requireValid refuses a rule that nobody could save now.
 func (w write) requireValid(ctx context.Context, rule *rules.Rule) error {
 	if err := wrongRule(rule); err != nil {
 		return err

@@ -74,7 +74,6 @@ func TestAnOwnerWithoutTheRightToCreateRolesIsToldWhatToRun(t *testing.T) {
 	}
 }
 
-// TestAnOwnerWhoMayCreateRolesNeedsNobody is the usual case of managed services.
 func TestAnOwnerWhoMayCreateRolesNeedsNobody(t *testing.T) {
 	t.Parallel()
 	superURL, owner := ownedDatabase(t, "CREATEROLE")

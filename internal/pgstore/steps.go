@@ -20,7 +20,6 @@ var (
 	_ adapt.Reader = (*Store)(nil)
 )
 
-// adaptRole is the row of the table leader that the control loop holds.
 const adaptRole = "adapt"
 
 // Lead makes a process the leader of the control loop, unless another one is.

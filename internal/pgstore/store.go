@@ -57,8 +57,7 @@ type Store struct {
 	lookedAt int64
 	topRows  int32
 	// userMonths caps, approximately, the users that are counted for one tenant and month.
-	userMonths int32
-	// countsPerPage is how many numbers of what tenants hold are compared at once.
+	userMonths      int32
 	countsPerPage   int32
 	erasedPerPiece  int32
 	droppedPerPiece int32
@@ -239,7 +238,6 @@ func (s Writer) acting(act string) Writer {
 	return s
 }
 
-// actorSetting encodes an actor for the database's function write_audit.
 func actorSetting(by rules.Actor) string {
 	text, err := json.Marshal(map[string]string{
 		"kind": string(by.Kind), "id": by.ID, "name": by.Name, "act": by.Act, "request_id": by.RequestID,

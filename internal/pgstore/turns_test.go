@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// TestAWriteThatWaitsForItsTurnLetsOthersRun lets one write wait for another, with a single slot.
 func TestAWriteThatWaitsForItsTurnLetsOthersRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -99,7 +98,6 @@ func TestAWriteOfADatabaseThatFellSilentSaysSo(t *testing.T) {
 	}
 }
 
-// TestAWriteThatWaitedForAnotherSaysSo lets another process, which is a transaction here, hold the tenant.
 func TestAWriteThatWaitedForAnotherSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

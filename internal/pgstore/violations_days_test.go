@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// TestATenantSeesItsOwnCountsInEveryPartition reads through the parents, which have the policies.
 func TestATenantSeesItsOwnCountsInEveryPartition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -165,7 +165,6 @@ func indexOf(f *violations.Filter) (user string, address *netip.Addr, endpoint s
 	return "", nil, "", int64(f.Rule)
 }
 
-// indexed reports whether that index finds just what a filter selects.
 func indexed(f *violations.Filter) bool {
 	rest := *f
 	rest.Since, rest.Until = time.Time{}, time.Time{}

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// TestARecorderCountsExactlyWhatItIsFed feeds several that write to one database, as fast as they take it.
 func TestARecorderCountsExactlyWhatItIsFed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -201,7 +201,6 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestTopsAreExactWhereCountsNameTheValue drops the detail of nearly everything, as an attack does.
 func TestTopsAreExactWhereCountsNameTheValue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -27,7 +27,6 @@ func violation(tenant rules.TenantID, at time.Time) violations.Violation {
 	}
 }
 
-// tallyOf is the count that goes with a violation, and dropped more of the same.
 func tallyOf(v violations.Violation, dropped int64) violations.Tally {
 	return violations.Tally{
 		Tenant: v.Tenant, Rule: v.Rule, Minute: v.ID.At.Truncate(time.Minute), Subject: v.Subject,

@@ -74,7 +74,6 @@ func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 	}
 }
 
-// TestRawSQLOfATenantReachesOneTenant tries each table with both tenants' rows, as the role that a process logs in as.
 func TestRawSQLOfATenantReachesOneTenant(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -249,7 +248,6 @@ func TestTheServerGivesUpWithItsClient(t *testing.T) {
 	}
 }
 
-// TestAScopeCostsNoRoundTrip counts how often a store with a warm connection waits for the server.
 func TestAScopeCostsNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -422,7 +420,6 @@ func lines(t *testing.T, conn *pgx.Conn, sql string, args ...any) []string {
 	return must(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 }
 
-// fillEveryTable gives both tenants a row in the tables where newWorld leaves none.
 func fillEveryTable(t *testing.T, w *world) {
 	t.Helper()
 	exec(t, w.url, "INSERT INTO account (email, password_hash) VALUES ('somebody@example.com', '')")

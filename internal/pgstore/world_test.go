@@ -57,7 +57,6 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// openWorld is newWorld for tests that write rows of both tenants.
 func openWorld(t *testing.T) *world {
 	t.Helper()
 	url := devdbtest.Postgres(t)

@@ -36,7 +36,6 @@ func TestALongHistoryIsNoLargeOne(t *testing.T) { //nolint:paralleltest // it me
 	}
 }
 
-// TestALargeCandidateIsFoundQuickly gives a tenant with many overrides as many others as a file has room for.
 func TestALargeCandidateIsFoundQuickly(t *testing.T) {
 	t.Parallel()
 	const held, given = 80_000, 10_000

@@ -172,7 +172,6 @@ func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, erro
 	}
 }
 
-// cursor reads the runs of one block by time.
 type cursor struct {
 	first    int64
 	subjects []*subject
@@ -216,7 +215,6 @@ func (c *cursor) earliest() time.Time {
 	return time.UnixMilli(max(earliest, 0))
 }
 
-// mostParts is into how many parts the cost of a second is divided.
 const mostParts = 50
 
 func (c *cursor) until(end int64, events []event) []event {
@@ -244,7 +242,6 @@ func (c *cursor) until(end int64, events []event) []event {
 	return events
 }
 
-// appendParts spreads the cost that many checks of a second asked.
 func appendParts(events []event, at int64, s *subject, cost int64) []event {
 	parts := min(mostParts, max(1, cost/int64(enforce.Token)))
 	for i := range parts {
@@ -273,7 +270,6 @@ func (r *run) decide(ctx context.Context, events []event, parallel bool) error {
 	return cmp.Or(both.Wait(), ctx.Err())
 }
 
-// decider decides checks in order of time, by one set of rules.
 type decider struct {
 	side     int // 0 for the rules as they were, 1 for those with the candidate
 	tenant   rules.TenantID

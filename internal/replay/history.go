@@ -234,7 +234,6 @@ func identities(h *History, candidate *Candidate) map[rules.RuleIdentity]rules.R
 	return ids
 }
 
-// longest returns how long buckets of these rules remember at most.
 func longest(all *course) (most time.Duration) {
 	for rule := range all.rules() {
 		if rule.Removed || !rule.Active || rule.Action != rules.ActionLimit {

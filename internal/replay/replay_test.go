@@ -49,7 +49,6 @@ func (s *shelf) inOrder() []traffic.Block {
 	return slices.SortedFunc(maps.Values(s.blocks), func(a, b traffic.Block) int { return a.First.Compare(b.First) })
 }
 
-// street is a tenant whose checks are decided and recorded on a clock of its own.
 type street struct {
 	t        *testing.T
 	rows     snapshot.Rows
@@ -356,7 +355,6 @@ func TestAReplayUsesTheRulesThatWereInForce(t *testing.T) {
 	}
 }
 
-// TestAnEstimateFromASampleHoldsTheTruth replays whole traffic as a quarter of its users.
 func TestAnEstimateFromASampleHoldsTheTruth(t *testing.T) {
 	t.Parallel()
 	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "endpoint:/a", "", 1000, 2000),

@@ -95,8 +95,7 @@ type calendar struct {
 	startDay int
 	zone     *time.Location
 	code     int64 // below 0; the same in every process
-	// latest caches the last answer of startsAround.
-	latest atomic.Pointer[[4]int64]
+	latest   atomic.Pointer[[4]int64]
 }
 
 var (

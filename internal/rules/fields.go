@@ -164,7 +164,6 @@ func (r *Rule) Patch(object []byte) FieldErrors {
 	return append(wrong, r.SetFields(&f)...)
 }
 
-// dropForeign drops what a limit of the rule's action and algorithm cannot have.
 func (r *Rule) dropForeign() {
 	if r.Action != ActionLimit {
 		r.Burst = 0

@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// grammar is testdata/grammar.json, the cases of patterns and rates that the UI's tests read too.
 type grammar struct {
 	Patterns []struct {
 		Text, Prints string // Prints is "" where it is Text

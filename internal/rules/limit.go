@@ -76,7 +76,6 @@ func (a Algorithm) HasWindow() bool {
 	return a == FixedWindow || a == SlidingWindow || a == SlidingWindowLog
 }
 
-// isListed reports whether a bucket stores each check, up to MaxListed.
 func (a Algorithm) isListed() bool { return a == SlidingWindowLog || a == Concurrency }
 
 // Limit is what a bucket allows. Limits are compared with ==.

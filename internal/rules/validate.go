@@ -313,7 +313,6 @@ func WrongExpiry(at, now time.Time) string {
 	return ""
 }
 
-// wrongBytes refuses bytes that the database cannot store as text.
 func wrongBytes(text string) string {
 	switch {
 	case !utf8.ValidString(text):

@@ -312,7 +312,6 @@ func (b *Block) WithoutUser(user string) (rest Block, ok bool, err error) {
 	return rest, len(kept) > 0, nil
 }
 
-// reader reads SetRuns' encoding, and records a premature end.
 type reader struct {
 	rest  []byte
 	wrong bool
@@ -344,7 +343,6 @@ func (r *reader) skip(numbers int) {
 	}
 }
 
-// count reads a length, at most the number of remaining bytes.
 func (r *reader) count() int {
 	n := r.number()
 	if n > uint64(len(r.rest)) {

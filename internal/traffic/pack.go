@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// packKey identifies the checks that share a block.
 type packKey struct {
 	tenant  rules.TenantID
 	day     int64 // since the Unix epoch, in UTC
@@ -98,7 +97,6 @@ func (r *Recorder) unpack(buffer []byte) {
 	}
 }
 
-// add adds a check. identity is common to all checks of its run.
 func (p *pack) add(flags Flags, identity []byte, at, cost int64) {
 	var key [512]byte
 	named := append(append(key[:0], byte(flags)), identity...)
@@ -181,7 +179,6 @@ func (p *pack) block(key packKey) Block {
 	return block
 }
 
-// compareRuns makes the order of runs that begin together deterministic.
 func compareRuns(a, b *Run) int {
 	for _, pair := range [][2]string{
 		{a.UserID, b.UserID},

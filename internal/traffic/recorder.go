@@ -217,7 +217,6 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 }
 
-// pack moves checks from the buffers into packs, and finishes packs that are due.
 func (r *Recorder) pack(all bool) {
 	r.packing.Lock()
 	defer r.packing.Unlock()
@@ -375,7 +374,6 @@ func (r *Recorder) oneByOne(ctx context.Context, blocks []Block) error {
 	return nil
 }
 
-// adjust sets the samples of the tenants that this process has seen lately.
 func (r *Recorder) adjust(ctx context.Context) {
 	levels := maps.Clone(*r.levels.Load())
 	r.packing.Lock()

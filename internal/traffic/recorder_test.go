@@ -345,7 +345,6 @@ func TestTheSampleFollowsTheBudgetThoughBlocksWait(t *testing.T) {
 	})
 }
 
-// slowMonths is a shelf whose WriteUserMonths times out.
 type slowMonths struct {
 	shelf
 	tried int
@@ -463,7 +462,6 @@ func TestRecordingAllocatesNothing(t *testing.T) { //nolint:paralleltest // coun
 	}
 }
 
-// BenchmarkRecord measures the cost of recording a check, with the packing by another goroutine.
 func BenchmarkRecord(b *testing.B) {
 	for _, users := range []int{1, 100_000} {
 		b.Run(fmt.Sprint(users, " users"), func(b *testing.B) {

@@ -76,7 +76,6 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 	return v
 }
 
-// sameAs reports whether the row also describes the check's tier.
 func (v *Violation) sameAs(c *Check, t *Tier) bool {
 	return v.UserID == c.Request.UserID && v.Endpoint == c.Request.Endpoint && v.Method == c.Request.Method &&
 		v.IP == rules.PlainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.Cost &&

@@ -7,7 +7,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// takesEffect is how long a change of rules takes to reach every process.
 const takesEffect = 2 * time.Second
 
 // Comparison compares a live rule with its candidate on the same checks. Steps begin once both rules are in force

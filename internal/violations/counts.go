@@ -138,7 +138,6 @@ func (c *counters) take() map[rules.TenantID]*tenantCounts {
 	return taken
 }
 
-// sums add up several counters, by rule and minute.
 type sums map[sumKey]Verdicts
 
 type sumKey struct {

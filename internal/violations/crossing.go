@@ -70,7 +70,6 @@ func (r *Recorder) Note(u *Use) {
 	r.shardOf(u.Subject, u.Rule.ID).note(u)
 }
 
-// reaches reports whether a usage is at least a share of a limit.
 func reaches(used Tokens, share int, burst int64) bool {
 	return used*100 >= Tokens(share)*Tokens(burst)*Token // at most 1e17
 }

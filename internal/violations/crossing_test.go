@@ -74,7 +74,6 @@ func TestACrossingIsNotedOncePerWindowAndShare(t *testing.T) {
 	}
 }
 
-// TestALostCrossingIsNotedByALaterCheck loses the unwritten records of a killed process.
 func TestALostCrossingIsNotedByALaterCheck(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -88,7 +87,6 @@ func TestALostCrossingIsNotedByALaterCheck(t *testing.T) {
 	wantNoted(t, l.crossings, "42 80 90 0s")
 }
 
-// TestTheCheckThatCrossesIsNotedAfterALaterOne has two concurrent callers whose answers are noted out of order.
 func TestTheCheckThatCrossesIsNotedAfterALaterOne(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

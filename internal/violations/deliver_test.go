@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// outbox records the batches of alerts that a pass asks for, and refuses those with a tenant's.
 type outbox struct {
 	violations.Outbox
 	alerts  []violations.ActiveAlert

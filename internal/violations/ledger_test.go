@@ -91,7 +91,6 @@ func sum(a, b violations.Verdicts) violations.Verdicts {
 	}
 }
 
-// wantBalance expects every denial to be in a row or dropped, and returns their number.
 func (l *ledger) wantBalance(t *testing.T) (denied int64) {
 	t.Helper()
 	for at, tally := range l.tallies {

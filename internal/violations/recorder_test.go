@@ -229,7 +229,6 @@ func TestTheFirstFewDifferentViolationsOfASecondAreRows(t *testing.T) {
 	}
 }
 
-// TestAViolationHasTheModeThatWasInForce switches the tenant to shadow within a second, whose equal rows are merged.
 func TestAViolationHasTheModeThatWasInForce(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// shard counts the violations of some subjects.
 type shard struct {
 	mu      sync.Mutex
 	tallies map[tallyKey]*tally
@@ -138,7 +137,6 @@ func (s *shard) addOther(key tallyKey, times int64) {
 // maxOtherMinutes bounds the memory of an outage for each rule.
 const maxOtherMinutes = 60
 
-// take sizes the new map like the last one.
 func (s *shard) take(now time.Time) (map[tallyKey]*tally, map[ruleKey][]otherTally, []Crossing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

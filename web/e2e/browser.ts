@@ -59,7 +59,6 @@ function watch(context: BrowserContext, complaints: string[]): void {
   });
 }
 
-/** Signs in through the form, as a person does. */
 export async function signIn(page: Page, email = demo.email, password = demo.password): Promise<void> {
   await page.goto('/sign-in');
   await page.getByLabel('E-mail').fill(email);

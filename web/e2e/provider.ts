@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
-/** An OpenID Connect provider in a process of its own. */
 export interface Provider {
   issuer: string;
   /** Lets Sluice be a client, whose address the provider sends people back to. */

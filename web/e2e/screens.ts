@@ -1,6 +1,5 @@
 import { demo } from './sluice';
 
-/** Every screen with an address that shows something on the demo data. */
 export const screens = [
   { name: 'overview', path: `/t/${demo.tenant}/overview` },
   { name: 'plans', path: `/t/${demo.tenant}/plans` },

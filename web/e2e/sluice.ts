@@ -104,7 +104,6 @@ async function run(folder: string, wanted: Addresses, options: Record<string, st
   return { process, addresses: greeting(log) ?? wanted };
 }
 
-/** The addresses that \`sluice dev\` says, once it said all of them. */
 function greeting(log: string): Addresses | null {
   const check = /http:\/\/([\d.:]+)\/v1\/check/.exec(log)?.[1];
   const admin = /^Admin +http:\/\/([\d.:]+)/m.exec(log)?.[1];

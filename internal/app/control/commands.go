@@ -255,7 +255,6 @@ func decodeRules(files []ruleset.File, current ruleset.Config) (ruleset.Config, 
 	return config, nil, err
 }
 
-// decodeEnvoy is decodeRules for a configuration of envoyproxy/ratelimit.
 func decodeEnvoy(args config.Arguments) decodeConfig {
 	options := ruleset.EnvoyOptions{SkipUnsupported: args.SkipUnsupported}
 	switch {

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 )
 
-// TestProvidersComeFromTheFileAndTheOptions reads them as a process does, from its environment.
 func TestProvidersComeFromTheFileAndTheOptions(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "oidc.yaml")

@@ -128,7 +128,6 @@ func (a *API) Close() error {
 	return errors.Join(errs...)
 }
 
-// lastSpans is how long the end of a process waits for the collector.
 const lastSpans = time.Second
 
 // Run answers checks, from when rules are loaded until ctx ends and the drain delay has passed, waits up to the

@@ -22,7 +22,6 @@ type recordingTraffic struct{ recorder *traffic.Recorder }
 var trafficChecks = sync.Pool{New: func() any { return new(traffic.Check) }}
 
 const (
-	// reportSpan is about the time between a client's reports.
 	reportSpan = 400 * time.Millisecond
 	// maxRecorded caps the checks of one report that are recorded, because each takes a fraction of a microsecond.
 	// Above it each decision of the report gets its share, rounded up.

@@ -115,7 +115,6 @@ func (k *Keys) AwaitFirst(ctx context.Context) {
 	}
 }
 
-// follow starts verifiers for new mappings, and stops those that are gone.
 func (k *Keys) follow(ctx context.Context) {
 	held := *k.verify.Load()
 	mappings := k.options.Mappings()
@@ -385,7 +384,6 @@ func verify(mapping *gateway.Mapping, set jwk.Set, token string, now time.Time) 
 	return claims, expires.Add(skew), err
 }
 
-// hasKid reports whether a token names its key.
 func hasKid(token []byte) bool {
 	message, err := jws.Parse(token, jws.WithCompact())
 	if err != nil || len(message.Signatures()) == 0 {

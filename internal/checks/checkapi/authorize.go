@@ -21,8 +21,7 @@ const (
 	// keyHeader carries a proxy's key, because the Authorization header may be its visitor's.
 	keyHeader    = "X-Sluice-Key"
 	statusHeader = "X-Sluice-Status"
-	// noteHeader names a rule that a gateway cannot apply as written.
-	noteHeader = "X-Sluice-Note"
+	noteHeader   = "X-Sluice-Note"
 )
 
 // Tokens verifies the tokens of visitors.

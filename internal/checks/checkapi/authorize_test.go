@@ -373,7 +373,6 @@ func TestWithDeny403AProxySeesNoOtherRefusal(t *testing.T) {
 	}
 }
 
-// TestAProxyKeepsItsConnection also if a visitor's body came along.
 func TestAProxyKeepsItsConnection(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())

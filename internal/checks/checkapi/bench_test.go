@@ -111,7 +111,6 @@ func (r *replay) Close() error {
 	return nil
 }
 
-// BenchmarkConnection is BenchmarkCheck with a whole connection around it but the calls of the system.
 func BenchmarkConnection(b *testing.B) {
 	h := newHarness(b, rules.DefaultSettings(), limit(b, 1, "user:{user_id}", 1, rules.MaxBurst))
 	r := &replay{

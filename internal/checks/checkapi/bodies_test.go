@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// batch is a whole request of n checks, padded to a body of at least size bytes.
 func batch(key string, n, size int) string {
 	body := `{"checks":[{}` + strings.Repeat(`,{}`, n-1) + `]`
 	body += strings.Repeat(" ", max(0, size-len(body)-1)) + `}`

@@ -45,7 +45,6 @@ func (l *pipes) call(t *testing.T, addr string) *caller {
 	return &caller{t, client, bufio.NewReader(client)}
 }
 
-// inBubble runs a test of a server with all its time-outs, by a clock that waits for nobody.
 func inBubble(t *testing.T, maxConnections int, test func(t *testing.T, h *harness, l *pipes), with ...rules.Rule) {
 	t.Helper()
 	newHarness(t, rules.DefaultSettings()).post("/v1/check", `{}`) // starts fasthttp's clock, outside of the bubble

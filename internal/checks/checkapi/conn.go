@@ -149,7 +149,6 @@ func (c *conn) awaitRequest() bool {
 	return err == nil && c.enter(busy)
 }
 
-// serveRequest reads and answers one request. serveRequest reports whether the connection can carry another.
 func (c *conn) serveRequest() bool {
 	ctx, s := c.ctx, c.server.surface
 	h := &ctx.Request.Header

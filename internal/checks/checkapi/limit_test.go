@@ -141,7 +141,6 @@ func TestUnreadContinuesMakeRoom(t *testing.T) {
 	})
 }
 
-// halfClosing is a connection whose server lingers for its caller to read the last answer.
 type halfClosing struct{ from }
 
 func (halfClosing) CloseWrite() error { return nil }

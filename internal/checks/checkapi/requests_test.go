@@ -97,7 +97,6 @@ func TestAPanicIsAnsweredAndEndsNothing(t *testing.T) {
 	h.want(h.send("GET", "/healthz", nil, ""), 200, `{"status":"ok","version":"v1.2.3"}`)
 }
 
-// panics makes the harness's rules a bug.
 type panics struct{}
 
 func (panics) Snapshot() *snapshot.Snapshot { panic("a bug") }

@@ -131,7 +131,6 @@ const (
 
 func (r *route) readsBody() bool { return r.method == http.MethodPost }
 
-// mayAnswerMuch reports whether a small request to the route can have a large answer.
 func (r *route) mayAnswerMuch() bool {
 	return r.path == batchPath || r.path == usagePath || r.path == leasesPath || r.path == explainPath
 }
@@ -147,7 +146,6 @@ func (s *surface) routeAt(path []byte) *route {
 	return nil
 }
 
-// unmatched is the route of unknown paths in logs and metrics.
 const unmatched = "unmatched"
 
 // errTarget refuses a target that is no URL, and ends the connection as net/http does.

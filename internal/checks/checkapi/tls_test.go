@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// secure returns a listener that speaks TLS, and the configuration of its callers.
 func secure(t *testing.T) (net.Listener, *tls.Config) {
 	t.Helper()
 	ca := certstest.New(t)

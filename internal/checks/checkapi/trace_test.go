@@ -66,7 +66,6 @@ const (
 	notSampled  = traceHeader + "0\r\n"
 )
 
-// collected returns the configuration of a surface that traces, and sends spans to a collector that drops them.
 func collected(tb testing.TB, config checkapi.Config) checkapi.Config {
 	tb.Helper()
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -70,7 +70,6 @@ func (c *crowd) tick() {
 	c.buckets.leave()
 }
 
-// playCrowd plays users that come in turn, and counts once most of their buckets are leased.
 func playCrowd(users, perSecond int, length time.Duration) *crowd {
 	c := &crowd{store: map[enforce.Key]*enforce.State{}, now: 1e9}
 	c.buckets = newBuckets(nil, c.clock, slog.New(slog.DiscardHandler), counters)

@@ -44,7 +44,6 @@ func (q *quotas) share() int {
 	return maxBuckets / max(leastTenants, tenants)
 }
 
-// take counts one more bucket of a tenant, and reports whether it had room.
 func (q *quotas) take(tenant rules.TenantID, now lend.Instant) bool {
 	switch {
 	case q.ofTenant[tenant] >= q.share():

@@ -159,7 +159,6 @@ func (h *holder) ask(call *asking) {
 	})
 }
 
-// TestModel requires the goals of leases, and logs the results.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	leasesim.RunGoals(t, startHolder)

@@ -117,7 +117,6 @@ func (b *ideal) admit(tokens float64) {
 	b.lowest = min(b.lowest, b.level+b.debt)
 }
 
-// replay returns the lowest level of an ideal bucket over a log of admissions.
 func replay(log []entry) float64 {
 	// A grant counts from when a check found it alive, so entries are not in order.
 	slices.SortStableFunc(log, func(a, b entry) int { return cmp.Compare(a.at, b.at) })

@@ -40,7 +40,6 @@ type Lot struct {
 	ends      Instant
 }
 
-// take takes up to an amount, and returns how much.
 func (l *Lot) take(amount int64) int64 {
 	for {
 		left := l.left.Load()

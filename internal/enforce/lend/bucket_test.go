@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// history plays one bucket against a store that grants every request, and follows every token.
 type history struct {
 	t      *rapid.T
 	now    Instant
@@ -24,7 +23,6 @@ type history struct {
 	of     map[int64]Tokens // lent, by slot of this epoch
 }
 
-// heldCost is what a check took and has neither spent nor put back.
 type heldCost struct {
 	taken *Taken
 	cost  Tokens

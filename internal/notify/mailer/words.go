@@ -103,7 +103,6 @@ func (s *Sender) words(letter *auth.Letter) (words, error) {
 	return words{}, fmt.Errorf("there are no words for %q", letter.Kind)
 }
 
-// notice says what happened to an account, in the words of its facts.
 func notice(letter *auth.Letter) (words, error) {
 	happened, ok := map[auth.Notice][2]string{
 		auth.NoticeBrowser: {
@@ -179,7 +178,6 @@ func (s *Sender) keysExpire(letter *auth.Letter) words {
 	}
 }
 
-// keysLeft is about keys that still work although their creators have left.
 func (s *Sender) keysLeft(letter *auth.Letter) words {
 	what, verb := s.keysOf(letter)
 	return words{
@@ -212,7 +210,6 @@ func (s *Sender) keysPage(letter *auth.Letter) string {
 	return s.options.URL + "/platform/service-keys"
 }
 
-// alert says what an alert is about, with a link to the subject.
 func (s *Sender) alert(letter *auth.Letter) words {
 	facts := letter.Facts
 	return words{

@@ -207,7 +207,6 @@ func (d *Descriptors) Compile() *DescriptorMapping {
 
 func shortName(name string) string { return Shorten(name, rules.MaxAttributeValueLength) }
 
-// add returns the child for a template's step, and creates it if needed.
 func (s *step) add(text string) *step {
 	key, value, hasValue := strings.Cut(text, "=")
 	if !hasValue {

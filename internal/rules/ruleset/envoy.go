@@ -86,7 +86,6 @@ type envoy struct {
 	domain     *envoyDomain // of the present document
 }
 
-// envoyDomain is what the files say of a domain.
 type envoyDomain struct {
 	name      string
 	file      string // of its first document
@@ -174,7 +173,6 @@ func valueOf(node *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// document reads a configuration, or an object of Kubernetes.
 func (e *envoy) document(root *yaml.Node) {
 	kind := valueOf(root, "kind")
 	switch {
@@ -244,7 +242,6 @@ func word(o *object, name string, required bool) string {
 	return node.Value
 }
 
-// finish makes the mapping of all domains.
 func (e *envoy) finish() {
 	domains := maps.Clone(e.mapping.Domains)
 	if domains == nil {
@@ -265,7 +262,6 @@ func (e *envoy) note(line int, field, message string) {
 	e.notes = append(e.notes, Error{File: e.file, Line: line, Field: field, Message: message})
 }
 
-// unsupported reports what cannot be expressed, as a note if that is left out.
 func (e *envoy) unsupported(o *object, name, message string) {
 	at := o.path
 	if name != "" {

@@ -33,7 +33,6 @@ func (d *decoder) parse(data []byte) *yaml.Node {
 	return root
 }
 
-// documents returns the file's documents, or reports what is invalid.
 func (d *decoder) documents(data []byte) (all []*yaml.Node) {
 	if len(data) > maxSize {
 		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", maxSize))
@@ -63,7 +62,6 @@ func (d *decoder) documents(data []byte) (all []*yaml.Node) {
 
 var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
 
-// failSyntax takes the line out of the parser's message.
 func (d *decoder) failSyntax(err error) {
 	line, message := 0, err.Error()
 	if parts := syntaxError.FindStringSubmatch(message); parts != nil {

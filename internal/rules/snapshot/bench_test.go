@@ -16,7 +16,6 @@ import (
 // filler makes the i-th rule that no benchmarked check matches.
 type filler func(i int) (pattern, plan string)
 
-// fillers are sets of a hundred thousand rules, each a bad case for one way of matching.
 var fillers = map[string]filler{
 	"mixed": func(i int) (string, string) {
 		// Six kinds, so that ten rules have all the shapes of a hundred thousand.
@@ -46,7 +45,6 @@ var fillers = map[string]filler{
 	"copies per plan": func(i int) (string, string) { return "user:{user_id}", fmt.Sprintf("plan-%d", i) },
 }
 
-// benchmarkTenant has the four rules that benchmarkRequests match, and fills the rest.
 func benchmarkTenant(b *testing.B, size int, fill filler) *Tenant {
 	b.Helper()
 	all := []rules.Rule{
@@ -108,7 +106,6 @@ func matchBurst(b *testing.B, tenant *Tenant) time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkMatchManyShapes measures a tenant with nearly as many shapes as rules.
 func BenchmarkMatchManyShapes(b *testing.B) {
 	tenant := benchmarkTenant(b, 20_000, func(i int) (string, string) {
 		below := "/api/search/" + fmt.Sprintf("%0*d", i/33%200, i) // 200 lengths of paths, 33 of networks

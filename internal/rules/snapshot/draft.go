@@ -99,7 +99,6 @@ func (d *draft) add(rows *Rows) {
 	}
 }
 
-// tenant returns nil for an unknown tenant.
 func (d *draft) tenant(id rules.TenantID) *tenantDraft {
 	if t, ok := d.tenants[id]; ok {
 		return t
@@ -324,7 +323,6 @@ func (t *tenantDraft) lostRows() bool {
 		t.seen.gateways != t.gateways.size || t.seen.steps != t.steps.size
 }
 
-// build returns the finished tenant, which is the original if nothing changed.
 func (t *tenantDraft) build(readAt int64) *Tenant {
 	if t.held.index != nil && t.tenant == t.held.Tenant && !t.plans.changed && !t.rules.changed &&
 		!t.overrides.changed && !t.assignments.changed && !t.gateways.changed && !t.steps.changed &&

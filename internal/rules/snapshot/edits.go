@@ -42,7 +42,6 @@ func (t *Tenant) bucketLimit(rule *rules.Rule, user string, now int64) rules.Lim
 	return t.limitFor(rule, user, now)
 }
 
-// noteRule records a slowdown of the rule's buckets.
 func (t *tenantDraft) noteRule(row *rules.Rule) {
 	to := ruleBucketLimit(row)
 	from, since := rules.Limit{}, int64(0)

@@ -7,7 +7,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
-// mappings are a tenant's compiled documents.
 type mappings struct {
 	authorize    *gateway.Mapping // nil for the default
 	authorizeErr error

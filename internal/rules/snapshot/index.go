@@ -236,7 +236,6 @@ func (x *index) hashOf(q *query, s *shape) uint64 {
 	return hash
 }
 
-// hashOfValues combines the values of a rule in the order of aspects.
 func hashOfValues(aspects []aspect) uint64 {
 	hash := uint64(0)
 	for _, a := range aspects {
@@ -247,7 +246,6 @@ func hashOfValues(aspects []aspect) uint64 {
 	return hash
 }
 
-// network hashes the network of this length around an address, of the address's family.
 func (x *index) network(ip netip.Addr, length int) uint64 {
 	prefix, err := ip.Prefix(length)
 	if err != nil {

@@ -81,7 +81,6 @@ func (u *KeyUses) Run(ctx context.Context) {
 	}
 }
 
-// flush writes the pending uses, and keeps them if that fails.
 func (u *KeyUses) flush(ctx context.Context) error {
 	u.mu.Lock()
 	pending := u.pending

@@ -63,7 +63,6 @@ func TestEachMinuteOfAKeyIsWrittenOnceForAsLongAsTheKeyIsHeld(t *testing.T) {
 	}
 }
 
-// noteWhileWriting fails, and uses a key again during the write.
 type noteWhileWriting struct{ during func() }
 
 func (s noteWhileWriting) RecordKeyUses(context.Context, []KeyUse) error {

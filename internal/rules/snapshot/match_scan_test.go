@@ -94,7 +94,6 @@ func expectMissesOfTheRest(t interface {
 	}
 }
 
-// randomWorld draws rules and requests from so few values that they often match.
 type randomWorld struct{ pick func(n int) int }
 
 func (w randomWorld) of(values ...string) string { return values[w.pick(len(values))] }
@@ -212,7 +211,6 @@ func TestMatchAgreesWithAScanAmongThousandsOfShapes(t *testing.T) {
 	}
 }
 
-// expectBoundedFiles expects that some file was too small for its shapes, and that none grew.
 func expectBoundedFiles(t *testing.T, x *index) {
 	t.Helper()
 	thinned := false

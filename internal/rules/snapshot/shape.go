@@ -155,7 +155,6 @@ func (g *shapeGroup) values() (n int) {
 	return n
 }
 
-// shape builds a group's shape and appends its candidates.
 func (x *index) shape(g *shapeGroup) shape {
 	s := shape{bits: -1}
 	for _, t := range g.terms {

@@ -15,7 +15,6 @@ type table[K, V comparable] struct {
 	size    int
 }
 
-// row is an overlay's value, or the removal of the base's.
 type row[V any] struct {
 	value V
 	gone  bool
@@ -58,7 +57,6 @@ func editTable[K, V comparable](t table[K, V]) tableEdit[K, V] {
 	return tableEdit[K, V]{table: t}
 }
 
-// set keeps an equal row in its present memory.
 func (e *tableEdit[K, V]) set(key K, value V) {
 	held, ok := e.get(key)
 	if ok && held == value {

@@ -95,7 +95,6 @@ func applyEdit(t testing.TB, s Store, now int64, bucket enforce.Key, limit enfor
 	}
 }
 
-// equalAnswers compares the answers to the same checks bit for bit.
 func equalAnswers(got, want []enforce.BucketCheck) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d answers to %d checks", len(got), len(want))

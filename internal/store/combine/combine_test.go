@@ -27,7 +27,6 @@ func newCombiner(send func(*Batch)) *Combiner {
 
 func countTiers(check *enforce.BucketCheck) int { return len(check.Tiers) }
 
-// testCombiner is a combiner whose batches end when a test says so, or at their deadline.
 type testCombiner struct {
 	*Combiner
 	batches chan *sentBatch

@@ -111,7 +111,6 @@ func (q *fairQueue) alone(tenant rules.TenantID) bool {
 	return q.first == q.last && q.first.tenant == tenant
 }
 
-// dropEmpty drops the flows that became empty outside of their turn.
 func (q *fairQueue) dropEmpty() {
 	for range len(q.flows) {
 		q.rotate()

@@ -228,7 +228,6 @@ func TestADatabaseThatWasNeverThereIsAnErrorSoon(t *testing.T) {
 	}
 }
 
-// TestAProcessThatHangsGivesItsRowsBack holds a row as a process does that was stopped between its two round trips.
 func TestAProcessThatHangsGivesItsRowsBack(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)

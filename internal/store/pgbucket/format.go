@@ -150,7 +150,6 @@ func appendStateElement(b []byte, s *enforce.State) []byte {
 	return appendState(b, s)
 }
 
-// isHashed reports whether a stored subject is a digest.
 func isHashed(subject []byte) bool {
 	return len(subject) == hashedBytes && bytes.HasPrefix(subject, []byte("#"))
 }

@@ -33,7 +33,6 @@ func clusterURL(nodes []*clusterNode) string {
 	return "redis://" + nodes[0].proxy.addr() + "?cluster=true"
 }
 
-// clusterNode is a Redis server in cluster mode behind a proxy, under whose address the cluster knows it.
 type clusterNode struct {
 	addr, busPort string // its own
 	proxy         *proxy

@@ -148,7 +148,6 @@ func TestAClusterCreditsAtMostOnce(t *testing.T) {
 	expectOneCredit(t, s, s, proxies[0])
 }
 
-// expectOneCredit debits once, then once more with the reply lost, and compares the level.
 func expectOneCredit(t *testing.T, s, direct *Store, p *proxy) {
 	t.Helper()
 	tier := user("42", still)

@@ -25,7 +25,6 @@ const (
 	// stepTries caps the tries of a command. SCAN has its cursor as an argument, and a look changes nothing the
 	// second time, so both can be repeated; a repeated SETNX may find its own lease and wait for its end.
 	stepTries = 3
-	// walkLease is how long a killed process keeps others from walking.
 	walkLease = 3 * time.Second
 	// walkRetry is how often a waiting process checks for the end of the walk or of the lease.
 	walkRetry = 500 * time.Millisecond
@@ -338,7 +337,6 @@ func (s *Store) look(ctx context.Context, look *script) error {
 	})
 }
 
-// lookGroup is the tag and ReadAt that the buckets of a script share.
 type lookGroup struct {
 	tag    string
 	readAt int64

@@ -368,7 +368,6 @@ func TestARedisThatWasNeverThereIsAnErrorSoon(t *testing.T) {
 	}
 }
 
-// cutAfter lets that many batches through to a real Redis and breaks the connection on the next.
 type cutAfter struct{ left *int }
 
 func (cutAfter) DialHook(next redis.DialHook) redis.DialHook          { return next }

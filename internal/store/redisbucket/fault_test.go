@@ -29,7 +29,6 @@ func repeats(n int) int {
 	return n
 }
 
-// faults are what can come between a process and Redis, as toxiproxy names them.
 var faults = map[string]string{
 	"an answer takes longer than the " +
 		"budget": `{"name":"fault","type":"latency","stream":"downstream","attributes":{"latency":400,"jitter":100}}`,

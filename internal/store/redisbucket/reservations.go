@@ -167,7 +167,6 @@ func (s *Store) settleRecord(
 	return settled, false, nil
 }
 
-// readWindows reads the rest of reservation.lua's reply. keys are those of the record.
 func readWindows(settled *enforce.Settled, tenant rules.TenantID, keys []string, reply string) error {
 	const size = 2 + 2*8 + limitBytes
 	if len(reply) < 8 || (len(reply)-8)%size != 0 {

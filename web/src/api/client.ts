@@ -137,7 +137,6 @@ export async function body<T>(call: Promise<Answer<T>>): Promise<T> {
   return data as T;
 }
 
-/** A resource with its ETag, which an update sends as If-Match. */
 export interface Tagged<T> {
   value: T;
   etag: string;
@@ -153,7 +152,6 @@ export function ifMatch(etag: string): { 'If-Match': string } {
   return { 'If-Match': etag };
 }
 
-/** The ETag of a list item, which carries its version instead. */
 export function etagOf({ version }: { version: number }): string {
   return `"${version}"`;
 }

@@ -144,7 +144,6 @@ function InWords({ tenant, question }: Props) {
 
 const vague = 'Too few recorded checks looked at.';
 
-/** Whether an estimate is too uncertain to be shown. */
 function isVague({ newly_denied: newly, no_longer_denied: noLonger }: Counts): boolean {
   return newly.error + noLonger.error > Math.abs(newly.value - noLonger.value) / 2;
 }
@@ -166,7 +165,6 @@ function signed(value: number): string {
   return `${value > 0 ? '+' : '−'}${exactNumber(Math.abs(value))}`;
 }
 
-/** Why rules of the change decide nothing. */
 function notesOf(rules: EffectOfRule[]): string {
   return [...new Set(rules.flatMap(({ note }) => (note ? [` ${note}`] : [])))].join('');
 }

@@ -82,7 +82,6 @@ function Returns({ entry, names }: { entry: AuditEntry; names?: Names }) {
   );
 }
 
-/** Names what keeps a change from being undone. */
 function clashOf(error: unknown, entries: AuditEntry[], names?: Names): unknown {
   if (!(error instanceof ProblemError) || error.status !== 409 || !error.document.errors) return error;
   const clashes = error.document.errors.map(({ pointer, detail }) => {

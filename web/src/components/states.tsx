@@ -28,7 +28,6 @@ interface ErrorProps {
   onRetry?: () => void;
 }
 
-/** An error in the server’s words, with the request id for support. */
 export function ErrorState({ error, onRetry }: ErrorProps) {
   if (isKind(error, 'second-factor-required')) return <NeedsFactor />;
   if (isStatus(error, 403)) return <NoPermission>{sentence(error)}</NoPermission>;

@@ -29,7 +29,6 @@ export function adaptSentence(limit: Limit, adapt: Adapt): string {
   );
 }
 
-/** What services reported of the backend in the last minute. */
 export function seenText({ seen }: Pick<Adapting, 'seen'>): string {
   if (!seen || seen.requests === 0) return 'No reports in the last minute';
   const p99 = seen.p99_ms === null ? '' : `, p99 ${duration(Math.round(seen.p99_ms))}`;

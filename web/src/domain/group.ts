@@ -23,7 +23,6 @@ export function groupFilter({ by, value }: { by: TopBy; value: string }) {
   return { [by === 'network' ? 'ip' : by]: value };
 }
 
-/** Whether a rule or an override has ended, by the server's clock. */
 export function hasExpired({ expires_at }: Pick<Rule, 'expires_at'>, now: number): boolean {
   return expires_at !== null && Date.parse(expires_at) <= now;
 }

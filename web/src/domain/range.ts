@@ -26,7 +26,6 @@ export function isoMoments(span: Span, now: number): { from: string; until: stri
   return { from: new Date(from).toISOString(), until: new Date(until).toISOString() };
 }
 
-/** Whether a range ends now, and so goes on. */
 export function isNamedRange(text: string): boolean {
   return ranges.some(({ value }) => value === text);
 }

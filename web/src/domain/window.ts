@@ -32,7 +32,6 @@ export function isCalendar(text: string | null | undefined): text is CalendarUni
   return calendarUnits.some((unit) => unit === text);
 }
 
-/** A window's length or unit, or what to type instead. */
 export function parseWindow(text: string): { seconds: number } | { calendar: CalendarUnit } | { error: string } {
   if (isCalendar(text)) return { calendar: text };
   const length = parseDuration(text);

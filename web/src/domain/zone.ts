@@ -11,7 +11,6 @@ export const zone: Zone = localStorage.getItem(key) === 'utc' ? 'utc' : 'local';
 /** For Intl; undefined is the reader's own. */
 export const timeZone = zone === 'utc' ? 'UTC' : undefined;
 
-/** Keeps a choice and loads the page again. */
 export function chooseZone(choice: Zone) {
   localStorage.setItem(key, choice);
   location.reload();

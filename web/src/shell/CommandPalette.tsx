@@ -222,7 +222,6 @@ function rankOf(label: string, asked: string): number {
   return label.includes(` ${asked}`) ? 2 : 3;
 }
 
-/** Actions from anywhere, each opening its page. */
 function useActions(tenant: string | undefined, query: string): Entry[] {
   const navigate = useNavigate();
   const { edit, own } = useRole();

@@ -72,7 +72,6 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
   );
 }
 
-/** The user's plan and latest denials, once the id is typed. */
 function useUser(tenant: string, id: string): User | undefined {
   const [asked] = useDebouncedValue(id, 300);
   const { data } = useQuery({ ...userQuery(tenant, asked), enabled: asked !== '', refetchInterval: false });

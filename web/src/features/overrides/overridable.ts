@@ -9,7 +9,6 @@ export function applies(rule: Rule, plan: string | null): boolean {
   return rule.plan === null || rule.plan === plan;
 }
 
-/** Whether users can have overrides of the rule. */
 export function isOverridable({ action, key_pattern }: Rule): boolean {
   return action === 'limit' && splitsByUser(key_pattern);
 }

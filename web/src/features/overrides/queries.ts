@@ -17,7 +17,6 @@ export interface Which extends OverridesSearch {
   user?: string;
 }
 
-/** The filter for overrides that end within seven days. */
 function endingSoon(): Filter {
   return { sort: 'end', expired: false, ends_before: new Date(serverNow() + soon).toISOString() };
 }
@@ -51,7 +50,6 @@ export const overridesQuery = (tenant: string, which: Which) => {
   });
 };
 
-/** How many overrides end within seven days, up to one page. */
 export const endingSoonQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'overrides', 'ending soon'),
@@ -71,7 +69,6 @@ type Subject = Pick<Override, 'rule_id' | 'user_id'>;
 
 const pathOf = (tenant: string, { rule_id, user_id }: Subject) => ({ tenant, rule_id, user_id });
 
-/** The override as it is saved now, if there is one. */
 export async function readOverride(tenant: string, of: Subject): Promise<Override | undefined> {
   try {
     return await body(

@@ -17,7 +17,6 @@ interface Props {
   onLimit: (limit: Limit) => void;
 }
 
-/** A rule and its other limit, which begins with the present one. */
 export function LimitFields({ rules, rule, limit, wrong, onRule, onLimit }: Props) {
   return (
     <>

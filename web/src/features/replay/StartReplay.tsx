@@ -54,7 +54,6 @@ const placeholder = `rules:
     rate: 10/second
     burst_capacity: 50`;
 
-/** Starts a replay of recorded checks with other rules. */
 export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onStarted }: Props) {
   const queries = useQueryClient();
   const { data: recording } = useQuery(recordingQuery(tenant));

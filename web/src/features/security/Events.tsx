@@ -18,10 +18,8 @@ import type { SecuritySearch } from '~/search';
 
 const pageSize = 100;
 
-/** The range of a security log whose address has none. */
 export const defaultRange = '7d';
 
-/** Sets filters, which live in the address. */
 export function useSet() {
   const navigate = useNavigate();
   return (more: Partial<SecuritySearch>) => navigate({ to: '.', search: (old: object) => ({ ...old, ...more }) });
@@ -68,7 +66,6 @@ interface Next {
   span?: Span;
 }
 
-/** The entries that the range and the filters match, the latest first. */
 export function Events({
   name,
   filter,

@@ -28,7 +28,6 @@ function BlockVerb({ tenant, group }: { tenant: string; group: Group }) {
   return <>{useBlock(tenant, group)?.own ? 'Change the block' : verbs.block}</>;
 }
 
-/** A limit is raised by an override, which the user’s page makes. */
 function Raise({ tenant, user, onRaise }: { tenant: string; user: string; onRaise?: () => void }) {
   const icon = <IconArrowUp size={14} />;
   if (onRaise) {

@@ -153,7 +153,6 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   );
 }
 
-/** Names the blocks that stay for a group that is let through. */
 function Opened({ tenant, rules }: { tenant: string; rules: Rule[] }) {
   if (rules.length === 0) return null;
   return (

@@ -66,7 +66,6 @@ export function temporaryRule(group: Group, draft: Draft): NewRule {
   return { key_pattern: groupPattern(group), name: ruleName, ...changeOf(draft) };
 }
 
-/** The fields that make a saved temporary rule another one. */
 export function changeOf(draft: Draft) {
   const { rate_per_second, rate_unit, burst_capacity } = draft.limit;
   const expires_in_seconds = Number(draft.minutes) * 60;

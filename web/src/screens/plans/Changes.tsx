@@ -22,7 +22,6 @@ interface Props {
   isLater?: boolean;
 }
 
-/** The changed rules, as effects and replays take them. */
 export function candidateOf({ changes }: MatrixDiff) {
   return {
     rules: changes.flatMap(({ after }) => (after ? [newRuleOf(after)] : [])),

@@ -16,7 +16,6 @@ import { heldTo, type InForce } from './inForce';
 import styles from './Matrix.module.css';
 import type { Position } from './useVisible';
 
-/** The events of cells, one object for the whole grid. */
 export interface CellActions {
   onFocus: (at: Position) => void;
   onKeyDown: (event: React.KeyboardEvent, at: Position, place: Place, rule: Rule | null) => void;

@@ -466,7 +466,6 @@ test('what is typed into a rule that somebody removes is typed into no other', a
   expect(screen.queryByRole('textbox')).toBeNull();
 });
 
-/** Opens a matrix that is another one when it is read again. */
 function later(first: object[], second: object[]) {
   let reads = 0;
   fakeServer({

@@ -74,7 +74,6 @@ export function heldTo(own: Limit, all: Limit): string {
   return parts.filter(Boolean).join(', ');
 }
 
-/** A row where the limit for all plans lowers those of plans. */
 export interface HeldRow {
   row: MatrixRow;
   all: Limit;

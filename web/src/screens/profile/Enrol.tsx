@@ -12,7 +12,6 @@ interface Props {
   onDone: (recoveryCodes: string[]) => void;
 }
 
-/** Shows the secret to an authenticator app, and takes its first code. */
 export function Enrol({ enrolment: { secret, qr }, onClose, onDone }: Props) {
   const [code, setCode] = useState('');
   const quiet = 4; // modules around the code, which readers need

@@ -21,7 +21,6 @@ interface Props {
   recording: Recording;
 }
 
-/** Sets for how many days checks are recorded. */
 function useDays(tenant: string) {
   const queries = useQueryClient();
   const { data: saved } = useQuery(tenantQuery(tenant));

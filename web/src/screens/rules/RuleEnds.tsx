@@ -4,7 +4,6 @@ import type { Rule, ScheduledChange } from '~/api/types';
 import { Ends } from '~/components/Ends';
 import { byRule } from '~/domain/scheduled';
 
-/** The changes in force that rules go back from, by rule id. */
 export function useChangesInForce(tenant: string): Map<number, ScheduledChange> {
   const { data: open = [] } = useQuery(openScheduledQuery(tenant));
   return byRule(open.filter(({ state }) => state === 'in_force'));

@@ -1,7 +1,6 @@
 import type { Simulation, Timeline } from '~/api/types';
 import { hasRate, type Limit, timeToFull } from '~/domain/rate';
 
-/** The number of requests in each of equal slices of time. */
 export interface Arrivals {
   sliceMs: number;
   counts: number[];
@@ -33,7 +32,6 @@ const windows = [
   365 * 86_400,
 ];
 
-/** How many requests a second a limit allows in the long run. */
 function rateOf(limit: Limit): number {
   return hasRate(limit.algorithm) ? limit.rate_per_second : (limit.burst_capacity / timeToFull(limit)) * 1000;
 }
@@ -75,7 +73,6 @@ export function bundle({ counts }: Arrivals): number {
   return Math.max(1, Math.ceil(counts.reduce((sum, count) => sum + count, 0) / mostMarks));
 }
 
-/** The requests, spread evenly within each slice. */
 export function streamOf(arrivals: Arrivals): Simulation['arrivals'] {
   const each = bundle(arrivals);
   return arrivals.counts.flatMap((count, index) => {

@@ -20,7 +20,6 @@ export const comparisonQuery = (tenant: string, candidate: number) =>
     refetchInterval: 15_000,
   });
 
-/** Whether the first period that has both rules is still to come. */
 export function isCollecting({ since, until }: Comparison): boolean {
   return Date.parse(since) >= Date.parse(until);
 }

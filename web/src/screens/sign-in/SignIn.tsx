@@ -131,7 +131,6 @@ export default function SignIn() {
   );
 }
 
-/** The tenant that somebody typed, or pasted as a whole sign-in address. */
 function slugIn(text: string): string {
   const [, slug = ''] = /^(?:.*\/sign-in\/)?([^/?#]*)/.exec(text.trim().toLowerCase()) ?? [];
   return slug;

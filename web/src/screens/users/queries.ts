@@ -48,7 +48,6 @@ export const storyQuery = (tenant: string, user: string, span: Span) => {
   });
 };
 
-/** A user’s buckets, and when they were read by the browser’s clock. */
 export const bucketsQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'users', 'buckets', user),

@@ -126,7 +126,6 @@ function arrived(now: Tail, events: TailEvent[], skips: boolean): Tail {
   return { ...withRows(now, violations), state: 'live', gap, error: null };
 }
 
-/** Adds the rows that are new, held back. */
 function withRows(now: Tail, more: Violation[]): Tail {
   const known = new Set(now.rows.map(({ violation_id }) => violation_id));
   const fresh = more.filter(({ violation_id }) => !known.has(violation_id) && known.add(violation_id));

@@ -15,7 +15,6 @@ export const firstSample: SampleDraft = {
   claims: '{"sub": "42"}',
 };
 
-/** The request of a draft, or its errors by field. */
 export function sampleOf(
   { method, url, headers, claims }: SampleDraft,
   mapping: AuthorizeMapping | undefined,
