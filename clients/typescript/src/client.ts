@@ -41,11 +41,11 @@ export interface Options {
   onDecision?: ((observation: Observation) => void) | undefined;
   /** Told when the server stops deciding and when it decides again; by default `console`. */
   logger?: { warn(message: string): void; info(message: string): void } | undefined;
-  /** By default the runtime's. It must not repeat requests. */
+  /** By default the runtime's. The transport must not repeat requests. */
   fetch?: typeof fetch | undefined;
 }
 
-/** What `onDecision` is told of a check. */
+/** An observed check, for `onDecision`. */
 export interface Observation {
   check: Check;
   /** Missing if the check rejected. */
@@ -109,7 +109,7 @@ export class Sluice {
     const transport = {
       one: (question: Question) => this.#one(question),
       many: (questions: Question[]) => this.#many(questions),
-      // A place would stay taken until its max_hold, for a caller that does not know of it.
+      // A slot would stay taken until its max_hold, for a caller that does not know of it.
       unwanted: ({ reservation }: Decision) => void this.release(reservation).catch(() => undefined),
     };
     this.#breaker = new Breaker(timeout, () => this.now());
@@ -173,7 +173,7 @@ export class Sluice {
     return this.#settle(reservation, { cost: 0 });
   }
 
-  /** Frees the places that a reservation holds, and leaves its estimate charged. */
+  /** Frees the slots that a reservation holds, and leaves its estimate charged. */
   release(reservation: string | null): Promise<Settlement> {
     return this.#settle(reservation, {});
   }

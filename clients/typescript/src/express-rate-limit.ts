@@ -10,7 +10,7 @@ interface RateLimitOptions {
 /**
  * A store for express-rate-limit, for services that have it already: Sluice decides, and express-rate-limit answers. Its
  * `limit` says nothing but what its headers show: set it to the burst of your rule. New services need less with the
- * middleware of `@sluicegate/client/express`, which also waits for leaky buckets and releases places.
+ * middleware of `@sluicegate/client/express`, which also waits for leaky buckets and releases slots.
  */
 export class SluiceStore {
   /** Says that counts are shared with other processes. */
@@ -36,7 +36,7 @@ export class SluiceStore {
   async increment(key: string): Promise<{ totalHits: number; resetTime: Date | undefined }> {
     const decision = await this.#limits.check(this.#check(key));
     const { allowed, limit, remaining, resetAfterMs, retryAfterMs, reservation } = decision;
-    // express-rate-limit does not say when a request ends, so a place cannot be held for it.
+    // express-rate-limit does not say when a request ends, so a slot cannot be held for it.
     if (reservation) void this.#limits.release(reservation).catch(() => undefined);
     const wait = allowed ? resetAfterMs : retryAfterMs;
     return {

@@ -53,7 +53,7 @@ export class Memory {
     return decided(denial, now);
   }
 
-  /** Keeps a denial. Those that may end at any moment, such as a place that is freed, are not kept. */
+  /** Keeps a denial. Those that may end at any moment, such as a slot that is freed, are not kept. */
   learn({ identity, cost }: Question, decision: Decision): void {
     const { status, reason, degraded, retryAfterMs } = decision;
     if (this.#longest <= 0 || cost <= 0 || status !== 429 || degraded) return;

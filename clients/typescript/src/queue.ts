@@ -19,7 +19,7 @@ const maxBatchCharacters = 256 << 10;
 /** Bounds the waiting checks of one identity. */
 const maxWaiting = 16_384;
 
-/** What sends the requests. */
+/** Sends requests. */
 export interface Transport {
   one(question: Question): Promise<Decision>;
   many(questions: Question[]): Promise<Decision[]>;

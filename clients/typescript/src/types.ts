@@ -1,6 +1,6 @@
 /** One question: may this request pass? Every field is optional; rules match by those that are set. */
 export interface Check {
-  /** Who is limited; at most 256 bytes. */
+  /** The limited user; at most 256 bytes. */
   userId?: string | undefined;
   /** The plan to judge by; by default the user's own, else the tenant's. */
   plan?: string | undefined;
@@ -16,7 +16,7 @@ export interface Check {
   attributes?: Record<string, string> | undefined;
 }
 
-/** Who made a decision: the server, an earlier denial whose wait is not over, or the failure mode. */
+/** The decider: the server, an earlier denial whose wait is not over, or the failure mode. */
 export type Source = 'server' | 'memory' | 'failure_mode';
 
 /** The answer to a check. */
@@ -45,7 +45,7 @@ export interface Decision {
   violatedRuleId: number | null;
   /** Each rule that took part. */
   tiers: Tier[];
-  /** What `settle`, `release`, `cancel` and `extend` take; null if nothing was reserved. */
+  /** The argument of `settle`, `release`, `cancel` and `extend`; null if nothing was reserved. */
   reservation: string | null;
   /** The server decided without its store, by the rules' failure modes. */
   degraded: boolean;

@@ -123,7 +123,7 @@ class AsyncSluice:
         return await self._run(self._core.finish(reservation, {"cost": 0}))
 
     async def release(self, reservation: str | None) -> Settlement:
-        """Frees the places that a reservation holds, and leaves its estimate charged."""
+        """Frees the slots that a reservation holds, and leaves its estimate charged."""
         return await self._run(self._core.finish(reservation, {}))
 
     async def extend(self, reservation: str | None) -> Settlement:
@@ -250,7 +250,7 @@ class AsyncSluice:
                 self._send_next()
 
     def _release_quietly(self, decision: Decision) -> None:
-        """A place would stay taken until its max_hold, for a caller that does not know of it."""
+        """A slot would stay taken until its max_hold, for a caller that does not know of it."""
 
         async def release(reservation: str) -> None:
             try:

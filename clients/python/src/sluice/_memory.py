@@ -64,7 +64,7 @@ class Memory:
         return denial.decided(now)
 
     def learn(self, question: Question, decision: Decision) -> None:
-        """Keeps a denial. Those that may end at any moment, such as a place that is freed, are not kept."""
+        """Keeps a denial. Those that may end at any moment, such as a slot that is freed, are not kept."""
         if decision.allowed or self._longest <= 0 or question.cost <= 0 or decision.status != 429 or decision.degraded:
             return
         if decision.reason == "limit_exceeded":

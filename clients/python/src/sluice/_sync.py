@@ -157,7 +157,7 @@ class Sluice:
         return self._run(self._core.finish(reservation, {"cost": 0}))
 
     def release(self, reservation: str | None) -> Settlement:
-        """Frees the places that a reservation holds, and leaves its estimate charged."""
+        """Frees the slots that a reservation holds, and leaves its estimate charged."""
         return self._run(self._core.finish(reservation, {}))
 
     def extend(self, reservation: str | None) -> Settlement:
@@ -322,7 +322,7 @@ class Sluice:
         thread.start()
 
     def _release_quietly(self, reservation: str) -> None:
-        """A place would stay taken until its max_hold, for a caller that does not know of it."""
+        """A slot would stay taken until its max_hold, for a caller that does not know of it."""
         try:
             self.release(reservation)
         except SluiceError:
