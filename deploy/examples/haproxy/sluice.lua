@@ -11,7 +11,7 @@ core.register_action("sluice", { "http-req" }, function(txn)
       ["x-forwarded-method"] = { txn.f:method() },
       ["x-forwarded-uri"] = { txn.f:pathq() },
       ["x-forwarded-for"] = { txn.f:src() },
-      -- For mappings that read it: ["authorization"] = { txn.f:req_hdr("authorization") },
+      -- For mappings that read it: ["authorization"] = { txn.f:req_fhdr("authorization") },
     },
   })
   -- Sluice, or the proxy before it, did not answer: let the request pass. To refuse it instead, leave this out.

@@ -1,18 +1,39 @@
-import { addressInFiles, keyInFiles, proxyFile } from '~/domain/proxies';
-import { type ProxyName, proxies } from '~/domain/snippets';
+import { useQuery } from '@tanstack/react-query';
+import { useParams } from '@tanstack/react-router';
+import { authorizeKind, mappingQuery } from '~/api/gateways';
+import { addressInFiles, fits, keyInFiles, proxyFiles } from '~/domain/proxies';
+import type { ProxyName } from '~/domain/snippets';
 import { useCheckUrl } from './CheckUrl';
 import { CodeBlock } from './CodeBlock';
+import { Query } from './Query';
 
-export default function ProxyCode({ proxy, secret }: { proxy: ProxyName; secret: string | undefined }) {
+interface Props {
+  proxy: ProxyName;
+  secret?: string;
+}
+
+/** The files of a proxy, made from the tenant's mapping as it is saved. */
+export default function ProxyCode(props: Props) {
+  const { tenant } = useParams({ strict: false });
+  return tenant ? <OfTenant tenant={tenant} {...props} /> : <Files mapping={{}} {...props} />;
+}
+
+function OfTenant({ tenant, ...props }: Props & { tenant: string }) {
+  const saved = useQuery(mappingQuery(authorizeKind, tenant));
+  return <Query query={saved}>{({ value }) => <Files mapping={value.mapping} {...props} />}</Query>;
+}
+
+function Files({ proxy, secret, mapping }: Props & { mapping: Parameters<typeof proxyFiles>[3] }) {
   const { url } = useCheckUrl();
-  const { code, hasAddress } = proxyFile(proxy, url, secret);
   return (
     <>
-      <CodeBlock label={proxies.find(({ value }) => value === proxy)?.label ?? proxy} code={code} />
+      {proxyFiles(proxy, url, secret, mapping).map(({ name, code }) => (
+        <CodeBlock key={name} label={name} code={code} />
+      ))}
       <p className="soft">
         <code>127.0.0.1:8000</code> stands for the address where it listens, <code>127.0.0.1:3000</code> for your
         service
-        {!hasAddress && (
+        {!fits(url) && (
           <>
             , <code>{addressInFiles}</code> for Sluice in your network
           </>

@@ -13,6 +13,7 @@ export type Language = (typeof languages)[number]['value'];
 export const proxies = [
   { value: 'nginx', label: 'nginx' },
   { value: 'caddy', label: 'Caddy' },
+  { value: 'haproxy', label: 'HAProxy' },
   { value: 'envoy', label: 'Envoy' },
 ] as const;
 export type ProxyName = (typeof proxies)[number]['value'];

@@ -47,7 +47,7 @@ test('without a mapping an example can be inserted; a new one is saved over the 
   const { requests } = server(null);
   const { user } = open(at);
   await user.click(await screen.findByRole('button', { name: 'Insert example' }));
-  expect(screen.getByRole('region', { name: 'nginx: sluice.conf' }).textContent).toContain('auth_request /_sluice;');
+  expect(screen.getByRole('region', { name: 'sluice.conf' }).textContent).toContain('auth_request /_sluice;');
   await user.click(screen.getByText('HAProxy'));
   expect(screen.getByRole('button', { name: 'Copy sluice.lua' })).toBeDefined();
   const mapping = { user: { header: 'X-Api-Key' }, endpoint: { templates: ['/orders/{id}', '/files/*'] } };

@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Tagged } from '~/api/client';
+import { authorizeKind, descriptorKind, type Kind, mappingQuery, type Stored } from '~/api/gateways';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
@@ -12,8 +13,7 @@ import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { DescriptorSample } from './DescriptorSample';
 import styles from './Gateways.module.css';
-import { authorizeKind, descriptorKind, type Kind, mappingQuery, type Stored } from './kinds';
-import { envoyRecipes, httpRecipes, Recipes } from './Recipes';
+import { EnvoyRecipe, HttpRecipes } from './Recipes';
 import { Sample } from './Sample';
 import { useMapping } from './useMapping';
 
@@ -46,7 +46,7 @@ export default function Gateways() {
           tenant={tenant}
           effect="Within 2 s only this tenant’s domain and the default keys count. The audit log can undo this."
           sample={(mapping) => <DescriptorSample tenant={tenant} mapping={mapping} />}
-          recipes={<Recipes tenant={tenant} recipes={envoyRecipes} />}
+          recipes={<EnvoyRecipe tenant={tenant} />}
         />
       ) : (
         <Stack
@@ -55,7 +55,7 @@ export default function Gateways() {
           tenant={tenant}
           effect="Within 2 s requests have no user, and rules for users no longer match. The audit log can undo this."
           sample={(mapping) => <Sample tenant={tenant} mapping={mapping} />}
-          recipes={<Recipes tenant={tenant} recipes={httpRecipes} />}
+          recipes={<HttpRecipes />}
         />
       )}
     </div>

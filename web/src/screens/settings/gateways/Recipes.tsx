@@ -3,31 +3,37 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { CodeBlock } from '~/components/CodeBlock';
 import { Card } from '~/components/Page';
-import caddy from '../../../../../deploy/examples/caddy/Caddyfile?raw';
+import ProxyCode from '~/components/ProxyCode';
+import { type ProxyName, proxies } from '~/domain/snippets';
 import envoy from '../../../../../deploy/examples/envoy/ratelimit.yaml?raw';
-import haproxy from '../../../../../deploy/examples/haproxy/haproxy.cfg?raw';
-import lua from '../../../../../deploy/examples/haproxy/sluice.lua?raw';
-import nginx from '../../../../../deploy/examples/nginx/sluice.conf?raw';
 import styles from './Gateways.module.css';
 
-/** The files of deploy/examples, which `make test` runs in the real proxies. */
-export const httpRecipes: Recipes = {
-  nginx: [{ name: 'nginx: sluice.conf', code: nginx }],
-  Caddy: [{ name: 'Caddyfile', code: caddy }],
-  HAProxy: [
-    { name: 'haproxy.cfg', code: haproxy },
-    { name: 'sluice.lua', code: lua },
-  ],
-};
+/** The files of a proxy that asks over HTTP. */
+export function HttpRecipes() {
+  const [proxy, setProxy] = useState<ProxyName>('nginx');
+  return (
+    <Card
+      title="Connect your proxy"
+      lead="The files hand on what the saved mapping reads."
+      actions={
+        <SegmentedControl
+          size="xs"
+          aria-label="Proxy"
+          data={proxies.map(({ value, label }) => ({ value, label }))}
+          value={proxy}
+          onChange={(value) => setProxy(value as ProxyName)}
+        />
+      }
+    >
+      <div className={styles.stack}>
+        <ProxyCode proxy={proxy} />
+      </div>
+    </Card>
+  );
+}
 
 /** Nobody has run it with Envoy yet, and it says so. */
-export const envoyRecipes: Recipes = { Envoy: [{ name: 'Envoy: ratelimit.yaml', code: envoy }] };
-
-type Recipes = Record<string, { name: string; code: string }[]>;
-
-export function Recipes({ tenant, recipes }: { tenant: string; recipes: Recipes }) {
-  const proxies = Object.keys(recipes);
-  const [proxy, setProxy] = useState(proxies[0] ?? '');
+export function EnvoyRecipe({ tenant }: { tenant: string }) {
   const lead = (
     <>
       Replace the addresses, and <code>slk_YOUR_KEY</code> with an{' '}
@@ -38,16 +44,8 @@ export function Recipes({ tenant, recipes }: { tenant: string; recipes: Recipes 
     </>
   );
   return (
-    <Card
-      title="Connect your proxy"
-      lead={lead}
-      actions={<SegmentedControl size="xs" aria-label="Proxy" data={proxies} value={proxy} onChange={setProxy} />}
-    >
-      <div className={styles.stack}>
-        {recipes[proxy]?.map(({ name, code }) => (
-          <CodeBlock key={name} label={name} code={code.trimEnd()} />
-        ))}
-      </div>
+    <Card title="Connect your proxy" lead={lead}>
+      <CodeBlock label="Envoy: ratelimit.yaml" code={envoy} />
     </Card>
   );
 }

@@ -2,9 +2,9 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import type { Tagged } from '~/api/client';
+import { type Kind, mappingQuery, type Stored } from '~/api/gateways';
 import { done } from '~/components/toast';
 import { useSave } from '~/components/useSave';
-import { type Kind, mappingQuery, type Stored } from './kinds';
 
 const textOf = (mapping: object) => JSON.stringify(mapping, null, 2);
 

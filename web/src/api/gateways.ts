@@ -1,7 +1,7 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, ifMatch, type Tagged, tagged } from '~/api/client';
-import { tenantKey } from '~/api/queries';
-import type { AuthorizeMapping, DescriptorMapping } from '~/api/types';
+import { api, ifMatch, type Tagged, tagged } from './client';
+import { tenantKey } from './queries';
+import type { AuthorizeMapping, DescriptorMapping } from './types';
 
 export interface Stored<M> {
   mapping: M;
