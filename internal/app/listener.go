@@ -66,6 +66,7 @@ func (l *Listener) Open() error {
 	return nil
 }
 
+// Name returns the name of the served surface, for logs.
 func (l *Listener) Name() string { return l.name }
 
 // Addr is the address that Open has bound.
