@@ -3,8 +3,10 @@
 -- index finds.
 
 -- name: AuditPage :many
--- The latest first, between two places.
-SELECT * FROM audit_event
+-- The latest first, between two places, without their rows.
+SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
+    change_id, before, after, row_count, 0::integer AS row_number
+FROM audit_event
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (at, audit_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
     AND (at, audit_id) >= (sqlc.arg(last_at)::timestamptz, sqlc.arg(last_id)::bigint)
@@ -29,6 +31,21 @@ WHERE tenant_id = sqlc.arg(tenant_id)
     AND (sqlc.arg(by_actor_id)::text = '' OR actor_id = sqlc.arg(by_actor_id)::text)
 ORDER BY at DESC, audit_id DESC
 LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
+
+-- name: AuditRowsOfObjects :many
+-- What packed entries have about some objects of one kind before a place, the latest first.
+SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action,
+    e.object_kind, (r.image->>'id')::text AS object_id, e.change_id, nullif(r.image->'before', 'null')::jsonb AS before,
+    nullif(r.image->'after', 'null')::jsonb AS after, e.row_count, r.number::integer AS row_number
+FROM audit_event AS e
+CROSS JOIN LATERAL jsonb_array_elements(e.rows) WITH ORDINALITY AS r (image, number)
+WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.audit_id IN (
+        SELECT packed_audit_of(sqlc.arg(tenant_id)::bigint, sqlc.arg(object_kind)::text, sqlc.arg(object_ids)::text[],
+            sqlc.arg(since)::timestamptz, sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint,
+            sqlc.arg(page_size)::integer))
+    AND r.image->>'id' = ANY (sqlc.arg(object_ids)::text[])
+ORDER BY e.at DESC, e.audit_id DESC
+LIMIT sqlc.arg(page_size)::integer;
 
 -- name: AuditEntry :one
 SELECT * FROM audit_event WHERE tenant_id = $1 AND audit_id = $2;

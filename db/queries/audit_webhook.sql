@@ -48,11 +48,20 @@ RETURNING *;
 DELETE FROM audit_webhook WHERE tenant_id = $1;
 
 -- name: AuditAfter :many
--- The oldest first. A tenant's entries become visible in the order of their ids, because its writers lock the tenant.
-SELECT * FROM audit_event
-WHERE tenant_id = sqlc.arg(tenant_id) AND audit_id > sqlc.arg(after)
-ORDER BY audit_id
-LIMIT sqlc.arg(page_size);
+-- The oldest first, of so many objects that the last entry has the at_most-th. A tenant's entries become visible in the
+-- order of their ids, because its writers lock the tenant.
+SELECT e.* FROM (
+    SELECT a.audit_id, sum(a.row_count) OVER (ORDER BY a.audit_id) - a.row_count AS earlier
+    FROM (
+        SELECT n.audit_id, n.row_count FROM audit_event AS n
+        WHERE n.tenant_id = sqlc.arg(tenant_id) AND n.audit_id > sqlc.arg(after)
+        ORDER BY n.audit_id
+        LIMIT sqlc.arg(page_size)
+    ) AS a
+) AS p
+JOIN audit_event AS e ON e.audit_id = p.audit_id
+WHERE e.tenant_id = sqlc.arg(tenant_id) AND p.earlier < sqlc.arg(at_most)::integer
+ORDER BY e.audit_id;
 
 -- name: AuditWaiting :one
 -- How many entries wait to be sent, up to a number, and since when the oldest does.

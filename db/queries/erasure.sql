@@ -63,12 +63,17 @@ WHERE q.tenant_id = sqlc.arg(tenant_id) AND q.ctid = ANY (ARRAY(
     LIMIT sqlc.arg(at_most)::integer));
 
 -- name: AuditPiece :one
--- The last of the next entries after one; 0 for none.
+-- The last of the next entries after one, the one with the at_most-th object; 0 for none.
 SELECT coalesce(max(e.audit_id), 0)::bigint FROM (
-    SELECT a.audit_id FROM audit_event AS a WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.audit_id > sqlc.arg(after)
-    ORDER BY a.audit_id
-    LIMIT sqlc.arg(at_most)::integer
-) AS e;
+    SELECT a.audit_id, sum(a.row_count) OVER (ORDER BY a.audit_id) - a.row_count AS earlier
+    FROM (
+        SELECT n.audit_id, n.row_count FROM audit_event AS n
+        WHERE n.tenant_id = sqlc.arg(tenant_id) AND n.audit_id > sqlc.arg(after)
+        ORDER BY n.audit_id
+        LIMIT sqlc.arg(at_most)::integer
+    ) AS a
+) AS e
+WHERE e.earlier < sqlc.arg(at_most)::integer;
 
 -- name: EraseFromAudit :one
 SELECT erase_user_from_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(user_id)::text, sqlc.arg(alias)::text,
@@ -159,9 +164,17 @@ SELECT rule_id, key_pattern FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND position(sqlc.arg(part)::text IN key_pattern) > 0;
 
 -- name: AuditOfUser :many
--- The entries of a piece of the log that name a user.
-SELECT * FROM audit_event
-WHERE tenant_id = sqlc.arg(tenant_id) AND audit_id > sqlc.arg(after)::bigint AND audit_id <= sqlc.arg(up_to)::bigint
-    AND (object_kind = 'user' AND object_id = sqlc.arg(user_id) OR object_kind IN ('override', 'bucket')
-        AND (before->>'user_id' = sqlc.arg(user_id)::text OR after->>'user_id' = sqlc.arg(user_id)::text))
-ORDER BY audit_id;
+-- The entries of a piece of the log that name a user, and the objects of packed ones that do.
+SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action,
+    e.object_kind, coalesce(r.image->>'id', e.object_id)::text AS object_id, e.change_id,
+    coalesce(nullif(r.image->'before', 'null'), e.before)::jsonb AS before,
+    coalesce(nullif(r.image->'after', 'null'), e.after)::jsonb AS after, e.row_count,
+    (CASE WHEN e.rows IS NULL THEN 0 ELSE r.number END)::integer AS row_number
+FROM audit_event AS e
+CROSS JOIN LATERAL jsonb_array_elements(coalesce(e.rows, '[null]')) WITH ORDINALITY AS r (image, number)
+WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.audit_id > sqlc.arg(after)::bigint
+    AND e.audit_id <= sqlc.arg(up_to)::bigint
+    AND (e.object_kind = 'user' AND coalesce(r.image->>'id', e.object_id) = sqlc.arg(user_id)::text
+        OR e.object_kind IN ('override', 'bucket') AND sqlc.arg(user_id)::text IN (
+            e.before->>'user_id', e.after->>'user_id', r.image->'before'->>'user_id', r.image->'after'->>'user_id'))
+ORDER BY e.audit_id, r.number;

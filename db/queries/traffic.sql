@@ -89,9 +89,13 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.
 
 -- name: TrafficHistory :many
 -- The changes since a time to what checks depend on, the latest first.
-SELECT audit_id, at, object_kind, before, after, change_id FROM audit_event
-WHERE tenant_id = sqlc.arg(tenant_id) AND at >= sqlc.arg(since) AND object_kind IN ('tenant', 'rule', 'override')
-ORDER BY audit_id DESC
+SELECT e.audit_id, e.at, e.object_kind, coalesce(nullif(r.image->'before', 'null'), e.before)::jsonb AS before,
+    coalesce(nullif(r.image->'after', 'null'), e.after)::jsonb AS after, e.change_id
+FROM audit_event AS e
+CROSS JOIN LATERAL jsonb_array_elements(coalesce(e.rows, '[null]')) AS r (image)
+WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.at >= sqlc.arg(since)
+    AND e.object_kind IN ('tenant', 'rule', 'override')
+ORDER BY e.audit_id DESC
 LIMIT sqlc.arg(at_most);
 
 -- name: OpenReplays :one

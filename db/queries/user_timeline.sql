@@ -13,10 +13,13 @@ ORDER BY rule_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: AuditOfObjects :many
--- The entries about some objects of one kind before a place, the latest first. Each object is read by the index.
+-- The entries about some objects of one kind before a place, the latest first. Each object is read by the index. Packed
+-- entries are found by AuditRowsOfObjects.
 SELECT e.* FROM unnest(sqlc.arg(object_ids)::text[]) AS o (id)
 CROSS JOIN LATERAL (
-    SELECT * FROM audit_event AS a
+    SELECT a.tenant_id, a.audit_id, a.at, a.actor_kind, a.actor_id, a.actor_name, a.act, a.request_id, a.action,
+        a.object_kind, a.object_id, a.change_id, a.before, a.after, a.row_count, 0::integer AS row_number
+    FROM audit_event AS a
     WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.object_kind = sqlc.arg(object_kind) AND a.object_id = o.id
         AND a.at >= sqlc.arg(since)::timestamptz
         AND (a.at, a.audit_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)

@@ -26,7 +26,7 @@ func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
 	if err != nil {
 		return openapi.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", e.ID, err)
 	}
-	return openapi.AuditEntry{
+	shown := openapi.AuditEntry{
 		AuditId: int64(e.ID), ChangeId: e.Change, At: e.At.UTC(), Action: openapi.AuditAction(e.Action),
 		Actor: openapi.Actor{
 			Kind: openapi.ActorKind(e.Actor.Kind), Id: e.Actor.ID, Name: e.Actor.Name, Act: e.Actor.Act,
@@ -34,7 +34,27 @@ func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
 		},
 		Object: openapi.AuditObject{Kind: openapi.AuditObjectKind(e.Object.Kind), Id: e.Object.ID},
 		Before: before, After: after,
-	}, nil
+	}
+	if e.Row != 0 {
+		shown.Row = &e.Row
+	}
+	if e.IsPacked() {
+		shown.RowCount = &e.Objects
+	}
+	if e.Rows == nil {
+		return shown, nil
+	}
+	rows := make([]openapi.AuditRow, len(e.Rows))
+	for i, row := range e.Rows {
+		before, beforeErr := asObject(row.Before)
+		after, afterErr := asObject(row.After)
+		if err := errors.Join(beforeErr, afterErr); err != nil {
+			return openapi.AuditEntry{}, fmt.Errorf("read row %d of audit entry %d: %w", i+1, e.ID, err)
+		}
+		rows[i] = openapi.AuditRow{Id: row.ID, Before: before, After: after}
+	}
+	shown.Rows = &rows
+	return shown, nil
 }
 
 // showPlatformEntry is showEntry for the platform's log.
@@ -195,6 +215,11 @@ func (s *surface) RevertChange(ctx context.Context,
 	request openapi.RevertChangeRequestObject,
 ) (openapi.RevertChangeResponseObject, error) {
 	q, id, whole := requestOf(ctx), auth.AuditID(request.AuditId), valueOf(request.Params.Whole)
+	row := valueOf(request.Params.Row)
+	if whole && row != 0 {
+		return nil, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
+			httpapi.FieldError{Pointer: "/query/row", Detail: "must not be given with whole, which undoes all rows"})
+	}
 	entry, err := s.Stores.AuditEntry(ctx, q.tenant.ID, id)
 	if err != nil {
 		return nil, err
@@ -212,7 +237,13 @@ func (s *surface) RevertChange(ctx context.Context,
 			return nil, err
 		}
 	}
-	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, q.tenant.ID, id, whole)
+	act := "revert " + formatInt(request.AuditId)
+	var reverted auth.AuditID
+	if row == 0 {
+		reverted, err = s.acting(ctx, act).Revert(ctx, q.tenant.ID, id, whole)
+	} else {
+		reverted, err = s.acting(ctx, act+" row "+formatInt(int64(row))).RevertRow(ctx, q.tenant.ID, id, row)
+	}
 	var clash *auth.UndoError
 	switch {
 	case errors.As(err, &clash):
@@ -272,7 +303,11 @@ func undoProblem(clash *auth.UndoError) *httpapi.Problem {
 			why = "cannot become what it was, because of later changes"
 			detail = "Later changes prevent this, such as a plan that was removed or is in use; undo those first."
 		}
-		fields = append(fields, httpapi.FieldError{Pointer: "/audit/" + formatInt(int64(one.Entry.ID)), Detail: why})
+		pointer := "/audit/" + formatInt(int64(one.Entry.ID))
+		if one.Entry.Row != 0 {
+			pointer += "/rows/" + formatInt(int64(one.Entry.Row))
+		}
+		fields = append(fields, httpapi.FieldError{Pointer: pointer, Detail: why})
 	}
 	return httpapi.Conflict.Problem(detail, fields...)
 }

@@ -160,7 +160,7 @@ func (x *exporter) users(ctx context.Context, tenant rules.TenantID, e *exportRe
 var auditHeader = []string{
 	"audit_id", "change_id", "at", "actor_kind", "actor_id", "actor_name", "act", "request_id", "action", "object_kind",
 	"object_id",
-	"before", "after",
+	"before", "after", "row",
 }
 
 // ExportAudit handles GET …/audit/export.
@@ -182,7 +182,7 @@ func (s *surface) auditExport(ctx context.Context, format string, filter auth.Au
 	return e
 }
 
-// audit writes a page of the audit log, the latest entry first.
+// audit writes a page of the audit log, the latest entry first, with a row for each object of packed ones.
 func (x *exporter) audit(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter, place string) (
 	next string, err error,
 ) {
@@ -194,12 +194,27 @@ func (x *exporter) audit(ctx context.Context, tenant rules.TenantID, e *exportRe
 	if err != nil {
 		return "", err
 	}
+	written := 0
 	for i := range entries {
-		shown, err := showEntry(&entries[i])
-		if err != nil {
-			return "", err
+		entry := &entries[i]
+		if written >= exportPage {
+			return placeText(auth.LogCursor{At: entries[i-1].At, ID: int64(entries[i-1].ID)})
 		}
-		out.put(auditRecord(&entries[i]), shown)
+		if entry.IsPacked() {
+			whole, err := x.AuditEntry(ctx, tenant, entry.ID)
+			if err != nil {
+				return "", err
+			}
+			entry = &whole
+		}
+		for _, row := range entry.Unpacked() {
+			shown, err := showEntry(&row)
+			if err != nil {
+				return "", err
+			}
+			out.put(auditRecord(&row), shown)
+			written++
+		}
 	}
 	return placeText(cursor)
 }
@@ -209,8 +224,16 @@ func auditRecord(e *auth.AuditEntry) []string {
 		formatInt(int64(e.ID)), formatInt(e.Change), e.At.UTC().Format(time.RFC3339Nano), string(e.Actor.Kind),
 		e.Actor.ID,
 		e.Actor.Name, e.Actor.Act, e.Actor.RequestID, string(e.Action), e.Object.Kind, e.Object.ID, string(e.Before),
-		string(e.After),
+		string(e.After), formatRow(e.Row),
 	}
+}
+
+// formatRow returns "" for 0.
+func formatRow(row int) string {
+	if row == 0 {
+		return ""
+	}
+	return formatInt(int64(row))
 }
 
 // ExportConfig handles GET …/export.

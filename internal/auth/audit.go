@@ -33,9 +33,10 @@ type AuditObject struct {
 	ID string
 }
 
-// AuditEntry is a change of one object.
+// AuditEntry is a change of one object, or a packed one: a change of many objects of one kind by one statement.
 type AuditEntry struct {
 	ID     AuditID
+	Row    int // which object of a packed entry this is, from 1; 0 for an entry itself
 	At     time.Time
 	Actor  rules.Actor
 	Action AuditAction
@@ -44,6 +45,38 @@ type AuditEntry struct {
 	Change int64
 	// Before and After are the stored object without its secrets, or nil.
 	Before, After json.RawMessage
+	// Objects is how many objects the entry has, at most MaxAuditRows. A packed one has more than one, no Object.ID and
+	// no images.
+	Objects int
+	// Rows are the objects of a packed entry. Lists leave them out.
+	Rows []AuditRow
+}
+
+// MaxAuditRows is how many objects a packed entry may have.
+const MaxAuditRows = 1000
+
+// AuditRow is one object of a packed entry.
+type AuditRow struct {
+	ID     string          `json:"id"` // see AuditObject
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
+}
+
+// IsPacked reports whether the entry stands for all its objects.
+func (e *AuditEntry) IsPacked() bool { return e.Objects > 1 && e.Row == 0 }
+
+// Unpacked returns the entry as one for each object. A packed one needs its Rows.
+func (e *AuditEntry) Unpacked() []AuditEntry {
+	if !e.IsPacked() {
+		return []AuditEntry{*e}
+	}
+	all := make([]AuditEntry, len(e.Rows))
+	for i, row := range e.Rows {
+		all[i] = *e
+		all[i].Row, all[i].Rows = i+1, nil
+		all[i].Object.ID, all[i].Before, all[i].After = row.ID, row.Before, row.After
+	}
+	return all
 }
 
 // AuditFilter selects entries; empty fields select all.
@@ -57,7 +90,13 @@ type AuditFilter struct {
 	RequestID   string // like Action
 }
 
-// MaxUndone is how many entries a change that is undone as a whole may have.
+// Selects reports whether the filter selects an entry of its objects and its time.
+func (f *AuditFilter) Selects(e *AuditEntry) bool {
+	return (f.ActorID == "" || f.ActorID == e.Actor.ID) && (f.Action == "" || f.Action == e.Action) &&
+		(f.Change == 0 || f.Change == e.Change) && (f.RequestID == "" || f.RequestID == e.Actor.RequestID)
+}
+
+// MaxUndone is how many objects a change that is undone as a whole may have.
 const MaxUndone = 1000
 
 // UndoError says which entries of a change keep it from being undone.
@@ -94,13 +133,14 @@ type LogCursor struct {
 // AuditLog reads the entries of a Store, latest first.
 type AuditLog interface {
 	// AuditOfUser returns the entries that name a user among the next entries after one, and the last of these; 0 at
-	// the end.
+	// the end. Of packed ones it returns the user's rows, as UserStory and, with an object's id, Audit do.
 	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, after AuditID) ([]AuditEntry, AuditID, error)
 	// UserStory returns up to limit entries about a user's plan and overrides, since a time and before the cursor,
 	// latest first. Reads overrides of at most 500 rules.
 	UserStory(ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before LogCursor,
 		limit int) ([]AuditEntry, error)
-	// Audit returns up to limit entries before the cursor, and the next cursor, which is zero at the end.
+	// Audit returns up to limit entries before the cursor, and the next cursor, which is zero at the end. Packed ones
+	// are without their rows.
 	Audit(ctx context.Context, tenant rules.TenantID, filter AuditFilter, before LogCursor, limit int) ([]AuditEntry,
 		LogCursor, error)
 	AuditEntry(ctx context.Context, tenant rules.TenantID, id AuditID) (AuditEntry, error)

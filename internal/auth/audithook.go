@@ -234,6 +234,9 @@ func upToBytes(entries []AuditEntry, limit int) []AuditEntry {
 	size := 0
 	for i := range entries {
 		size += len(entries[i].Before) + len(entries[i].After)
+		for _, row := range entries[i].Rows {
+			size += len(row.Before) + len(row.After)
+		}
 		if i > 0 && size > limit {
 			return entries[:i]
 		}

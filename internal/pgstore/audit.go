@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,39 +28,64 @@ func (s *Store) Audit(
 		return nil, next, nil
 	}
 	before = firstCursor(before, filter.Until)
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
-			last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
-			if err != nil {
-				return nil, err
-			}
-			next = last
-			if last == (auth.LogCursor{}) {
-				last.At = filter.From
-			}
-			return q.AuditPage(ctx, dbsqlc.AuditPageParams{
-				TenantID:   tenant,
-				BeforeAt:   before.At,
-				BeforeID:   before.ID,
-				LastAt:     last.At,
-				LastID:     last.ID,
-				ChangeID:   filter.Change,
-				ObjectKind: filter.ObjectKind,
-				ObjectID:   filter.ObjectID,
-				ActorID:    filter.ActorID,
-				Action:     string(filter.Action),
-				RequestID:  filter.RequestID,
-				PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
-			})
+	_, err = askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+		last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
+		if err != nil {
+			return nil, err
+		}
+		next = last
+		if last == (auth.LogCursor{}) {
+			last.At = filter.From
+		}
+		rows, err := q.AuditPage(ctx, dbsqlc.AuditPageParams{
+			TenantID:   tenant,
+			BeforeAt:   before.At,
+			BeforeID:   before.ID,
+			LastAt:     last.At,
+			LastID:     last.ID,
+			ChangeID:   filter.Change,
+			ObjectKind: filter.ObjectKind,
+			ObjectID:   filter.ObjectID,
+			ActorID:    filter.ActorID,
+			Action:     string(filter.Action),
+			RequestID:  filter.RequestID,
+			PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
 		})
+		entries = auditEntriesFromRows(rows)
+		if err != nil || filter.ObjectID == "" {
+			return nil, err
+		}
+		packed, err := q.AuditRowsOfObjects(ctx, dbsqlc.AuditRowsOfObjectsParams{
+			TenantID: tenant, ObjectKind: filter.ObjectKind, ObjectIds: []string{filter.ObjectID}, Since: last.At,
+			BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit) + 1,
+		})
+		if len(packed) > limit { // the page ends before what is older than these
+			oldest := packed[limit]
+			last = auth.LogCursor{At: oldest.At.UTC(), ID: oldest.AuditID}
+			next = last
+		}
+		entries = latestFirst(append(entries, auditEntriesFromRows(packed)...))
+		entries = slices.DeleteFunc(entries, func(e auth.AuditEntry) bool {
+			isOlder := e.At.Before(last.At) || e.At.Equal(last.At) && int64(e.ID) < last.ID
+			return isOlder || e.Row != 0 && !filter.Selects(&e)
+		})
+		return nil, err
+	})
 	if err != nil {
 		return nil, next, fmt.Errorf("read the audit log: %w", err)
 	}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		next = auth.LogCursor{At: rows[limit-1].At.UTC(), ID: rows[limit-1].AuditID}
+	if len(entries) > limit {
+		entries = entries[:limit]
+		next = auth.LogCursor{At: entries[limit-1].At, ID: int64(entries[limit-1].ID)}
 	}
-	return each(rows, auditEntryFromRow), next, nil
+	return entries, next, nil
+}
+
+func latestFirst(entries []auth.AuditEntry) []auth.AuditEntry {
+	slices.SortFunc(entries, func(a, b auth.AuditEntry) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID), cmp.Compare(a.Row, b.Row))
+	})
+	return entries
 }
 
 func firstCursor(before auth.LogCursor, until time.Time) auth.LogCursor {
@@ -102,7 +128,7 @@ func (s *Store) auditLookedAt(
 	return auth.LogCursor{At: row.At.UTC(), ID: row.AuditID}, err
 }
 
-// AuditEntry returns one entry of a tenant's audit log.
+// AuditEntry returns one entry of a tenant's audit log, with the rows of a packed one.
 func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id auth.AuditID) (auth.AuditEntry, error) {
 	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AuditEvent, error) {
 		return q.AuditEntry(ctx, tenant, int64(id))
@@ -110,7 +136,7 @@ func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id auth.A
 	if err != nil {
 		return auth.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", id, err)
 	}
-	return auditEntryFromRow(row), nil
+	return auditEntryFromRow(row)
 }
 
 // PlatformAudit returns up to limit entries of the platform's audit log, the latest first, before an id.

@@ -209,17 +209,26 @@ func (s *Store) AuditErrand(ctx context.Context, tenant rules.TenantID) (auth.Au
 }
 
 // AuditAfter returns the entries after one. Their order is that of their ids, and none with a lower id becomes visible
-// later, because all writers of a tenant lock it before they log.
+// later, because all writers of a tenant lock it before they log. Packed ones have their rows, so that a few fill a
+// batch.
 func (s *Store) AuditAfter(ctx context.Context, tenant rules.TenantID, after auth.AuditID,
 	limit int,
 ) ([]auth.AuditEntry, error) {
 	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
-		return q.AuditAfter(ctx, tenant, int64(after), rowLimit(limit))
+		return q.AuditAfter(ctx, dbsqlc.AuditAfterParams{
+			TenantID: tenant, After: int64(after), PageSize: rowLimit(limit), AtMost: auth.MaxAuditRows,
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log of tenant %d: %w", tenant, err)
 	}
-	return each(rows, auditEntryFromRow), nil
+	entries := make([]auth.AuditEntry, len(rows))
+	for i := range rows {
+		if entries[i], err = auditEntryFromRow(rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
 }
 
 // FinishAuditBatch stores the result of an attempt to send entries.

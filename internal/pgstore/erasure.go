@@ -543,12 +543,12 @@ func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID 
 }
 
 // AuditOfUser returns the entries that name a user among the next entries after one, and the last of these; 0 at the
-// end.
+// end. Of packed ones it returns the user's rows.
 func (s *Store) AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, after auth.AuditID) (
 	entries []auth.AuditEntry, last auth.AuditID, err error,
 ) {
 	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditOfUserRow, error) {
 			upTo, err := q.AuditPiece(ctx, tenant, int64(after), erasedPerPiece)
 			if last = auth.AuditID(upTo); err != nil || upTo == 0 {
 				return nil, err
@@ -560,7 +560,7 @@ func (s *Store) AuditOfUser(ctx context.Context, tenant rules.TenantID, userID s
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the audit entries about a user: %w", err)
 	}
-	return each(rows, auditEntryFromRow), last, nil
+	return auditEntriesFromRows(rows), last, nil
 }
 
 // isSubjectOf reports whether a pattern's subject is one of a user.

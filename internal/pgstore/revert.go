@@ -17,23 +17,47 @@ import (
 )
 
 // Revert undoes one entry of the audit log, or with whole all entries of its change, and returns the id of the new
-// entry about the same object. Returns an auth.UndoError if an object was changed later (rules.ErrChanged), if a change
-// of its kind cannot be undone (rules.ErrFinal), or if an object cannot become what it was; then nothing is undone. An
-// entry is undone if its object is still as the entry left it in all that people can change. A removed rule returns
-// under its id. A scheduled change that was made stays made.
-func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, whole bool) (revert auth.AuditID,
-	err error,
+// entry about the same object, of a packed entry the first one. Returns an auth.UndoError if an object was changed
+// later (rules.ErrChanged), if a change of its kind cannot be undone (rules.ErrFinal), or if an object cannot become
+// what it was; then nothing is undone. An entry is undone if its object is still as the entry left it in all that
+// people can change. A removed rule returns under its id. A scheduled change that was made stays made.
+func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, whole bool) (auth.AuditID,
+	error,
 ) {
-	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, classBulk, tenant,
+	return s.revert(ctx, tenant, audit, 0, whole)
+}
+
+// RevertRow is Revert for one row of a packed entry, from 1.
+func (s Writer) RevertRow(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, row int) (auth.AuditID,
+	error,
+) {
+	return s.revert(ctx, tenant, audit, row, false)
+}
+
+// revert undoes all rows if row is 0.
+func (s Writer) revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, row int, whole bool) (
+	revert auth.AuditID, err error,
+) {
+	act := fmt.Sprintf("revert %d", audit)
+	if row != 0 {
+		act += fmt.Sprintf(" row %d", row)
+	}
+	err = s.acting(act).inTenant(ctx, classBulk, tenant,
 		func(ctx context.Context, w write) error {
-			row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
+			entries, err := w.unpacked(ctx, audit)
 			if err != nil {
 				return err
 			}
-			entries := []auth.AuditEntry{auditEntryFromRow(row)}
+			if row != 0 {
+				at := slices.IndexFunc(entries, func(e auth.AuditEntry) bool { return e.Row == row })
+				if at < 0 {
+					return fmt.Errorf("row %d: %w", row, rules.ErrNotFound)
+				}
+				entries = entries[at : at+1]
+			}
 			object := entries[0].Object
 			if whole {
-				if entries, err = w.entriesOf(ctx, row.ChangeID); err != nil {
+				if entries, err = w.entriesOf(ctx, entries[0].Change); err != nil {
 					return err
 				}
 				if object.Kind == "scheduled_change" {
@@ -53,6 +77,15 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 	return revert, nil
 }
 
+func (w write) unpacked(ctx context.Context, audit auth.AuditID) ([]auth.AuditEntry, error) {
+	row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
+	if err != nil {
+		return nil, err
+	}
+	entry, err := auditEntryFromRow(row)
+	return entry.Unpacked(), err
+}
+
 func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, error) {
 	rows, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
 		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: change, PageSize: auth.MaxUndone + 1,
@@ -60,10 +93,25 @@ func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, 
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) > auth.MaxUndone {
-		return nil, fmt.Errorf("the change has more than %d entries: %w", auth.MaxUndone, rules.ErrFinal)
+	var objects int
+	for i := range rows {
+		objects += int(rows[i].RowCount)
 	}
-	entries := each(rows, auditEntryFromRow)
+	if objects > auth.MaxUndone {
+		return nil, fmt.Errorf("the change has more than %d objects: %w", auth.MaxUndone, rules.ErrFinal)
+	}
+	var entries []auth.AuditEntry
+	for _, entry := range auditEntriesFromRows(rows) {
+		if !entry.IsPacked() {
+			entries = append(entries, entry)
+			continue
+		}
+		all, err := w.unpacked(ctx, entry.ID)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, all...)
+	}
 	isScheduled := func(entry auth.AuditEntry) bool { return entry.Object.Kind == "scheduled_change" }
 	if kept := slices.DeleteFunc(slices.Clone(entries), isScheduled); len(kept) > 0 {
 		entries = kept

@@ -226,20 +226,54 @@ func serviceKeyFromRow(row dbsqlc.ServiceKeysRow) auth.NamedKey {
 	})
 }
 
-func auditEntryFromRow(row dbsqlc.AuditEvent) auth.AuditEntry {
-	return auth.AuditEntry{
-		ID: auth.AuditID(row.AuditID),
-		At: row.At.UTC(),
-		Actor: rules.Actor{
-			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act,
-			RequestID: row.RequestID,
-		},
-		Action: auth.AuditAction(row.Action),
-		Object: auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
-		Change: row.ChangeID,
-		Before: row.Before,
-		After:  row.After,
+// auditRow is a row of any query that reads entries or objects of packed ones.
+type auditRow interface {
+	dbsqlc.AuditPageRow | dbsqlc.AuditOfObjectsRow | dbsqlc.AuditRowsOfObjectsRow | dbsqlc.AuditOfUserRow
+}
+
+func auditEntriesFromRows[Row auditRow](rows []Row) []auth.AuditEntry {
+	return each(rows, func(r Row) auth.AuditEntry {
+		row := dbsqlc.AuditPageRow(r)
+		return auth.AuditEntry{
+			ID:  auth.AuditID(row.AuditID),
+			Row: int(row.RowNumber),
+			At:  row.At.UTC(),
+			Actor: rules.Actor{
+				Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act,
+				RequestID: row.RequestID,
+			},
+			Action:  auth.AuditAction(row.Action),
+			Object:  auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
+			Change:  row.ChangeID,
+			Before:  row.Before,
+			After:   row.After,
+			Objects: int(row.RowCount),
+		}
+	})
+}
+
+// auditEntryFromRow returns an entry with the objects that are packed in it.
+func auditEntryFromRow(row dbsqlc.AuditEvent) (auth.AuditEntry, error) {
+	entry := first(auditEntriesFromRows([]dbsqlc.AuditPageRow{{
+		TenantID: row.TenantID, AuditID: row.AuditID, At: row.At, ActorKind: row.ActorKind, ActorID: row.ActorID,
+		ActorName: row.ActorName, Act: row.Act, RequestID: row.RequestID, Action: row.Action,
+		ObjectKind: row.ObjectKind, ObjectID: row.ObjectID, ChangeID: row.ChangeID, Before: row.Before,
+		After: row.After, RowCount: row.RowCount,
+	}}))
+	if row.Rows == nil {
+		return entry, nil
 	}
+	if err := json.Unmarshal(row.Rows, &entry.Rows); err != nil {
+		return entry, fmt.Errorf("read the rows of audit entry %d: %w", row.AuditID, err)
+	}
+	for i := range entry.Rows {
+		for _, image := range []*json.RawMessage{&entry.Rows[i].Before, &entry.Rows[i].After} {
+			if string(*image) == "null" {
+				*image = nil
+			}
+		}
+	}
+	return entry, nil
 }
 
 func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {

@@ -176,7 +176,7 @@ func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []str
 		"GRANT UPDATE (updated_at) ON account TO " + to, // to lock a row FOR SHARE
 		"GRANT INSERT ON platform_audit_event TO " + to, // by the trigger that logs a suspension
 		"GRANT SELECT ON api_process, leader TO " + to,
-		"GRANT EXECUTE ON FUNCTION erase_user_from_audit TO " + to,
+		"GRANT EXECUTE ON FUNCTION erase_user_from_audit, packed_audit_of TO " + to,
 	}
 	_, err := tx.Exec(ctx, strings.Join(statements, "; "))
 	return err

@@ -19,7 +19,7 @@ var userData = map[string]string{
 	"api_key": "configuration: key_id name digest permissions networks created_by_kind created_by_id " +
 		"created_by_name",
 	"api_key_use": "configuration: key_id",
-	"audit_event": "handled, by erase_user_from_audit: object_id before after\n" +
+	"audit_event": "handled, by erase_user_from_audit: object_id before after rows\n" +
 		"about people who sign in: actor_kind actor_id actor_name act request_id action object_kind",
 	"audit_webhook":          "configuration: url secret",
 	"audit_webhook_progress": "about sending: error test_error",

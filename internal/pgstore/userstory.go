@@ -1,11 +1,9 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,16 +24,8 @@ func (s *Store) UserStory(
 	if before == (auth.LogCursor{}) {
 		before = auth.LogCursor{At: farAhead, ID: math.MaxInt64}
 	}
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
+	entries, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]auth.AuditEntry, error) {
 		overridden, err := q.RulesEverOverridden(ctx, tenant, userID, maxStoryRules)
-		if err != nil {
-			return nil, err
-		}
-		params := dbsqlc.AuditOfObjectsParams{
-			TenantID: tenant, ObjectKind: "user", ObjectIds: []string{userID}, Since: since,
-			BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit),
-		}
-		rows, err := q.AuditOfObjects(ctx, params)
 		if err != nil {
 			return nil, err
 		}
@@ -43,27 +33,36 @@ func (s *Store) UserStory(
 		if err != nil {
 			return nil, err
 		}
-		params.ObjectKind = "rule"
-		params.ObjectIds = each(named, func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) })
-		ofRules, err := q.AuditOfObjects(ctx, params)
-		if err != nil {
-			return nil, err
+		number := func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) }
+		var all []auth.AuditEntry
+		for kind, ids := range map[string][]string{
+			"user":     {userID},
+			"rule":     each(named, number),
+			"override": each(overridden, func(rule rules.RuleID) string { return number(rule) + ":" + userID }),
+		} {
+			rows, err := q.AuditOfObjects(ctx, dbsqlc.AuditOfObjectsParams{
+				TenantID: tenant, ObjectKind: kind, ObjectIds: ids, Since: since,
+				BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit),
+			})
+			if err != nil {
+				return nil, err
+			}
+			packed, err := q.AuditRowsOfObjects(ctx, dbsqlc.AuditRowsOfObjectsParams{
+				TenantID: tenant, ObjectKind: kind, ObjectIds: ids, Since: since,
+				BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit),
+			})
+			if err != nil {
+				return nil, err
+			}
+			all = append(append(all, auditEntriesFromRows(rows)...), auditEntriesFromRows(packed)...)
 		}
-		rows = append(rows, ofRules...)
-		params.ObjectKind = "override"
-		params.ObjectIds = each(overridden,
-			func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) + ":" + userID })
-		ofOverrides, err := q.AuditOfObjects(ctx, params)
-		return append(rows, ofOverrides...), err
+		return all, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the story of a user: %w", err)
 	}
-	slices.SortFunc(rows, func(a, b dbsqlc.AuditEvent) int {
-		return cmp.Or(b.At.Compare(a.At),
-			cmp.Compare(b.AuditID, a.AuditID))
-	})
-	return each(rows[:min(len(rows), limit)], auditEntryFromRow), nil
+	entries = latestFirst(entries)
+	return entries[:min(len(entries), limit)], nil
 }
 
 // DenialsOfUser looks at the newest violations.MaxTopRows counts of the tenant, and at as many rows of the user.

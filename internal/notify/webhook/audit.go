@@ -29,6 +29,15 @@ type auditEvent struct {
 	Object   auditObject     `json:"object"`
 	Before   json.RawMessage `json:"before"` // null: there was none
 	After    json.RawMessage `json:"after"`
+	RowCount int             `json:"row_count,omitempty"`
+	Rows     []auditRow      `json:"rows,omitempty"`
+}
+
+// auditRow is one object of a packed entry.
+type auditRow struct {
+	ID     string          `json:"id"`
+	Before json.RawMessage `json:"before"`
+	After  json.RawMessage `json:"after"`
 }
 
 type auditActor struct {
@@ -65,9 +74,14 @@ func (s *Sender) SendAudit(ctx context.Context, batch *auth.AuditBatch) (status 
 }
 
 func auditEventOf(e *auth.AuditEntry) auditEvent {
+	var rows []auditRow
+	for _, row := range e.Rows {
+		rows = append(rows, auditRow(row))
+	}
 	return auditEvent{
 		AuditID: strconv.FormatInt(int64(e.ID), 10), ChangeID: strconv.FormatInt(e.Change, 10), At: e.At,
 		Actor:  auditActor{string(e.Actor.Kind), e.Actor.ID, e.Actor.Name, e.Actor.Act, e.Actor.RequestID},
 		Action: string(e.Action), Object: auditObject{e.Object.Kind, e.Object.ID}, Before: e.Before, After: e.After,
+		RowCount: len(rows), Rows: rows,
 	}
 }

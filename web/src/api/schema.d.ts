@@ -2832,7 +2832,12 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** List changes */
+        /**
+         * List changes
+         * @description A statement that changes more than 20 overrides or plans of users, such as an import, writes packed entries of up to 1,000
+         *     objects each. Lists have them with `row_count`, and getAuditEntry has their `rows`. With `object_id`, the list has the
+         *     object's own rows of packed entries instead.
+         */
         get: operations["listAudit"];
         put?: never;
         post?: never;
@@ -2892,8 +2897,8 @@ export interface paths {
          * Send the audit log to a webhook
          * @description Sends each entry that is written from now on, beginning with that of this change: in order, at least once, in batches of
          *     up to 100. Each is a POST of `{"type": "audit_events", "tenant": "acme", "events": […]}`, whose events are entries of the
-         *     audit log with `audit_id` and `change_id` as text. A receiver drops those whose `audit_id` it has. Any answer but 2xx, or
-         *     none within 10 s, is tried again, with pauses of up to four hours, for as long as entries are kept.
+         *     audit log with `audit_id` and `change_id` as text; packed ones have their `rows`. A receiver drops those whose `audit_id`
+         *     it has. Any answer but 2xx, or none within 10 s, is tried again, with pauses of up to four hours, for as long as entries are kept.
          *     Posts are signed as those of alerts are. Only this answer shows the secret. 409 if there is one.
          */
         post: operations["createAuditWebhook"];
@@ -3034,9 +3039,10 @@ export interface paths {
         put?: never;
         /**
          * Undo a change
-         * @description Undoing is a change with its own entry. With `whole`, all entries of the change are undone, or none: a save of four cells, a
-         *     rule that was removed with its overrides, a promotion. 409 if an object has changed since or cannot be restored; `errors`
-         *     names the entries, such as /audit/812. 409 for a whole of more than 1,000 entries. Only owners undo changes to tenants, API keys, members and invitations; only platform admins
+         * @description Undoing is a change with its own entry. With `row`, one object of a packed entry is undone, else all of them. With `whole`, all
+         *     entries of the change are undone, or none: a save of four cells, a rule that was removed with its overrides, a promotion. 409
+         *     if an object has changed since or cannot be restored; `errors` names the entries, such as /audit/812, or /audit/812/rows/3 of
+         *     a packed one. 409 for a whole of more than 1,000 objects. Only owners undo changes to tenants, API keys, members and invitations; only platform admins
          *     undo suspending and resuming a tenant.
          */
         post: operations["revertChange"];
@@ -6189,6 +6195,32 @@ export interface components {
             action: components["schemas"]["AuditAction"];
             object: components["schemas"]["AuditObject"];
             /** @description The stored row without secrets; null: there was none. A rule has its fields as in Rule, without those that nobody chose */
+            before: {
+                [key: string]: unknown;
+            } | null;
+            after: {
+                [key: string]: unknown;
+            } | null;
+            /** @description How many objects a packed entry has; other entries do not have it. Its object has no id, and before and after are null */
+            row_count?: number;
+            /** @description The objects of a packed entry. Lists leave them out */
+            rows?: components["schemas"]["AuditRow"][];
+            /** @description Which object of a packed entry this is, from 1 */
+            row?: number;
+        };
+        /**
+         * @description One object of a packed entry
+         * @example {
+         *       "id": "12:42",
+         *       "before": null,
+         *       "after": {
+         *         "rate_per_second": 20
+         *       }
+         *     }
+         */
+        AuditRow: {
+            /** @description As in AuditObject */
+            id: string;
             before: {
                 [key: string]: unknown;
             } | null;
@@ -13887,7 +13919,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Newest first; CSV, or an AuditEntry as JSON on each line */
+            /** @description Newest first; CSV, or an AuditEntry as JSON on each line. Each object of a packed entry has its own line, with `row` */
             200: {
                 headers: {
                     "Content-Disposition": components["headers"]["Content-Disposition"];
@@ -14266,6 +14298,8 @@ export interface operations {
             query?: {
                 /** @description Undo all entries of the change */
                 whole?: boolean;
+                /** @description Undo one object of a packed entry */
+                row?: number;
             };
             header?: {
                 /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */

@@ -1,21 +1,41 @@
 import { api, body, requestOf } from './client';
 import { tenantKey } from './queries';
 import { makeStore, useStore } from './store';
+import type { AuditEntry } from './types';
 
 const asked = makeStore<{ tenant: string; request: string } | null>(null);
 
-export type ChangeOf = { change_id: number } | { request_id: string };
+export type ChangeOf = { change_id: number } | { request_id: string } | { audit_id: number; row?: number };
 
 export const changeQuery = (tenant: string, of: ChangeOf) => ({
   queryKey: tenantKey(tenant, 'audit', 'change', of),
-  queryFn: ({ signal }: { signal: AbortSignal }) =>
-    body(
+  queryFn: async ({ signal }: { signal: AbortSignal }) => {
+    if ('audit_id' in of) {
+      const entry = await entryQuery(tenant, of.audit_id).queryFn({ signal });
+      return { items: of.row ? unpacked(entry).slice(of.row - 1, of.row) : [entry], next_cursor: null };
+    }
+    return body(
       api.GET('/api/v1/tenants/{tenant}/audit', {
         params: { path: { tenant }, query: { ...of, limit: 100 } },
         signal,
       }),
-    ),
+    );
+  },
 });
+
+/** One entry, with the rows of a packed one. */
+export const entryQuery = (tenant: string, audit_id: number) => ({
+  queryKey: tenantKey(tenant, 'audit', audit_id),
+  queryFn: ({ signal }: { signal: AbortSignal }) =>
+    body(api.GET('/api/v1/tenants/{tenant}/audit/{audit_id}', { params: { path: { tenant, audit_id } }, signal })),
+  staleTime: Number.POSITIVE_INFINITY, // what happened stays
+});
+
+/** The objects of a packed entry, each as an entry. */
+export function unpacked(entry: AuditEntry): AuditEntry[] {
+  const { rows = [], row_count: _, ...rest } = entry;
+  return rows.map(({ id, ...images }, i) => ({ ...rest, ...images, row: i + 1, object: { ...rest.object, id } }));
+}
 
 export function undoOf(tenant: string, answer: object | null | undefined) {
   const request = requestOf(answer);

@@ -18,17 +18,21 @@ interface Props {
   onClose: () => void;
 }
 
-/** Undoes a change as a whole, and shows each value with its former one. */
+/** Undoes a change as a whole, or one row of a packed entry, and shows each value with its former one. */
 export default function UndoChange({ tenant, of, names, onClose }: Props) {
   const queries = useQueryClient();
   const change = useQuery(changeQuery(tenant, of));
   const entries = change.data?.items ?? [];
   const [latest] = entries;
+  const count = entries.reduce((sum, { row_count = 1 }) => sum + row_count, 0);
   const verb = latest && isUndo(latest) ? 'Redo' : 'Undo';
 
   async function undo() {
     if (!latest) return;
-    const params = { path: { tenant, audit_id: latest.audit_id }, query: { whole: true } };
+    const params = {
+      path: { tenant, audit_id: latest.audit_id },
+      query: 'audit_id' in of ? { row: of.row } : { whole: true },
+    };
     const undone = await body(api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', { params })).catch(
       (error) => {
         throw clashOf(error, entries, names);
@@ -41,7 +45,7 @@ export default function UndoChange({ tenant, of, names, onClose }: Props) {
   const more = change.data?.next_cursor ? ' or more' : '';
   return (
     <FormDialog
-      title={`${verb} ${entries.length > 1 ? `${plural(entries.length, 'change')}${more}` : 'this change'}?`}
+      title={`${verb} ${count > 1 ? `${plural(count, 'change')}${more}` : 'this change'}?`}
       verb={verb}
       disabled={!latest}
       save={undo}
@@ -68,8 +72,9 @@ export default function UndoChange({ tenant, of, names, onClose }: Props) {
 
 function Returns({ entry, names }: { entry: AuditEntry; names?: Names }) {
   const object = objectOf(entry, names);
-  if (!entry.before) return `Removes ${object}`;
-  if (!entry.after) return `Restores ${object}`;
+  if (entry.row_count ? entry.action === 'create' : !entry.before) return `Removes ${object}`;
+  if (entry.row_count ? entry.action === 'remove' : !entry.after) return `Restores ${object}`;
+  if (entry.row_count) return `Restores the values of ${object}`;
   return (
     <>
       <span className="soft">{object}</span>
@@ -85,8 +90,10 @@ function Returns({ entry, names }: { entry: AuditEntry; names?: Names }) {
 function clashOf(error: unknown, entries: AuditEntry[], names?: Names): unknown {
   if (!(error instanceof ProblemError) || error.status !== 409 || !error.document.errors) return error;
   const clashes = error.document.errors.map(({ pointer, detail }) => {
-    const entry = entries.find(({ audit_id }) => pointer === `/audit/${audit_id}`);
-    return `${entry ? objectOf(entry, names) : pointer.slice(1)} ${detail}`;
+    const [, , id, , row] = pointer.split('/');
+    const entry = entries.find(({ audit_id }) => id === String(audit_id));
+    const place = row && entry?.row_count ? `row ${row} of ` : '';
+    return `${entry ? `${place}${objectOf(entry, names)}` : pointer.slice(1)} ${detail}`;
   });
   return new Error(`Nothing was undone: ${clashes.join('; ')}.`);
 }

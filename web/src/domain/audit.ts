@@ -1,6 +1,6 @@
 import type { Adapt, AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
 import { adaptText } from './adapt';
-import { exactTime } from './format';
+import { exactTime, plural } from './format';
 import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
 import { fieldLabels, ruleTitle } from './rule';
@@ -96,7 +96,8 @@ export interface Names {
 
 const nameless: Names = { member: () => undefined, rule: () => undefined };
 
-export function objectOf({ object: { kind, id }, before, after }: AuditEntry, names = nameless): string {
+export function objectOf({ object: { kind, id }, before, after, row_count }: AuditEntry, names = nameless): string {
+  if (row_count) return kind === 'user' ? `the plans of ${plural(row_count, 'user')}` : plural(row_count, kind);
   const row: Row = after ?? before ?? {};
   const text = (field: string) => (typeof row[field] === 'string' ? row[field] : '');
   switch (kind) {
@@ -252,6 +253,11 @@ export function isAsLeft(entry: AuditEntry, latest: AuditEntry): boolean {
 function content(row: Row | null): string {
   const fields = Object.entries(row ?? {}).filter(([field]) => !silent.has(field));
   return JSON.stringify(row && fields.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** Whether an entry undid a certain other, or a row of it. */
+export function undoes({ actor: { act } }: AuditEntry, { audit_id }: AuditEntry, row?: number): boolean {
+  return act === `revert ${audit_id}` || (row !== undefined && act === `revert ${audit_id} row ${row}`);
 }
 
 export function isUndo({ actor: { act } }: AuditEntry): boolean {

@@ -1634,6 +1634,15 @@ type AuditEntry struct {
 	// ChangeId The same for all entries of one change
 	ChangeId int64       `json:"change_id"`
 	Object   AuditObject `json:"object"`
+
+	// Row Which object of a packed entry this is, from 1
+	Row *int `json:"row,omitempty"`
+
+	// RowCount How many objects a packed entry has; other entries do not have it. Its object has no id, and before and after are null
+	RowCount *int `json:"row_count,omitempty"`
+
+	// Rows The objects of a packed entry. Lists leave them out
+	Rows *[]AuditRow `json:"rows,omitempty"`
 }
 
 // AuditList defines model for AuditList.
@@ -1653,6 +1662,15 @@ type AuditObject struct {
 
 // AuditObjectKind defines model for AuditObjectKind.
 type AuditObjectKind string
+
+// AuditRow One object of a packed entry
+type AuditRow struct {
+	After  nullable.Nullable[map[string]interface{}] `json:"after"`
+	Before nullable.Nullable[map[string]interface{}] `json:"before"`
+
+	// Id As in AuditObject
+	Id string `json:"id"`
+}
 
 // AuditWebhook Where the audit log is sent, and how far it was
 type AuditWebhook struct {
@@ -4992,6 +5010,9 @@ type StartAuditExportParamsFormat string
 type RevertChangeParams struct {
 	// Whole Undo all entries of the change
 	Whole *bool `form:"whole,omitempty" json:"whole,omitempty"`
+
+	// Row Undo one object of a packed entry
+	Row *int `form:"row,omitempty" json:"row,omitempty"`
 
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
@@ -10458,6 +10479,19 @@ func (siw *ServerInterfaceWrapper) RevertChange(w http.ResponseWriter, r *http.R
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "whole"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "whole", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "row" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "row", r.URL.Query(), &params.Row, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "row"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "row", Err: err})
 		}
 		return
 	}

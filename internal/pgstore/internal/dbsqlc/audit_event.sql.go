@@ -13,7 +13,7 @@ import (
 )
 
 const auditEntry = `-- name: AuditEntry :one
-SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id, before, after FROM audit_event WHERE tenant_id = $1 AND audit_id = $2
+SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id, before, after, row_count, rows FROM audit_event WHERE tenant_id = $1 AND audit_id = $2
 `
 
 func (q *Queries) AuditEntry(ctx context.Context, tenantID rules.TenantID, auditID int64) (AuditEvent, error) {
@@ -34,6 +34,8 @@ func (q *Queries) AuditEntry(ctx context.Context, tenantID rules.TenantID, audit
 		&i.ChangeID,
 		&i.Before,
 		&i.After,
+		&i.RowCount,
+		&i.Rows,
 	)
 	return i, err
 }
@@ -88,7 +90,9 @@ func (q *Queries) AuditLookedAt(ctx context.Context, arg AuditLookedAtParams) (A
 
 const auditPage = `-- name: AuditPage :many
 
-SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id, before, after FROM audit_event
+SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
+    change_id, before, after, row_count, 0::integer AS row_number
+FROM audit_event
 WHERE tenant_id = $1
     AND (at, audit_id) < ($2::timestamptz, $3::bigint)
     AND (at, audit_id) >= ($4::timestamptz, $5::bigint)
@@ -117,11 +121,30 @@ type AuditPageParams struct {
 	PageSize   int32
 }
 
+type AuditPageRow struct {
+	TenantID   rules.TenantID
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	ChangeID   int64
+	Before     []byte
+	After      []byte
+	RowCount   int32
+	RowNumber  int32
+}
+
 // Entries are read by the first of these that the filter names, each with an index: the change, the object, the actor,
 // the kind of object; else all. The parameters by_… hold that one; parameters without by_ filter the rows that the
 // index finds.
-// The latest first, between two places.
-func (q *Queries) AuditPage(ctx context.Context, arg AuditPageParams) ([]AuditEvent, error) {
+// The latest first, between two places, without their rows.
+func (q *Queries) AuditPage(ctx context.Context, arg AuditPageParams) ([]AuditPageRow, error) {
 	rows, err := q.db.Query(ctx, auditPage,
 		arg.TenantID,
 		arg.BeforeAt,
@@ -140,9 +163,9 @@ func (q *Queries) AuditPage(ctx context.Context, arg AuditPageParams) ([]AuditEv
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AuditEvent
+	var items []AuditPageRow
 	for rows.Next() {
-		var i AuditEvent
+		var i AuditPageRow
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.AuditID,
@@ -158,6 +181,98 @@ func (q *Queries) AuditPage(ctx context.Context, arg AuditPageParams) ([]AuditEv
 			&i.ChangeID,
 			&i.Before,
 			&i.After,
+			&i.RowCount,
+			&i.RowNumber,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const auditRowsOfObjects = `-- name: AuditRowsOfObjects :many
+SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action,
+    e.object_kind, (r.image->>'id')::text AS object_id, e.change_id, nullif(r.image->'before', 'null')::jsonb AS before,
+    nullif(r.image->'after', 'null')::jsonb AS after, e.row_count, r.number::integer AS row_number
+FROM audit_event AS e
+CROSS JOIN LATERAL jsonb_array_elements(e.rows) WITH ORDINALITY AS r (image, number)
+WHERE e.tenant_id = $1 AND e.audit_id IN (
+        SELECT packed_audit_of($1::bigint, $2::text, $3::text[],
+            $4::timestamptz, $5::timestamptz, $6::bigint,
+            $7::integer))
+    AND r.image->>'id' = ANY ($3::text[])
+ORDER BY e.at DESC, e.audit_id DESC
+LIMIT $7::integer
+`
+
+type AuditRowsOfObjectsParams struct {
+	TenantID   rules.TenantID
+	ObjectKind string
+	ObjectIds  []string
+	Since      time.Time
+	BeforeAt   time.Time
+	BeforeID   int64
+	PageSize   int32
+}
+
+type AuditRowsOfObjectsRow struct {
+	TenantID   rules.TenantID
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	ChangeID   int64
+	Before     []byte
+	After      []byte
+	RowCount   int32
+	RowNumber  int32
+}
+
+// What packed entries have about some objects of one kind before a place, the latest first.
+func (q *Queries) AuditRowsOfObjects(ctx context.Context, arg AuditRowsOfObjectsParams) ([]AuditRowsOfObjectsRow, error) {
+	rows, err := q.db.Query(ctx, auditRowsOfObjects,
+		arg.TenantID,
+		arg.ObjectKind,
+		arg.ObjectIds,
+		arg.Since,
+		arg.BeforeAt,
+		arg.BeforeID,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AuditRowsOfObjectsRow
+	for rows.Next() {
+		var i AuditRowsOfObjectsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.AuditID,
+			&i.At,
+			&i.ActorKind,
+			&i.ActorID,
+			&i.ActorName,
+			&i.Act,
+			&i.RequestID,
+			&i.Action,
+			&i.ObjectKind,
+			&i.ObjectID,
+			&i.ChangeID,
+			&i.Before,
+			&i.After,
+			&i.RowCount,
+			&i.RowNumber,
 		); err != nil {
 			return nil, err
 		}

@@ -13,15 +13,36 @@ import (
 )
 
 const auditAfter = `-- name: AuditAfter :many
-SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id, before, after FROM audit_event
-WHERE tenant_id = $1 AND audit_id > $2
-ORDER BY audit_id
-LIMIT $3
+SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action, e.object_kind, e.object_id, e.change_id, e.before, e.after, e.row_count, e.rows FROM (
+    SELECT a.audit_id, sum(a.row_count) OVER (ORDER BY a.audit_id) - a.row_count AS earlier
+    FROM (
+        SELECT n.audit_id, n.row_count FROM audit_event AS n
+        WHERE n.tenant_id = $1 AND n.audit_id > $2
+        ORDER BY n.audit_id
+        LIMIT $3
+    ) AS a
+) AS p
+JOIN audit_event AS e ON e.audit_id = p.audit_id
+WHERE e.tenant_id = $1 AND p.earlier < $4::integer
+ORDER BY e.audit_id
 `
 
-// The oldest first. A tenant's entries become visible in the order of their ids, because its writers lock the tenant.
-func (q *Queries) AuditAfter(ctx context.Context, tenantID rules.TenantID, after int64, pageSize int32) ([]AuditEvent, error) {
-	rows, err := q.db.Query(ctx, auditAfter, tenantID, after, pageSize)
+type AuditAfterParams struct {
+	TenantID rules.TenantID
+	After    int64
+	PageSize int32
+	AtMost   int32
+}
+
+// The oldest first, of so many objects that the last entry has the at_most-th. A tenant's entries become visible in the
+// order of their ids, because its writers lock the tenant.
+func (q *Queries) AuditAfter(ctx context.Context, arg AuditAfterParams) ([]AuditEvent, error) {
+	rows, err := q.db.Query(ctx, auditAfter,
+		arg.TenantID,
+		arg.After,
+		arg.PageSize,
+		arg.AtMost,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +65,8 @@ func (q *Queries) AuditAfter(ctx context.Context, tenantID rules.TenantID, after
 			&i.ChangeID,
 			&i.Before,
 			&i.After,
+			&i.RowCount,
+			&i.Rows,
 		); err != nil {
 			return nil, err
 		}

@@ -13,11 +13,19 @@ import (
 )
 
 const auditOfUser = `-- name: AuditOfUser :many
-SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id, before, after FROM audit_event
-WHERE tenant_id = $1 AND audit_id > $2::bigint AND audit_id <= $3::bigint
-    AND (object_kind = 'user' AND object_id = $4 OR object_kind IN ('override', 'bucket')
-        AND (before->>'user_id' = $4::text OR after->>'user_id' = $4::text))
-ORDER BY audit_id
+SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action,
+    e.object_kind, coalesce(r.image->>'id', e.object_id)::text AS object_id, e.change_id,
+    coalesce(nullif(r.image->'before', 'null'), e.before)::jsonb AS before,
+    coalesce(nullif(r.image->'after', 'null'), e.after)::jsonb AS after, e.row_count,
+    (CASE WHEN e.rows IS NULL THEN 0 ELSE r.number END)::integer AS row_number
+FROM audit_event AS e
+CROSS JOIN LATERAL jsonb_array_elements(coalesce(e.rows, '[null]')) WITH ORDINALITY AS r (image, number)
+WHERE e.tenant_id = $1 AND e.audit_id > $2::bigint
+    AND e.audit_id <= $3::bigint
+    AND (e.object_kind = 'user' AND coalesce(r.image->>'id', e.object_id) = $4::text
+        OR e.object_kind IN ('override', 'bucket') AND $4::text IN (
+            e.before->>'user_id', e.after->>'user_id', r.image->'before'->>'user_id', r.image->'after'->>'user_id'))
+ORDER BY e.audit_id, r.number
 `
 
 type AuditOfUserParams struct {
@@ -27,8 +35,27 @@ type AuditOfUserParams struct {
 	UserID   string
 }
 
-// The entries of a piece of the log that name a user.
-func (q *Queries) AuditOfUser(ctx context.Context, arg AuditOfUserParams) ([]AuditEvent, error) {
+type AuditOfUserRow struct {
+	TenantID   rules.TenantID
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	ChangeID   int64
+	Before     []byte
+	After      []byte
+	RowCount   int32
+	RowNumber  int32
+}
+
+// The entries of a piece of the log that name a user, and the objects of packed ones that do.
+func (q *Queries) AuditOfUser(ctx context.Context, arg AuditOfUserParams) ([]AuditOfUserRow, error) {
 	rows, err := q.db.Query(ctx, auditOfUser,
 		arg.TenantID,
 		arg.After,
@@ -39,9 +66,9 @@ func (q *Queries) AuditOfUser(ctx context.Context, arg AuditOfUserParams) ([]Aud
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AuditEvent
+	var items []AuditOfUserRow
 	for rows.Next() {
-		var i AuditEvent
+		var i AuditOfUserRow
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.AuditID,
@@ -57,6 +84,8 @@ func (q *Queries) AuditOfUser(ctx context.Context, arg AuditOfUserParams) ([]Aud
 			&i.ChangeID,
 			&i.Before,
 			&i.After,
+			&i.RowCount,
+			&i.RowNumber,
 		); err != nil {
 			return nil, err
 		}
@@ -70,13 +99,18 @@ func (q *Queries) AuditOfUser(ctx context.Context, arg AuditOfUserParams) ([]Aud
 
 const auditPiece = `-- name: AuditPiece :one
 SELECT coalesce(max(e.audit_id), 0)::bigint FROM (
-    SELECT a.audit_id FROM audit_event AS a WHERE a.tenant_id = $1 AND a.audit_id > $2
-    ORDER BY a.audit_id
-    LIMIT $3::integer
+    SELECT a.audit_id, sum(a.row_count) OVER (ORDER BY a.audit_id) - a.row_count AS earlier
+    FROM (
+        SELECT n.audit_id, n.row_count FROM audit_event AS n
+        WHERE n.tenant_id = $1 AND n.audit_id > $2
+        ORDER BY n.audit_id
+        LIMIT $3::integer
+    ) AS a
 ) AS e
+WHERE e.earlier < $3::integer
 `
 
-// The last of the next entries after one; 0 for none.
+// The last of the next entries after one, the one with the at_most-th object; 0 for none.
 func (q *Queries) AuditPiece(ctx context.Context, tenantID rules.TenantID, after int64, atMost int32) (int64, error) {
 	row := q.db.QueryRow(ctx, auditPiece, tenantID, after, atMost)
 	var column_1 int64

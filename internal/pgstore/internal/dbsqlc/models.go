@@ -135,6 +135,8 @@ type AuditEvent struct {
 	ChangeID   int64
 	Before     []byte
 	After      []byte
+	RowCount   int32
+	Rows       []byte
 }
 
 type AuditWebhook struct {

@@ -707,9 +707,13 @@ func (q *Queries) TrafficDays(ctx context.Context, tenantID rules.TenantID) ([]T
 }
 
 const trafficHistory = `-- name: TrafficHistory :many
-SELECT audit_id, at, object_kind, before, after, change_id FROM audit_event
-WHERE tenant_id = $1 AND at >= $2 AND object_kind IN ('tenant', 'rule', 'override')
-ORDER BY audit_id DESC
+SELECT e.audit_id, e.at, e.object_kind, coalesce(nullif(r.image->'before', 'null'), e.before)::jsonb AS before,
+    coalesce(nullif(r.image->'after', 'null'), e.after)::jsonb AS after, e.change_id
+FROM audit_event AS e
+CROSS JOIN LATERAL jsonb_array_elements(coalesce(e.rows, '[null]')) AS r (image)
+WHERE e.tenant_id = $1 AND e.at >= $2
+    AND e.object_kind IN ('tenant', 'rule', 'override')
+ORDER BY e.audit_id DESC
 LIMIT $3
 `
 

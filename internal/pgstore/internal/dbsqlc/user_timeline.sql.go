@@ -13,9 +13,11 @@ import (
 )
 
 const auditOfObjects = `-- name: AuditOfObjects :many
-SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action, e.object_kind, e.object_id, e.change_id, e.before, e.after FROM unnest($1::text[]) AS o (id)
+SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action, e.object_kind, e.object_id, e.change_id, e.before, e.after, e.row_count, e.row_number FROM unnest($1::text[]) AS o (id)
 CROSS JOIN LATERAL (
-    SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id, before, after FROM audit_event AS a
+    SELECT a.tenant_id, a.audit_id, a.at, a.actor_kind, a.actor_id, a.actor_name, a.act, a.request_id, a.action,
+        a.object_kind, a.object_id, a.change_id, a.before, a.after, a.row_count, 0::integer AS row_number
+    FROM audit_event AS a
     WHERE a.tenant_id = $2 AND a.object_kind = $3 AND a.object_id = o.id
         AND a.at >= $4::timestamptz
         AND (a.at, a.audit_id) < ($5::timestamptz, $6::bigint)
@@ -36,8 +38,28 @@ type AuditOfObjectsParams struct {
 	PageSize   int32
 }
 
-// The entries about some objects of one kind before a place, the latest first. Each object is read by the index.
-func (q *Queries) AuditOfObjects(ctx context.Context, arg AuditOfObjectsParams) ([]AuditEvent, error) {
+type AuditOfObjectsRow struct {
+	TenantID   rules.TenantID
+	AuditID    int64
+	At         time.Time
+	ActorKind  string
+	ActorID    string
+	ActorName  string
+	Act        string
+	RequestID  string
+	Action     string
+	ObjectKind string
+	ObjectID   string
+	ChangeID   int64
+	Before     []byte
+	After      []byte
+	RowCount   int32
+	RowNumber  int32
+}
+
+// The entries about some objects of one kind before a place, the latest first. Each object is read by the index. Packed
+// entries are found by AuditRowsOfObjects.
+func (q *Queries) AuditOfObjects(ctx context.Context, arg AuditOfObjectsParams) ([]AuditOfObjectsRow, error) {
 	rows, err := q.db.Query(ctx, auditOfObjects,
 		arg.ObjectIds,
 		arg.TenantID,
@@ -51,9 +73,9 @@ func (q *Queries) AuditOfObjects(ctx context.Context, arg AuditOfObjectsParams) 
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AuditEvent
+	var items []AuditOfObjectsRow
 	for rows.Next() {
-		var i AuditEvent
+		var i AuditOfObjectsRow
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.AuditID,
@@ -69,6 +91,8 @@ func (q *Queries) AuditOfObjects(ctx context.Context, arg AuditOfObjectsParams) 
 			&i.ChangeID,
 			&i.Before,
 			&i.After,
+			&i.RowCount,
+			&i.RowNumber,
 		); err != nil {
 			return nil, err
 		}

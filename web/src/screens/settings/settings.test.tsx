@@ -419,6 +419,65 @@ test('the log shows old and new values, and undoing a save undoes all of it or s
   expect(whole).toBe('true');
 });
 
+test('an import is one line of the log, which opens to its rows, each with its undo', async () => {
+  const many = Array.from({ length: 60 }, (_, n) => ({
+    id: `12:user-${n}`,
+    before: null,
+    after: { rule_id: 12, user_id: `user-${n}`, rate_per_second: 5, rate_unit: 'second', burst_capacity: 9 },
+  }));
+  const packed = auditEntry({
+    action: 'create',
+    object: { kind: 'override', id: '' },
+    before: null,
+    after: null,
+    row_count: 60,
+  });
+  let undone = '';
+  server({
+    [`GET ${acme}/audit`]: ({ query }: { query: URLSearchParams }) => ({
+      json: page([query.get('object_id') ? { ...packed, ...many[59], row_count: undefined, row: 60 } : packed]),
+    }),
+    [`GET ${acme}/audit/812`]: { ...packed, rows: many },
+    [`POST ${acme}/audit/812/revert`]: ({ query }: { query: URLSearchParams }) => {
+      undone = query.toString();
+      return problem(409, 'conflict', {
+        errors: [{ pointer: '/audit/812/rows/60', detail: 'has changed again since' }],
+      });
+    },
+  });
+  const { user, router } = open('/t/acme/settings/audit');
+  await user.click(await screen.findByText(/60 overrides/));
+  const rows = await screen.findByRole('list', { name: 'What changed' });
+  expect(within(rows).getAllByRole('listitem')).toHaveLength(50);
+  expect(within(rows).getAllByRole('listitem')[7]?.textContent).toMatch(
+    /^the override of user user-7 on .*Rate 5 per second, Burst 9Undo …$/,
+  );
+  await user.click(screen.getByRole('button', { name: 'Show more' }));
+  await user.click(within(rows).getByLabelText(/^Undo the override of user user-59 /));
+  const dialog = await screen.findByRole('dialog', { name: 'Undo this change?' });
+  expect(await within(dialog).findByText(/^Removes the override of user user-59 /)).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Undo' }));
+  expect((await within(dialog).findByRole('alert')).textContent).toMatch(
+    /^Nothing was undone: the override of user user-59 .* has changed again since\.$/,
+  );
+  expect(undone).toBe('row=60');
+  await user.click(within(dialog).getByRole('button', { name: 'Cancel' }));
+
+  await user.click(await screen.findByRole('button', { name: 'Undo …' }));
+  const all = await screen.findByRole('dialog', { name: 'Undo 60 changes?' });
+  await user.click(within(all).getByRole('button', { name: 'Undo' }));
+  expect((await within(all).findByRole('alert')).textContent).toBe(
+    'Nothing was undone: row 60 of 60 overrides has changed again since.',
+  );
+  expect(undone).toBe('');
+  await user.click(within(all).getByRole('button', { name: 'Cancel' }));
+
+  router.history.push('/t/acme/settings/audit?kind=override&object=12:user-59&entry=812');
+  expect(await screen.findByText(/created the override of user user-59 on/)).toBeDefined();
+  expect(screen.getByRole('table', { name: 'What changed' }).textContent).toContain('Rate5 per second');
+  expect(screen.queryByRole('list', { name: 'What changed' })).toBeNull();
+});
+
 test('the filters of the audit log are in the address, and asked of the server', async () => {
   const asked: string[] = [];
   server({

@@ -106,7 +106,7 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
         <Link
           to="/t/$tenant/settings/$section"
           params={{ tenant, section: 'audit' }}
-          search={{ entry: entry.audit_id }}
+          search={{ entry: entry.audit_id, ...(entry.row && { kind, object: entry.object.id }) }}
         >
           {verbOf(entry)}
         </Link>{' '}

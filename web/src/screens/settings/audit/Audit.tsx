@@ -86,7 +86,7 @@ export default function Audit() {
         }}
       </Query>
       {dialog}
-      <EntryPanel tenant={tenant} id={search.entry} onClose={() => open(undefined)} />
+      <EntryPanel tenant={tenant} id={search.entry} object={search.object} onClose={() => open(undefined)} />
     </Card>
   );
 }

@@ -5,16 +5,27 @@ import { useState } from 'react';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditEntry } from '~/api/types';
-import { changeQuery } from '~/api/undo';
+import { changeQuery, entryQuery, unpacked } from '~/api/undo';
 import { Facts } from '~/components/Facts';
 import { IconUndo } from '~/components/icons';
 import { Query } from '~/components/Query';
+import { ShowMore } from '~/components/ShowMore';
 import { SidePanel } from '~/components/SidePanel';
 import { LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import UndoChange from '~/components/UndoChange';
 import { actorOf } from '~/domain/actor';
-import { causeOf, changesOf, isAsLeft, isUndo, objectOf, revertable, verbOf } from '~/domain/audit';
+import {
+  type Change,
+  causeOf,
+  changesOf,
+  isAsLeft,
+  isUndo,
+  objectOf,
+  revertable,
+  undoes,
+  verbOf,
+} from '~/domain/audit';
 import { exactTime } from '~/domain/format';
 import { useRole } from '~/session';
 import styles from './Audit.module.css';
@@ -24,23 +35,14 @@ interface Props {
   tenant: string;
   /** undefined: closed. */
   id?: number;
+  /** The id of the object that a packed entry is opened for; undefined: all its rows. */
+  object?: string;
   onClose: () => void;
 }
 
 /** One change: what differed, who made it, and the button to undo it. */
-export function EntryPanel({ tenant, id, onClose }: Props) {
-  const entry = useQuery({
-    queryKey: tenantKey(tenant, 'audit', id),
-    queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/audit/{audit_id}', {
-          params: { path: { tenant, audit_id: id ?? 0 } },
-          signal,
-        }),
-      ),
-    enabled: id !== undefined,
-    staleTime: Number.POSITIVE_INFINITY, // what happened stays
-  });
+export function EntryPanel({ tenant, id, object, onClose }: Props) {
+  const entry = useQuery({ ...entryQuery(tenant, id ?? 0), enabled: id !== undefined });
   const { isPending } = useNames(tenant); // they make the first sentence longer
   return (
     <SidePanel opened={id !== undefined} onClose={onClose} title="Change">
@@ -48,7 +50,11 @@ export function EntryPanel({ tenant, id, onClose }: Props) {
         (isPending ? (
           <LoadingLines />
         ) : (
-          <Query query={entry}>{(found) => <Entry tenant={tenant} entry={found} />}</Query>
+          <Query query={entry}>
+            {(found) => (
+              <Entry tenant={tenant} entry={unpacked(found).find((row) => row.object.id === object) ?? found} />
+            )}
+          </Query>
         ))}
     </SidePanel>
   );
@@ -58,7 +64,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
   const role = useRole();
   const names = useNames(tenant);
   const [asking, setAsking] = useState(false);
-  const { at, actor, object, change_id, audit_id } = entry;
+  const { at, actor, object, change_id, audit_id, row, row_count } = entry;
   const may = revertable(entry, role);
   const latest = useQuery({
     queryKey: tenantKey(tenant, 'audit', 'latest', object.kind, object.id),
@@ -69,18 +75,19 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
           signal,
         }),
       ),
-    enabled: may,
+    enabled: may && !row_count,
   });
   const newest = latest.data?.items[0];
   const change = useQuery({ ...changeQuery(tenant, { change_id }), enabled: !!newest && isUndo(newest) });
-  const undone = change.data?.items.some((one) => newest?.actor.act === `revert ${one.audit_id}`);
+  const undone = newest && change.data?.items.some((one) => undoes(newest, one, row));
+  const mayUndo = may && (row_count !== undefined || (newest && isAsLeft(entry, newest)));
 
   return (
     <>
       <p className={styles.sentence}>
         <strong>{actorOf(entry)}</strong> {verbOf(entry)} {objectOf(entry, names)}.
       </p>
-      <Diff entry={entry} />
+      {row_count ? <Rows tenant={tenant} entry={entry} /> : <Diff entry={entry} />}
       <Facts
         facts={{
           When: (
@@ -99,27 +106,86 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
         </p>
       )}
       <div className={styles.acts}>
-        {may && newest && isAsLeft(entry, newest) && (
+        {mayUndo && (
           <Button variant="default" leftSection={<IconUndo size={15} aria-hidden />} onClick={() => setAsking(true)}>
             {isUndo(entry) ? 'Redo …' : 'Undo …'}
           </Button>
         )}
-        <Button
-          variant="default"
-          renderRoot={(props) => <Link {...props} to="." search={{ kind: object.kind, object: object.id }} />}
-        >
-          View history
-        </Button>
+        {!row_count && (
+          <Button
+            variant="default"
+            renderRoot={(props) => <Link {...props} to="." search={{ kind: object.kind, object: object.id }} />}
+          >
+            View history
+          </Button>
+        )}
         {actor.act && (
           <Button variant="default" renderRoot={(props) => <Link {...props} to="." search={{ change: change_id }} />}>
             View full change
           </Button>
         )}
       </div>
-      {asking && <UndoChange tenant={tenant} of={{ change_id }} names={names} onClose={() => setAsking(false)} />}
+      {asking && (
+        <UndoChange
+          tenant={tenant}
+          of={row || row_count ? { audit_id, row } : { change_id }}
+          names={names}
+          onClose={() => setAsking(false)}
+        />
+      )}
     </>
   );
 }
+
+const rowsAtOnce = 50;
+
+/** The objects of a packed entry, each with its undo. */
+function Rows({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
+  const role = useRole();
+  const names = useNames(tenant);
+  const [shown, setShown] = useState(rowsAtOnce);
+  const [asking, setAsking] = useState<number>();
+  const rows = unpacked(entry);
+  const list = {
+    hasNextPage: shown < rows.length,
+    isFetchingNextPage: false,
+    fetchNextPage: () => setShown(shown + rowsAtOnce),
+  };
+  return (
+    <>
+      <ul className={styles.rows} aria-label="What changed">
+        {rows.slice(0, shown).map((row) => (
+          <li key={row.row}>
+            <span>
+              {objectOf(row, names)}
+              <span className={`soft ${styles.values}`}>{changesOf(row).filter(isNew).map(inWords).join(', ')}</span>
+            </span>
+            {revertable(row, role) && (
+              <Button variant="subtle" aria-label={`Undo ${objectOf(row, names)}`} onClick={() => setAsking(row.row)}>
+                Undo …
+              </Button>
+            )}
+          </li>
+        ))}
+      </ul>
+      <ShowMore list={list} rows={rows.slice(0, shown)} noun="row" />
+      {asking !== undefined && (
+        <UndoChange
+          tenant={tenant}
+          of={{ audit_id: entry.audit_id, row: asking }}
+          names={names}
+          onClose={() => setAsking(undefined)}
+        />
+      )}
+    </>
+  );
+}
+
+/** The object's name has the user and the rule. */
+const isNew = ({ field }: Change) => field !== 'User' && field !== 'Rule';
+
+const inWords = ({ field, before, after }: Change) =>
+  before !== null && after !== null ? `${field} ${before} → ${after}` : `${field} ${after ?? before}`;
 
 function Diff({ entry }: { entry: AuditEntry }) {
   const changes = changesOf(entry);
