@@ -71,6 +71,8 @@ type Tier struct {
 	Remaining  float64 // tokens
 	RetryAfter time.Duration
 	ResetAfter time.Duration
+	Window     time.Duration // earns Limit; 0 if RateLimit-Policy has no item for the tier
+	MoreAfter  time.Duration // until Remaining grows
 }
 
 // question is an encoded check with its key in the cache of denials.

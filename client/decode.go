@@ -32,6 +32,8 @@ type tierJSON struct {
 	Remaining  float64 `json:"remaining"`
 	RetryAfter float64 `json:"retry_after_ms"`
 	ResetAfter float64 `json:"reset_after_ms"`
+	Window     float64 `json:"window_ms"`
+	MoreAfter  float64 `json:"more_after_ms"`
 }
 
 // decodeDecision reads one answer; ok is whether it is a decision that fits its status.
@@ -83,6 +85,7 @@ func (from *decisionJSON) decision() (d Decision, ok bool) {
 		d.Tiers[i] = Tier{
 			RuleID: t.RuleID, Name: t.Name, Scope: t.Scope, KeyPattern: t.KeyPattern, Mode: t.Mode, Allowed: t.Allowed,
 			Limit: t.Limit, Remaining: t.Remaining, RetryAfter: millis(t.RetryAfter), ResetAfter: millis(t.ResetAfter),
+			Window: millis(t.Window), MoreAfter: millis(t.MoreAfter),
 		}
 	}
 	switch d.Status {

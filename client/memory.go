@@ -63,6 +63,13 @@ func (d *denial) decided(now time.Time) Decision {
 		decision.RetryAfter = max(1, decision.RetryAfter-passed)
 	}
 	decision.ResetAfter = max(0, decision.ResetAfter-passed)
+	for i := range decision.Tiers {
+		t := &decision.Tiers[i]
+		t.ResetAfter, t.MoreAfter = max(0, t.ResetAfter-passed), max(0, t.MoreAfter-passed)
+		if t.RetryAfter > 0 {
+			t.RetryAfter = max(1, t.RetryAfter-passed)
+		}
+	}
 	return decision
 }
 

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // Middleware limits a handler. identify returns the check of a request; if it returns false, the request is not
 // limited. A denied request gets 429, or 503 by FailureMode Closed, with Retry-After and a problem document (RFC 9457);
-// an invalid check, such as an id of a megabyte, gets 400. Answers contain X-RateLimit-Limit, -Remaining and -Reset. A
-// concurrency slot is released when the handler returns.
+// an invalid check, such as an id of a megabyte, gets 400. Answers contain RateLimit, RateLimit-Policy and
+// X-RateLimit-Limit, -Remaining and -Reset. A concurrency slot is released when the handler returns.
 func (c *Client) Middleware(identify func(*http.Request) (Check, bool)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,9 +47,27 @@ func (c *Client) Middleware(identify func(*http.Request) (Check, bool)) func(htt
 	}
 }
 
-// SetHeaders sets X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a limit applied, and Retry-After, in
-// whole seconds, if the check is denied and a wait helps.
+// The spelling of draft-ietf-httpapi-ratelimit-headers-11.
+const (
+	policyField, policyItem = "RateLimit-Policy", `"%s";q=%d;w=%d`
+	limitField, limitItem   = "RateLimit", `"%s";r=%d;t=%d`
+)
+
+// SetHeaders sets RateLimit and RateLimit-Policy, like the server, X-RateLimit-Limit, -Remaining and -Reset (in Unix
+// seconds) if a limit applied, and Retry-After, in whole seconds, if the check is denied and a wait helps.
 func (d *Decision) SetHeaders(header http.Header, now time.Time) {
+	var policies, limits []string
+	for i := range d.Tiers {
+		if t := &d.Tiers[i]; t.hasPolicy() {
+			policies = append(policies, fmt.Sprintf(policyItem, t.policy(), t.Limit, max(1, wholeSeconds(t.Window))))
+			limits = append(limits, fmt.Sprintf(limitItem, t.policy(), int64(max(0, t.Remaining)),
+				wholeSeconds(t.MoreAfter)))
+		}
+	}
+	if len(policies) > 0 {
+		header[policyField] = []string{strings.Join(policies, ", ")}
+		header[limitField] = []string{strings.Join(limits, ", ")}
+	}
 	if d.Limit > 0 {
 		header.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))
 		header.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
@@ -65,8 +84,15 @@ func (d *Decision) retrySeconds() int64 {
 	if d.Allowed || d.RetryAfter <= 0 {
 		return 0
 	}
-	return int64((d.RetryAfter + time.Second - 1) / time.Second)
+	return wholeSeconds(d.RetryAfter)
 }
+
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+func (t *Tier) hasPolicy() bool { return t.Mode == "enforce" && t.Window > 0 }
+
+// policy returns the tier's name in RateLimit-Policy.
+func (t *Tier) policy() string { return t.Scope + "-" + strconv.FormatInt(t.RuleID, 10) }
 
 func (d *Decision) writeDenial(w http.ResponseWriter) {
 	kind, title := "https://iana.org/assignments/http-problem-types#quota-exceeded", "Too Many Requests"
@@ -74,17 +100,32 @@ func (d *Decision) writeDenial(w http.ResponseWriter) {
 		kind, title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
 			"Service Unavailable"
 	}
+	switch d.Reason {
+	case "blocked", "cost_exceeds_limit": // the draft has no type for them
+		kind = "urn:sluice:problem:" + strings.ReplaceAll(d.Reason, "_", "-")
+	}
 	detail := "Waiting does not help."
 	if wait := d.retrySeconds(); wait > 0 {
 		detail = fmt.Sprintf("Try again in %d s.", wait)
 	}
-	writeProblem(w, d.Status, kind, title, detail)
+	var violated []string
+	for i := range d.Tiers {
+		if t := &d.Tiers[i]; !t.Allowed && t.hasPolicy() {
+			violated = append(violated, t.policy())
+		}
+	}
+	writeProblem(w, d.Status, kind, title, detail, violated...)
 }
 
 // writeProblem needs texts without characters to escape.
-func writeProblem(w http.ResponseWriter, status int, kind, title, detail string) {
+func writeProblem(w http.ResponseWriter, status int, kind, title, detail string, violated ...string) {
 	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	// the caller may have left
-	_, _ = fmt.Fprintf(w, `{"type":%q,"title":%q,"status":%d,"detail":%q}`+"\n", kind, title, status, detail)
+	more := ""
+	if len(violated) > 0 {
+		more = `,"violated-policies":["` + strings.Join(violated, `","`) + `"]`
+	}
+	_, _ = fmt.Fprintf(w, `{"type":%q,"title":%q,"status":%d,"detail":%q%s}`+"\n", kind, title, status, detail, more)
 }

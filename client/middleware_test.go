@@ -22,6 +22,7 @@ func TestMiddleware(t *testing.T) {
 		mode            FailureMode
 		status          int
 		headers         map[string]string
+		body            string
 		asked, released bool
 	}{
 		"passes what is allowed, and says what is left": {
@@ -35,10 +36,24 @@ func TestMiddleware(t *testing.T) {
 		"answers 429 with a wait in whole seconds, rounded up": {
 			answer: scripted{Status: 429, Body: map[string]any{
 				"allowed": false, "reason": "limit_exceeded", "limit": 3, "remaining": 0, "retry_after_ms": 9001,
-				"reset_after_ms": 29959,
+				"reset_after_ms": 29959, "tiers": []any{
+					map[string]any{
+						"rule_id": 12, "scope": "user", "mode": "enforce", "allowed": false, "limit": 3,
+						"remaining": 0.5, "window_ms": 30000, "more_after_ms": 9001,
+					},
+					map[string]any{
+						"rule_id": 13, "scope": "ip", "mode": "enforce", "allowed": true, "limit": 50, "remaining": 7.5,
+						"window_ms": 100, "more_after_ms": 0,
+					},
+					map[string]any{"rule_id": 14, "scope": "global", "mode": "shadow", "window_ms": 1000},
+				},
 			}},
 			user: "42", status: http.StatusTooManyRequests, asked: true,
+			body: `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+				`"title":"Too Many Requests","status":429,"detail":"Try again in 10 s.","violated-policies":["user-12"]}`,
 			headers: map[string]string{
+				policyField: `"user-12";q=3;w=30, "ip-13";q=50;w=1`, limitField: `"user-12";r=0;t=10, "ip-13";r=7;t=0`,
+				"Cache-Control":     "no-store",
 				"X-RateLimit-Limit": "3", "Retry-After": "10",
 				"Content-Type": "application/problem+json",
 			},
@@ -49,6 +64,8 @@ func TestMiddleware(t *testing.T) {
 				"retry_after_ms": nil,
 			}},
 			user: "42", status: http.StatusTooManyRequests, asked: true,
+			body: `{"type":"urn:sluice:problem:blocked","title":"Too Many Requests","status":429,` +
+				`"detail":"Waiting does not help."}`,
 			headers: map[string]string{"Retry-After": ""},
 		},
 		"passes unasked what identify leaves out": {status: http.StatusNoContent},
@@ -88,9 +105,16 @@ func TestMiddleware(t *testing.T) {
 				t.Errorf("status %d, want %d: %s", answer.Code, c.status, answer.Body)
 			}
 			for header, want := range c.headers {
-				if got := answer.Header().Get(header); got != want {
+				got := answer.Header().Get(header)
+				if spelt := answer.Header()[header]; len(spelt) > 0 { // as the draft spells it
+					got = spelt[0]
+				}
+				if got != want {
 					t.Errorf("%s is %q, want %q", header, got, want)
 				}
+			}
+			if got := answer.Body.String(); c.body != "" && got != c.body+"\n" {
+				t.Errorf("the body is %s, want %s", got, c.body)
 			}
 			if body, ok := c.answer.Body.(map[string]any); ok && body["delay_ms"] != nil &&
 				served < 30*time.Millisecond {

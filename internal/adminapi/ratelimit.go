@@ -137,8 +137,10 @@ func (s *surface) deny(q *apiRequest, decision *enforce.Decision) error {
 			"tenant", httpapi.PathParam(q.r, "tenant"), "caller", q.caller().Account,
 			"network", clientIP(q.r, s.TrustedProxies).String(), "wait", tier.RetryAfter, "request_id", q.requestID)
 	}
-	return httpapi.LimitExceeded.Problem(fmt.Sprintf("%s; nothing was done. Wait %d seconds.",
+	denial := httpapi.LimitExceeded.Problem(fmt.Sprintf("%s; nothing was done. Wait %d seconds.",
 		exceeded[payer], wholeSeconds(tier.RetryAfter)))
+	denial.Violated = []string{tier.Match.Rule.Name}
+	return denial
 }
 
 var exceeded = map[Payer]string{ //nolint:gochecknoglobals // a constant

@@ -60,10 +60,13 @@ const loopbackNetwork = "192.0.2.0/24"
 
 func (l *limited) wantDenied(got answer, class string) {
 	l.t.Helper()
-	const limitExceeded = "urn:sluice:problem:limit-exceeded"
+	const limitExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	if got.status != http.StatusTooManyRequests || read[problem](l.t, got).Type != limitExceeded {
 		l.t.Errorf("%s answered %d, want a denial: %s", got.operation, got.status, got.body)
 		return
+	}
+	if want := `"violated-policies":["` + class + `"]`; !strings.Contains(string(got.body), want) {
+		l.t.Errorf("%s is denied without %s: %s", got.operation, want, got.body)
 	}
 	policy, state := got.header.Get("RateLimit-Policy"), got.header.Get("RateLimit")
 	if !strings.Contains(policy, `"`+class+`";q=`) || !strings.Contains(state, `"`+class+`";r=0;t=`) ||

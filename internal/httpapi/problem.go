@@ -20,6 +20,9 @@ type Kind struct {
 // typePrefix makes types absolute, as RFC 9457 section 3.1.1 recommends, without promising a page.
 const typePrefix = "urn:sluice:problem:"
 
+// draftPrefix is for the types of draft-ietf-httpapi-ratelimit-headers.
+const draftPrefix = "https://iana.org/assignments/http-problem-types#"
+
 // The kinds of problem of all surfaces.
 var (
 	InvalidRequest = Kind{typePrefix + "invalid-request", "The request is not valid", http.StatusBadRequest}
@@ -56,11 +59,11 @@ var (
 		typePrefix + "headers-too-large", "The headers are too large",
 		http.StatusRequestHeaderFieldsTooLarge,
 	}
-	LimitExceeded    = Kind{typePrefix + "limit-exceeded", "Too many requests", http.StatusTooManyRequests}
+	LimitExceeded    = Kind{draftPrefix + "quota-exceeded", "Too many requests", http.StatusTooManyRequests}
 	Blocked          = Kind{typePrefix + "blocked", "The request is blocked", http.StatusTooManyRequests}
 	CostExceedsLimit = Kind{typePrefix + "cost-exceeds-limit", "The request costs too much", http.StatusTooManyRequests}
 	StoreUnavailable = Kind{
-		typePrefix + "store-unavailable", "The limits cannot be checked",
+		draftPrefix + "temporary-reduced-capacity", "The limits cannot be checked",
 		http.StatusServiceUnavailable,
 	}
 	TooSoon        = Kind{typePrefix + "too-many-requests", "Too many attempts", http.StatusTooManyRequests}
@@ -84,6 +87,8 @@ type Problem struct {
 	Kind
 	Detail string
 	Fields []FieldError
+	// Violated are the names in RateLimit-Policy of the limits that deny the request.
+	Violated []string
 }
 
 // Problem returns a problem of the kind. The detail is a sentence that says what to do.
@@ -137,6 +142,16 @@ func (p *Problem) Append(b []byte, requestID string) []byte {
 	b = AppendString(append(b, `,"detail":`...), p.Detail)
 	if requestID != "" {
 		b = AppendString(append(b, `,"request_id":`...), requestID)
+	}
+	if len(p.Violated) > 0 {
+		b = append(b, `,"violated-policies":[`...)
+		for i, name := range p.Violated {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = AppendString(b, name)
+		}
+		b = append(b, ']')
 	}
 	if len(p.Fields) > 0 {
 		b = append(b, `,"errors":[`...)

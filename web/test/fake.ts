@@ -86,7 +86,7 @@ export function effect(more: Partial<components['schemas']['Effect']> = {}): com
 }
 
 export function problem(status: number, kind: string, more: Partial<ProblemDocument> = {}): Reply {
-  const type = `urn:sluice:problem:${kind}`;
+  const type = kind.startsWith('https:') ? kind : `urn:sluice:problem:${kind}`;
   return { status, json: { type, title: kind, detail: kind, request_id: 'req-1', ...more, status } };
 }
 

@@ -83,7 +83,8 @@ func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, by caller) error {
 		c.Response.SetStatusCode(http.StatusOK)
 		return nil
 	}
-	problem := denialOf(d.Reason)
+	problem := *denialOf(d.Reason)
+	problem.Violated = checkjson.ViolatedPolicies(d)
 	c.Response.Header.Set("Cache-Control", "no-store")
 	x.answer = problem.Append(x.answer[:0], requestIDOf(c))
 	write(c, problem.Status, httpapi.ProblemType, x.answer)

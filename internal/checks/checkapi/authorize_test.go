@@ -56,7 +56,8 @@ func TestAProxyIsAnsweredForItsVisitor(t *testing.T) {
 		if denied.Code != 429 || header(denied, "Retry-After") != "10" ||
 			header(denied, "X-Sluice-Reason") != "limit_exceeded" ||
 			header(denied, "Content-Type") != "application/problem+json" || header(denied, "X-Sluice-Status") != "" ||
-			method != "HEAD" && !strings.Contains(denied.Body.String(), `"type":"urn:sluice:problem:limit-exceeded"`) {
+			method != "HEAD" && (!strings.Contains(denied.Body.String(), quotaExceeded) ||
+				!strings.Contains(denied.Body.String(), `"violated-policies":["ip-1"]`)) {
 			t.Errorf("%s is answered %d %v %s", method, denied.Code, denied.Header(), denied.Body)
 		}
 	}
@@ -89,7 +90,8 @@ func TestAClosedTierIsAnswered503ToAProxy(t *testing.T) {
 		with(limit(t, 1, "ip:{ip}", 1, 1), func(r *rules.Rule) { r.FailureMode = rules.FailClosed }))
 	h.storeErr = errStoreDown
 	w := h.authorize("GET", "/v1/authorize", "X-Forwarded-For: 203.0.113.9")
-	if w.Code != 503 || header(w, "Retry-After") != "1" || !strings.Contains(w.Body.String(), "store-unavailable") {
+	if w.Code != 503 || header(w, "Retry-After") != "1" || 
+		!strings.Contains(w.Body.String(), "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity") {
 		t.Errorf("answered %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	if w := h.authorize("GET", "/v1/authorize?deny=403", "X-Forwarded-For: 203.0.113.9"); w.Code != 403 ||
@@ -97,6 +99,8 @@ func TestAClosedTierIsAnswered503ToAProxy(t *testing.T) {
 		t.Errorf("answered %d %v", w.Code, w.Header())
 	}
 }
+
+const quotaExceeded = `"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"`
 
 // TestEveryReasonHasAnAnswerForAProxy: a process whose rules are older than the store's meets reasons that it does not
 // ask for.
@@ -115,7 +119,7 @@ func TestEveryReasonHasAnAnswerForAProxy(t *testing.T) {
 	old.store = h.store
 	if w := old.authorize("GET", "/v1/authorize", lines...); w.Code != 429 ||
 		header(w, "X-Sluice-Reason") != "concurrency_exceeded" ||
-		header(w, "Retry-After") != "1" || !strings.Contains(w.Body.String(), "urn:sluice:problem:limit-exceeded") {
+		header(w, "Retry-After") != "1" || !strings.Contains(w.Body.String(), quotaExceeded) {
 		t.Errorf("answered %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	for _, reason := range enforce.Reasons {

@@ -22,7 +22,7 @@ func TestTheDocumentedExampleIsAnsweredAsDocumented(t *testing.T) {
 	h.want(w, 200, `{"allowed":true,"plan":"pro","violated_tier":null,"violated_rule":null,"violated_rule_id":null,`+
 		`"reason":null,"retry_after_ms":0,"limit":50,"remaining":49,"reset_after_ms":100,"degraded":false,`+
 		`"tiers":[{"rule_id":12,"name":"","scope":"user","key_pattern":"user:{user_id}","mode":"enforce",`+
-		`"allowed":true,"limit":50,"remaining":49,"retry_after_ms":0,"reset_after_ms":100}]}`)
+		`"allowed":true,"limit":50,"remaining":49,"retry_after_ms":0,"reset_after_ms":100,"window_ms":5000,"more_after_ms":100}]}`)
 	h.wantHeaders(w, map[string]string{
 		"RateLimit-Policy": `"user-12";q=50;w=5`, "RateLimit": `"user-12";r=49;t=1`,
 		"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "49", "X-RateLimit-Reset": "1797000001",
@@ -37,7 +37,7 @@ func TestTheDocumentedExampleIsAnsweredAsDocumented(t *testing.T) {
 		`"violated_rule_id":12,"reason":"limit_exceeded","retry_after_ms":35,`+
 		`"limit":50,"remaining":0,"reset_after_ms":4935,"degraded":false,`+
 		`"tiers":[{"rule_id":12,"name":"","scope":"user","key_pattern":"user:{user_id}","mode":"enforce",`+
-		`"allowed":false,"limit":50,"remaining":0.65,"retry_after_ms":35,"reset_after_ms":4935}]}`)
+		`"allowed":false,"limit":50,"remaining":0.65,"retry_after_ms":35,"reset_after_ms":4935,"window_ms":5000,"more_after_ms":35}]}`)
 	h.wantHeaders(w, map[string]string{
 		"RateLimit-Policy": `"user-12";q=50;w=5`, "RateLimit": `"user-12";r=0;t=1`,
 		"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1797000005",
@@ -96,7 +96,7 @@ func TestEveryKindOfDecisionHasItsOwnAnswer(t *testing.T) {
 			answer: `{"allowed":false,"plan":"free","violated_tier":"global","violated_rule":"global","violated_rule_id":3,` +
 				`"reason":"cost_exceeds_limit","retry_after_ms":null,"limit":2,"remaining":2,"reset_after_ms":0,"degraded":false,` +
 				`"tiers":[{"rule_id":3,"name":"","scope":"global","key_pattern":"global","mode":"enforce",` +
-				`"allowed":false,"limit":2,"remaining":2,"retry_after_ms":null,"reset_after_ms":0}]}`,
+				`"allowed":false,"limit":2,"remaining":2,"retry_after_ms":null,"reset_after_ms":0,"window_ms":8000,"more_after_ms":0}]}`,
 			headers: map[string]string{
 				"RateLimit-Policy": `"global-3";q=2;w=8`, "RateLimit": `"global-3";r=2;t=0`,
 				"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "2", "X-RateLimit-Reset": "1797000000",
@@ -109,9 +109,9 @@ func TestEveryKindOfDecisionHasItsOwnAnswer(t *testing.T) {
 			answer: `{"allowed":true,"plan":"free","violated_tier":null,"violated_rule":null,"violated_rule_id":null,` +
 				`"reason":null,"retry_after_ms":0,"limit":10,"remaining":9,"reset_after_ms":500,"degraded":false,` +
 				`"tiers":[{"rule_id":3,"name":"","scope":"global","key_pattern":"global","mode":"enforce",` +
-				`"allowed":true,"limit":100,"remaining":99.5,"retry_after_ms":0,"reset_after_ms":1},` +
+				`"allowed":true,"limit":100,"remaining":99.5,"retry_after_ms":0,"reset_after_ms":1,"window_ms":100,"more_after_ms":1},` +
 				`{"rule_id":4,"name":"","scope":"endpoint","key_pattern":"endpoint:/a","mode":"enforce",` +
-				`"allowed":true,"limit":10,"remaining":9.5,"retry_after_ms":0,"reset_after_ms":500}]}`,
+				`"allowed":true,"limit":10,"remaining":9.5,"retry_after_ms":0,"reset_after_ms":500,"window_ms":10000,"more_after_ms":500}]}`,
 			headers: map[string]string{
 				"RateLimit-Policy":  `"global-3";q=100;w=1, "endpoint-4";q=10;w=10`,
 				"RateLimit":         `"global-3";r=99;t=1, "endpoint-4";r=9;t=1`,
@@ -185,14 +185,14 @@ func TestABatchIsDecidedInOrder(t *testing.T) {
 	const violated = `"violated_tier":"user","violated_rule":"user:{user_id}","violated_rule_id":1,`
 	h.want(w, 200, `{"results":[`+
 		`{"status":200,"allowed":true,"plan":"free",`+none+`"limit":2,"remaining":1,"reset_after_ms":1000,"degraded":false,"tiers":[`+
-		tier+`"allowed":true,"limit":2,"remaining":1,"retry_after_ms":0,"reset_after_ms":1000}]},`+
+		tier+`"allowed":true,"limit":2,"remaining":1,"retry_after_ms":0,"reset_after_ms":1000,"window_ms":2000,"more_after_ms":1000}]},`+
 		`{"status":429,"allowed":false,"plan":"free",`+violated+`"reason":"limit_exceeded","retry_after_ms":500,"limit":2,"remaining":1,"reset_after_ms":1000,"degraded":false,"tiers":[`+
-		tier+`"allowed":false,"limit":2,"remaining":1,"retry_after_ms":500,"reset_after_ms":1000}]},`+
+		tier+`"allowed":false,"limit":2,"remaining":1,"retry_after_ms":500,"reset_after_ms":1000,"window_ms":2000,"more_after_ms":500}]},`+
 		`{"status":200,"allowed":true,"plan":"free",`+none+`"limit":null,"remaining":null,"reset_after_ms":null,"degraded":false,"tiers":[]},`+
 		`{"status":429,"allowed":false,"plan":"pro",`+violated+`"reason":"cost_exceeds_limit","retry_after_ms":null,"limit":2,"remaining":2,"reset_after_ms":0,"degraded":false,"tiers":[`+
-		tier+`"allowed":false,"limit":2,"remaining":2,"retry_after_ms":null,"reset_after_ms":0}]},`+
+		tier+`"allowed":false,"limit":2,"remaining":2,"retry_after_ms":null,"reset_after_ms":0,"window_ms":2000,"more_after_ms":0}]},`+
 		`{"status":200,"allowed":true,"plan":"free",`+none+`"limit":2,"remaining":0,"reset_after_ms":2000,"degraded":false,"tiers":[`+
-		tier+`"allowed":true,"limit":2,"remaining":0,"retry_after_ms":0,"reset_after_ms":2000}]}]}`)
+		tier+`"allowed":true,"limit":2,"remaining":0,"retry_after_ms":0,"reset_after_ms":2000,"window_ms":2000,"more_after_ms":1000}]}]}`)
 	h.wantHeaders(w, nil)
 }
 

@@ -24,7 +24,7 @@ func TestAnExplanationSaysWhatMatchesAndWhatNearlyDid(t *testing.T) {
 		h.want(w, 200,
 			`{"decision":{"allowed":false,"plan":"pro","violated_tier":"user","violated_rule":"user:7","violated_rule_id":2,`+
 				`"reason":"blocked","retry_after_ms":null,"limit":null,"remaining":null,"reset_after_ms":null,"degraded":false,"tiers":[`+
-				`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","allowed":true,"limit":5,"remaining":5,"retry_after_ms":0,"reset_after_ms":0},`+
+				`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","allowed":true,"limit":5,"remaining":5,"retry_after_ms":0,"reset_after_ms":0,"window_ms":10000,"more_after_ms":0},`+
 				`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","allowed":false,"limit":null,"remaining":null,"retry_after_ms":null,"reset_after_ms":null}]},`+
 				`"plan_source":"user","enforcement":"on","rules":[`+
 				`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","plan":"pro","action":"limit","algorithm":"token_bucket","failure_mode":"local","rate_per_second":0.5,"burst_capacity":5,"limit_text":"0.5 per second, bursts to 5","overridden":false},`+
@@ -90,7 +90,7 @@ func TestARuleWithAnUnknownWordActsByItsFailureModeAndIsExplained(t *testing.T) 
 		h.want(h.post("/v1/check", `{"user_id":7}`), 200,
 			`{"allowed":true,"plan":"pro","violated_tier":null,"violated_rule":null,`+
 				`"violated_rule_id":null,"reason":null,"retry_after_ms":0,"limit":3,"remaining":2,"reset_after_ms":1000,"degraded":true,"tiers":[`+
-				known+`"remaining":2,"retry_after_ms":0,"reset_after_ms":1000}]}`)
+				known+`"remaining":2,"retry_after_ms":0,"reset_after_ms":1000,"window_ms":3000,"more_after_ms":1000}]}`)
 		w := h.post("/v1/explain", `{"user_id":7}`)
 		if !strings.Contains(w.Body.String(),
 			`"action":"limit","algorithm":"token_ring","unknown":"algorithm token_ring","failure_mode":"`+string(

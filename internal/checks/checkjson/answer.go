@@ -112,6 +112,10 @@ func appendTier(b []byte, t *enforce.TierDecision) []byte {
 	}
 	b = appendWait(append(b, `,"retry_after_ms":`...), t)
 	b = appendReset(append(b, `,"reset_after_ms":`...), t)
+	if hasPolicy(t) {
+		b = httpapi.AppendMillis(append(b, `,"window_ms":`...), t.Window())
+		b = httpapi.AppendMillis(append(b, `,"more_after_ms":`...), t.MoreAfter())
+	}
 	if t.Delay > 0 {
 		b = httpapi.AppendMillis(append(b, `,"delay_ms":`...), t.Delay)
 	}

@@ -81,8 +81,8 @@ func (t *Headers) Strings() iter.Seq2[string, string] {
 // wait plus the caller's jitter, at least 1 and never before the t of the denying tier (section 6 of the draft). All
 // seconds are rounded up. A check without a limit, or with a bypass, has none of these headers.
 func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
-	t.addItems("RateLimit-Policy", d, appendRuleName, appendPolicyItem)
-	t.addItems("RateLimit", d, appendRuleName, appendServiceLimitItem)
+	t.addItems(policyField, d, appendRuleName, appendPolicyItem)
+	t.addItems(limitField, d, appendRuleName, appendServiceLimitItem)
 	deciding := d.DecidingTier()
 	if deciding != nil && deciding.BucketRead && deciding.Limit.Kind != rules.KindConcurrency {
 		t.addInt("X-RateLimit-Limit", deciding.Limit.Burst)
@@ -112,11 +112,26 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 // AddServiceLimit adds RateLimit-Policy, RateLimit and, to a denial, Retry-After, as AddRateLimit does. The rules'
 // names, which must need no escaping, are the item names.
 func (t *Headers) AddServiceLimit(d *enforce.Decision) {
-	t.addItems("RateLimit-Policy", d, appendGivenName, appendPolicyItem)
-	t.addItems("RateLimit", d, appendGivenName, appendServiceLimitItem)
+	t.addItems(policyField, d, appendGivenName, appendPolicyItem)
+	t.addItems(limitField, d, appendGivenName, appendServiceLimitItem)
 	if deciding := d.DecidingTier(); deciding != nil && !d.Allowed {
 		t.addInt("Retry-After", retryAfter(deciding.RetryAfter, 0))
 	}
+}
+
+// hasPolicy reports whether a tier has items in RateLimit-Policy and RateLimit.
+func hasPolicy(t *enforce.TierDecision) bool {
+	return t.BucketRead && t.Enforced() && t.Limit.Kind != rules.KindConcurrency
+}
+
+// ViolatedPolicies returns the names in RateLimit-Policy of the tiers that deny.
+func ViolatedPolicies(d *enforce.Decision) (names []string) {
+	for i := range d.Tiers {
+		if t := &d.Tiers[i]; !d.Allowed && !t.Allowed && hasPolicy(t) {
+			names = append(names, string(appendRuleName(nil, t)))
+		}
+	}
+	return names
 }
 
 type appendItem func([]byte, *enforce.TierDecision) []byte
@@ -125,7 +140,7 @@ func (t *Headers) addItems(name string, d *enforce.Decision, appendName, appendR
 	start := len(t.text)
 	for i := range d.Tiers {
 		tier := &d.Tiers[i]
-		if !tier.BucketRead || !tier.Enforced() || tier.Limit.Kind == rules.KindConcurrency {
+		if !hasPolicy(tier) {
 			continue
 		}
 		if len(t.text) > start {
@@ -148,14 +163,21 @@ func appendGivenName(b []byte, t *enforce.TierDecision) []byte {
 	return append(b, t.Match.Rule.Name...)
 }
 
+// The spelling of the draft, which may still change.
+const (
+	policyField, limitField         = "RateLimit-Policy", "RateLimit"
+	quotaParameter, windowParameter = ";q=", ";w="
+	restParameter, resetParameter   = ";r=", ";t="
+)
+
 func appendPolicyItem(b []byte, t *enforce.TierDecision) []byte {
-	b = strconv.AppendInt(append(b, ";q="...), t.Limit.Burst, 10)
-	return strconv.AppendInt(append(b, ";w="...), max(1, seconds(t.Window())), 10)
+	b = strconv.AppendInt(append(b, quotaParameter...), t.Limit.Burst, 10)
+	return strconv.AppendInt(append(b, windowParameter...), max(1, seconds(t.Window())), 10)
 }
 
 func appendServiceLimitItem(b []byte, t *enforce.TierDecision) []byte {
-	b = strconv.AppendInt(append(b, ";r="...), t.Remaining.Whole(), 10)
-	return strconv.AppendInt(append(b, ";t="...), seconds(t.MoreAfter()), 10)
+	b = strconv.AppendInt(append(b, restParameter...), t.Remaining.Whole(), 10)
+	return strconv.AppendInt(append(b, resetParameter...), seconds(t.MoreAfter()), 10)
 }
 
 func seconds(d time.Duration) int64 {

@@ -2,7 +2,7 @@ import createClient, { type Middleware } from 'openapi-fetch';
 import { noteAway } from './away';
 import { noteBusy } from './busy';
 import { noteServerTime } from './clock';
-import { AwayError, isKind, problemOf } from './problem';
+import { AwayError, isKind, limitExceeded, problemOf } from './problem';
 import { askForProof } from './proof';
 import type { paths } from './schema';
 
@@ -105,7 +105,7 @@ const errors: Middleware = {
     }
     const problem = await problemOf(response);
     noteAway(problem instanceof AwayError);
-    if (isKind(problem, 'limit-exceeded')) noteBusy(problem);
+    if (isKind(problem, limitExceeded)) noteBusy(problem);
     throw problem;
   },
   onError({ error }) {

@@ -10,6 +10,9 @@ export interface ProblemDocument {
 
 const prefix = 'urn:sluice:problem:';
 
+/** The type of a denial by a rate limit, of draft-ietf-httpapi-ratelimit-headers. */
+export const limitExceeded = 'https://iana.org/assignments/http-problem-types#quota-exceeded';
+
 /** An error response. Code decides by its kind; readers see its detail. */
 export class ProblemError extends Error {
   constructor(

@@ -2,7 +2,7 @@ import { hashKey, MutationCache, QueryCache, QueryClient, queryOptions } from '@
 import { api, body, tagged } from './client';
 import { serverNow } from './clock';
 import { all } from './pages';
-import { AwayError, isKind, isStatus, ProblemError } from './problem';
+import { AwayError, isKind, isStatus, limitExceeded, ProblemError } from './problem';
 import type { Session } from './types';
 
 /** The resources of a tenant, as query keys name them. changes.ts maps writes to resources. */
@@ -69,7 +69,7 @@ export function newQueryClient(): QueryClient {
         staleTime: 10_000,
         // Errors of the server are not retried; missing responses are, and denials that end with time.
         retry: (failures, error) =>
-          (error instanceof AwayError && failures < 2) || (isKind(error, 'limit-exceeded') && failures < 5),
+          (error instanceof AwayError && failures < 2) || (isKind(error, limitExceeded) && failures < 5),
         retryDelay: (_, error) => (error instanceof ProblemError ? (error.retryAfter ?? 1) * 1000 : 500),
         networkMode: 'always',
       },

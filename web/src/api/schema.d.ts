@@ -3740,6 +3740,8 @@ export interface components {
             detail: string;
             /** @description Finds the line in the log */
             request_id?: string;
+            /** @description The names in RateLimit-Policy of the limits that deny the request */
+            "violated-policies"?: string[];
             errors?: components["schemas"]["FieldError"][];
         };
         FieldError: {
@@ -4101,6 +4103,16 @@ export interface components {
              * @description null if the bucket was not read, or for concurrency
              */
             reset_after_ms: number | null;
+            /**
+             * Format: int64
+             * @description What earns limit; only there if RateLimit-Policy has this tier
+             */
+            window_ms?: number;
+            /**
+             * Format: int64
+             * @description Until there are more; only there if RateLimit has this tier
+             */
+            more_after_ms?: number;
             /**
              * Format: int64
              * @description Only there if this tier's queue delays the caller

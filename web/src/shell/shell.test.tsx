@@ -1,5 +1,6 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test, vi } from 'vitest';
+import { limitExceeded } from '~/api/problem';
 import { fakeServer, page, plan, problem, rule, session } from '../../test/fake';
 import { open } from '../../test/render';
 import { live, world } from '../../test/rules';
@@ -195,7 +196,7 @@ test('a denial says how long it lasts, and the query continues by itself', async
     'GET /api/v1/tenants/acme/members': () =>
       asked++ === 0
         ? {
-            ...problem(429, 'limit-exceeded', { detail: 'You have used the server; nothing was done.' }),
+            ...problem(429, limitExceeded, { detail: 'You have used the server; nothing was done.' }),
             headers: { 'Retry-After': '3' },
           }
         : page([]),

@@ -3018,6 +3018,9 @@ type Problem struct {
 
 	// Type The kind of problem; never changes
 	Type string `json:"type"`
+
+	// ViolatedPolicies The names in RateLimit-Policy of the limits that deny the request
+	ViolatedPolicies *[]string `json:"violated-policies,omitempty"`
 }
 
 // ProcessStatus A process that answers checks

@@ -1,6 +1,7 @@
 import { QueryClient } from '@tanstack/react-query';
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
+import { limitExceeded } from '~/api/problem';
 import { seriesQuery } from '~/api/traffic';
 import { exactTime } from '~/domain/format';
 import { namedSpan } from '~/domain/range';
@@ -540,7 +541,7 @@ test('a rule that somebody else changed is shown as it is now, and a second pres
 
 test.each([
   ['too-many-requests', 'You have too many open streams; close one, or wait until one ends.'],
-  ['limit-exceeded', 'You have used the server for as long as one account may.'],
+  [limitExceeded, 'You have used the server for as long as one account may.'],
 ])('a live view that is refused as %s says why, and goes on when it may', async (kind, detail) => {
   let refusals = 1;
   server({
