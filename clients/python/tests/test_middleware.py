@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 import unittest
@@ -15,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.test import AsyncRequestFactory, RequestFactory
 
-from sluice import AsyncSluice, Check, Sluice
+from sluice import AsyncSluice, Check, Decision, Sluice, Tier, _http
 from sluice.asgi import SluiceMiddleware as Asgi
 from sluice.wsgi import SluiceMiddleware as Wsgi
 
@@ -187,10 +188,38 @@ class MiddlewareTest(unittest.TestCase):
             self.assertNotIn("retry-after", response.headers)
 
     def test_a_denial_is_a_429_with_a_wait_in_whole_seconds_rounded_up(self) -> None:
-        body = {"allowed": False, "reason": "limit_exceeded", "limit": 3, "remaining": 0, "retry_after_ms": 9001}
+        tier: dict[str, Any] = {"mode": "enforce", "allowed": True}
+        tiers = [
+            {
+                **tier,
+                **{"rule_id": 12, "scope": "user", "allowed": False, "limit": 3, "remaining": 0.5},
+                **{"window_ms": 30_000, "more_after_ms": 9001},
+            },
+            {
+                **tier,
+                **{"rule_id": 13, "scope": "ip", "limit": 50, "remaining": 7.5, "window_ms": 100, "more_after_ms": 0},
+            },
+            {**tier, "rule_id": 14, "scope": "global", "mode": "shadow", "window_ms": 1000},
+        ]
+        body: dict[str, Any] = {
+            **{"allowed": False, "reason": "limit_exceeded", "limit": 3, "remaining": 0, "retry_after_ms": 9001},
+            "tiers": tiers,
+        }
         for response, _, _ in self.each({"status": 429, "body": body}):
             self.assertEqual((response.status, response.headers["retry-after"]), (429, "10"))
+            self.assertEqual(response.headers["ratelimit-policy"], '"user-12";q=3;w=30, "ip-13";q=50;w=1')
+            self.assertEqual(response.headers["ratelimit"], '"user-12";r=0;t=10, "ip-13";r=7;t=0')
             self.assertEqual(response.headers["content-type"], "application/problem+json")
+            self.assertEqual(response.headers["cache-control"], "no-store")
+
+    def test_a_denial_has_the_types_of_the_draft(self) -> None:
+        tier = Tier(12, "", "user", "", "enforce", False, 3, 0, 9, 9, 30, 9)
+        denial = json.loads(_http.denial(Decision(False, 429, "limit_exceeded", retry_after=9, tiers=[tier])))
+        self.assertEqual(denial["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded")
+        self.assertEqual(denial["violated-policies"], ["user-12"])
+        blocked = json.loads(_http.denial(Decision(False, 429, "blocked")))
+        self.assertEqual(blocked["type"], "urn:sluice:problem:blocked")
+        self.assertNotIn("violated-policies", blocked)
 
     def test_no_wait_is_promised_where_none_helps(self) -> None:
         body = {"allowed": False, "reason": "blocked", "retry_after_ms": None}

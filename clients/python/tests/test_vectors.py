@@ -127,6 +127,8 @@ def plain(value: dict[str, Any]) -> dict[str, Any]:
     for name, member in value.items():
         if name in ("retry_after", "reset_after", "delay"):
             found[f"{name}_ms"] = None if member is None else round(member * 1000, 6)
+        elif name in ("window", "more_after"):
+            pass  # test_middleware sees these
         elif name == "tiers":
             found[name] = [plain(tier) for tier in member]
         else:

@@ -17,8 +17,8 @@ export type Identify<Request> = (request: Request) => Check | null | undefined |
 /**
  * Middleware for Express, Connect and the like. A denied request is answered with 429, or 503 if nobody could decide,
  * with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id of a megabyte, with 400.
- * Answers carry X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency rule is released when the answer is
- * sent.
+ * Answers carry RateLimit, RateLimit-Policy and X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency rule
+ * is released when the answer is sent.
  */
 export function limit<Request>(limits: Sluice, identify: Identify<Request>) {
   return async (request: Request, answer: Answer, next: (error?: unknown) => void): Promise<void> => {
@@ -67,14 +67,37 @@ async function ask(limits: Sluice, check: Check, answer: Answer, left: AbortSign
   return true;
 }
 
+/** The spelling of draft-ietf-httpapi-ratelimit-headers-11. */
+const spelling = {
+  policyField: 'RateLimit-Policy',
+  policyItem: (name: string, quota: number, window: number) => `"${name}";q=${quota};w=${window}`,
+  limitField: 'RateLimit',
+  limitItem: (name: string, rest: number, more: number) => `"${name}";r=${rest};t=${more}`,
+};
+
+/** The tiers that RateLimit-Policy has an item for, with their names there. */
+function policies({ tiers }: Decision) {
+  return tiers.flatMap((tier) =>
+    tier.mode === 'enforce' && tier.windowMs ? [{ ...tier, name: `${tier.scope}-${tier.ruleId}` }] : [],
+  );
+}
+
+const seconds = (ms: number | null) => Math.ceil((ms ?? 0) / 1000);
+
 /**
- * X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a limit applied, and Retry-After, in whole seconds, if
+ * RateLimit and RateLimit-Policy, like the server's, X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a limit applied, and Retry-After, in whole seconds, if
  * the check is denied and a wait helps.
  */
 export function headers(decision: Decision, now = Date.now()): Record<string, string> {
   const { limit, remaining, resetAfterMs } = decision;
   const wait = retrySeconds(decision);
+  const named = policies(decision);
+  const policy = named.map((t) => spelling.policyItem(t.name, t.limit ?? 0, Math.max(1, seconds(t.windowMs))));
+  const left = named.map((t) =>
+    spelling.limitItem(t.name, Math.floor(Math.max(0, t.remaining ?? 0)), seconds(t.moreAfterMs)),
+  );
   return {
+    ...(named.length > 0 ? { [spelling.policyField]: policy.join(', '), [spelling.limitField]: left.join(', ') } : {}),
     ...(limit === null
       ? {}
       : {
@@ -94,13 +117,20 @@ function retrySeconds({ allowed, retryAfterMs }: Decision): number {
 function deny(answer: Answer, decision: Decision): void {
   const wait = retrySeconds(decision);
   const busy = decision.status === 503;
-  const type = `https://iana.org/assignments/http-problem-types#${busy ? 'temporary-reduced-capacity' : 'quota-exceeded'}`;
+  const { reason } = decision;
+  const type =
+    reason === 'blocked' || reason === 'cost_exceeds_limit' // the draft has no type for them
+      ? `urn:sluice:problem:${reason.replaceAll('_', '-')}`
+      : `https://iana.org/assignments/http-problem-types#${busy ? 'temporary-reduced-capacity' : 'quota-exceeded'}`;
+  const violated = policies(decision).flatMap(({ allowed, name }) => (allowed ? [] : [name]));
   const detail = wait > 0 ? `Try again in ${wait} s.` : 'Waiting does not help.';
-  refuse(answer, decision.status, type, busy ? 'Service Unavailable' : 'Too Many Requests', detail);
+  const more = violated.length > 0 ? { 'violated-policies': violated } : {};
+  refuse(answer, decision.status, type, busy ? 'Service Unavailable' : 'Too Many Requests', detail, more);
 }
 
-function refuse(answer: Answer, status: number, type: string, title: string, detail: string): void {
+function refuse(answer: Answer, status: number, type: string, title: string, detail: string, more = {}): void {
   answer.statusCode = status;
   answer.setHeader('Content-Type', 'application/problem+json');
-  answer.end(JSON.stringify({ type, title, status, detail }));
+  answer.setHeader('Cache-Control', 'no-store');
+  answer.end(JSON.stringify({ type, title, status, detail, ...more }));
 }

@@ -19,7 +19,12 @@ export function decided({ decision, at }: Denial, now: number): Decision {
   const passed = now - at;
   return {
     ...decision,
-    tiers: decision.tiers.map((tier) => ({ ...tier })),
+    tiers: decision.tiers.map((tier) => ({
+      ...tier,
+      retryAfterMs: tier.retryAfterMs && Math.max(1, Math.ceil(tier.retryAfterMs - passed)),
+      resetAfterMs: tier.resetAfterMs && Math.max(0, Math.ceil(tier.resetAfterMs - passed)),
+      moreAfterMs: tier.moreAfterMs && Math.max(0, Math.ceil(tier.moreAfterMs - passed)),
+    })),
     source: 'memory',
     retryAfterMs: retryAfterMs === null ? null : Math.max(1, Math.ceil(retryAfterMs - passed)),
     resetAfterMs: resetAfterMs === null ? null : Math.max(0, Math.ceil(resetAfterMs - passed)),

@@ -67,6 +67,10 @@ export interface Tier {
   remaining: number | null;
   retryAfterMs: number | null;
   resetAfterMs: number | null;
+  /** What earns `limit`; null if `RateLimit-Policy` has no item for the tier. */
+  windowMs: number | null;
+  /** How long until `remaining` grows. */
+  moreAfterMs: number | null;
 }
 
 /** What became of a reservation. */

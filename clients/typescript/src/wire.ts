@@ -108,6 +108,8 @@ function decodeTier(tier: Json): Tier {
     remaining: number(tier.remaining),
     retryAfterMs: number(tier.retry_after_ms),
     resetAfterMs: number(tier.reset_after_ms),
+    windowMs: number(tier.window_ms),
+    moreAfterMs: number(tier.more_after_ms),
   };
 }
 

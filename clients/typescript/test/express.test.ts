@@ -44,8 +44,28 @@ test('what is allowed passes, and is told what is left', async () => {
 });
 
 test('a denial is a 429 with a wait in whole seconds, rounded up', async () => {
-  const denial = { allowed: false, reason: 'limit_exceeded', limit: 3, remaining: 0, retry_after_ms: 9001 };
+  const tier = { mode: 'enforce', allowed: true, retry_after_ms: 0, reset_after_ms: 1 };
+  const tiers = [
+    {
+      ...tier,
+      rule_id: 12,
+      scope: 'user',
+      allowed: false,
+      limit: 3,
+      remaining: 0.5,
+      window_ms: 30_000,
+      more_after_ms: 9001,
+    },
+    { ...tier, rule_id: 13, scope: 'ip', limit: 50, remaining: 7.5, window_ms: 100, more_after_ms: 0 },
+    { ...tier, rule_id: 14, scope: 'global', mode: 'shadow', window_ms: 1000 },
+  ];
+  const denial = { allowed: false, reason: 'limit_exceeded', limit: 3, remaining: 0, retry_after_ms: 9001, tiers };
   const { response, body } = await ask({ status: 429, body: denial });
+  assert.equal(response.headers.get('ratelimit-policy'), '"user-12";q=3;w=30, "ip-13";q=50;w=1');
+  assert.equal(response.headers.get('ratelimit'), '"user-12";r=0;t=10, "ip-13";r=7;t=0');
+  assert.equal(response.headers.get('cache-control'), 'no-store');
+  assert.equal(JSON.parse(body).type, 'https://iana.org/assignments/http-problem-types#quota-exceeded');
+  assert.deepEqual(JSON.parse(body)['violated-policies'], ['user-12']);
   assert.equal(response.status, 429);
   assert.equal(response.headers.get('retry-after'), '10');
   assert.equal(response.headers.get('content-type'), 'application/problem+json');
@@ -53,7 +73,9 @@ test('a denial is a 429 with a wait in whole seconds, rounded up', async () => {
 });
 
 test('no wait is promised where none helps', async () => {
-  const { response } = await ask({ status: 429, body: { allowed: false, reason: 'blocked', retry_after_ms: null } });
+  const denial = { allowed: false, reason: 'blocked', retry_after_ms: null };
+  const { response, body } = await ask({ status: 429, body: denial });
+  assert.equal(JSON.parse(body).type, 'urn:sluice:problem:blocked');
   assert.deepEqual([response.status, response.headers.get('retry-after')], [429, null]);
 });
 

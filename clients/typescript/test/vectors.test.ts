@@ -99,7 +99,7 @@ function wantMembers(got: Json, want: Json): void {
     const have = name === 'error_kind' ? (error?.kind ?? null) : rest[camel(name)];
     if (name === 'tiers') {
       assert.deepEqual(
-        have,
+        have.map(({ windowMs, moreAfterMs, ...tier }: Json) => tier), // express.test.ts sees these
         (value as Json[]).map((tier) => Object.fromEntries(Object.entries(tier).map(([k, v]) => [camel(k), v]))),
       );
     } else {

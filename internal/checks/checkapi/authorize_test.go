@@ -90,7 +90,7 @@ func TestAClosedTierIsAnswered503ToAProxy(t *testing.T) {
 		with(limit(t, 1, "ip:{ip}", 1, 1), func(r *rules.Rule) { r.FailureMode = rules.FailClosed }))
 	h.storeErr = errStoreDown
 	w := h.authorize("GET", "/v1/authorize", "X-Forwarded-For: 203.0.113.9")
-	if w.Code != 503 || header(w, "Retry-After") != "1" || 
+	if w.Code != 503 || header(w, "Retry-After") != "1" ||
 		!strings.Contains(w.Body.String(), "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity") {
 		t.Errorf("answered %d %v %s", w.Code, w.Header(), w.Body)
 	}

@@ -26,7 +26,15 @@ class Denial:
         decision, passed = self.decision, now - self.at
         return replace(
             decision,
-            tiers=[replace(tier) for tier in decision.tiers],
+            tiers=[
+                replace(
+                    tier,
+                    retry_after=tier.retry_after and max(0.001, tier.retry_after - passed),
+                    reset_after=tier.reset_after and max(0.0, tier.reset_after - passed),
+                    more_after=tier.more_after and max(0.0, tier.more_after - passed),
+                )
+                for tier in decision.tiers
+            ],
             source="memory",
             retry_after=None if decision.retry_after is None else max(0.001, decision.retry_after - passed),
             reset_after=None if decision.reset_after is None else max(0.0, decision.reset_after - passed),

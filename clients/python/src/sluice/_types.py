@@ -36,6 +36,8 @@ class Tier:
     remaining: float | None
     retry_after: float | None  #: seconds
     reset_after: float | None  #: seconds
+    window: float | None = None  #: seconds that earn limit; None if RateLimit-Policy has no item for the tier
+    more_after: float | None = None  #: seconds until remaining grows
 
 
 @dataclass

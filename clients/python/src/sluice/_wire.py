@@ -153,6 +153,8 @@ def _decode_tier(tier: Any) -> Tier:
         _number(tier, "remaining"),
         _seconds(tier, "retry_after_ms"),
         _seconds(tier, "reset_after_ms"),
+        _seconds(tier, "window_ms"),
+        _seconds(tier, "more_after_ms"),
     )
 
 

@@ -43,8 +43,8 @@ View = TypeVar("View", bound=Callable[..., Any])
 @sync_and_async_middleware
 def SluiceMiddleware(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:  # a class would need two __call__
     """Limits all views. A denied request is answered with 429, or 503 if nobody could decide, with Retry-After and a
-    problem document (RFC 9457); one whose check is not valid with 400. Answers carry X-RateLimit-Limit, -Remaining and
-    -Reset. A slot of a concurrency rule is released when the view returns."""
+    problem document (RFC 9457); one whose check is not valid with 400. Answers carry RateLimit, RateLimit-Policy and
+    X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency rule is released when the view returns."""
     identify = _setting("IDENTIFY")
     if isinstance(identify, str):
         identify = import_string(identify)

@@ -22,8 +22,8 @@ class SluiceMiddleware:
 
     identify says what to ask of a request; None lets it pass unasked. A denied request is answered with 429, or 503 if
     nobody could decide, with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id
-    of a megabyte, with 400. Answers carry X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency rule is
-    released when the answer is sent.
+    of a megabyte, with 400. Answers carry RateLimit, RateLimit-Policy and X-RateLimit-Limit,
+    -Remaining and -Reset. A slot of a concurrency rule is released when the answer is sent.
     """
 
     def __init__(self, app: App, limits: Sluice, identify: Identify) -> None:
