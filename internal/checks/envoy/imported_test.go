@@ -381,3 +381,21 @@ descriptors:
 		t.Errorf("%d rules, and the notes are\n%s", len(config.Rules), notes)
 	}
 }
+
+// Without the limit that replaces it, the replaced one must still be in force.
+func TestALimitThatIsLeftOutReplacesNothing(t *testing.T) {
+	t.Parallel()
+	config, _, err := decodeEnvoy(`domain: d
+descriptors:
+  - {key: base, rate_limit: {name: base, unit: day, requests_per_unit: 1}}
+  - {key: long, rate_limit: {unit: year, unit_multiplier: 2, requests_per_unit: 1, replaces: [{name: base}]}}
+  - {key: free, rate_limit: {unlimited: true, replaces: [{name: base}]}}
+`, nil, ruleset.EnvoyOptions{SkipUnsupported: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"domains":{"d":{"templates":[["base"],["long"],["free"]],"replaces":{"free":["base"]}}}}`
+	if got := config.Gateways[0].Document; got != want {
+		t.Errorf("the mapping is %s, want %s", got, want)
+	}
+}

@@ -388,6 +388,10 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 	o := e.object(node, above.path+".rate_limit", "unit", "unit_multiplier", "requests_per_unit",
 		"unlimited", "name", "replaces")
 	template := e.addTemplate(levels)
+	leaveOut := func(message string) {
+		delete(e.domain.replaces, template) // or the replaced limits would end too
+		e.unsupported(o, "", message)
+	}
 	name := word(o, "name", false)
 	if name != "" {
 		e.domain.named[name] = append(e.domain.named[name], template)
@@ -431,7 +435,7 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 	short := gateway.Shorten(template, rules.MaxAttributeValueLength)
 	pattern, err := rules.ParsePattern(patternOf(e.domain.name, short, levels))
 	if err != nil {
-		e.unsupported(o, "", err.Error())
+		leaveOut(err.Error())
 		return
 	}
 	rule := rules.Rule{
@@ -449,7 +453,7 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 		return
 	}
 	for _, wrong := range rule.Validate(e.plans) {
-		e.unsupported(o, "", "as a rule, "+wrong.Field+" "+wrong.Message)
+		leaveOut("as a rule, " + wrong.Field + " " + wrong.Message)
 		return
 	}
 	e.config.Rules = append(e.config.Rules, rule)
