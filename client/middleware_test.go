@@ -50,7 +50,8 @@ func TestMiddleware(t *testing.T) {
 			}},
 			user: "42", status: http.StatusTooManyRequests, asked: true,
 			body: `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
-				`"title":"Too Many Requests","status":429,"detail":"Try again in 10 s.","violated-policies":["user-12"]}`,
+				`"title":"Too Many Requests","status":429,"detail":"Try again in 10 s.",` +
+				`"violated-policies":["user-12"]}`,
 			headers: map[string]string{
 				policyField: `"user-12";q=3;w=30, "ip-13";q=50;w=1`, limitField: `"user-12";r=0;t=10, "ip-13";r=7;t=0`,
 				"Cache-Control":     "no-store",
