@@ -347,10 +347,28 @@ func TestAliasesExpandToABoundedNumberOfValues(t *testing.T) {
 	for i := range 30 {
 		text += fmt.Sprintf("- &a%d {key: k%d, descriptors: [*a%d, *a%d]}\n", i+1, i, i, i)
 	}
-	for _, bomb := range []string{text, "domain: d\ndescriptors: &a [*a]"} {
+	nulls := "domain: d\ndescriptors:\n- &a0 {metadata: [" + strings.Repeat("~,", 1000) + "]}\n" +
+		strings.Repeat("- *a0\n", 1000)
+	long := "domain: d\ndescriptors:\n- key: &a " + strings.Repeat("a", 1_000_000) + "\n" +
+		strings.Repeat("- {key: *a}\n", 100)
+	inCluster := "apiVersion: v1\nkind: List\nitems:\n" +
+		"- &map {apiVersion: v1, kind: ConfigMap, data: {a.yaml: \"" + strings.Repeat(`\n`, 100_000) + "\"}}\n" +
+		strings.Repeat("- *map\n", 20)
+	for name, bomb := range map[string]string{
+		"doubled": text, "nulls": nulls, "a long text": long, "the text of a ConfigMap": inCluster,
+	} {
 		if _, _, err := decodeEnvoy(bomb, nil, ruleset.EnvoyOptions{}); err == nil ||
-			!strings.Contains(err.Error(), "must have at most") {
-			t.Errorf("the error is %v", err)
+			!strings.Contains(err.Error(), "must have at most 1000000 values together") {
+			t.Errorf("%s: the error is %.500v", name, err)
+		}
+	}
+	for name, deep := range map[string]string{
+		"an alias of itself": "domain: d\ndescriptors: &a [*a]",
+		"brackets":           "domain: d\ndescriptors: " + strings.Repeat("[", 200) + strings.Repeat("]", 200),
+	} {
+		if _, _, err := decodeEnvoy(deep, nil, ruleset.EnvoyOptions{}); err == nil ||
+			err.Error() != "config.yaml:2: values must be nested at most 100 deep" {
+			t.Errorf("%s: the error is %.500v", name, err)
 		}
 	}
 }
@@ -397,5 +415,30 @@ descriptors:
 	const want = `{"domains":{"d":{"templates":[["base"],["long"],["free"]],"replaces":{"free":["base"]}}}}`
 	if got := config.Gateways[0].Document; got != want {
 		t.Errorf("the mapping is %s, want %s", got, want)
+	}
+}
+
+// As in YAML: the mapping's own keys come first, then those of the mappings that are merged, in order.
+func TestANullOverridesAMergedValue(t *testing.T) {
+	t.Parallel()
+	config, _, err := decodeEnvoy(`domain: d
+descriptors:
+  - &base {key: base, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {<<: *base, key: own, rate_limit: ~}
+  - &none {key: none, rate_limit: }
+  - {<<: [*none, *base], key: listed}
+  - {<<: *none, key: again}
+  - {<<: [~, *base], key: kept}
+  - {<<: ~, key: empty}
+`, nil, ruleset.EnvoyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limited []string
+	for _, rule := range config.Rules {
+		limited = append(limited, rule.Pattern.String())
+	}
+	if len(limited) != 2 || !strings.Contains(limited[0], "base") || !strings.Contains(limited[1], "kept") {
+		t.Errorf("the limits are %q, want those of base and kept", limited)
 	}
 }

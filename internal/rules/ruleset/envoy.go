@@ -81,7 +81,7 @@ type envoy struct {
 	mapping    *gateway.Descriptors
 	domains    map[string]*envoyDomain
 	order      []*envoyDomain
-	valuesLeft int // that aliases may still expand to
+	valuesLeft int // negative if there are too many
 	notes      Errors
 	domain     *envoyDomain // of the present document
 }
@@ -103,46 +103,66 @@ type entry struct {
 
 func (e *envoy) read(file File) {
 	e.file = file.Name
+	if e.valuesLeft < 0 {
+		return
+	}
 	before := len(e.errs)
 	for _, document := range e.documents(file.Data) {
-		if root := e.expand(document.Content[0]); root != nil && len(e.errs) == before {
+		if root := e.expand(document.Content[0], 1); !isNull(root) && len(e.errs) == before {
+			dropNulls(root)
 			e.document(root)
 		}
 	}
 	slices.SortStableFunc(e.errs[before:], func(a, b Error) int { return a.Line - b.Line })
 }
 
-// expand returns a copy without nulls, aliases and merge keys, or nil for a null.
-func (e *envoy) expand(node *yaml.Node) *yaml.Node {
+const (
+	// maxDepth bounds the nesting of values, also by aliases.
+	maxDepth = 100
+	// valueLength is the length of text, in bytes, that costs as much as a value.
+	valueLength = 32
+)
+
+// charge reports whether n more values are within the bound.
+func (e *envoy) charge(line, n int) bool {
+	if e.valuesLeft < 0 {
+		return false
+	}
+	if e.valuesLeft -= n; e.valuesLeft < 0 {
+		e.fail(line, "", fmt.Sprintf("the files must have at most %d values together, with what aliases repeat",
+			maxValues))
+	}
+	return e.valuesLeft >= 0
+}
+
+// expand returns a copy without aliases and merge keys. Nulls stay, because they override merged values.
+func (e *envoy) expand(node *yaml.Node, depth int) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
-	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" {
-		return nil
-	}
-	if e.valuesLeft--; e.valuesLeft < 0 {
-		if e.valuesLeft == -1 {
-			e.fail(node.Line, "", fmt.Sprintf("the files must have at most %d values together", maxValues))
-		}
-		return nil
-	}
 	expanded := *node
 	expanded.Content = nil
+	if depth > maxDepth && e.valuesLeft >= 0 {
+		e.fail(node.Line, "", fmt.Sprintf("values must be nested at most %d deep", maxDepth))
+		e.valuesLeft = -1
+	}
+	if !e.charge(node.Line, 1+len(node.Value)/valueLength) {
+		return &expanded
+	}
 	if node.Kind != yaml.MappingNode {
-		for _, child := range node.Content {
-			if child = e.expand(child); child != nil {
-				expanded.Content = append(expanded.Content, child)
-			}
+		for i := 0; i < len(node.Content) && e.valuesLeft >= 0; i++ {
+			expanded.Content = append(expanded.Content, e.expand(node.Content[i], depth+1))
 		}
 		return &expanded
 	}
 	var merged []*yaml.Node
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, value := node.Content[i], e.expand(node.Content[i+1])
+	has := map[string]bool{}
+	for i := 0; i+1 < len(node.Content) && e.valuesLeft >= 0; i += 2 {
+		key, value := node.Content[i], e.expand(node.Content[i+1], depth+1)
 		switch {
-		case value == nil:
 		case key.ShortTag() != "!!merge":
 			expanded.Content = append(expanded.Content, key, value)
+			has[key.Value] = true
 		case value.Kind == yaml.SequenceNode:
 			merged = append(merged, value.Content...)
 		default:
@@ -150,17 +170,35 @@ func (e *envoy) expand(node *yaml.Node) *yaml.Node {
 		}
 	}
 	for _, from := range merged {
-		if from.Kind != yaml.MappingNode {
+		if from.Kind != yaml.MappingNode && !isNull(from) {
 			e.fail(from.Line, "", "<< must merge a mapping, got "+kindOf(from))
-			continue
 		}
-		for i := 0; i+1 < len(from.Content); i += 2 {
-			if valueOf(&expanded, from.Content[i].Value) == nil {
-				expanded.Content = append(expanded.Content, from.Content[i], from.Content[i+1])
+		for i := 0; from.Kind == yaml.MappingNode && i+1 < len(from.Content); i += 2 {
+			if key := from.Content[i]; !has[key.Value] {
+				expanded.Content = append(expanded.Content, key, from.Content[i+1])
+				has[key.Value] = true
 			}
 		}
 	}
 	return &expanded
+}
+
+func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
+
+// dropNulls drops nulls below an expanded node.
+func dropNulls(node *yaml.Node) {
+	step := 1
+	if node.Kind == yaml.MappingNode {
+		step = 2
+	}
+	var kept []*yaml.Node
+	for i := 0; i+step <= len(node.Content); i += step {
+		if value := node.Content[i+step-1]; !isNull(value) {
+			dropNulls(value)
+			kept = append(kept, node.Content[i:i+step]...)
+		}
+	}
+	node.Content = kept
 }
 
 // valueOf returns the value of a field of a mapping, or nil.
@@ -203,7 +241,11 @@ func (e *envoy) configMap(root *yaml.Node) {
 			e.note(key.Line, "data."+key.Value, "is not read: it is no file whose name ends in .yaml or .yml")
 			continue
 		}
-		e.read(File{outer + " " + key.Value, []byte(value.Value)})
+		text := []byte(value.Value)
+		if !e.charge(key.Line, values(text)) { // an alias may repeat it
+			return
+		}
+		e.read(File{outer + " " + key.Value, text})
 		e.file = outer
 	}
 }
