@@ -17,8 +17,9 @@ const (
 
 	// settling is how long a step needs to appear in reports: two seconds to reach checks, and three until their
 	// requests are reported. Earlier reports are ignored.
-	settling    = 5 * time.Second
-	minPause    = 10 * time.Second
+	settling = 5 * time.Second
+	minPause = 10 * time.Second
+	// minRequests is the minimal number of requests for a verdict, unless the whole Window has fewer.
 	minRequests = 20
 
 	// Below this part of its target a value is clearly met, and the rate may rise. In between nothing changes, so that
@@ -28,7 +29,7 @@ const (
 
 	// A share near one that missed the target is not tried again for firstWait. Each further miss there doubles the
 	// wait up to lastWait; meeting the target after probation halves it, since a slowly overflowing queue looks fine at
-	// first.
+	// first. A slow backend is thus probed seldom, and one that recovers is soon trusted.
 	firstWait = time.Minute
 	lastWait  = 8 * time.Minute
 	probation = time.Minute
@@ -170,6 +171,7 @@ func (m Memory) lower(floor int, now time.Time) Memory {
 	return m
 }
 
+// raise raises the share, unless that would probe a missed one too soon.
 func (m Memory) raise(mayStep bool, now time.Time) Memory {
 	if m.MissedPercent > 0 && m.Percent >= m.MissedPercent {
 		if now.Sub(m.SteppedAt) < probation {

@@ -113,6 +113,7 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
+// endLead lets another process lead at once.
 func (l *Loop) endLead(ctx context.Context) {
 	l.shares.Store(nil)
 	if !l.leads.Swap(false) {

@@ -70,6 +70,7 @@ func (q *apiRequest) isPlatform() bool {
 	return q.session != nil && q.session.Account.PlatformAdmin || q.key != nil && q.key.TenantID == 0
 }
 
+// account returns the caller's account. The caller must be a person.
 func (q *apiRequest) account() auth.Account { return q.session.Account }
 
 func (s *surface) store(ctx context.Context) pgstore.Writer {

@@ -111,6 +111,7 @@ func (s *surface) CreateAlert(ctx context.Context,
 	}}, nil
 }
 
+// ruleOf returns a rule, and 0 for null.
 func ruleOf(id nullable.Nullable[int64]) rules.RuleID {
 	number, err := id.Get()
 	if err != nil {

@@ -188,6 +188,7 @@ func exactTokens(number float64) (enforce.Tokens, bool) {
 	return enforce.Tokens(math.Round(number * float64(enforce.Token))), len(decimals) <= 6
 }
 
+// changeBucket credits a bucket and logs that, once for all requests with one Idempotency-Key.
 func (s *surface) changeBucket(
 	ctx context.Context, userID, text string, action auth.AuditAction, amount enforce.Tokens,
 ) (openapi.TheBucketChangeJSONResponse, error) {

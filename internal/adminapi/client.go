@@ -7,6 +7,7 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
+// clientIP returns the address of a request's client, or the zero Addr if it is unknown; see httpapi.Client.
 func clientIP(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -38,6 +38,7 @@ func (s *surface) ListCrossings(ctx context.Context,
 	return answer, nil
 }
 
+// parseCrossingPlace reads a place of a cursor; empty texts are the zero place.
 func parseCrossingPlace(at, number string) (place violations.CrossingPlace, err error) {
 	if at == "" {
 		return place, nil

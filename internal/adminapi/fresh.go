@@ -52,6 +52,7 @@ func valueAt(value any, pointer string) (any, bool) {
 	return value, true
 }
 
+// needsFreshProof returns an error unless the session is fresh. API keys are not sessions.
 func (s *surface) needsFreshProof(q *apiRequest) error {
 	if q.session == nil || q.session.IsFresh(s.Now()) {
 		return nil

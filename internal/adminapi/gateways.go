@@ -18,6 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
+// storedMapping returns the tenant's mapping of a kind; one with revision 0 is the default.
 func (s *surface) storedMapping(ctx context.Context, kind rules.GatewayKind) (rules.Gateway, error) {
 	stored, err := s.Stores.Gateway(ctx, requestOf(ctx).tenant.ID, kind)
 	if errors.Is(err, rules.ErrNotFound) {

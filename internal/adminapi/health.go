@@ -33,6 +33,7 @@ type readiness struct {
 	code int
 }
 
+// VisitGetReadinessResponse answers 503 until the process is ready.
 func (r readiness) VisitGetReadinessResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(r.code)

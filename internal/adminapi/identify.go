@@ -134,6 +134,7 @@ func (q *apiRequest) beKey(key *auth.NamedKey) {
 	q.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: key.Name, RequestID: q.requestID}
 }
 
+// checkNetwork returns an error if the key may not be used from the client's address.
 func (s *surface) checkNetwork(q *apiRequest, key *auth.Key) error {
 	if key.AllowsFrom(clientIP(q.r, s.TrustedProxies)) {
 		return nil

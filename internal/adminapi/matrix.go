@@ -152,6 +152,7 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 	return change
 }
 
+// readNew turns an empty cell into a new rule.
 func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
 	if cell.Remove || orZero(cell.Version) != 0 {
@@ -184,6 +185,7 @@ func (c *cells) refuse(i int, err error) {
 	}
 }
 
+// problem returns the answer for cells that cannot be saved, or nil.
 func (c *cells) problem() error {
 	for _, fields := range [][]httpapi.FieldError{c.wrong, c.lost, c.taken} {
 		slices.SortStableFunc(fields, func(a,
@@ -236,6 +238,7 @@ func showDiff(diff []ruleset.RuleChanged) (openapi.MatrixDiff, error) {
 
 const maxRemovedUsers = 20
 
+// showOverridesOfRemoved returns nil for a rule without overrides.
 func showOverridesOfRemoved(change *ruleset.RuleChanged) *openapi.OverridesOfRemoved {
 	moved, removed := change.OverridesMoved, change.OverridesRemoved
 	if len(moved)+len(removed) == 0 {

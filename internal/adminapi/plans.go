@@ -153,6 +153,7 @@ func count(n int64, what string) string {
 
 func inUse(detail string) error { return httpapi.InUse.Problem(detail) }
 
+// mustBePlan returns a field error unless a plan of this name exists.
 func (s *surface) mustBePlan(ctx context.Context, field, name string) error {
 	_, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, name)
 	if errors.Is(err, rules.ErrNotFound) {

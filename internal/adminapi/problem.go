@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// handlerFailed answers a request with the error of its handler or of the generated code before it.
 func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
 	q, _ := r.Context().Value(apiRequestKey{}).(*apiRequest)
 	if _, isHeld := w.(*heldAnswer); q != nil && !isHeld {

@@ -184,6 +184,7 @@ func (s *surface) confirmWith(ctx context.Context, finished oidc.Finished, from 
 	return confirmPage(url.Values{"provider": {slug}}, finished.Next), nil
 }
 
+// sessionThatBegan returns the browser's session, which must be the one that began a flow.
 func (s *surface) sessionThatBegan(ctx context.Context, id int64, from auth.Browser) (auth.Session, error) {
 	session, err := s.Gate.Authenticate(ctx, from.Session)
 	if errors.Is(err, auth.ErrSignedOut) || err == nil && session.ID != id {

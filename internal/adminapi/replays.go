@@ -163,6 +163,7 @@ func (s *surface) readReplayed(ctx context.Context, asked *replay.Request,
 	return nil, err
 }
 
+// replayedRules reads the rules of a candidate. With a plan they must all be of it.
 func replayedRules(tenant rules.TenantID, given []openapi.NewRule, plan string,
 	plans map[string]bool,
 ) (config ruleset.Config, wrong []httpapi.FieldError) {

@@ -161,6 +161,7 @@ func (r *scheduleRefusals) refuse(i int, err error) {
 	}
 }
 
+// problem returns the answer for a change that cannot be scheduled, or nil.
 func (r *scheduleRefusals) problem() error {
 	for _, fields := range [][]httpapi.FieldError{r.wrong, r.lost, r.overlapping} {
 		slices.SortStableFunc(fields, func(a,

@@ -45,6 +45,7 @@ func accessFilter(from, until *time.Time, kind *string, account *int64, ip *stri
 	return filter, nil
 }
 
+// accessPage reads a page of the security log of a tenant; 0 for all.
 func (s *surface) accessPage(ctx context.Context, limit *int, tenant rules.TenantID, filter auth.AccessFilter,
 ) (openapi.SecurityEventList, error) {
 	before, err := afterEntry(ctx)

@@ -140,6 +140,7 @@ func (s *surface) checkUnread(q *apiRequest) error {
 	return err
 }
 
+// countUnread counts an answer in memory until done is called.
 func (s *surface) countUnread(q *apiRequest, size int) (done func()) {
 	s.unread.Add(q.caller(), size)
 	return func() { s.unread.Add(q.caller(), -size) }

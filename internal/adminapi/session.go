@@ -66,6 +66,7 @@ func elsewhere(from auth.Browser, refusal error) error {
 		" People who joined by a link sign in at their tenant's address, such as /sign-in/acme.")
 }
 
+// slowDown adds the wait to the answer of an attempt that came too soon.
 func (q *apiRequest) slowDown(err error) error {
 	var tooSoon auth.TooSoonError
 	if errors.As(err, &tooSoon) {

@@ -91,6 +91,7 @@ func showProcess(r *fleet.Report) openapi.ProcessStatus {
 	}
 }
 
+// ageOrNull is null before the first load.
 func ageOrNull(loaded bool, age time.Duration) nullable.Nullable[int64] {
 	if !loaded {
 		return nullable.NewNullNullable[int64]()

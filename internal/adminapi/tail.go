@@ -39,6 +39,7 @@ func (s *surface) tailViolations(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// tail returns an error only before it has begun to stream.
 func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	q := requestOf(r.Context())
 	filter, err := violationFilter(r.URL.Query(), s.Now())
@@ -238,6 +239,7 @@ func (t *tail) event(name, id string, data any) {
 	t.events.WriteByte('\n')
 }
 
+// isQuiet reports whether the stream must show that it is alive.
 func (t *tail) isQuiet() bool { return t.events.Len() == 0 && t.now().Sub(t.wroteAt) >= tailHeartbeat }
 
 // position sends where to resume before there is an event. Browsers remember an id without data and show nothing.

@@ -112,6 +112,7 @@ func wrongUser(userID string) error {
 	return fieldsProblem("/path", assignment.Validate(map[string]bool{"": true}))
 }
 
+// assignment returns a user's assignment, with revision 0 if there is none.
 func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignment, error) {
 	tenant := requestOf(ctx).tenant.ID
 	assignment, err := s.Stores.Assignment(ctx, tenant, userID)

@@ -75,6 +75,7 @@ func (s *surface) GetUserStory(ctx context.Context,
 	return answer, err
 }
 
+// userStory returns the latest moments of a time, at most limit.
 func (s *surface) userStory(ctx context.Context, userID string, since, until time.Time, limit int) ([]moment, error) {
 	tenant := requestOf(ctx).tenant.ID
 	// An hour is in the time if it began in it.

@@ -12,6 +12,7 @@ import (
 // never is the zero time, which means no time in the domain.
 var never time.Time
 
+// orNull shows a value, or null for the zero value.
 func orNull[T comparable](value T) nullable.Nullable[T] {
 	var zero T
 	if value == zero {

@@ -82,6 +82,7 @@ func violationRecord(v *openapi.Violation) []string {
 	}
 }
 
+// cell is empty for null.
 func cell[T any](value nullable.Nullable[T], format func(T) string) string {
 	if value.IsNull() {
 		return ""

@@ -25,6 +25,7 @@ func demoKeyWarnings(command config.Command, snapshot *snapshot.Snapshot, now ti
 	return []string{"the API key of sluice dev's demo, which everybody knows, is in force in this database; revoke it"}
 }
 
+// warnOfDemoKey logs that warning once rules are loaded.
 func (p *Process) warnOfDemoKey(ctx context.Context) {
 	select {
 	case <-ctx.Done():

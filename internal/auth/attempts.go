@@ -82,6 +82,7 @@ type waits struct {
 	until map[Counter]time.Time
 }
 
+// left returns the longest wait of the limits.
 func (w *waits) left(limits []Limit, now time.Time) (longest time.Duration) {
 	w.Lock()
 	defer w.Unlock()

@@ -76,6 +76,7 @@ type AuditWebhookStore interface {
 
 // AuditOutbox stores the webhooks of all tenants and the audit entries that wait to be sent.
 type AuditOutbox interface {
+	// AuditErrand returns a tenant's webhook, or rules.ErrNotFound.
 	AuditErrand(ctx context.Context, tenant rules.TenantID) (AuditErrand, error)
 	// AuditAfter returns up to limit entries after an entry, in the order of their visibility.
 	AuditAfter(ctx context.Context, tenant rules.TenantID, after AuditID, limit int) ([]AuditEntry, error)

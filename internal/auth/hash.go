@@ -72,6 +72,7 @@ func HasPassword(hash string) bool {
 	return !strings.Contains(hash, "$"+base64.RawStdEncoding.EncodeToString([]byte(noPasswordSalt))+"$")
 }
 
+// acquire waits for a slot, or returns ErrBusy if too many callers wait.
 func (h *hasher) acquire(ctx context.Context, isKnown bool) (done func(), err error) {
 	queue, kept := h.strangers, chan struct{}(nil) // never ready
 	if isKnown {

@@ -26,6 +26,7 @@ type sprays struct {
 	forgottenAt map[netip.Prefix]time.Time
 }
 
+// left returns the wait for attempts from a network.
 func (s *sprays) left(from netip.Addr, now time.Time) time.Duration {
 	s.Lock()
 	defer s.Unlock()

@@ -35,6 +35,7 @@ func (g *Gate) FinishSignIn(ctx context.Context, token, code string, from Browse
 	return entry, nil
 }
 
+// finishSignIn also returns the account with an error, for the log.
 func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browser) (entry Entry, err error) {
 	if len(token) != tokenLength {
 		return Entry{}, ErrSignedOut

@@ -43,6 +43,7 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
+// serverPID returns the process in Postgres' pid file, for an error.
 func serverPID(dir string) string {
 	pidFile, err := os.ReadFile(filepath.Join(dir, dataDir, "postmaster.pid"))
 	if err != nil {

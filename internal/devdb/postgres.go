@@ -61,6 +61,7 @@ func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*P
 	return p, nil
 }
 
+// prepare locks the directory and initializes the data.
 func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
@@ -165,6 +166,7 @@ func (p *Postgres) asServer(cmd *exec.Cmd) {
 	cmd.SysProcAttr = sysProcAttr(syscall.SIGINT, p.as.credential())
 }
 
+// explain adds the likely cause to a permission error.
 func (p *Postgres) explain(err error) error {
 	if p.as != nil && errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("user %s, whom Postgres runs as because it refuses root, cannot enter %s; choose a "+
@@ -246,6 +248,7 @@ type runAs struct {
 	uid, gid int
 }
 
+// serverUser returns the named user if this process is root, else nil.
 func serverUser(name string) (*runAs, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // nil is a meaningful value: run as whoever we are

@@ -58,6 +58,7 @@ func spawn(cmd *exec.Cmd, logPath string) (*process, error) {
 	return p, nil
 }
 
+// stop sends a signal, kills the process after stopTimeout, and waits for its end.
 func (p *process) stop(ask syscall.Signal) error {
 	if !p.running() {
 		return nil

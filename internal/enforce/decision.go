@@ -54,7 +54,8 @@ type Decision struct {
 	Degraded bool
 	// Recalled: a DenialCache denied the check without the store.
 	Recalled bool
-	Delay    time.Duration
+	// Delay is how long the caller of an allowed check waits: the longest of its enforced queues.
+	Delay time.Duration
 	// Reservation is valid if HasReservation.
 	Reservation    ReservationID
 	HasReservation bool
@@ -103,7 +104,8 @@ type TierDecision struct {
 	RetryAfter time.Duration
 	// ResetAfter is how long until the bucket is full; 0 for a concurrency limit.
 	ResetAfter time.Duration
-	Stamp      int64
+	// Stamp is when the bucket was read, in microseconds since the Unix epoch on the store's clock.
+	Stamp int64
 	// Delay is how long the tier's queue makes the caller wait.
 	Delay time.Duration
 }

@@ -84,6 +84,7 @@ func (e *EditApplier) add(slowed []rules.Slowdown, due, until time.Time) {
 	}
 }
 
+// put queues a slowdown that is not queued yet. mu must be held.
 func (e *EditApplier) put(s slowdown) {
 	if !e.isPending[s.Slowdown] {
 		e.isPending[s.Slowdown] = true

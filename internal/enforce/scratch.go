@@ -20,6 +20,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{indexes: map[Key]int{}} }}
 
+// add makes one bucket check of the limits of a group, unless it has none.
 func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisions []Decision) {
 	before := len(s.tiers)
 	var group BucketCheck
@@ -65,6 +66,7 @@ func (s *scratch) merge(tenant *snapshot.Tenant, checks []Check, decisions []Dec
 	return group
 }
 
+// bucketChecks sets the checks' tiers, once appending no longer moves them, and returns the checks.
 func (s *scratch) bucketChecks() []BucketCheck {
 	start := 0
 	for k, end := range s.tierEnds {

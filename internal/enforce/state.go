@@ -64,6 +64,7 @@ func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {
 	return mustWrite
 }
 
+// earnUntil earns until a time at or after the Stamp.
 func (s *State) earnUntil(to int64) {
 	switch s.Limit.Kind {
 	case rules.KindFixedWindow:
@@ -316,6 +317,7 @@ func (s *State) limitEntries() {
 	}
 }
 
+// logWait returns after how many microseconds enough of the log has ended for an amount.
 func (s *State) logWait(amount Tokens) int64 {
 	missing := amount - s.Level.Micros
 	for at := 0; at < len(s.Entries); at += logBytes {

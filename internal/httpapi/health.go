@@ -9,7 +9,8 @@ import (
 // Readiness is the content of readyz.
 type Readiness struct {
 	// Open means that the listeners for requests are open, once rules are loaded, and makes the process ready.
-	Open        bool
+	Open bool
+	// RulesLoaded means that rules were loaded at least once.
 	RulesLoaded bool
 	// Draining means that the process is stopping and only answers until others take over, and makes it unready.
 	Draining bool

@@ -48,6 +48,7 @@ func (q *Requests) Route(name string, handler Handler) http.Handler {
 	})
 }
 
+// run answers with the handler's error or panic.
 func (w *response) run(telemetry Telemetry, route string, r *http.Request, handler Handler) {
 	defer func() {
 		cause := recover()

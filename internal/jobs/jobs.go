@@ -51,7 +51,8 @@ const (
 
 // Kind is one kind of work.
 type Kind struct {
-	Name  string
+	Name string
+	// Every is the pause between the runs of a periodic kind; 0 is for one-off work.
 	Every time.Duration
 	// AtOnce caps the attempts in flight of this process, PerTenant those of one tenant in all processes. 0 is 1.
 	AtOnce, PerTenant int

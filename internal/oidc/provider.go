@@ -330,6 +330,7 @@ func texts(value any) (all []string) {
 	return all
 }
 
+// answeredError maps the provider's error to a reason.
 func answeredError(query url.Values) error {
 	code := query.Get("error")
 	refused := auth.ProviderError{

@@ -140,6 +140,7 @@ func entryName(i int, s *Settings) string {
 	return fmt.Sprintf("providers[%d] (%s)", i, s.Slug)
 }
 
+// check returns an error with a line for each mistake.
 func check(entries []Settings) error {
 	var wrong []error
 	if len(entries) > maxProviders {
@@ -239,6 +240,7 @@ func (s *Settings) checkGroups(complain func(format string, args ...any)) {
 	}
 }
 
+// checkIssuer returns an error that completes "issuer …".
 func checkIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	switch {

@@ -158,6 +158,8 @@ func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.
 	return updated, nil
 }
 
+// mayLoseAccess returns an error if disabling an account, or taking its platform role, would leave nobody in charge. It
+// locks the rows that this depends on.
 func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Account, disables bool) error {
 	if err := q.LockTenantsOf(ctx, account.AccountID); err != nil {
 		return err

@@ -155,6 +155,8 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 	return nil
 }
 
+// changeAlert changes one alert in the name of an actor. An active alert needs a rule and somebody to tell; otherwise
+// it would never fire or reach nobody.
 func (s *Store) changeAlert(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID,
 	change func(context.Context, *dbsqlc.Queries) (id int64, err error),
@@ -192,6 +194,7 @@ func (s *Store) changeAlert(
 	return changed, err
 }
 
+// expectAlert returns an error unless an alert has the expected version. The tenant is locked, so the version stays.
 func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64,
 	expected rules.Expected,
 ) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 )
 
+// paceWaits returns a pace's waits in seconds, by number of failures, up to where they stop growing.
 func paceWaits(pace auth.Pace) (waits []float64) {
 	for failures := 0; ; failures++ {
 		wait := pace.WaitAfter(failures)

@@ -88,6 +88,7 @@ func latestFirst(entries []auth.AuditEntry) []auth.AuditEntry {
 	return entries
 }
 
+// firstCursor returns before, but no later than until; zero values are the latest end.
 func firstCursor(before auth.LogCursor, until time.Time) auth.LogCursor {
 	if before == (auth.LogCursor{}) {
 		before.At = latestEnd

@@ -25,6 +25,8 @@ const (
 	stateQueryCanceled   = "57014" // by statement_timeout, or by a database administrator
 )
 
+// writeError is domainError for a write. Text that cannot be stored is the caller's mistake here; a read of such text
+// finds nothing.
 func writeError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == stateBadText {
@@ -125,6 +127,7 @@ func takenBy(constraint string) string {
 	}
 }
 
+// foundOne returns rules.ErrNotFound if a statement touched no row.
 func foundOne(rows int64, err error) error {
 	if err == nil && rows == 0 {
 		return rules.ErrNotFound
@@ -132,6 +135,7 @@ func foundOne(rows int64, err error) error {
 	return err
 }
 
+// noSuchPlan is the error for a plan that the tenant does not have.
 func noSuchPlan(field, plan string) error {
 	return rules.FieldErrors{{Field: field, Message: fmt.Sprintf("must be a plan of the tenant, and %q is none", plan)}}
 }

@@ -72,6 +72,7 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 	return created, nil
 }
 
+// accountOf returns an actor's account; nil for none.
 func accountOf(by rules.Actor) (*auth.AccountID, error) {
 	if by.Kind != rules.ActorAccount {
 		return nil, nil //nolint:nilnil // nil means none: a command has no account

@@ -185,6 +185,7 @@ func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string
 
 func (w write) keys() keyTable { return keyTable{w.Queries, w.tenant, w.revision} }
 
+// keyAt locks and returns a key if its revision is the expected one.
 func (k keyTable) keyAt(ctx context.Context, keyID string, expected rules.Expected) (auth.NamedKey, error) {
 	if k.tenant == 0 {
 		if _, err := k.q.LockServiceKey(ctx, keyID); err != nil {
@@ -221,6 +222,7 @@ func (k keyTable) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedK
 	return namedKeyFromRow(row), nil
 }
 
+// expireKey sets when a key expires; zero is never.
 func (k keyTable) expireKey(ctx context.Context, keyID string, at time.Time) (auth.NamedKey, error) {
 	if k.tenant == 0 {
 		row, err := k.q.EndServiceKey(ctx, &at, nil, keyID)
@@ -247,6 +249,7 @@ func (k keyTable) revokeKey(ctx context.Context, keyID string) error {
 	return foundOne(k.q.RevokeKey(ctx, k.revision, k.tenant, keyID))
 }
 
+// keepKey sets since when a key is kept; zero: it is not.
 func (k keyTable) keepKey(ctx context.Context, keyID string, at time.Time) error {
 	if k.tenant == 0 {
 		return k.q.KeepServiceKey(ctx, keyID)

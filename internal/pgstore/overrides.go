@@ -187,6 +187,7 @@ func (s Writer) RemoveOverride(
 	return nil
 }
 
+// overrideAt returns the stored override, or zero if there is none, if its revision is the expected one.
 func (w write) overrideAt(ctx context.Context, rule rules.RuleID, userID string,
 	expected rules.Expected,
 ) (rules.Override, error) {

@@ -33,7 +33,8 @@ const (
 	linkRetention = 24 * time.Hour
 	// The audit log shows an invitation for longer.
 	invitationRetention = 30 * 24 * time.Hour
-	parkedRetention     = 30 * 24 * time.Hour
+	// parkedRetention is how long a parked job waits for a person.
+	parkedRetention = 30 * 24 * time.Hour
 	// longestDrop is how many transactions one run spends. The next run goes on at once.
 	longestDrop = 200
 )

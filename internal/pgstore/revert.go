@@ -86,6 +86,7 @@ func (w write) unpacked(ctx context.Context, audit auth.AuditID) ([]auth.AuditEn
 	return entry.Unpacked(), err
 }
 
+// entriesOf returns the entries of a change, the latest first, or rules.ErrFinal if there are too many.
 func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, error) {
 	rows, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
 		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: change, PageSize: auth.MaxUndone + 1,
@@ -151,6 +152,7 @@ func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 	return nil
 }
 
+// isClash reports whether an error says that an object cannot become what it was.
 func isClash(err error) bool {
 	return errors.As(err, new(rules.FieldErrors)) || slices.ContainsFunc([]error{
 		rules.ErrChanged, rules.ErrFinal, rules.ErrInUse, rules.ErrExists, rules.ErrNotFound, auth.ErrLastOwner,

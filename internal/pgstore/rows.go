@@ -23,6 +23,7 @@ func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
 	return values
 }
 
+// first returns the first value, or zero if there is none.
 func first[Value any](values []Value) (value Value) {
 	if len(values) > 0 {
 		value = values[0]
@@ -291,6 +292,7 @@ func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {
 	}
 }
 
+// wholeSeconds returns nil for none.
 func wholeSeconds(length *time.Duration) *int64 {
 	if length == nil {
 		return nil

@@ -35,6 +35,7 @@ func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, err
 	return s.vault.SealText(alertUse, int64(alert.Tenant), alert.Secret)
 }
 
+// secretsPerPage is how many secrets SealSecrets reads at once.
 const secretsPerPage = 500
 
 // SealSecrets seals the secrets that are stored as they are, or sealed under a former key, under the present one. Each

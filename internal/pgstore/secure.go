@@ -99,6 +99,7 @@ func Secure(ctx context.Context, databaseURL string) (err error) {
 	return nil
 }
 
+// createTenantRole creates the tenant role unless it exists, and refuses a role that policies would not hold back.
 func createTenantRole(ctx context.Context, conn *pgx.Conn, role string) error {
 	const find = `SELECT rolcanlogin OR rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = $1`
 	var unfit bool
@@ -218,6 +219,7 @@ func keepFromInheriting(ctx context.Context, tx pgx.Tx, login, role string) erro
 	return changeRole(ctx, tx, "ALTER ROLE "+quoteName(login)+" NOINHERIT")
 }
 
+// changeRole runs a statement. Without the right to, the error says that an administrator must.
 func changeRole(ctx context.Context, tx pgx.Tx, statement string) error {
 	_, err := tx.Exec(ctx, statement)
 	var refusal *pgconn.PgError

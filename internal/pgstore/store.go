@@ -57,7 +57,8 @@ type Store struct {
 	lookedAt int64
 	topRows  int32
 	// userMonths caps, approximately, the users that are counted for one tenant and month.
-	userMonths      int32
+	userMonths int32
+	// countsPerPage is how many numbers of what tenants hold are compared at once.
 	countsPerPage   int32
 	erasedPerPiece  int32
 	droppedPerPiece int32
@@ -140,6 +141,7 @@ func (s *Store) Connections() int { return int(s.pool.Config().MaxConns) }
 // UnreadableRules counts stored rules that were skipped because their pattern did not parse.
 func (s *Store) UnreadableRules() int64 { return s.unreadable.Load() }
 
+// write is a transaction that locks its tenant against other writes.
 type write struct {
 	*dbsqlc.Queries
 	tenant   rules.TenantID
@@ -149,6 +151,7 @@ type write struct {
 // errUnchanged rolls back a write without effect.
 var errUnchanged = errors.New("unchanged")
 
+// inTenant runs a function in a write of a tenant. Any error, errUnchanged included, rolls back.
 func (s Writer) inTenant(ctx context.Context, class class, tenant rules.TenantID,
 	do func(context.Context, write) error,
 ) error {

@@ -25,6 +25,7 @@ var (
 )
 
 const (
+	// blocksPerPage is how many blocks are in memory at once while a range is read: some megabytes.
 	blocksPerPage = 16
 	// latestBlocks caps the blocks that Latest looks at. A process makes at most seven a minute of a tenant, unless it
 	// has more checks than fit.

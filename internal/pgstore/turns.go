@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	// turnTimeout bounds the wait for the tenant's other writes in this process.
 	turnTimeout = 5 * time.Second
 	// maxWaiting caps the waiting writes of one account; more are refused at once.
 	maxWaiting = 64

@@ -125,6 +125,7 @@ func (b *beginning) send(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 	return results
 }
 
+// end commits, or rolls back after an error.
 func (b *beginning) end(ctx context.Context, err error) error {
 	switch {
 	case b.tx == nil:
@@ -273,6 +274,7 @@ func (r refused) Tx() pgx.Tx                       { return nil }
 
 func (of scope) tenantSetting() string { return strconv.FormatInt(int64(of.tenant), 10) }
 
+// serverLimit returns a context's remaining time and serverPatience, as a setting in milliseconds.
 func serverLimit(ctx context.Context) string {
 	deadline, _ := ctx.Deadline() // a class has given it one
 	left := max(0, time.Until(deadline))

@@ -104,7 +104,8 @@ func (c *course) rules() iter.Seq[*rules.Rule] {
 type world struct {
 	tenant rules.TenantID
 	// leaveOut reports why a rule takes no part.
-	leaveOut  func(*rules.Rule) string
+	leaveOut func(*rules.Rule) string
+	// candidate is nil for the rules as they were.
 	candidate *Candidate
 	// replaced are the rules that the candidate has or removes, and overridden the overrides that it has.
 	replaced   map[rules.RuleIdentity]bool
@@ -181,6 +182,7 @@ func (w *world) takesPart(rule *rules.Rule) bool {
 	return rule.Removed
 }
 
+// use makes a candidate that of the world. It is nil for none.
 func (w *world) use(candidate *Candidate) {
 	if w.candidate = candidate; candidate == nil {
 		return
@@ -234,6 +236,7 @@ func identities(h *History, candidate *Candidate) map[rules.RuleIdentity]rules.R
 	return ids
 }
 
+// longest returns how long buckets of these rules remember at most.
 func longest(all *course) (most time.Duration) {
 	for rule := range all.rules() {
 		if rule.Removed || !rule.Active || rule.Action != rules.ActionLimit {

@@ -29,6 +29,7 @@ type Store interface {
 	// NoteReplay stores a replay's progress, and returns whether somebody canceled it. Returns rules.ErrNotFound if it
 	// is to begin again.
 	NoteReplay(ctx context.Context, job *Job, progress float64) (isCanceled bool, err error)
+	// FinishReplay stores the end of a replay, unless it is to begin again.
 	FinishReplay(ctx context.Context, job *Job) (stored bool, err error)
 }
 

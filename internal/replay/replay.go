@@ -52,6 +52,7 @@ type Options struct {
 }
 
 const (
+	// window is how much traffic is decided at once.
 	window = time.Minute
 	// maxUsers caps the users in a result, maxTallied those that are counted.
 	maxUsers   = 100

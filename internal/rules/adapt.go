@@ -103,7 +103,8 @@ type Step struct {
 	// the same amounts: otherwise a process that missed it would leave buckets at the configured rate.
 	InForceSince time.Time
 	EndsAt       time.Time
-	Cause        string
+	// Cause is a sentence for people: "p99 is 412 ms and should be at most 300 ms".
+	Cause string
 	// Memory is the control loop's state, in JSON.
 	Memory   string
 	Revision int64

@@ -137,6 +137,7 @@ func calendarOf(w Window) *calendar {
 	return c
 }
 
+// calendarAt returns the calendar with a code, or nil if only another process knows the code.
 func calendarAt(code int64) *calendar {
 	if held := calendars.Load(); held != nil {
 		return (*held)[code]
@@ -261,6 +262,7 @@ func (w Window) wrong() FieldErrors {
 	return errs
 }
 
+// mustBeNone returns an error for each part of a window that the rule cannot have.
 func (w Window) mustBeNone(why string) FieldErrors {
 	var errs FieldErrors
 	errs.addIf(w.Length != 0 || w.Calendar != "", "window", "must be left out: "+why)

@@ -22,6 +22,7 @@ func (r *Rule) UnknownWord() string {
 	return ""
 }
 
+// knows reports whether a word is known. An empty word means the default.
 func knows[T ~string](word T, known ...T) bool { return word == "" || slices.Contains(known, word) }
 
 // Known reports whether this process knows the failure mode; the empty mode is known.

@@ -331,6 +331,7 @@ func (s *Shares) give(w *waiter) {
 
 func (s *Shares) isFree(c Caller) bool { return s.reason(c) == nil }
 
+// reason returns why a caller gets no place, or nil if one is free for it.
 func (s *Shares) reason(c Caller) error {
 	l := &s.limits
 	switch {

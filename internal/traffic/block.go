@@ -343,6 +343,7 @@ func (r *reader) skip(numbers int) {
 	}
 }
 
+// count reads a length, at most the number of remaining bytes.
 func (r *reader) count() int {
 	n := r.number()
 	if n > uint64(len(r.rest)) {

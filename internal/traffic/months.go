@@ -150,7 +150,7 @@ func (m *months) numbered(batches []monthBatch, counts []UserMonth) []monthBatch
 	return append(batches, monthBatch{m.number, counts})
 }
 
-// split replaces the refused first batch by its halves. A batch of one user cannot be split.
+// split replaces the refused first batch, which wrote nothing, by its halves. A batch of one user cannot be split.
 func (m *months) split() bool {
 	refused := m.batches[0].counts
 	half := len(refused) / 2

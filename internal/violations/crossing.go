@@ -53,7 +53,8 @@ type CrossingFilter struct {
 
 // CrossingPlace is a cursor in a list of crossings, which is sorted by At and Number, latest first.
 type CrossingPlace struct {
-	At     time.Time
+	At time.Time
+	// Number is above 0, and higher in later rows.
 	Number int64
 }
 

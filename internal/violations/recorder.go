@@ -190,6 +190,7 @@ func (r *Recorder) drain(ctx context.Context) error {
 	}
 }
 
+// wait reports whether ctx outlived a pause.
 func wait(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

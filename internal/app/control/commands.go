@@ -144,6 +144,7 @@ func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments,
 	return nil
 }
 
+// setEnforcement switches a tenant's enforcement, and keeps its concurrent changes.
 func setEnforcement(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	for {
 		tenant, err := tenantBySlug(ctx, store, args.Tenant)

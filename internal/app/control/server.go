@@ -200,6 +200,7 @@ func (a *Server) Run(ctx context.Context) error {
 	return errors.Join(err, a.Close())
 }
 
+// serveSurface waits for rules, which hold the keys of automation, and serves.
 func (a *Server) serveSurface(ctx context.Context) error {
 	if !a.AwaitRules(ctx) {
 		return nil

@@ -52,6 +52,7 @@ func (w *databaseWatch) run(ctx context.Context) {
 	}
 }
 
+// quotaUses returns nil before the first count.
 func (w *databaseWatch) quotaUses() map[rules.Thing]rules.QuotaUse {
 	if uses := w.uses.Load(); uses != nil {
 		return *uses
@@ -59,6 +60,7 @@ func (w *databaseWatch) quotaUses() map[rules.Thing]rules.QuotaUse {
 	return nil
 }
 
+// jobLags returns nil before the first read.
 func (w *databaseWatch) jobLags() map[string]time.Duration {
 	if lags := w.lags.Load(); lags != nil {
 		return *lags

@@ -30,9 +30,10 @@ import (
 // API is the decision plane in one process: it reads rules, takes tokens, and answers.
 type API struct {
 	*app.Process
-	tokens   *jwks.Keys
-	edits    *enforce.EditApplier
-	limiter  *enforce.Limiter
+	tokens  *jwks.Keys
+	edits   *enforce.EditApplier
+	limiter *enforce.Limiter
+	// recorder is nil when recording is off.
 	recorder *violations.Recorder
 	traffic  *traffic.Recorder // likewise
 	reports  *adapt.Reports
@@ -128,6 +129,7 @@ func (a *API) Close() error {
 	return errors.Join(errs...)
 }
 
+// lastSpans is how long the end of a process waits for the collector.
 const lastSpans = time.Second
 
 // Run answers checks, from when rules are loaded until ctx ends and the drain delay has passed, waits up to the

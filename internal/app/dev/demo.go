@@ -107,6 +107,7 @@ func demoSettings() rules.Settings {
 	return settings
 }
 
+// createDemoRules writes the demo's rules, unless an interrupted start wrote them before.
 func createDemoRules(ctx context.Context, store pgstore.Writer, tenant rules.TenantID) error {
 	desired, err := ruleset.Decode(bytes.NewReader(demoRules), "demo.yaml", nil)
 	if err != nil {

@@ -194,6 +194,7 @@ func (k *Keys) newVerifier(ctx context.Context, tenant rules.TenantID, mapping *
 	return v
 }
 
+// keepFresh rereads a set until ctx ends.
 func (k *Keys) keepFresh(ctx context.Context, v *verifier, url string, log *slog.Logger) {
 	failures := 0
 	for {

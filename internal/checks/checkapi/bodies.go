@@ -44,6 +44,7 @@ func (c *conn) reserveBody(a *admission, length int) bool {
 	return false
 }
 
+// countAnswer counts the memory of a large answer until it is written.
 func (c *conn) countAnswer() {
 	if n := len(c.ctx.Response.Body()); c.held > 0 && n > keptBody {
 		c.server.bodies.Add(c.holder, n)

@@ -27,6 +27,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 const keptChecks = 256
 
+// release returns the memory to the pool, unless a large batch grew it.
 func (x *scratch) release() {
 	if cap(x.answer) > 2*keptAnswer || cap(x.checks) > keptChecks {
 		return
@@ -46,6 +47,7 @@ func (x *scratch) Close() error {
 	return nil
 }
 
+// scratchOf returns memory for a request, until its answer is written.
 func scratchOf(c *fasthttp.RequestCtx) *scratch {
 	x := scratches.Get().(*scratch)
 	c.SetUserValue("scratch", x)

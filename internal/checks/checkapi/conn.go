@@ -190,6 +190,7 @@ func (c *conn) serveRequest() bool {
 	return true
 }
 
+// target returns the target of a request whose headers could not be read, or nil.
 func (c *conn) target() []byte {
 	read, _ := c.in.Peek(c.in.Buffered())
 	line, _, whole := bytes.Cut(read, []byte("\n"))

@@ -39,6 +39,7 @@ func (s connState) evictable(now time.Duration) bool {
 	return false
 }
 
+// enter moves the connection to a phase, unless the server has ended it.
 func (c *conn) enter(p phase) bool {
 	for {
 		old := connState(c.state.Load())
@@ -51,6 +52,7 @@ func (c *conn) enter(p phase) bool {
 	}
 }
 
+// enterAt is enter, and sets the start of the wait.
 func (c *conn) enterAt(p phase, now time.Time) bool {
 	for {
 		old := connState(c.state.Load())

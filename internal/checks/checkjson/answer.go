@@ -130,6 +130,7 @@ func appendRule(b []byte, rule *rules.Rule, mode rules.Mode) []byte {
 	return httpapi.AppendText(append(b, `,"mode":`...), string(mode))
 }
 
+// appendLimit appends a tier's burst, or null if the tier is no limit.
 func appendLimit(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || t.Match.Rule.Action != rules.ActionLimit {
 		return append(b, `null`...)
@@ -137,6 +138,7 @@ func appendLimit(b []byte, t *enforce.TierDecision) []byte {
 	return strconv.AppendInt(b, t.Limit.Burst, 10)
 }
 
+// appendWait appends the wait until a tier would allow, in milliseconds; null is never.
 func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	switch t.Reason {
 	case enforce.Blocked, enforce.CostExceedsLimit:
@@ -147,6 +149,7 @@ func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	return httpapi.AppendMillis(b, t.RetryAfter)
 }
 
+// appendReset appends the time until a tier's bucket is full, or null if it is unknown.
 func appendReset(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || !t.BucketRead || t.Limit.Kind == rules.KindConcurrency {
 		return append(b, `null`...)

@@ -89,6 +89,7 @@ func database(tb testing.TB, template string) string {
 	return databaseURL
 }
 
+// server starts the shared server once, and repeats the error if that failed.
 func server(ctx context.Context) (*devdb.Postgres, error) {
 	shared.Lock()
 	defer shared.Unlock()

@@ -107,6 +107,7 @@ func lentLimit(limit enforce.Limit) lend.Limit {
 	return lend.Limit{Rate: limit.Rate, Burst: limit.Burst, Since: limit.Since}
 }
 
+// locked calls do under the mutex, and unlocks it even after a panic.
 func (e *leased) locked(do func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -260,6 +261,7 @@ func (b *Buckets) takeUnleased(ctx context.Context, checks []enforce.BucketCheck
 	return err
 }
 
+// begin serves checks from leases, and returns the rest for the store; nil if nothing is left.
 func (b *Buckets) begin(checks []enforce.BucketCheck, held map[enforce.Key]*leased, now lend.Instant) (rest *sent) {
 	served := 0
 	var part split

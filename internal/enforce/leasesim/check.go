@@ -134,6 +134,8 @@ func replay(log []entry) float64 {
 
 const compareEvery = 50_000
 
+// compare checks that processes never hold more than the store has lent. A breach shows here long before it admits too
+// much.
 func (w *World) compare() {
 	w.after(compareEvery, w.compare)
 	for key, state := range w.store {

@@ -117,6 +117,8 @@ func (w *World) draw() enforce.Tier {
 	return tiers[len(tiers)-1]
 }
 
+// reserve takes a check that reserves up to a quarter of a burst, and settles it within two seconds at up to three
+// times that.
 func (w *World) reserve() {
 	tiers := w.tiers(w.limits)
 	least := slices.MinFunc(tiers,

@@ -146,6 +146,7 @@ func subjectOf(n *violations.Notice) string {
 	return cut(n.Subject, shownSubject)
 }
 
+// cut returns a text of at most so many characters.
 func cut(text string, most int) string {
 	if characters := []rune(text); len(characters) > most {
 		return string(characters[:most-1]) + "…"

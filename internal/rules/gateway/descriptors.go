@@ -232,6 +232,7 @@ func orNew[K comparable](steps map[K]*step, key K) *step {
 	return steps[key]
 }
 
+// after returns the child that matches an entry, or nil.
 func (s *step) after(e Entry) *step {
 	if next := s.exact[e]; next != nil {
 		return next

@@ -37,6 +37,7 @@ func Decode(r io.Reader, file string, plans []string) (Config, error) {
 	return d.config, nil
 }
 
+// decoder goes through a file once and collects errors.
 type decoder struct {
 	file   string
 	plans  map[string]bool  // of the database and the file
@@ -75,6 +76,7 @@ func (d *decoder) decode(root *yaml.Node) {
 
 var ruleFieldNames = append([]string{"key_pattern", "name", "plan", "rate"}, namesOf(new(rules.Fields))...)
 
+// upTo iterates over a list until maxErrors is reached.
 func upTo(d *decoder, list []*yaml.Node) iter.Seq2[int, *yaml.Node] {
 	return func(yield func(int, *yaml.Node) bool) {
 		for i, node := range list {

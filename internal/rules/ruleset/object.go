@@ -65,6 +65,7 @@ func (o *object) field(name string) string {
 	return o.path + "." + name
 }
 
+// fail reports an error of a field, unless the field has one.
 func (o *object) fail(name, message string) {
 	if o.wrong[name] {
 		return
@@ -82,6 +83,7 @@ func (o *object) lineOf(name string) int {
 	return o.line
 }
 
+// check reports the errors of a validation.
 func (o *object) check(errs rules.FieldErrors) {
 	for _, err := range errs {
 		name := err.Field

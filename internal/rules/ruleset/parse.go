@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// parse returns the file's only document, or nil after reporting what is invalid or unsupported.
 func (d *decoder) parse(data []byte) *yaml.Node {
 	documents := d.documents(data)
 	if len(d.errs) > 0 {

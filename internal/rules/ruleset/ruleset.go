@@ -214,6 +214,7 @@ func encodeIdentity(id rules.RuleIdentity) fileIdentity {
 
 var limitFields = []string{"rate_per_second", "rate_unit", "burst_capacity"}
 
+// encodeLimit writes a rate per unit, unless no number in its unit is exact.
 func encodeLimit(perSecond float64, unit rules.RateUnit, burst int64) fileLimit {
 	if perSecond == 0 { // the rule has no rate
 		return fileLimit{RateUnit: unless(rules.PerSecond, unit), BurstCapacity: burst}
@@ -225,6 +226,7 @@ func encodeLimit(perSecond float64, unit rules.RateUnit, burst int64) fileLimit 
 	return fileLimit{Rate: rate, BurstCapacity: burst}
 }
 
+// unless returns the zero value, which is omitted, for the default.
 func unless[T comparable](standard, value T) T {
 	if value == standard {
 		var none T

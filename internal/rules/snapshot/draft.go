@@ -99,6 +99,7 @@ func (d *draft) add(rows *Rows) {
 	}
 }
 
+// tenant returns nil for an unknown tenant.
 func (d *draft) tenant(id rules.TenantID) *tenantDraft {
 	if t, ok := d.tenants[id]; ok {
 		return t

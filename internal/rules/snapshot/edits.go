@@ -35,6 +35,7 @@ func (s *Snapshot) Expired(after, until time.Time) []rules.Slowdown {
 	return slowed
 }
 
+// bucketLimit returns the limit of a user's bucket, or zero if the rule does not limit.
 func (t *Tenant) bucketLimit(rule *rules.Rule, user string, now int64) rules.Limit {
 	if rule.Action != rules.ActionLimit {
 		return rules.Limit{}
@@ -55,6 +56,7 @@ func (t *tenantDraft) noteRule(row *rules.Rule) {
 	}
 }
 
+// ruleBucketLimit returns the rule's limit, or zero if the rule does not limit.
 func ruleBucketLimit(r *rules.Rule) rules.Limit {
 	if r.Action != rules.ActionLimit {
 		return rules.Limit{}

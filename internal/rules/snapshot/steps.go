@@ -6,6 +6,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// step is the part of a rules.Step that a check needs. Times are in microseconds since the Unix epoch.
 type step struct {
 	percent int
 	since   int64

@@ -57,6 +57,7 @@ func drawAnyLimit(t *rapid.T, since int64) enforce.Limit {
 	return limit
 }
 
+// drawCost draws costs around 0, the least, the level, and the burst.
 func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Tokens {
 	burst := enforce.Tokens(limit.Burst) * enforce.Token
 	return max(0, rapid.OneOf(

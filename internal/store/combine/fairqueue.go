@@ -47,6 +47,7 @@ func (q *fairQueue) push(c *Call, tiers int) bool {
 	return true
 }
 
+// flowOf returns a tenant's flow, or nil. A single tenant needs no map look-up.
 func (q *fairQueue) flowOf(tenant rules.TenantID) *flow {
 	if q.last == nil || q.last.tenant == tenant {
 		return q.last
@@ -78,6 +79,7 @@ func (q *fairQueue) append(f *flow) {
 	q.last = f
 }
 
+// rotate ends the turn of the first flow, which becomes the last or, if empty, is dropped.
 func (q *fairQueue) rotate() {
 	f := q.first
 	if q.first = f.next; q.first == nil {
@@ -111,6 +113,7 @@ func (q *fairQueue) alone(tenant rules.TenantID) bool {
 	return q.first == q.last && q.first.tenant == tenant
 }
 
+// dropEmpty drops the flows that became empty outside of their turn.
 func (q *fairQueue) dropEmpty() {
 	for range len(q.flows) {
 		q.rotate()

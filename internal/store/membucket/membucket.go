@@ -190,6 +190,8 @@ func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 		}
 		s.mu.Lock()
 		from = min(from, len(s.ring))
+		// The clock is read under the lock, because an earlier reading would look like a clock that went back, and earn
+		// tokens twice.
 		now := s.clock()
 		for range min(advancedAtOnce, from) {
 			from--
@@ -276,6 +278,7 @@ func (s *Store) evict(now int64) {
 	s.remove(soonest)
 }
 
+// next moves the hand on by one bucket. The ring must not be empty.
 func (s *Store) next() *bucket {
 	if s.hand >= len(s.ring) {
 		s.hand = 0

@@ -34,6 +34,7 @@ func (h *byEnd) Pop() any {
 	return r
 }
 
+// reservationsOf returns the open reservations of a tenant, without the ended ones; nil for none.
 func (s *Store) reservationsOf(tenant rules.TenantID, now int64) *reservations {
 	r := s.reservations[tenant]
 	if r == nil {

@@ -49,7 +49,8 @@ const (
 // Options configure a store.
 type Options struct {
 	// Budget is the time for an answer; 0 means DefaultBudget.
-	Budget   time.Duration
+	Budget time.Duration
+	// Observer may be nil.
 	Observer Observer
 }
 

@@ -100,6 +100,7 @@ func (s *Store) leaseOn(ctx context.Context, master *redis.Client) (key string) 
 	return key
 }
 
+// apply walks over the server, or waits until another process has done so.
 func (e *editedServer) apply(ctx context.Context) error {
 	for {
 		pending, err := e.unwalked(ctx, e.edits)
@@ -160,6 +161,7 @@ var (
 
 var errLeaseLost = errors.New("another process has taken over")
 
+// walkOnce walks unless another process owns the lease, and reports whether it did.
 func (e *editedServer) walkOnce(ctx context.Context, edits []enforce.Edit) (walked bool, err error) {
 	s, owner := e.store, rand.Text()
 	if err := s.step(ctx, func(ctx context.Context) (err error) {

@@ -173,6 +173,7 @@ func isOfSlot(err error) bool {
 
 func nothingTaken(err error) error { return fmt.Errorf("%w: %w", err, enforce.ErrNothingTaken) }
 
+// isRedirect reports whether an error names another node.
 func isRedirect(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
 }

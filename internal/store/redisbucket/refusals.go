@@ -21,6 +21,7 @@ type Refusal struct {
 
 const maxRefusals = 64
 
+// refusals keeps the last error of each kind and node.
 type refusals struct {
 	mu   sync.Mutex
 	last map[[2]string]Refusal

@@ -40,8 +40,8 @@ function clockOf(every: number) {
 }
 
 /**
- * The current time by the server's clock, updated at an interval in milliseconds. Relative times call a longer interval
- * than "just now" the future.
+ * The current time by the server's clock, updated at an interval in milliseconds. With an interval above what relative
+ * times call "just now", a new event would seem to be in the future.
  */
 export function useNow(every = 5_000): number {
   const { subscribe, read } = clockOf(every);
