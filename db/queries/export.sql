@@ -74,9 +74,38 @@ DELETE FROM export
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (finished_at IS NOT NULL OR position(sqlc.arg(user_in_json)::text IN request::text) > 0);
 
+-- name: LockExports :many
+SELECT export_id FROM export WHERE tenant_id = sqlc.arg(tenant_id) ORDER BY export_id FOR UPDATE;
+
 -- name: RestartExports :exec
-WITH dropped AS (
-    DELETE FROM export_chunk AS c WHERE c.tenant_id = sqlc.arg(tenant_id)
-)
-UPDATE export AS e SET place = '', restarts = e.restarts + 1, chunks = 0, rows = 0, bytes = 0
-WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.finished_at IS NULL;
+-- Those that have begun again at_most times fail instead.
+UPDATE export AS e
+SET place = '', restarts = e.restarts + 1, chunks = 0, rows = 0, bytes = 0,
+    error = CASE WHEN e.restarts < sqlc.arg(at_most)::integer THEN e.error ELSE sqlc.arg(error)::text END,
+    finished_at = CASE WHEN e.restarts >= sqlc.arg(at_most)::integer THEN clock_timestamp() END
+WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.export_id = ANY (sqlc.arg(export_ids)::bigint[])
+    AND e.finished_at IS NULL;
+
+-- name: DropExportChunks :exec
+DELETE FROM export_chunk
+WHERE tenant_id = sqlc.arg(tenant_id) AND export_id = ANY (sqlc.arg(export_ids)::bigint[]);
+
+-- name: EvictExport :execrows
+-- Deletes the oldest file of the maker with the most bytes, unless the maker of an export has more.
+DELETE FROM export AS e
+WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.export_id = (
+    SELECT o.export_id FROM export AS o
+    JOIN (
+        SELECT a.requested_by_kind, a.requested_by_id, sum(a.bytes) AS held FROM export AS a
+        WHERE a.tenant_id = sqlc.arg(tenant_id)
+        GROUP BY a.requested_by_kind, a.requested_by_id
+    ) AS m ON m.requested_by_kind = o.requested_by_kind AND m.requested_by_id = o.requested_by_id
+    WHERE o.tenant_id = sqlc.arg(tenant_id) AND o.finished_at IS NOT NULL AND o.bytes > 0
+        AND (o.requested_by_kind = sqlc.arg(by_kind) AND o.requested_by_id = sqlc.arg(by_id)
+            OR m.held > sqlc.arg(held)::bigint + (
+                SELECT coalesce(sum(b.bytes), 0) FROM export AS b
+                WHERE b.tenant_id = sqlc.arg(tenant_id) AND b.requested_by_kind = sqlc.arg(by_kind)
+                    AND b.requested_by_id = sqlc.arg(by_id)))
+    ORDER BY m.held DESC, o.finished_at
+    LIMIT 1
+    FOR UPDATE OF o SKIP LOCKED);

@@ -464,6 +464,10 @@ func (e *erasing) audit(ctx context.Context, at string) (rows int64, next string
 
 // exports deletes the files, and begins those again that are being made for somebody else.
 func (e *erasing) exports(ctx context.Context, _ string) (rows int64, next string, err error) {
+	ids, err := e.LockExports(ctx, e.tenant) // no piece is written meanwhile
+	if err != nil {
+		return 0, "", err
+	}
 	quoted, err := json.Marshal(e.user)
 	if err != nil {
 		return 0, "", err
@@ -471,7 +475,13 @@ func (e *erasing) exports(ctx context.Context, _ string) (rows int64, next strin
 	if rows, err = e.EraseExports(ctx, e.tenant, string(quoted)); err != nil {
 		return 0, "", err
 	}
-	return rows, "", e.RestartExports(ctx, e.tenant)
+	if err := e.DropExportChunks(ctx, e.tenant, ids); err != nil {
+		return 0, "", err
+	}
+	return rows, "", e.RestartExports(ctx, dbsqlc.RestartExportsParams{
+		TenantID: e.tenant, ExportIds: ids, AtMost: exportRestarts,
+		Error: "Users of the tenant were erased again and again meanwhile. Export again.",
+	})
 }
 
 func (e *erasing) buckets(context.Context, string) (rows int64, next string, err error) {

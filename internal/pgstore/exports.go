@@ -24,6 +24,8 @@ const (
 	// exportsAtOnce bounds the exports that one process works on.
 	exportsAtOnce = 2
 	// exportPiece and exportChunkBytes end a piece of an export: its time, and about the compressed bytes of its chunk.
+	// exportRestarts is how often erasures of users begin an export again.
+	exportRestarts   = 3
 	exportPiece      = time.Second
 	exportChunkBytes = 256 << 10
 )
@@ -160,11 +162,11 @@ func (s *Store) exportPiece(ctx context.Context, tenant rules.TenantID, id int64
 		case err != nil:
 			return err
 		}
-		kept, err := q.ExportBytes(ctx, tenant)
+		full, err := s.makeRoom(ctx, q, &row, int64(chunk.Len()))
 		if err != nil {
 			return err
 		}
-		if full := s.exportLimits.exceeded(row.Bytes+int64(chunk.Len()), kept+int64(chunk.Len())); full != "" {
+		if full != "" {
 			goesOn = false
 			return q.FailExport(ctx, full, tenant, id)
 		}
@@ -185,6 +187,29 @@ func (s *Store) exportPiece(ctx context.Context, tenant rules.TenantID, id int64
 		return false, fmt.Errorf("store a chunk of export %d: %w", id, writeError(err))
 	}
 	return goesOn, nil
+}
+
+// makeRoom makes room for a chunk of an export, for which files of whoever has the most bytes go. Without room it says
+// what to do.
+func (s *Store) makeRoom(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Export, chunk int64) (full string,
+	err error,
+) {
+	for evicted := int64(1); ; {
+		kept, err := q.ExportBytes(ctx, row.TenantID)
+		if err != nil {
+			return "", err
+		}
+		full = s.exportLimits.exceeded(row.Bytes+chunk, kept+chunk)
+		if full == "" || row.Bytes+chunk > s.exportLimits.file || evicted == 0 {
+			return full, nil
+		}
+		evicted, err = q.EvictExport(ctx, dbsqlc.EvictExportParams{
+			TenantID: row.TenantID, ByKind: row.RequestedByKind, ByID: row.RequestedByID, Held: chunk,
+		})
+		if err != nil {
+			return "", err
+		}
+	}
 }
 
 // exportLimits bound the compressed bytes of one file, of all files of a tenant and, about, of a chunk.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -184,10 +185,21 @@ func TestExportsFillNoMoreThanTheirTenantMay(t *testing.T) {
 	if second := made(ours, 9); !first.IsReady() || !second.IsReady() {
 		t.Errorf("two files are %+v and %+v", first, second)
 	}
-	if third := made(ours, 9); third.IsReady() ||
-		!strings.Contains(third.Error, "Wait until the first of them expires") {
+	if third := made(ours, 9); !third.IsReady() {
 		t.Errorf("a third file is %+v", third)
 	}
+	_, err := w.Export(ctx, ours, first.ID) // whose place it has
+	wantError(t, err, rules.ErrNotFound)
+	other := w.As(rules.Actor{Kind: rules.ActorAccount, ID: "1234"})
+	theirOwn := must(other.RequestExport(ctx, ours, []byte("{}")))(t)
+	w.work(t, w.ExportWork(pagesOf(5)))
+	if theirOwn = must(w.Export(ctx, ours, theirOwn.ID))(t); !theirOwn.IsReady() {
+		t.Errorf("a file of somebody with less is %+v", theirOwn)
+	}
+	if fourth := made(ours, 9); !fourth.IsReady() {
+		t.Errorf("a fourth file is %+v", fourth)
+	}
+	must(w.Export(ctx, ours, theirOwn.ID))(t) // is not for those with more to take
 	if theirs := made(w.theirs.ID, 9); !theirs.IsReady() {
 		t.Errorf("another tenant's is %+v", theirs)
 	}
@@ -196,12 +208,12 @@ func TestExportsFillNoMoreThanTheirTenantMay(t *testing.T) {
 		ours)[0] {
 		t.Errorf("%s bytes are stored", kept)
 	}
-	exec(t, w.url, "UPDATE export SET finished_at = now() - interval '25 hours' WHERE export_id = $1", first.ID)
-	_, err := w.Export(ctx, ours, first.ID)
+	exec(t, w.url, "UPDATE export SET finished_at = now() - interval '25 hours'")
+	_, err = w.Export(ctx, ours, theirOwn.ID)
 	wantError(t, err, rules.ErrNotFound)
 	must(w.KeepViolations(ctx, time.Now(), keep))(t)
-	if again := made(ours, 9); !again.IsReady() {
-		t.Errorf("after one has expired, another is %+v", again)
+	if left := lines(t, connect(t, w.url), "SELECT count(*)::text FROM export_chunk"); left[0] != "0" {
+		t.Errorf("%s chunks are left after a day", left[0])
 	}
 }
 
@@ -238,6 +250,54 @@ func TestAnErasureBeginsOpenExportsAgain(t *testing.T) {
 	export = must(w.Export(ctx, ours, export.ID))(t)
 	if !erased || !export.IsReady() || export.Rows != 5 || w.fileOf(t, export) != linesUpTo(5) {
 		t.Errorf("it is %+v with the file\n%s", export, w.fileOf(t, export))
+	}
+}
+
+// TestErasuresBesideExportsLoseNoChunk: whenever an erasure comes between two pages, the file is whole in the end.
+func TestErasuresBesideExportsLoseNoChunk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.WriteChunksOf(1)
+	ctx, ours := t.Context(), w.ours.ID
+	const pages, exports = 40, rules.MaxOwnExports
+	kind := w.ExportWork(pagesOf(pages))
+	var ids []int64
+	for range exports {
+		ids = append(ids, must(w.RequestExport(ctx, ours, []byte("{}")))(t).ID)
+	}
+	var writing sync.WaitGroup
+	for range exports {
+		claimed, _, err := w.ClaimJobs(ctx, []jobs.Claim{{Kind: kind.Name, Room: 1, PerTenant: exports}})
+		if err != nil || len(claimed) != 1 {
+			t.Fatalf("%+v is claimed: %v", claimed, err)
+		}
+		job := claimed[0]
+		writing.Go(func() {
+			for again := time.Now(); !again.IsZero(); {
+				var err error
+				if again, err = kind.Do(ctx, &job); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for n := range 3 {
+		w.erase(t, ours, fmt.Sprintf("user-%d", n))
+	}
+	writing.Wait()
+	for _, id := range ids {
+		export, err := w.Export(ctx, ours, id)
+		switch {
+		case errors.Is(err, rules.ErrNotFound): // it was complete before an erasure
+		case err != nil || !export.IsReady():
+			t.Errorf("export %d is %+v: %v", id, export, err)
+		case w.fileOf(t, export) != linesUpTo(pages):
+			t.Errorf("the file of export %d is\n%s", id, w.fileOf(t, export))
+		}
+	}
+	if stray := lines(t, connect(t, w.url), `SELECT count(*)::text FROM export_chunk AS c JOIN export AS e USING (export_id)
+		WHERE c.number >= e.chunks`)[0]; stray != "0" {
+		t.Errorf("%s chunks belong to no file", stray)
 	}
 }
 

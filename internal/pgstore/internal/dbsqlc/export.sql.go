@@ -45,6 +45,16 @@ func (q *Queries) CountOpenExports(ctx context.Context, tenantID rules.TenantID)
 	return count, err
 }
 
+const dropExportChunks = `-- name: DropExportChunks :exec
+DELETE FROM export_chunk
+WHERE tenant_id = $1 AND export_id = ANY ($2::bigint[])
+`
+
+func (q *Queries) DropExportChunks(ctx context.Context, tenantID rules.TenantID, exportIds []int64) error {
+	_, err := q.db.Exec(ctx, dropExportChunks, tenantID, exportIds)
+	return err
+}
+
 const eraseExports = `-- name: EraseExports :execrows
 DELETE FROM export
 WHERE tenant_id = $1
@@ -54,6 +64,47 @@ WHERE tenant_id = $1
 // Any file may name any user. A request about one has the id as a text of JSON.
 func (q *Queries) EraseExports(ctx context.Context, tenantID rules.TenantID, userInJson string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseExports, tenantID, userInJson)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const evictExport = `-- name: EvictExport :execrows
+DELETE FROM export AS e
+WHERE e.tenant_id = $1 AND e.export_id = (
+    SELECT o.export_id FROM export AS o
+    JOIN (
+        SELECT a.requested_by_kind, a.requested_by_id, sum(a.bytes) AS held FROM export AS a
+        WHERE a.tenant_id = $1
+        GROUP BY a.requested_by_kind, a.requested_by_id
+    ) AS m ON m.requested_by_kind = o.requested_by_kind AND m.requested_by_id = o.requested_by_id
+    WHERE o.tenant_id = $1 AND o.finished_at IS NOT NULL AND o.bytes > 0
+        AND (o.requested_by_kind = $2 AND o.requested_by_id = $3
+            OR m.held > $4::bigint + (
+                SELECT coalesce(sum(b.bytes), 0) FROM export AS b
+                WHERE b.tenant_id = $1 AND b.requested_by_kind = $2
+                    AND b.requested_by_id = $3))
+    ORDER BY m.held DESC, o.finished_at
+    LIMIT 1
+    FOR UPDATE OF o SKIP LOCKED)
+`
+
+type EvictExportParams struct {
+	TenantID rules.TenantID
+	ByKind   string
+	ByID     string
+	Held     int64
+}
+
+// Deletes the oldest file of the maker with the most bytes, unless the maker of an export has more.
+func (q *Queries) EvictExport(ctx context.Context, arg EvictExportParams) (int64, error) {
+	result, err := q.db.Exec(ctx, evictExport,
+		arg.TenantID,
+		arg.ByKind,
+		arg.ByID,
+		arg.Held,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -150,6 +201,30 @@ func (q *Queries) LockExport(ctx context.Context, tenantID rules.TenantID, expor
 		&i.FinishedAt,
 	)
 	return i, err
+}
+
+const lockExports = `-- name: LockExports :many
+SELECT export_id FROM export WHERE tenant_id = $1 ORDER BY export_id FOR UPDATE
+`
+
+func (q *Queries) LockExports(ctx context.Context, tenantID rules.TenantID) ([]int64, error) {
+	rows, err := q.db.Query(ctx, lockExports, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var export_id int64
+		if err := rows.Scan(&export_id); err != nil {
+			return nil, err
+		}
+		items = append(items, export_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const makeRoomForExport = `-- name: MakeRoomForExport :one
@@ -294,14 +369,28 @@ func (q *Queries) RequestExport(ctx context.Context, arg RequestExportParams) (E
 }
 
 const restartExports = `-- name: RestartExports :exec
-WITH dropped AS (
-    DELETE FROM export_chunk AS c WHERE c.tenant_id = $1
-)
-UPDATE export AS e SET place = '', restarts = e.restarts + 1, chunks = 0, rows = 0, bytes = 0
-WHERE e.tenant_id = $1 AND e.finished_at IS NULL
+UPDATE export AS e
+SET place = '', restarts = e.restarts + 1, chunks = 0, rows = 0, bytes = 0,
+    error = CASE WHEN e.restarts < $1::integer THEN e.error ELSE $2::text END,
+    finished_at = CASE WHEN e.restarts >= $1::integer THEN clock_timestamp() END
+WHERE e.tenant_id = $3 AND e.export_id = ANY ($4::bigint[])
+    AND e.finished_at IS NULL
 `
 
-func (q *Queries) RestartExports(ctx context.Context, tenantID rules.TenantID) error {
-	_, err := q.db.Exec(ctx, restartExports, tenantID)
+type RestartExportsParams struct {
+	AtMost    int32
+	Error     string
+	TenantID  rules.TenantID
+	ExportIds []int64
+}
+
+// Those that have begun again at_most times fail instead.
+func (q *Queries) RestartExports(ctx context.Context, arg RestartExportsParams) error {
+	_, err := q.db.Exec(ctx, restartExports,
+		arg.AtMost,
+		arg.Error,
+		arg.TenantID,
+		arg.ExportIds,
+	)
 	return err
 }
