@@ -111,6 +111,7 @@ func New(config Config) (*Client, error) {
 	c.trouble.now = time.Now
 	c.queue.client = c
 	c.queue.breaker = breaker{timeout: config.Timeout, now: time.Now}
+	c.queue.batches = c.queue.breaker
 	c.leases.init(c)
 	transport := config.Transport
 	if transport == nil {

@@ -46,6 +46,7 @@ type queue struct {
 	mu       sync.Mutex
 	inFlight int
 	breaker  breaker
+	batches  breaker           // of askTogether: up to 1,000 checks may take longer than the timeout
 	answered time.Time         // the last answer of the server
 	groups   map[string]*group // by identity, while checks of it wait or are in flight
 	turns    []*group          // those with waiting checks, the next one first
@@ -119,7 +120,7 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 // askTogether sends a batch of the caller's own in its goroutine.
 func (q *queue) askTogether(ctx context.Context, asked []*question, decisions []Decision) *Error {
 	q.mu.Lock()
-	admitted := q.breaker.admits()
+	admitted := q.batches.admits()
 	q.mu.Unlock()
 	if !admitted {
 		return &Error{Kind: KindConnection, Err: errProbing}
@@ -130,7 +131,7 @@ func (q *queue) askTogether(ctx context.Context, asked []*question, decisions []
 		func(i int) (*question, *Decision) { return asked[i], &decisions[i] })
 	if ctx.Err() == nil { // a caller that left says nothing about the server
 		q.mu.Lock()
-		q.breaker.ended(outcomeOf(failed))
+		q.batches.ended(outcomeOf(failed))
 		q.mu.Unlock()
 	}
 	return failed

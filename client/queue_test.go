@@ -600,6 +600,9 @@ func TestOneCheckAfterAnotherAsksAServerThatFailsOnlyAfterPauses(t *testing.T) {
 			g := newGate(t)
 			client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout, FailureMode: Closed})
 			b, now := &client.queue.breaker, time.Now()
+			if name == "batch" {
+				b = &client.queue.batches
+			}
 			b.timeout, b.now = 100*time.Millisecond, func() time.Time { return now }
 			later := func() <-chan result1 {
 				result := make(chan result1, 1)
@@ -651,6 +654,26 @@ func TestOneCheckAfterAnotherAsksAServerThatFailsOnlyAfterPauses(t *testing.T) {
 				ask(http.StatusOK)
 			}
 		})
+	}
+}
+
+// A batch of 1,000 checks may take longer than the timeout, while the server answers single checks at once.
+func TestBatchesThatTimeOutLeaveSingleChecksToTheServer(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	client := newTestClient(t, Config{URL: g.URL, Timeout: 20 * time.Millisecond})
+	now := time.Now()
+	client.queue.batches.now = func() time.Time { return now }
+	for i := range failuresUntilProbing + 1 {
+		all, err := client.CheckBatch(t.Context(), []Check{{}, {}})
+		if err != nil || errors.Is(all[0].Err, errProbing) != (i == failuresUntilProbing) {
+			t.Errorf("batch %d got %+v, %v", i, all, err)
+		}
+	}
+	for range failuresUntilProbing - 1 {
+		if got, err := client.Check(t.Context(), Check{}); err != nil || errors.Is(got.Err, errProbing) {
+			t.Fatalf("a check got %+v, %v; want it to be sent", got, err)
+		}
 	}
 }
 

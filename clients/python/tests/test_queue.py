@@ -345,7 +345,8 @@ class QueueCases:
         for kind in ("check", "batch"):
             checks = self.start(failure_mode="closed")
             check: Callable[[], Future[Decision]] = checks.check_batch if kind == "batch" else lambda: checks.check()
-            breaker, now = checks.client._core.breaker, 0.0
+            core, now = checks.client._core, 0.0
+            breaker = core.batches if kind == "batch" else core.breaker
             breaker._timeout, breaker.now = 0.1, lambda: now
 
             def ask(status: int) -> None:
@@ -376,6 +377,18 @@ class QueueCases:
                 now += 5
                 for _ in range(3):
                     ask(200)
+
+    def test_batches_that_time_out_leave_single_checks_to_the_server(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        checks = self.start(timeout=0.02)
+        checks.client._core.batches.now = lambda: 0
+        for i in range(6):
+            error = str(checks.check_batch().result(PATIENCE).error)
+            self.assertEqual("too early" in error, i == 5, error)
+        for _ in range(4):
+            self.assertNotIn("too early", str(checks.check().result(PATIENCE).error))
+        while not self.arrived.empty():
+            self.next().let()
 
     def test_without_batching_each_check_is_a_request(self) -> None:
         assert isinstance(self, unittest.TestCase)

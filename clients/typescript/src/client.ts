@@ -73,7 +73,8 @@ export class Sluice {
   readonly #options: Options;
   readonly #timeout: number;
   readonly #fetch: typeof fetch;
-  readonly #breaker: Breaker;
+  /** Of the callers' own batches: up to 1,000 checks may take longer than the time-out. */
+  readonly #batches: Breaker;
   readonly #queue: Queue;
   readonly #memory: Memory;
   #failedChecks = 0; // since the log said last that the server decides
@@ -112,8 +113,9 @@ export class Sluice {
       // A slot would stay taken until its max_hold, for a caller that does not know of it.
       unwanted: ({ reservation }: Decision) => void this.release(reservation).catch(() => undefined),
     };
-    this.#breaker = new Breaker(timeout, () => this.now());
-    this.#queue = new Queue(transport, this.#memory, this.#breaker, timeout, batch);
+    const now = () => this.now();
+    this.#batches = new Breaker(timeout, now);
+    this.#queue = new Queue(transport, this.#memory, new Breaker(timeout, now), timeout, batch);
   }
 
   /**
@@ -240,13 +242,13 @@ export class Sluice {
 
   /** Sends a batch of the caller's own. */
   async #together(questions: Question[]): Promise<Decision[]> {
-    this.#breaker.admit();
+    this.#batches.admit();
     try {
       const decisions = await this.#many(questions);
-      this.#breaker.ended(null);
+      this.#batches.ended(null);
       return decisions;
     } catch (error) {
-      this.#breaker.ended(error);
+      this.#batches.ended(error);
       throw error;
     }
   }

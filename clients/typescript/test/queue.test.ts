@@ -385,6 +385,17 @@ for (const kind of ['check', 'checkBatch']) {
   });
 }
 
+test('batches that time out leave single checks to the server', async () => {
+  const { limits } = await gate({ timeout: 20 });
+  limits.now = () => 0;
+  const tooEarly = /too early/;
+  for (let i = 0; i < 6; i++) {
+    const [first] = await limits.checkBatch([{}, {}]);
+    assert.equal(tooEarly.test(first?.error?.message ?? ''), i === 5);
+  }
+  for (let i = 0; i < 4; i++) assert.doesNotMatch((await limits.check({})).error?.message ?? '', tooEarly);
+});
+
 test('pauses double from a time-out to ten, and the second half of each is jitter', () => {
   let now = 0;
   const breaker = new Breaker(100, () => now);

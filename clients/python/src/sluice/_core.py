@@ -146,6 +146,7 @@ class Core:
         self.failure_mode = failure_mode
         self.memory = Memory(denial_memory)
         self.breaker = Breaker(timeout)
+        self.batches = Breaker(timeout)  # of the callers' own: up to 1,000 checks may take longer than the time-out
         self._headers = {
             "authorization": f"Bearer {key}",
             "user-agent": f"sluice-python/{__version__}",
@@ -245,13 +246,13 @@ class Core:
 
     def _together(self, questions: list[Question]) -> Steps[list[Decision]]:
         """Sends a batch of the caller's own."""
-        self.breaker.admit()
+        self.batches.admit()
         try:
             decisions = yield from self._many(questions, self.timeout)
         except SluiceError as error:
-            self.breaker.ended(is_answer(error))
+            self.batches.ended(is_answer(error))
             raise
-        self.breaker.ended(True)
+        self.batches.ended(True)
         return decisions
 
     def _many(self, questions: list[Question], seconds: float) -> Steps[list[Decision]]:
