@@ -33,7 +33,7 @@ const proxies = {
 };
 
 /** A port that the system hands out to nobody: it does so from 32768 on. */
-async function freePort(): Promise<number> {
+async function freePort(other?: number): Promise<number> {
   for (;;) {
     const port = 10_000 + Math.floor(Math.random() * 20_000);
     const server = createServer();
@@ -41,7 +41,7 @@ async function freePort(): Promise<number> {
       server.once('listening', () => server.close(() => resolve(true))).once('error', () => resolve(false));
     });
     server.listen(port, '127.0.0.1');
-    if (await isFree) return port;
+    if ((await isFree) && port !== other) return port;
   }
 }
 
@@ -57,7 +57,12 @@ async function prepare(page: Page): Promise<string> {
     await create('tenants/proxied/rules', { key_pattern, rate_per_second: 1, rate_unit: 'hour', burst_capacity: 2 });
   }
   await page.goto('/t/proxied/settings/gateways');
-  const mapping = { user: { header: 'X-Api-Key', plain: true }, address: { trusted_hops: 1 } };
+  const mapping = {
+    user: { header: 'X-User', plain: true },
+    plan: { header: 'X-Plan' },
+    endpoint: { header: 'X-Original-Uri' },
+    address: { trusted_hops: 1 },
+  };
   await page.getByLabel('JSON').fill(JSON.stringify(mapping));
   await page.getByRole('button', { name: 'Save' }).click();
   await expect(page.getByText('Mapping saved.', { exact: false })).toBeVisible();
@@ -74,7 +79,8 @@ test('the files below a saved mapping make nginx, Caddy and HAProxy limit what i
   try {
     for (const [name, { files, more, command }] of Object.entries(proxies)) {
       await page.getByRole('radiogroup', { name: 'Proxy' }).getByText(name, { exact: true }).click();
-      const [visitors, inner] = [await freePort(), await freePort()];
+      const visitors = await freePort();
+      const inner = await freePort(visitors);
       const folder = await mkdtemp(join(tmpdir(), 'sluice-proxy-'));
       folders.push(folder);
       await chmod(folder, 0o755); // nginx's workers are another user
@@ -85,7 +91,9 @@ test('the files below a saved mapping make nginx, Caddy and HAProxy limit what i
           .replaceAll('slk_YOUR_KEY', key)
           .replaceAll('127.0.0.1:3000', `127.0.0.1:${(app.address() as AddressInfo).port}`)
           .replaceAll('127.0.0.1:8000', `127.0.0.1:${visitors}`)
-          .replaceAll('127.0.0.1:8001', `127.0.0.1:${inner}`);
+          .replaceAll('127.0.0.1:8001', `127.0.0.1:${inner}`)
+          .replaceAll(/\b[12]00ms\b/g, '20s') // the machine may be busy
+          .replace('timeout = 300,', 'timeout = 30000,');
         // Several Caddys run at once in the tests.
         await writeFile(join(folder, file), file === 'Caddyfile' ? `{\n\tadmin off\n}\n${code}` : code);
       }
@@ -94,6 +102,7 @@ test('the files below a saved mapping make nginx, Caddy and HAProxy limit what i
       let said = '';
       const proxy = spawn(program, words, { cwd: folder, env: { PATH: process.env.PATH, HOME: folder } });
       for (const stream of [proxy.stdout, proxy.stderr]) stream?.on('data', (text) => (said += text));
+      proxy.on('error', (error) => (said += error));
       running.push(proxy);
       const visitor = await request.newContext({ baseURL: `http://127.0.0.1:${visitors}` });
       // The key is new, so Sluice knows it within 2 s.
@@ -103,7 +112,11 @@ test('the files below a saved mapping make nginx, Caddy and HAProxy limit what i
       });
       let last = 0;
       const ask = async (user?: string, address = `198.51.${running.length}.${++last}`) => {
-        const headers = { 'X-Forwarded-For': address, ...(user && { 'X-Api-Key': `${user} of ${name}` }) };
+        const headers = {
+          'X-Forwarded-For': address,
+          'X-Plan': 'none',
+          ...(user && { 'X-User': `${user} of ${name}` }),
+        };
         return (await visitor.get('/', { headers })).status();
       };
       const ofUsers = [await ask('ada'), await ask('ada'), await ask('ada'), await ask('grace')];
@@ -114,7 +127,9 @@ test('the files below a saved mapping make nginx, Caddy and HAProxy limit what i
       await visitor.dispose();
     }
   } finally {
-    for (const proxy of running) proxy.kill('SIGINT');
+    for (const proxy of running) {
+      if (proxy.exitCode === null && proxy.kill('SIGINT')) await once(proxy, 'exit');
+    }
     app.close();
     for (const folder of folders) await rm(folder, { recursive: true, force: true });
   }

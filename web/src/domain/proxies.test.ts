@@ -33,42 +33,70 @@ test.each([
   expect(JSON.stringify(shown)).toContain('"slk_1"');
 });
 
-/* That they work in nginx, Caddy and HAProxy is seen in e2e/gateways.test.ts. */
-test('a mapping’s headers are handed on, each once, and only names that a file can have', () => {
-  const mapping = {
-    user: { header: 'X-User' },
-    plan: { header: 'x-plan' },
-    attributes: { org: { header: 'X-PLAN' }, odd: { header: "X'Odd" } },
-    endpoint: { header: 'X-Forwarded-Uri' },
-    jwt: { jwks: '{}' },
-    address: { trusted_hops: 1 },
-  };
-  const of = (proxy: 'nginx' | 'caddy' | 'haproxy' | 'envoy') =>
-    proxyFiles(proxy, 'http://limits', undefined, mapping)
-      .map(({ code }) => code)
-      .join('\n');
-  for (const proxy of proxies) {
-    expect(of(proxy.value)).not.toContain("'Odd");
-  }
-  expect(of('nginx').match(/proxy_set_header \S+ \$http_(?!upgrade).*/g)).toEqual([
-    'proxy_set_header X-User $http_x_user;',
-    'proxy_set_header X-PLAN $http_x_plan;',
+const mapping = {
+  user: { header: 'X-User', plain: true },
+  plan: { header: 'x-plan' },
+  attributes: { org: { header: 'X-PLAN' }, odd: { header: "X'Odd" }, host: { header: 'Host' } },
+  endpoint: { header: 'X-Original-Uri', method_header: 'X-Forwarded-Method' },
+  jwt: { jwks: '{}' },
+  address: { header: 'X-Real-Ip', trusted_hops: 1 },
+};
+const made = (proxy: 'nginx' | 'caddy' | 'haproxy' | 'envoy') =>
+  proxyFiles(proxy, 'http://limits', undefined, mapping)
+    .map(({ code }) => code)
+    .join('\n');
+
+/* That they work in nginx, Caddy and HAProxy is seen in e2e/proxies.test.ts. */
+test.each(proxies)('$label: names that the file cannot have are in a comment', ({ value }) => {
+  const lines = made(value).split('\n');
+  expect(lines.filter((line) => line.includes("X'Odd") && !/^\s*(#|--)/.test(line))).toEqual([]);
+  expect(made(value)).toContain("X'Odd");
+});
+
+test('visitors say who they are, the request what it is, and nobody else’s plan', () => {
+  expect(
+    made('nginx').match(/(?:# )?proxy_set_header (?:X-User \$|X-Original|X-Real|x-plan|X-PLAN|Authorization|Host).*/g),
+  ).toEqual([
+    'proxy_set_header Host $host;',
+    'proxy_set_header Host sluice;',
+    'proxy_set_header X-Original-Uri $request_uri;',
+    'proxy_set_header X-Real-Ip $remote_addr;',
     'proxy_set_header Authorization $http_authorization;',
+    'proxy_set_header X-User $http_x_user;',
+    '# proxy_set_header x-plan …; # for you to set, never visitors',
   ]);
-  expect(of('nginx').match(/X-Forwarded-For .*/g)).toEqual([
+  expect(made('nginx').match(/X-Forwarded-For .*/g)).toEqual([
     'X-Forwarded-For $proxy_add_x_forwarded_for;',
     'X-Forwarded-For $proxy_add_x_forwarded_for;',
   ]);
-  expect(of('nginx')).not.toContain('X-User ""');
-  expect(of('caddy')).not.toContain('-X-User');
-  expect(of('caddy')).toContain('trusted_proxies private_ranges');
-  expect(of('haproxy').match(/\["x-plan"\] = .*/g)).toEqual(['["x-plan"] = { txn.f:req_fhdr("x-plan") },']);
-  const { static_resources: envoy } = parse(of('envoy'));
+  expect(made('caddy')).toContain('request_header -x-plan');
+  expect(made('caddy')).toContain('header_up X-Original-Uri {uri}');
+  expect(made('haproxy').match(/\["(?:x-user|x-plan|x-original-uri)"\] = .*/g)).toEqual([
+    '["x-original-uri"] = { txn.f:pathq() },',
+    '["x-user"] = { txn.f:req_fhdr("x-user") },',
+    '["x-plan"] = { … }, for you to set, never visitors',
+  ]);
+  const { static_resources: envoy } = parse(made('envoy'));
   const { http_filters } = envoy.listeners[0].filter_chains[0].filters[0].typed_config;
   expect(http_filters[0].typed_config.allowed_headers.patterns).toEqual([
     { exact: 'x-forwarded-for' },
-    { exact: 'x-user' },
-    { exact: 'x-plan' },
     { exact: 'authorization' },
+    { exact: 'x-user' },
   ]);
+});
+
+test('X-User is removed for the app after Sluice was asked', () => {
+  expect(made('nginx')).toContain('proxy_set_header X-User "";');
+  for (const [proxy, removes, asks] of [
+    ['caddy', 'request_header -X-User', 'forward_auth'],
+    ['haproxy', 'http-request del-header X-User', 'http-request lua.sluice'],
+  ] as const) {
+    expect(made(proxy).split(removes)).toHaveLength(2);
+    expect(made(proxy).indexOf(removes)).toBeGreaterThan(made(proxy).indexOf(asks));
+  }
+  expect(made('envoy')).toContain('request_headers_to_remove: [x-user, x-sluice-key]');
+});
+
+test.each(['l', '', 'limits.example.com', 'https://limits', 'http://limits/below'])('%s stands in no file', (url) => {
+  expect(proxyFiles('nginx', url)[0]?.code).toBe(tested('nginx')('sluice.conf'));
 });

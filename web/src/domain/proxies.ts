@@ -26,16 +26,20 @@ export const keyInFiles = 'slk_YOUR_KEY';
 
 export const addressInFiles = '127.0.0.1:8080';
 
-/** Whether an address can stand in the files, which connect without TLS. */
-export const fits = (url: string) => new URL(url).protocol === 'http:';
+/** Whether an address can stand in the files, which connect without TLS and know no path. */
+export function fits(url: string): boolean {
+  if (!URL.canParse(url)) return false;
+  const { protocol, pathname } = new URL(url);
+  return protocol === 'http:' && pathname === '/';
+}
 
 /**
- * The files of a proxy, which hand Sluice the headers that the mapping reads. The address of Sluice and the key are
- * filled in as far as they are known.
+ * The files of a proxy, which hand Sluice what the mapping reads. The address of Sluice and the key are filled in as far
+ * as they are known.
  */
 export function proxyFiles(proxy: ProxyName, url: string, key?: string, mapping: AuthorizeMapping = {}): ProxyFile[] {
   return files[proxy].map(({ name, code }) => {
-    let made = withMapping[proxy](code, new Headers(mapping));
+    let made = withMapping[proxy](code, headersOf(mapping), (mapping.address?.trusted_hops ?? 0) > 0);
     if (fits(url)) made = withAddress(made, new URL(url));
     if (key) made = made.replaceAll(keyInFiles, () => key);
     return { name, code: made };
@@ -51,85 +55,141 @@ function withAddress(code: string, { hostname, port }: URL): string {
     .replaceAll(addressInFiles, () => `${hostname}:${number}`);
 }
 
-/** The headers of a request that a mapping reads. */
-class Headers {
-  /** Without those that all files set. */
-  readonly more: string[];
-  readonly trustedHops: number;
-
-  constructor({ user, plan, cost, endpoint, address, attributes = {}, jwt }: AuthorizeMapping) {
-    const read = [
-      user?.header,
-      plan?.header,
-      cost?.header,
-      endpoint?.header,
-      endpoint?.method_header,
-      address?.header,
-      ...Object.values(attributes).map(({ header }) => header),
-      jwt && (jwt.header ?? 'Authorization'),
-    ];
-    const known = new Map(read.filter((name) => name !== undefined).map((name) => [name.toLowerCase(), name]));
-    for (const name of ['x-forwarded-uri', 'x-forwarded-method', 'x-forwarded-for']) known.delete(name);
-    // A configuration file gives other characters a meaning.
-    this.more = [...known.values()].filter((name) => /^[A-Za-z0-9-]+$/.test(name));
-    this.trustedHops = address?.trusted_hops ?? 0;
-  }
-
-  has(name: string): boolean {
-    return this.more.some((one) => one.toLowerCase() === name);
-  }
+/**
+ * A header that a mapping reads, and where its value comes from: the visitor, who proves by it who they are, the request,
+ * or whoever runs the proxy, because visitors would choose their plan or cost. A file cannot have some names.
+ */
+interface Header {
+  name: string;
+  from: 'visitor' | 'uri' | 'method' | 'address' | 'operator' | 'nowhere';
 }
 
-const withMapping: Record<ProxyName, (code: string, headers: Headers) => string> = {
-  nginx: (code, headers) => {
-    let made = code;
-    if (headers.more.length > 0) {
-      made = replaceLine(made, '# For mappings that read them:', (indent) =>
-        headers.more.map((name) => `${indent}proxy_set_header ${name} $http_${variable(name)};`),
-      );
-    }
-    if (headers.has('x-user')) made = replaceLine(made, 'proxy_set_header X-User ""', () => []);
-    if (headers.trustedHops > 0) {
+/** The headers beside those that all files set. */
+function headersOf({ user, plan, cost, endpoint, address, attributes = {}, jwt }: AuthorizeMapping): Header[] {
+  const read: [string | undefined, Header['from']][] = [
+    ['X-Forwarded-Uri', 'uri'],
+    ['X-Forwarded-Method', 'method'],
+    ['X-Forwarded-For', 'address'],
+    [endpoint?.header, 'uri'],
+    [endpoint?.method_header, 'method'],
+    [address?.header, address?.header?.toLowerCase() === 'forwarded' ? 'operator' : 'address'],
+    [jwt && (jwt.header ?? 'Authorization'), 'visitor'],
+    [user?.header, 'visitor'],
+    [plan?.header, 'operator'],
+    [cost?.header, 'operator'],
+    ...Object.values(attributes).map(({ header }): [string | undefined, Header['from']] => [header, 'operator']),
+  ];
+  const headers = new Map<string, Header>();
+  for (const [name, from] of read) {
+    const key = name?.toLowerCase();
+    if (!name || !key || headers.has(key)) continue;
+    headers.set(key, { name, from: /^[a-z0-9-]+$/.test(key) && !ofConnections.has(key) ? from : 'nowhere' });
+  }
+  return [...headers.values()].slice(3);
+}
+
+/** Another value of these would break the question itself. */
+const ofConnections = new Set(['host', 'connection', 'content-length', 'transfer-encoding', 'upgrade']);
+
+const withMapping: Record<ProxyName, (code: string, headers: Header[], isBehindProxies: boolean) => string> = {
+  nginx: (code, headers, isBehindProxies) => {
+    const values = { uri: '$request_uri', method: '$request_method', address: '$remote_addr' };
+    const made = replaceLine(code, '# For mappings that read them:', (indent, line) =>
+      headers.length === 0
+        ? [line]
+        : headers.map(({ name, from }) => {
+            if (from === 'operator') return `${indent}# proxy_set_header ${name} …; # for you to set, never visitors`;
+            if (from === 'nowhere') return `${indent}# ${unknown(name)}`;
+            const value = from === 'visitor' ? `$http_${name.toLowerCase().replaceAll('-', '_')}` : values[from];
+            return `${indent}proxy_set_header ${name} ${value};`;
+          }),
+    );
+    if (!isBehindProxies) return made;
+    return made
+      .replace('$remote_addr; # $proxy_add_x_forwarded_for behind trusted proxies', '$remote_addr;')
+      .replaceAll('X-Forwarded-For $remote_addr;', () => 'X-Forwarded-For $proxy_add_x_forwarded_for;');
+  },
+  caddy: (code, headers, isBehindProxies) => {
+    const values = { uri: '{uri}', method: '{method}', address: '{remote_host}' };
+    let made = replaceLine(code, 'uri /v1/authorize', (indent, line) => [
+      line,
+      ...(isBehindProxies
+        ? [`${indent}trusted_proxies private_ranges # or the networks of the proxies before it`]
+        : []),
+      ...headers.flatMap(({ name, from }) =>
+        from === 'uri' || from === 'method' || from === 'address' ? [`${indent}header_up ${name} ${values[from]}`] : [],
+      ),
+    ]);
+    made = replaceLine(made, 'request_header -X-Sluice-Key', (indent, line) => [
+      line,
+      ...headers.flatMap(({ name, from }) => {
+        if (from === 'nowhere') return [`${indent}# ${unknown(name)}`];
+        return from === 'operator' ? [`${indent}request_header -${name} # for you to set, never visitors`] : [];
+      }),
+    ]);
+    return moveLine(made, headers, 'request_header -X-User', '@limited expression');
+  },
+  haproxy: (code, headers, isBehindProxies) => {
+    const values = { uri: 'txn.f:pathq()', method: 'txn.f:method()', address: 'txn.f:src()' };
+    let made = replaceLine(code, '-- For mappings that read it:', (indent, line) =>
+      headers.length === 0
+        ? [line]
+        : headers.map(({ name, from }) => {
+            const key = name.toLowerCase();
+            if (from === 'operator') return `${indent}-- ["${key}"] = { … }, for you to set, never visitors`;
+            if (from === 'nowhere') return `${indent}-- ${unknown(name)}`;
+            return `${indent}["${key}"] = { ${from === 'visitor' ? `txn.f:req_fhdr("${key}")` : values[from]} },`;
+          }),
+    );
+    if (isBehindProxies) {
       made = made
-        .replace('$remote_addr; # $proxy_add_x_forwarded_for behind trusted proxies', '$remote_addr;')
-        .replaceAll('X-Forwarded-For $remote_addr;', () => 'X-Forwarded-For $proxy_add_x_forwarded_for;');
+        .replace('["x-forwarded-for"] = { txn.f:src() }', '["x-forwarded-for"] = forwarded(txn)')
+        .replace('core.register_action', () => `${forwarded}\ncore.register_action`);
     }
-    return made;
-  },
-  caddy: (code, headers) => {
-    let made = code;
-    if (headers.has('x-user')) made = replaceLine(made, 'request_header -X-User', () => []);
-    if (headers.trustedHops > 0) {
-      made = replaceLine(made, 'uri /v1/authorize', (indent, line) => [
-        line,
-        `${indent}trusted_proxies private_ranges`,
-      ]);
-    }
-    return made;
-  },
-  haproxy: (code, headers) => {
-    let made = code;
-    if (headers.more.length > 0) {
-      made = replaceLine(made, '-- For mappings that read it:', (indent) =>
-        headers.more
-          .map((name) => name.toLowerCase())
-          .map((name) => `${indent}["${name}"] = { txn.f:req_fhdr("${name}") },`),
-      );
-    }
-    if (headers.has('x-user')) made = replaceLine(made, 'http-request del-header X-User', () => []);
-    if (headers.trustedHops > 0) {
-      made = made.replace('{ txn.f:src() }', '{ txn.f:req_fhdr("x-forwarded-for"), txn.f:src() }');
-    }
-    return made;
+    return moveLine(made, headers, 'http-request del-header X-User', 'http-request return status 429');
   },
   envoy: (code, headers) => {
-    const patterns = headers.more.map((name) => `, {exact: ${name.toLowerCase()}}`).join('');
-    const made = code.replace('[{exact: x-forwarded-for}', (start) => start + patterns);
-    return headers.has('x-user') ? made.replace('[x-user, x-sluice-key]', '[x-sluice-key]') : made;
+    const allowed = headers.filter(({ from }) => from === 'visitor');
+    const others = headers.filter(({ from }) => from !== 'visitor').map(({ name }) => name);
+    const patterns = allowed.map(({ name }) => `, {exact: ${name.toLowerCase()}}`).join('');
+    return replaceLine(code, 'allowed_headers:', (indent, line) => [
+      ...(others.length > 0
+        ? [`${indent}# The mapping also reads ${others.join(', ')}: set them, and allow them here`]
+        : []),
+      line.replace('[{exact: x-forwarded-for}', (start) => start + patterns),
+    ]);
   },
 };
 
-const variable = (header: string) => header.toLowerCase().replaceAll('-', '_');
+const unknown = (name: string) => `The mapping also reads ${name}, which this file cannot hand on`;
+
+/** Lua: the lines of X-Forwarded-For, and the proxy before this one. */
+const forwarded = `local function forwarded(txn)
+  local lines, all, at = {}, txn.http:req_get_headers()["x-forwarded-for"] or {}, 0
+  while all[at] do
+    lines[#lines + 1] = all[at]
+    at = at + 1
+  end
+  lines[#lines + 1] = txn.f:src()
+  return lines
+end
+`;
+
+/** Lets the question have X-User, if the mapping reads it, before the header is removed for the app. */
+function moveLine(code: string, headers: Header[], text: string, before: string): string {
+  if (!headers.some(({ name }) => name.toLowerCase() === 'x-user')) return code;
+  let moved: string[] = [];
+  const without = replaceLine(code, text, (_, line) => {
+    moved = [line];
+    return [];
+  });
+  let isFirst = true;
+  return replaceLine(without, before, (_, line) => {
+    const lines = isFirst ? [...moved, line] : [line];
+    isFirst = false;
+    return lines;
+  });
+}
 
 /** Puts lines in the place of the one that has a text. */
 function replaceLine(code: string, text: string, by: (indent: string, line: string) => string[]): string {
