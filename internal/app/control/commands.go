@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/user"
@@ -206,7 +207,8 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	return changes.WriteText(out)
 }
 
-// readFiles reads files; "-" is in, and a folder stands for the files in it whose names end in .yaml or .yml.
+// readFiles reads files; "-" is in, and a folder stands for the files in it and its subfolders whose names end in .yaml
+// or .yml. Subfolders whose names begin with a dot are left out: a mounted ConfigMap has its files there a second time.
 func readFiles(names []string, in io.Reader) (files []ruleset.File, err error) {
 	read := func(name string) error {
 		content, err := os.ReadFile(name)
@@ -214,7 +216,7 @@ func readFiles(names []string, in io.Reader) (files []ruleset.File, err error) {
 		return err
 	}
 	for _, name := range names {
-		switch folder, notFolder := os.ReadDir(name); {
+		switch _, notFolder := os.ReadDir(name); {
 		case name == "-":
 			var content []byte
 			content, err = io.ReadAll(in)
@@ -223,11 +225,17 @@ func readFiles(names []string, in io.Reader) (files []ruleset.File, err error) {
 			err = read(name)
 		default:
 			before := len(files)
-			for _, entry := range folder {
-				if err == nil && !entry.IsDir() && ruleset.IsYAMLName(entry.Name()) {
-					err = read(filepath.Join(name, entry.Name()))
+			err = fs.WalkDir(os.DirFS(name), ".", func(path string, entry fs.DirEntry, err error) error {
+				switch {
+				case err != nil:
+					return err
+				case entry.IsDir() && path != "." && strings.HasPrefix(entry.Name(), "."):
+					return fs.SkipDir
+				case !entry.IsDir() && ruleset.IsYAMLName(entry.Name()):
+					return read(filepath.Join(name, path))
 				}
-			}
+				return nil
+			})
 			if err == nil && len(files) == before {
 				err = fmt.Errorf("%s has no files whose names end in .yaml or .yml", name)
 			}

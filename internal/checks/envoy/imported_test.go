@@ -189,6 +189,7 @@ descriptors:
   - {key: "c=", rate_limit: {unit: fortnight, requests_per_unit: -1}}
   - {key: a}
   - {key: d, unknown: 1}
+  - {key: e, rate_limit: {unit: day, unit_multiplier: 07, requests_per_unit: 010}}
 `, nil, ruleset.EnvoyOptions{})
 	if err == nil {
 		t.Fatal("no error")
@@ -202,6 +203,8 @@ descriptors:
 		"config.yaml:8: descriptors[2].rate_limit.unit: must",
 		"config.yaml:8: descriptors[2].rate_limit.requests_per_unit: must",
 		"config.yaml:9: descriptors[3].key: stands here", "config.yaml:10:",
+		"config.yaml:11: descriptors[5].rate_limit.unit_multiplier: must have no leading zero",
+		"config.yaml:11: descriptors[5].rate_limit.requests_per_unit: must have no leading zero",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
@@ -303,6 +306,7 @@ items:
         domain: other
         descriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 4}}]
       README: no configuration
+    binaryData: {more.yaml: ""}
   - {apiVersion: apps/v1, kind: Deployment, spec: {}}
 `
 	config, notes, err := ruleset.DecodeEnvoy([]ruleset.File{
@@ -311,8 +315,9 @@ items:
 	if err != nil {
 		t.Fatal(err)
 	}
-	const noted = "cluster.yaml:10: data.README: is not read: it is no file whose name ends in .yaml or .yml\n" +
-		"cluster.yaml:11: kind: is not read: only a ConfigMap has a configuration"
+	const noted = "cluster.yaml:11: binaryData: is not read: a configuration must be text in data\n" +
+		"cluster.yaml:10: data.README: is not read: it is no file whose name ends in .yaml or .yml\n" +
+		"cluster.yaml:12: kind: is not read: only a ConfigMap has a configuration"
 	if notes.Error() != noted {
 		t.Errorf("the notes are\n%s\nwant\n%s", notes, noted)
 	}

@@ -230,6 +230,9 @@ func (e *envoy) document(root *yaml.Node) {
 }
 
 func (e *envoy) configMap(root *yaml.Node) {
+	if binary := valueOf(root, "binaryData"); binary != nil {
+		e.note(binary.Line, "binaryData", "is not read: a configuration must be text in data")
+	}
 	data := valueOf(root, "data")
 	if data == nil || data.Kind != yaml.MappingNode {
 		return
@@ -426,6 +429,13 @@ var units = map[string]time.Duration{
 	"month": 30 * 24 * time.Hour, "year": 365 * 24 * time.Hour,
 }
 
+// refuseOctal refuses 010, which YAML 1.1, and so envoyproxy/ratelimit, reads as 8.
+func refuseOctal(o *object, name string) {
+	if text := word(o, name, false); len(text) > 1 && text[0] == '0' {
+		o.fail(name, "must have no leading zero: envoyproxy/ratelimit reads such a number as octal; got "+text)
+	}
+}
+
 func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 	o := e.object(node, above.path+".rate_limit", "unit", "unit_multiplier", "requests_per_unit",
 		"unlimited", "name", "replaces")
@@ -457,6 +467,7 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 		o.fail("unit", "must be second, minute, hour, day, week, month or year")
 	}
 	if o.has("unit_multiplier") {
+		refuseOctal(o, "unit_multiplier")
 		count, err := strconv.ParseInt(word(o, "unit_multiplier", false), 10, 32)
 		if err != nil || count < 1 {
 			o.fail("unit_multiplier", "must be a whole number from 1")
@@ -465,6 +476,7 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 	}
 	var requests int64
 	if count := o.get("requests_per_unit", true); count != nil {
+		refuseOctal(o, "requests_per_unit")
 		n, err := strconv.ParseUint(count.Value, 10, 32)
 		if requests = int64(n); err != nil {
 			o.fail("requests_per_unit", fmt.Sprintf("must be a whole number from 0 to %d", math.MaxUint32))
