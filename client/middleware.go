@@ -65,6 +65,8 @@ func (d *Decision) SetHeaders(header http.Header, now time.Time) {
 		}
 	}
 	if len(policies) > 0 {
+		header.Del(policyField)
+		header.Del(limitField)
 		header[policyField] = []string{strings.Join(policies, ", ")}
 		header[limitField] = []string{strings.Join(limits, ", ")}
 	}

@@ -513,6 +513,7 @@ DECLARE
     tenant  bigint; -- of rows
     done    text; -- to rows
     rows    jsonb[] := '{}';
+    bytes   bigint := 0; -- of rows, about; receivers of webhooks often take no more than 1 MB
 BEGIN
     IF TG_OP = 'INSERT' THEN
         OPEN changes FOR
@@ -539,16 +540,18 @@ BEGIN
     END IF;
     LOOP
         FETCH changes INTO change;
-        IF cardinality(rows) = 1000 OR cardinality(rows) > 0
+        IF cardinality(rows) = 1000 OR bytes > 600000 OR cardinality(rows) > 0
             AND (change.tenant_id, change.action) IS DISTINCT FROM (tenant, done)
         THEN
             PERFORM write_audit_rows(tenant, done, TG_ARGV[0], rows);
             rows := '{}';
+            bytes := 0;
         END IF;
         EXIT WHEN change.tenant_id IS NULL;
         tenant := change.tenant_id;
         done := change.action;
         rows := rows || change.row;
+        bytes := bytes + pg_column_size(change.row);
     END LOOP;
     CLOSE changes;
     RETURN NULL;
@@ -1686,6 +1689,11 @@ BEGIN
         AND (e.object_kind = 'user' AND e.object_id = erased
         OR e.object_kind IN ('override', 'bucket') AND (e.before->>'user_id' = erased OR e.after->>'user_id' = erased));
     GET DIAGNOSTICS changed = ROW_COUNT;
+    -- What follows computes rows from a snapshot, so nobody else may change them meanwhile.
+    PERFORM FROM public.audit_event AS e
+    WHERE e.tenant_id = of_tenant AND e.audit_id > after_id AND e.audit_id <= up_to AND e.rows IS NOT NULL
+    ORDER BY e.audit_id
+    FOR UPDATE;
     WITH packed AS (
         SELECT e.audit_id, becomes.rows FROM public.audit_event AS e
         CROSS JOIN LATERAL (

@@ -311,7 +311,8 @@ WHERE (tenant_id, job_id) IN (
 DELETE FROM export
 WHERE ctid = ANY (ARRAY(
     SELECT e.ctid FROM export AS e WHERE e.finished_at < sqlc.arg(before)::timestamptz
-    LIMIT sqlc.arg(at_most)::integer));
+    LIMIT sqlc.arg(at_most)::integer
+    FOR UPDATE SKIP LOCKED));
 
 -- name: DropErasures :execrows
 DELETE FROM user_erasure

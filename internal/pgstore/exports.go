@@ -30,6 +30,8 @@ const (
 	exportChunkBytes = 256 << 10
 )
 
+var errNoRoom = errors.New("no room for an export")
+
 // WriteExport writes the next page of an export, which a request in JSON describes. It goes on at a place, "" at first,
 // and returns the next one, or "" at the end.
 type WriteExport func(ctx context.Context, tenant rules.TenantID, request []byte, w io.Writer, place string) (
@@ -154,6 +156,7 @@ func (s *Store) exportPiece(ctx context.Context, tenant rules.TenantID, id int64
 		return false, fmt.Errorf("compress export %d: %w", id, err)
 	}
 	goesOn := place != ""
+	var full string
 	err = s.transaction(ctx, classWrite, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.LockExport(ctx, tenant, id)
 		switch {
@@ -162,13 +165,11 @@ func (s *Store) exportPiece(ctx context.Context, tenant rules.TenantID, id int64
 		case err != nil:
 			return err
 		}
-		full, err := s.makeRoom(ctx, q, &row, int64(chunk.Len()))
-		if err != nil {
+		if full, err = s.makeRoom(ctx, q, &row, int64(chunk.Len())); err != nil {
 			return err
 		}
 		if full != "" {
-			goesOn = false
-			return q.FailExport(ctx, full, tenant, id)
+			return errNoRoom // so the files that went for it stay
 		}
 		err = q.AddExportChunk(ctx, dbsqlc.AddExportChunkParams{
 			TenantID: tenant, ExportID: id, Number: row.Chunks, Data: chunk.Bytes(),
@@ -180,8 +181,12 @@ func (s *Store) exportPiece(ctx context.Context, tenant rules.TenantID, id int64
 			TenantID: tenant, ExportID: id, Place: place, Rows: rows, Bytes: int64(chunk.Len()), IsLast: !goesOn,
 		})
 	})
-	if errors.Is(err, errUnchanged) {
+	switch {
+	case errors.Is(err, errUnchanged):
 		return true, nil
+	case errors.Is(err, errNoRoom):
+		err = s.queriesFor(classBackground, only(tenant)).FailExport(ctx, full, tenant, id)
+		goesOn = false
 	}
 	if err != nil {
 		return false, fmt.Errorf("store a chunk of export %d: %w", id, writeError(err))

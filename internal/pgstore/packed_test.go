@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +36,23 @@ func (w *world) importOverrides(t *testing.T, many int) []auth.AuditEntry {
 		func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))(t)
 	_, entries := w.written(t, w.ours.ID, since)
 	return entries
+}
+
+func TestAPackedEntryStaysBelowAMegabyte(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec(t, w.url, `INSERT INTO rate_limit_override (tenant_id, rule_id, user_id, rate_per_second, rate_unit,
+		burst_capacity, reason, in_force_since, revision)
+		SELECT $1, $2, i || repeat('u', 240), 1, 'second', 1, repeat('€', 500), now(), 1
+		FROM generate_series(1, 1000) AS i`, w.ours.ID, w.ours.user.ID)
+	sizes := lines(t, connect(t, w.url),
+		"SELECT octet_length(rows::text)::text || ' of ' || row_count FROM audit_event WHERE row_count > 1")
+	if len(sizes) < 2 || len(sizes) > 10 || slices.ContainsFunc(sizes, func(size string) bool {
+		bytes, _ := strconv.Atoi(strings.Fields(size)[0])
+		return bytes > 1<<20
+	}) {
+		t.Errorf("bytes and rows of the entries are %q", sizes)
+	}
 }
 
 func TestAnImportIsPackedWithAllItsRows(t *testing.T) {
@@ -280,6 +298,7 @@ func TestAPackedEntryIsSentWithItsRows(t *testing.T) {
 	entries := w.importOverrides(t, many)
 	for deadline := time.Now().Add(time.Minute); ; {
 		w.work(t, auth.AuditKinds(w, localSender())...)
+		w.due(t)
 		mu.Lock()
 		all := len(received)
 		mu.Unlock()

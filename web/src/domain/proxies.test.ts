@@ -60,7 +60,7 @@ test('visitors say who they are, the request what it is, and nobody else’s pla
     'proxy_set_header Host $host;',
     'proxy_set_header Host sluice;',
     'proxy_set_header X-Original-Uri $request_uri;',
-    'proxy_set_header X-Real-Ip $remote_addr;',
+    '# proxy_set_header X-Real-Ip …; # for you to set, never visitors',
     'proxy_set_header Authorization $http_authorization;',
     'proxy_set_header X-User $http_x_user;',
     '# proxy_set_header x-plan …; # for you to set, never visitors',

@@ -61,18 +61,15 @@ function withAddress(code: string, { hostname, port }: URL): string {
  */
 interface Header {
   name: string;
-  from: 'visitor' | 'uri' | 'method' | 'address' | 'operator' | 'nowhere';
+  from: 'visitor' | 'uri' | 'method' | 'operator' | 'nowhere';
 }
 
 /** The headers beside those that all files set. */
 function headersOf({ user, plan, cost, endpoint, address, attributes = {}, jwt }: AuthorizeMapping): Header[] {
   const read: [string | undefined, Header['from']][] = [
-    ['X-Forwarded-Uri', 'uri'],
-    ['X-Forwarded-Method', 'method'],
-    ['X-Forwarded-For', 'address'],
     [endpoint?.header, 'uri'],
     [endpoint?.method_header, 'method'],
-    [address?.header, address?.header?.toLowerCase() === 'forwarded' ? 'operator' : 'address'],
+    [address?.header, 'operator'],
     [jwt && (jwt.header ?? 'Authorization'), 'visitor'],
     [user?.header, 'visitor'],
     [plan?.header, 'operator'],
@@ -82,18 +79,20 @@ function headersOf({ user, plan, cost, endpoint, address, attributes = {}, jwt }
   const headers = new Map<string, Header>();
   for (const [name, from] of read) {
     const key = name?.toLowerCase();
-    if (!name || !key || headers.has(key)) continue;
+    if (!name || !key || headers.has(key) || ofAllFiles.has(key)) continue;
     headers.set(key, { name, from: /^[a-z0-9-]+$/.test(key) && !ofConnections.has(key) ? from : 'nowhere' });
   }
-  return [...headers.values()].slice(3);
+  return [...headers.values()];
 }
+
+const ofAllFiles = new Set(['x-forwarded-uri', 'x-forwarded-method', 'x-forwarded-for']);
 
 /** Another value of these would break the question itself. */
 const ofConnections = new Set(['host', 'connection', 'content-length', 'transfer-encoding', 'upgrade']);
 
 const withMapping: Record<ProxyName, (code: string, headers: Header[], isBehindProxies: boolean) => string> = {
   nginx: (code, headers, isBehindProxies) => {
-    const values = { uri: '$request_uri', method: '$request_method', address: '$remote_addr' };
+    const values = { uri: '$request_uri', method: '$request_method' };
     const made = replaceLine(code, '# For mappings that read them:', (indent, line) =>
       headers.length === 0
         ? [line]
@@ -110,14 +109,14 @@ const withMapping: Record<ProxyName, (code: string, headers: Header[], isBehindP
       .replaceAll('X-Forwarded-For $remote_addr;', () => 'X-Forwarded-For $proxy_add_x_forwarded_for;');
   },
   caddy: (code, headers, isBehindProxies) => {
-    const values = { uri: '{uri}', method: '{method}', address: '{remote_host}' };
+    const values = { uri: '{uri}', method: '{method}' };
     let made = replaceLine(code, 'uri /v1/authorize', (indent, line) => [
       line,
       ...(isBehindProxies
         ? [`${indent}trusted_proxies private_ranges # or the networks of the proxies before it`]
         : []),
       ...headers.flatMap(({ name, from }) =>
-        from === 'uri' || from === 'method' || from === 'address' ? [`${indent}header_up ${name} ${values[from]}`] : [],
+        from === 'uri' || from === 'method' ? [`${indent}header_up ${name} ${values[from]}`] : [],
       ),
     ]);
     made = replaceLine(made, 'request_header -X-Sluice-Key', (indent, line) => [
@@ -130,7 +129,7 @@ const withMapping: Record<ProxyName, (code: string, headers: Header[], isBehindP
     return moveLine(made, headers, 'request_header -X-User', '@limited expression');
   },
   haproxy: (code, headers, isBehindProxies) => {
-    const values = { uri: 'txn.f:pathq()', method: 'txn.f:method()', address: 'txn.f:src()' };
+    const values = { uri: 'txn.f:pathq()', method: 'txn.f:method()' };
     let made = replaceLine(code, '-- For mappings that read it:', (indent, line) =>
       headers.length === 0
         ? [line]

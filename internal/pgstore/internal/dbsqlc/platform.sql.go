@@ -1038,7 +1038,8 @@ const dropExports = `-- name: DropExports :execrows
 DELETE FROM export
 WHERE ctid = ANY (ARRAY(
     SELECT e.ctid FROM export AS e WHERE e.finished_at < $1::timestamptz
-    LIMIT $2::integer))
+    LIMIT $2::integer
+    FOR UPDATE SKIP LOCKED))
 `
 
 // somebody may have retried it meanwhile
