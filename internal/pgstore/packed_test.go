@@ -55,6 +55,21 @@ func TestAPackedEntryStaysBelowAMegabyte(t *testing.T) {
 	}
 }
 
+func TestAnObjectIsFoundInPackedEntriesByTheirIndex(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.importOverrides(t, 100)
+	connection := connect(t, w.url)
+	for _, setting := range []string{"enable_seqscan", "enable_indexscan"} { // for few entries they are cheaper
+		must(connection.Exec(t.Context(), "SET "+setting+" = off"))(t)
+	}
+	plan := lines(t, connection, `EXPLAIN SELECT audit_id FROM audit_event WHERE rows IS NOT NULL
+		AND audit_row_keys(tenant_id, rows) COLLATE "C" && ARRAY(SELECT concat_ws(':', '1', o) FROM unnest('{1}'::text[]) AS o)`)
+	if !strings.Contains(strings.Join(plan, "\n"), "audit_event_rows_idx") {
+		t.Errorf("the plan is\n%s", strings.Join(plan, "\n"))
+	}
+}
+
 func TestAnImportIsPackedWithAllItsRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
