@@ -64,7 +64,8 @@ func TestAnObjectIsFoundInPackedEntriesByTheirIndex(t *testing.T) {
 		must(connection.Exec(t.Context(), "SET "+setting+" = off"))(t)
 	}
 	plan := lines(t, connection, `EXPLAIN SELECT audit_id FROM audit_event WHERE rows IS NOT NULL
-		AND audit_row_keys(tenant_id, rows) COLLATE "C" && ARRAY(SELECT concat_ws(':', '1', o) FROM unnest('{1}'::text[]) AS o)`)
+		AND audit_row_keys(tenant_id, rows) COLLATE "C" && ARRAY(
+			SELECT concat_ws(':', '1', o) FROM unnest('{1}'::text[]) AS o)`)
 	if !strings.Contains(strings.Join(plan, "\n"), "audit_event_rows_idx") {
 		t.Errorf("the plan is\n%s", strings.Join(plan, "\n"))
 	}
@@ -264,6 +265,14 @@ func TestAnErasedUserIsInNoPackedEntry(t *testing.T) {
 		if len(after.Rows) != len(before.Rows) {
 			t.Errorf("%d of %d rows are left", len(after.Rows), len(before.Rows))
 		}
+	}
+	_, err := w.RevertRow(ctx, ours, entry.ID, 1+slices.IndexFunc(entry.Rows, func(row auth.AuditRow) bool {
+		return strings.HasSuffix(row.ID, ":user-7")
+	}))
+	wantError(t, err, rules.ErrFinal)
+	must(w.Revert(ctx, ours, entry.ID, false))(t)
+	if page := must(w.Overrides(ctx, ours, w.ours.user.ID, "", 100))(t); len(page) > 1 {
+		t.Errorf("after the undo there are %d overrides", len(page))
 	}
 	left := lines(t, connect(t, w.url), `SELECT audit_id::text FROM audit_event AS e
 		WHERE e.tenant_id = $1 AND e::text ~ 'user-7[^0-9]|asked by 7[.]'`, ours)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
@@ -34,7 +35,16 @@ func (s Writer) RevertRow(ctx context.Context, tenant rules.TenantID, audit auth
 	return s.revert(ctx, tenant, audit, row, false)
 }
 
-// revert undoes all rows if row is 0.
+// erasedID is the id of an object whose user was erased: the receipt stands for the user.
+var erasedID = regexp.MustCompile(`^(\d+:)?erased-[0-9a-f]{16}$`)
+
+// isErased reports whether an entry is about a user who was erased. Undoing it would make a user of the receipt.
+func isErased(entry auth.AuditEntry) bool {
+	kind := entry.Object.Kind
+	return (kind == "override" || kind == "user") && erasedID.MatchString(entry.Object.ID)
+}
+
+// revert undoes all rows if row is 0, without those about users who were erased.
 func (s Writer) revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, row int, whole bool) (
 	revert auth.AuditID, err error,
 ) {
@@ -60,6 +70,14 @@ func (s Writer) revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 				if entries, err = w.entriesOf(ctx, entries[0].Change); err != nil {
 					return err
 				}
+			}
+			if entries = slices.DeleteFunc(entries, isErased); len(entries) == 0 {
+				return fmt.Errorf("its user was erased: %w", rules.ErrFinal)
+			}
+			if isErased(auth.AuditEntry{Object: object}) {
+				object = entries[0].Object
+			}
+			if whole {
 				if object.Kind == "scheduled_change" {
 					object = entries[0].Object
 				}
