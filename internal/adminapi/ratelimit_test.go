@@ -65,7 +65,7 @@ func (l *limited) wantDenied(got answer, class string) {
 		l.t.Errorf("%s answered %d, want a denial: %s", got.operation, got.status, got.body)
 		return
 	}
-	if want := `"violated-policies":["` + class + `"]`; !strings.Contains(string(got.body), want) {
+	if want := `"violated-policies":["` + class + `"]`; !strings.Contains(got.body, want) {
 		l.t.Errorf("%s is denied without %s: %s", got.operation, want, got.body)
 	}
 	policy, state := got.header.Get("RateLimit-Policy"), got.header.Get("RateLimit")

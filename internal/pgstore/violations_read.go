@@ -16,12 +16,8 @@ import (
 
 var _ violations.Store = (*Store)(nil)
 
-const (
-	// exportChunk rows of an export are held at once.
-	exportChunk = 1000
-	// lookAt is how many rows a page looks at, at most.
-	lookAt = 10_000
-)
+// lookAt is how many rows a page looks at, at most.
+const lookAt = 10_000
 
 // Violations returns a page; see violations.Store. Reads the index of the first of these that the filter names exactly:
 // user, address, endpoint, rule. Without one it reads all rows of the time.
