@@ -26,7 +26,7 @@ import (
 	"time"
 )
 
-// section is one part of the benchmark: what it compares, and how.
+// section is one part of the benchmark.
 type section struct {
 	name string
 	run  func(ctx context.Context, rounds int, round time.Duration) ([]line, error)

@@ -124,10 +124,10 @@ func writeProblem(w http.ResponseWriter, status int, kind, title, detail string,
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	// the caller may have left
 	more := ""
 	if len(violated) > 0 {
 		more = `,"violated-policies":["` + strings.Join(violated, `","`) + `"]`
 	}
+	// the caller may have left
 	_, _ = fmt.Fprintf(w, `{"type":%q,"title":%q,"status":%d,"detail":%q%s}`+"\n", kind, title, status, detail, more)
 }

@@ -78,7 +78,7 @@ func TestEveryDenialOfAnAttackIsCountedThoughTheDatabaseFreezes(t *testing.T) {
 
 type books struct {
 	denied         int64 // by subject and minute
-	counted        int64 // rows, each as many times as it stands for, and dropped detail
+	counted        int64 // denied checks: the sum of the counts of rows, and of rows that were dropped
 	verdicts       int64 // denied checks
 	allowed        int64
 	unbalanced     int64

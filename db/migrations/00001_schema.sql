@@ -364,8 +364,8 @@ $$;
 CREATE INDEX audit_event_rows_idx ON audit_event USING gin ((audit_row_keys(tenant_id, rows)) COLLATE "C")
     WITH (fastupdate = off) WHERE rows IS NOT NULL;
 
--- packed_audit_of returns the ids of the latest packed entries about some objects of one kind, before a place. Policies
--- would keep a query from the index, so this function runs as the owner of the tables.
+-- packed_audit_of returns the ids of the latest packed entries about some objects of one kind, before a place. Under
+-- row-level security a query cannot use the index of the expression, so the function runs as the owner of the tables.
 CREATE FUNCTION packed_audit_of(of_tenant bigint, kind text, object_ids text[], since timestamptz,
         before_at timestamptz, before_id bigint, at_most integer)
     RETURNS SETOF bigint

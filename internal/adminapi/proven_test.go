@@ -161,7 +161,7 @@ func TestUnprovenAccountsSignInAtTheirTenant(t *testing.T) {
 }
 
 // People who joined by a link type their right password at the ordinary sign-in, so each refusal there names the
-// tenant's sign-in. Everybody gets these words, which do not reveal who has an account.
+// tenant's sign-in. Everybody gets the same answer, so it does not reveal who has an account.
 func TestEveryRefusalSaysWherePeopleWhoJoinedByALinkSignIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withoutMail)

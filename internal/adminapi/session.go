@@ -56,7 +56,7 @@ func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObjec
 }
 
 // elsewhere extends the refusal of a sign-in that named no tenant: people who joined by a link sign in at their
-// tenant's address. Everybody gets these words, which do not reveal who has an account.
+// tenant's address. Everybody gets the same answer, so it does not reveal who has an account.
 func elsewhere(from auth.Browser, refusal error) error {
 	var problem *httpapi.Problem
 	if from.Tenant != "" || !errors.As(refusal, &problem) {

@@ -114,7 +114,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 	}
 }
 
-// pauseStream writes pending events and waits for the next turn. Returns false if there is none.
+// pauseStream writes pending events and waits for the next tick. Returns false if the stream has ended.
 func (s *surface) pauseStream(ctx context.Context, stream *tail, tick <-chan time.Time) bool {
 	if stream.flush() != nil {
 		return false

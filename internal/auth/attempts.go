@@ -55,8 +55,8 @@ func addressLimits(subject Subject, from netip.Addr) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Loose}, {Counter{subject, networkOf(from)}, Tight}}
 }
 
-// sessionLimits returns the limits of a session, whose holder may be a thief that guesses the password. They are
-// separate from the address's, so that guesses at the sign-in do not keep the owner from a password change.
+// sessionLimits returns the limits of a session, whose holder may be a thief that guesses the password. The
+// limits of the address are others, so that guesses at the sign-in do not keep the owner from a password change.
 func sessionLimits(id int64) []Limit {
 	subject := subjectOf("session", binary.BigEndian.AppendUint64(nil, uint64(id)))
 	return []Limit{{Counter{subject, anywhere}, Tight}}

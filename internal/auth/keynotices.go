@@ -22,7 +22,7 @@ type KeyNoticeStore interface {
 	// messages.
 	TellOfExpiringKeys(ctx context.Context, now time.Time) (messages int, err error)
 	// TellOfKeysLeft finds valid keys whose creator has left and that nobody decided to keep. Each is written to the
-	// security log and, if asked, mailed to the owners. Returns the entries.
+	// security log and, if asked, mailed to the owners. Returns the entries of the log.
 	TellOfKeysLeft(ctx context.Context, now time.Time, byMail bool) ([]AccessEvent, error)
 }
 

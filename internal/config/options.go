@@ -164,8 +164,8 @@ func (c *Config) options() []option {
 			row("recording", deciders, "true", toggle(&c.Recording),
 				"Count decisions and violations, and write them to the database."),
 			row("flush-interval", deciders, "1s", duration(&c.FlushInterval, 10*time.Millisecond, time.Minute),
-				"How often to write what was recorded. A killed process loses what it recorded since; one "+
-					"that writes a lot pauses up to 10s."),
+				"How often to write counts and violations. A killed process loses those of the latest "+
+					"interval, which is up to 10s under load."),
 			row("recorder-memory", deciders, "64", count(&c.RecorderMemory, 1, 1<<14),
 				"Memory in MiB for counts and violations that are not written yet. What does not fit is "+
 					"counted without its subject."),

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// All conversions from rows to the domain.
+// This file has all conversions from rows to the domain.
 
 func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
 	values := make([]Value, len(rows))

@@ -16,8 +16,8 @@ export type Identify<Request> = (request: Request) => Check | null | undefined |
 
 /**
  * Middleware for Express, Connect and the like. A denied request is answered with 429, or 503 if nobody could decide,
- * with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id of a megabyte, with 400.
- * Answers carry RateLimit, RateLimit-Policy and X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency rule
+ * with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id of a megabyte, with
+ * 400. Answers carry RateLimit, RateLimit-Policy and X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency rule
  * is released when the answer is sent.
  */
 export function limit<Request>(limits: Sluice, identify: Identify<Request>) {
@@ -85,8 +85,8 @@ function policies({ tiers }: Decision) {
 const seconds = (ms: number | null) => Math.ceil((ms ?? 0) / 1000);
 
 /**
- * RateLimit and RateLimit-Policy, like the server's, X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a limit applied, and Retry-After, in whole seconds, if
- * the check is denied and a wait helps.
+ * RateLimit and RateLimit-Policy, like the server's; X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a
+ * limit applied; Retry-After, in whole seconds, if the check is denied and a wait helps.
  */
 export function headers(decision: Decision, now = Date.now()): Record<string, string> {
   const { limit, remaining, resetAfterMs } = decision;

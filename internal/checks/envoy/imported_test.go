@@ -423,7 +423,7 @@ descriptors:
 	}
 }
 
-// As in YAML: the mapping's own keys come first, then those of the mappings that are merged, in order.
+// A mapping's own key wins over a merged one, and the first merged mapping over the next, as YAML says.
 func TestANullOverridesAMergedValue(t *testing.T) {
 	t.Parallel()
 	config, _, err := decodeEnvoy(`domain: d

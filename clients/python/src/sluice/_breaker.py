@@ -15,8 +15,8 @@ MAX_PAUSE = 5.0
 
 
 class Breaker:
-    """Bounds what a server that fails costs its callers. The pauses between probes double from one time-out to LONGEST, at
-    most MAX_PAUSE. Threads share it without a lock: a race lets a second probe through."""
+    """Bounds what a server that fails costs its callers. The pauses between probes double from one time-out to
+    LONGEST, at most MAX_PAUSE. Threads share it without a lock: a race lets a second probe through."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout

@@ -33,8 +33,9 @@ def _policies(decision: Decision) -> list[tuple[str, Tier]]:
 
 
 def headers(decision: Decision, now: float | None = None) -> list[tuple[str, str]]:
-    """RateLimit and RateLimit-Policy, like the server's, X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a limit applied, and Retry-After, in whole seconds,
-    if the check is denied and a wait helps. Denials are not to be stored."""
+    """RateLimit and RateLimit-Policy, like the server's; X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a
+    limit applied; Retry-After, in whole seconds, if the check is denied and a wait helps. Denials are not to be
+    stored."""
     found = []
     if named := _policies(decision):
         policy = [POLICY_ITEM.format(name, t.limit, max(1, _seconds(t.window))) for name, t in named]
