@@ -140,6 +140,7 @@ export default defineConfig({
   test: {
     environment: 'jsdom',
     include: ['src/**/*.test.{ts,tsx}'],
+    globalSetup: ['test/description.ts'],
     setupFiles: ['test/setup.ts'],
     restoreMocks: true,
     // The machine may have other things to do; a hang still ends.
