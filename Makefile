@@ -32,36 +32,49 @@ run: ## Install what is missing and start everything, with demo data (ARGS="--ch
 	@# Not by go run: it would keep signals for itself and its exit status would hide sluice's.
 	@exec .bin/sluice dev $(ARGS)
 
-# Tests of a single goroutine in which the race detector, ten times slower there, finds nothing.
-ONE_AT_A_TIME := ^Test(Model|TheModelSees|HandlesAmongFaults|Hostile|AMillionKeys)
-
+# Go's tests often wait, and those of the UI compute, so the two lanes run side by side.
 .PHONY: test
 test: ## Install what is missing and run every test; says how long each part takes
-	@scripts/part.sh 1/8 'what is missing is installed, and the UI built'
+	@MAKE="$(MAKE)" scripts/parts.sh test/ready 'test/go test/serial test/typescript test/python' 'test/ui test/browser'
+
+.PHONY: test/ready
+test/ready:
 	@scripts/install.sh test
 	@$(MAKE) --no-print-directory web/dist/index.html
-	@scripts/part.sh 2/8 'go vet'
-	$(call each_module,go vet ./...)
-	@scripts/part.sh 3/8 'Go tests, a line for each package'
-	@# A machine that is slow or busy needs more than the ten minutes that go test gives a package.
-	@# Not by the race detector in deploy: it would compile Helm and Prometheus once more, and nothing of ours runs
-	@# at once there. Results are not kept: go does not see changes of files outside of a module.
-	$(call each_module,go test $$([[ $$module == deploy/* ]] && echo -count=1 || \
-		echo "-race -skip $(ONE_AT_A_TIME)") -timeout 40m ./...)
-	@scripts/part.sh 4/8 'Go tests of one goroutine'
-	go test -run '$(ONE_AT_A_TIME)' ./client ./internal/enforce/lease ./internal/store/membucket
-	@scripts/part.sh 5/8 'lint and unit tests of the UI'
-	cd web && npm run --silent check && npm run --silent test
-	@scripts/part.sh 6/8 'the TypeScript client'
 	CGO_ENABLED=0 go build -o .bin/sluice ./cmd/sluice
+
+# Tests of a single goroutine in which the race detector, ten times slower there, finds nothing.
+SERIAL := ^Test(Model|TheModelSees|HandlesAmongFaults|Hostile|AMillionKeys)
+
+# A machine that is slow or busy needs more than the ten minutes that go test gives a package. Not by the race detector
+# in deploy: it would compile Helm and Prometheus once more, and nothing of ours runs at once there. Results are not
+# kept: go does not see changes of files outside of a module. -vet=all is go vet, without reading everything twice.
+.PHONY: test/go
+test/go:
+	$(call each_module,go test -vet=all $$([[ $$module == deploy/* ]] && echo -count=1 || \
+		echo "-race -skip $(SERIAL)") -timeout 40m ./...)
+
+.PHONY: test/serial
+test/serial:
+	go test -vet=off -run '$(SERIAL)' ./client ./internal/enforce/lease ./internal/store/membucket
+
+.PHONY: test/ui
+test/ui:
+	cd web && npm run --silent check && npm run --silent test
+
+.PHONY: test/browser
+test/browser:
+	cd web && npm run --silent e2e
+
+.PHONY: test/typescript
+test/typescript:
 	@$(MAKE) --no-print-directory clients/typescript/node_modules/.package-lock.json
 	cd clients/typescript && ../../web/node_modules/.bin/biome check --error-on-warnings && npm run --silent test
-	@scripts/part.sh 7/8 'the Python client'
+
+.PHONY: test/python
+test/python:
 	@python=$$(scripts/install.sh python) && cd clients/python && \
 		"$$python" -m mypy && PYTHONPATH=src "$$python" -W ignore::ResourceWarning -m unittest
-	@scripts/part.sh 8/8 'browser tests'
-	cd web && npm run --silent e2e
-	@scripts/part.sh end
 
 .PHONY: screenshots
 screenshots: ## Write a picture of every screen, light and dark, wide and narrow, to web/screenshots

@@ -1,9 +1,19 @@
-import { cleanup, configure } from '@testing-library/react';
+import { cleanup, configure, prettyDOM } from '@testing-library/react';
 import { afterEach, expect, vi } from 'vitest';
 import { broken } from './fake';
 
 // A screen's code is loaded when it is visited, and the machine may have other things to do.
-configure({ asyncUtilTimeout: 60_000 });
+configure({
+  asyncUtilTimeout: 60_000,
+  // The DOM is printed when somebody reads the message, not at each poll of a find.
+  getElementError(message, container) {
+    const error = new Error();
+    error.name = 'TestingLibraryElementError';
+    const text = () => [message, prettyDOM(container)].filter(Boolean).join('\n\n');
+    Object.defineProperty(error, 'message', { get: text, configurable: true });
+    return error;
+  },
+});
 
 window.matchMedia = (query: string) =>
   ({
@@ -28,7 +38,7 @@ window.IntersectionObserver = class {
   unobserve() {}
   disconnect() {}
 } as unknown as typeof IntersectionObserver;
-Object.defineProperty(document, 'fonts', { value: new EventTarget() });
+Object.defineProperty(document, 'fonts', { value: new EventTarget(), configurable: true });
 Element.prototype.scrollIntoView = () => undefined;
 window.scrollTo = () => undefined;
 
