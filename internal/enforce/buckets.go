@@ -17,7 +17,8 @@ type Buckets interface {
 	//
 	// Each check is all or nothing. If every enforced tier holds Cost, the check is allowed and takes Cost from these
 	// tiers and from the shadow tiers that hold it. A denied check takes nothing and writes only buckets whose limit or
-	// clock changed (see State.Advance). A Look and a cost of 0 take nothing.
+	// clock changed (see State.Advance). A Look and a cost of 0 take nothing. A tier with After holds any cost while
+	// something is left, and a Record is never denied.
 	//
 	// A denial is not an error. An error means that the store gave no answer in time for the checks that are not marked
 	// Answered. Tokens may have been taken for these checks, at most once, unless the error is ErrNothingTaken.
@@ -45,6 +46,10 @@ type BucketCheck struct {
 	Look bool
 	// NoDelay denies a check that a queue would delay.
 	NoDelay bool
+	// Record charges each tier its cost for something that has happened, as far as a tier with After could be charged,
+	// even if nothing is left. An answered Record is Allowed, and all its tiers hold. It takes no concurrency slots and
+	// never reserves.
+	Record bool
 	// Call is set by a store whose other calls of a tenant, such as settlements, queue in line with checks.
 	Call any
 
@@ -77,7 +82,7 @@ func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken b
 			}
 		}
 		view := state[i].View()
-		tier.Holds = view.Level.Holds(c.needed(tier, view.Limit))
+		tier.Holds, tier.Charged = c.Record || view.Level.Holds(c.needed(tier, view.Limit)), 0
 		if !tier.Holds && !tier.Shadow {
 			c.Allowed = false
 		}
@@ -85,11 +90,11 @@ func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken b
 	if c.Exhausted = wasExhausted && c.Allowed; c.Exhausted {
 		c.Allowed = false
 	}
-	taken = c.Allowed && c.Cost > 0 && !c.Look
+	taken = c.Took()
 	for i := range c.Tiers {
 		tier := &c.Tiers[i]
-		if taken && c.takes(tier) {
-			state[i].take(charge(state[i].Limit, c.costOf(tier)), c.Holder)
+		if taken && c.takes(tier, state[i].Limit) {
+			tier.Charged = c.takeFrom(tier, &state[i])
 			if held[i] != nil {
 				*held[i] = state[i]
 			}
@@ -99,10 +104,37 @@ func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken b
 	return taken
 }
 
-// Takes reports whether an allowed check takes from the bucket of a tier.
-func (c *BucketCheck) Takes(tier int) bool { return c.takes(&c.Tiers[tier]) }
+// Takes reports whether an allowed check takes from the bucket of an answered tier.
+func (c *BucketCheck) Takes(tier int) bool {
+	return c.takes(&c.Tiers[tier], c.Tiers[tier].Bucket.Limit)
+}
 
-func (c *BucketCheck) takes(tier *Tier) bool { return tier.Holds && c.costOf(tier) > 0 }
+func (c *BucketCheck) takes(tier *Tier, limit Limit) bool {
+	return tier.Holds && c.costOf(tier) > 0 && !(c.Record && limit.Kind == rules.KindConcurrency)
+}
+
+// IsChargedAfter reports whether the check charges a tier as much of its cost as fits.
+func (c *BucketCheck) IsChargedAfter(tier *Tier) bool { return tier.After || c.Record }
+
+func (c *BucketCheck) takeFrom(tier *Tier, state *State) (charged Tokens) {
+	amount := charge(state.Limit, c.costOf(tier))
+	if c.IsChargedAfter(tier) {
+		return state.takeMore(amount, c.Holder)
+	}
+	state.take(amount, c.Holder)
+	return amount
+}
+
+// Took reports whether the check was allowed and not a look.
+func (c *BucketCheck) Took() bool { return c.Allowed && c.Cost > 0 && !c.Look }
+
+// SetCharged sets Charged of a tier that is not charged after from its cost and the rest of the answer.
+func (c *BucketCheck) SetCharged(tier *Tier) {
+	tier.Charged = 0
+	if c.Took() && tier.Holds {
+		tier.Charged = charge(tier.Bucket.Limit, c.costOf(tier))
+	}
+}
 
 func (c *BucketCheck) costOf(tier *Tier) Tokens {
 	if c.Mixed {
@@ -113,11 +145,19 @@ func (c *BucketCheck) costOf(tier *Tier) Tokens {
 
 // needed returns the amount that the bucket of a tier must hold for the check to pass.
 func (c *BucketCheck) needed(tier *Tier, limit Limit) Tokens {
+	if tier.After {
+		return 1
+	}
 	amount := charge(limit, c.costOf(tier))
 	if c.NoDelay && limit.Kind == rules.KindLeakyBucket && amount > 0 {
 		return max(amount, capacity(limit)) // an empty queue
 	}
 	return amount
+}
+
+// isAboveBurst reports whether the bucket of a tier can never hold what the check needs.
+func (c *BucketCheck) isAboveBurst(tier *Tier, limit Limit) bool {
+	return !c.IsChargedAfter(tier) && charge(limit, c.costOf(tier)) > capacity(limit)
 }
 
 // Key names one bucket.
@@ -134,11 +174,17 @@ type Tier struct {
 	Shadow bool  // never decides
 	// NeverLease: the rule forbids leasing its tokens.
 	NeverLease bool
+	// After: the tier holds any cost while a millionth of a token is left, even a cost of 0 only then. An allowed check
+	// is charged its cost as far as it fits: a token bucket can go into debt by one burst, and other algorithms give
+	// what is left. Leases do not serve the tier.
+	After bool
 	// Cost is the tier's own cost in a Mixed check.
 	Cost Tokens
 
 	// Holds is part of the answer: the bucket held the cost.
 	Holds bool
+	// Charged is part of the answer: what the check took from the bucket.
+	Charged Tokens
 	// Bucket is part of the answer: the bucket after the check, with the limit in force.
 	Bucket Bucket
 	// Out and Holders are part of the answer: the tokens that are lent, and the number of processes that hold them.
@@ -157,13 +203,14 @@ func (t *Tier) answer(check *BucketCheck, state *State) {
 	}
 	t.hasWaits, t.reset = true, state.TimeToFull()
 	if !t.Holds {
-		t.retry, _ = state.Wait(check.costOf(t))
+		t.retry, _ = state.Wait(check.needed(t, t.Bucket.Limit))
 	}
 }
 
 // Serve answers the tier from leased tokens, which hold the cost.
-func (t *Tier) Serve(bucket Bucket) {
-	t.Holds, t.Bucket, t.Out, t.Holders, t.hasWaits, t.retry, t.reset = true, bucket, 0, 0, false, 0, 0
+func (t *Tier) Serve(bucket Bucket, charged Tokens) {
+	t.Holds, t.Charged, t.Bucket, t.Out, t.Holders, t.hasWaits, t.retry, t.reset = true, charged, bucket, 0, 0, false,
+		0, 0
 }
 
 // SetWaits sets the waits that Level does not determine, in microseconds; see NeedsWaits.
@@ -175,12 +222,12 @@ func (t *Tier) SetWaits(retry, reset int64) {
 // them for any limit.
 func NeedsWaits(limit Limit) bool { return isListed(limit) && limit.Kind != rules.KindConcurrency }
 
-// Wait returns how long the tier's bucket takes to hold the check's cost, rounded up to the microsecond. ok is false
-// for a cost above the burst.
+// Wait returns how long the tier's bucket takes to hold what the check needs, rounded up to the microsecond. ok is
+// false for a cost above the burst.
 func (t *Tier) Wait(check *BucketCheck) (wait time.Duration, ok bool) {
 	limit := t.Bucket.Limit
 	switch {
-	case charge(limit, check.costOf(t)) > capacity(limit):
+	case check.isAboveBurst(t, limit):
 		return 0, false
 	case t.Holds:
 		return 0, true
@@ -205,13 +252,11 @@ func (t *Tier) TimeToFull() time.Duration {
 }
 
 // Delay returns how long the caller of an allowed check waits for the queue before it.
-func (t *Tier) Delay(check *BucketCheck) time.Duration {
+func (t *Tier) Delay() time.Duration {
 	if t.Bucket.Limit.Kind != rules.KindLeakyBucket {
 		return 0
 	}
 	before := t.Bucket
-	if check.Allowed && t.Holds && !check.Look {
-		before.Level.Micros += check.costOf(t)
-	}
+	before.Level.Micros += t.Charged
 	return before.until(capacity(before.Limit))
 }

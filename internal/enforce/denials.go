@@ -36,7 +36,8 @@ const (
 //
 // A recalled denial has an answer only for the tiers that lack tokens. The cache never denies
 //
-//   - a look, whose cost is 0;
+//   - a look, or a cost of 0 unless a tier has After;
+//   - a Record;
 //   - a cost above the burst of an enforced tier, which has another reason;
 //   - by a shadow tier;
 //   - by another limit than the caller's, which may have been edited since;
@@ -44,8 +45,8 @@ const (
 //
 // Lent tokens can also come back at any time. The cache counts them after returnPause.
 //
-// For a sliding window the cache keeps the wait of one cost, because the level does not determine it, and denies only
-// checks of that cost.
+// For a sliding window the cache keeps the wait of one amount, because the level does not determine it, and denies only
+// checks that need that amount.
 //
 // Each bucket has one entry, and the latest replaces others. An eviction costs a round trip, never a wrong answer. No
 // caller waits for a lock.
@@ -62,8 +63,8 @@ type DenialCache struct {
 type denial struct {
 	key    Key
 	bucket Bucket // as the store answered between asked and answered; its limit was also the caller's
-	// cost and retry are those of the denied check, for buckets whose level does not determine the wait.
-	cost            Tokens
+	// needed and retry are those of the denied check, for buckets whose level does not determine the wait.
+	needed          Tokens
 	hasWaits        bool
 	retry, reset    time.Duration
 	out             Tokens
@@ -120,17 +121,17 @@ func (c *DenialCache) Take(checks []BucketCheck, take func([]BucketCheck) error)
 }
 
 func (c *DenialCache) denyFromCache(check *BucketCheck, now time.Duration) bool {
-	if check.Cost == 0 || check.Look || now-time.Duration(c.lastStored.Load()) > denialLife {
+	if check.Look || check.Record || now-time.Duration(c.lastStored.Load()) > denialLife {
 		return false
 	}
 	lacking := false
 	for i := range check.Tiers {
 		tier := &check.Tiers[i]
-		tier.Holds = true
-		if tier.Shadow {
+		tier.Holds, tier.Charged = true, 0
+		if tier.Shadow || check.needed(tier, tier.Limit) == 0 {
 			continue
 		}
-		if charge(tier.Limit, check.costOf(tier)) > capacity(tier.Limit) {
+		if check.isAboveBurst(tier, tier.Limit) {
 			return false
 		}
 		if s := c.lookUp(tier, now); s != nil && s.denies(check, tier, now) {
@@ -165,9 +166,9 @@ func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed
 			bucket := tier.Bucket
 			bucket.Limit = tier.Limit
 			c.entryOf(tier.Key).Store(&denial{
-				key: tier.Key, bucket: bucket, cost: check.costOf(tier), hasWaits: tier.hasWaits, retry: tier.retry,
-				reset: tier.reset,
-				out:   tier.Out, asked: asked, answered: answered,
+				key: tier.Key, bucket: bucket, needed: check.needed(tier, bucket.Limit), hasWaits: tier.hasWaits,
+				retry: tier.retry, reset: tier.reset,
+				out: tier.Out, asked: asked, answered: answered,
 			})
 		}
 	}
@@ -197,12 +198,12 @@ func (s *denial) denies(check *BucketCheck, tier *Tier, now time.Duration) bool 
 			most.Level.Micros += s.out
 		}
 		most.earnUntil(s.bucket.Stamp + longest)
-		if most.Level.Holds(s.cost) {
+		if most.Level.Holds(s.needed) {
 			return false
 		}
 	}
 	if s.hasWaits {
-		if check.costOf(tier) != s.cost || longest >= s.retry.Microseconds() {
+		if check.needed(tier, s.bucket.Limit) != s.needed || longest >= s.retry.Microseconds() {
 			return false
 		}
 		tier.Bucket = s.bucket

@@ -328,3 +328,74 @@ func TestADenialCacheIsSafeForConcurrentUse(t *testing.T) {
 		t.Errorf("%d passed a burst of 500", allowed)
 	}
 }
+
+// TestADenialByATierThatIsChargedAfterIsRememberedUntilSomethingIsLeft has a debt of five tokens, which ten seconds
+// earn.
+func TestADenialByATierThatIsChargedAfterIsRememberedUntilSomethingIsLeft(t *testing.T) {
+	t.Parallel()
+	ordinary := bucketOf(1, 0.5, 10)
+	after := ordinary
+	after.After = true
+	tests := map[string]struct {
+		wait     time.Duration
+		tokens   float64
+		tier     enforce.Tier
+		recalled bool
+	}{
+		"the same again":                 {0, 15, after, true},
+		"a look of cost 0":               {0, 0, after, true},
+		"a cost above the burst":         {900 * time.Millisecond, 1000, after, true},
+		"when something can be left":     {9_999_500 * time.Microsecond, 15, after, false},
+		"an ordinary tier":               {0, 1, ordinary, true},
+		"an ordinary tier, a cost of 0":  {0, 0, ordinary, false},
+		"an ordinary tier, of above all": {0, 15, ordinary, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFront()
+			f.take(t, 15, after)
+			f.wait(min(test.wait, 9*time.Second))
+			if f.take(t, 15, after).Allowed {
+				t.Fatal("a bucket in debt allowed a check")
+			}
+			f.wait(max(0, test.wait-9*time.Second))
+			f.sent = 0
+			got := f.take(t, test.tokens, test.tier)
+			if got.Recalled != test.recalled || got.Recalled != (f.sent == 0) || got.Allowed {
+				t.Errorf("recalled %t, allowed %t, %d sent; want recalled %t", got.Recalled, got.Allowed, f.sent,
+					test.recalled)
+			}
+			least, most := 10*time.Second-test.wait-10*time.Millisecond, 10*time.Second-test.wait+3*time.Microsecond
+			if wait, ok := got.Tiers[0].Wait(&got); test.tier.After && (!ok || wait > most || wait < least) {
+				t.Errorf("the wait is %v, %t", wait, ok)
+			}
+		})
+	}
+}
+
+func TestARecordIsNeverRecalledAndFillsNoCache(t *testing.T) {
+	t.Parallel()
+	f := newFront()
+	tier := bucketOf(1, 1e-6, 10)
+	record := func() enforce.BucketCheck {
+		checks := []enforce.BucketCheck{{Record: true, Cost: 8 * enforce.Token, Tiers: []enforce.Tier{tier}}}
+		if err := f.Take(t.Context(), checks); err != nil {
+			t.Fatal(err)
+		}
+		return checks[0]
+	}
+	record()
+	record()
+	f.sent = 0
+	if got := f.take(t, 1, tier); got.Recalled || got.Allowed || f.sent != 1 {
+		t.Errorf("the check after the records is recalled %t, allowed %t, %d sent", got.Recalled, got.Allowed, f.sent)
+	}
+	if got := record(); got.Recalled || !got.Allowed || got.Tiers[0].Charged != 4*enforce.Token {
+		t.Errorf("the record after a denial is recalled %t, allowed %t, charged %s", got.Recalled, got.Allowed,
+			got.Tiers[0].Charged)
+	}
+	if got := f.take(t, 1, tier); !got.Recalled {
+		t.Error("the denial was forgotten")
+	}
+}

@@ -356,7 +356,7 @@ func (d *Decision) read(check *BucketCheck) {
 		t.Remaining, t.Out, t.Holders = answer.Bucket.Level.Micros, answer.Out, answer.Holders
 		t.Stamp = answer.Bucket.Stamp
 		t.ResetAfter = answer.TimeToFull()
-		t.Delay = answer.Delay(check)
+		t.Delay = answer.Delay()
 		t.Allowed, t.Reason = true, ""
 		if answer.Holds {
 			continue

@@ -193,8 +193,7 @@ func (c *BucketCheck) Charges() []Charge {
 	var charges []Charge
 	for i := range c.Tiers {
 		if tier := &c.Tiers[i]; tier.Holds {
-			limit := tier.Bucket.Limit
-			charges = append(charges, Charge{tier.Key, limit, charge(limit, c.costOf(tier))})
+			charges = append(charges, Charge{tier.Key, tier.Bucket.Limit, tier.Charged})
 		}
 	}
 	return charges
@@ -221,7 +220,7 @@ func (c *Charge) Settle(s *State, with Settlement, taken int64, holder Holder) (
 	if wanted < estimate {
 		return estimate - s.giveBack(estimate-wanted, taken), true
 	}
-	return estimate + s.takeMore(wanted-estimate), true
+	return estimate + s.takeMore(wanted-estimate, Holder{}), true
 }
 
 // Extend restarts the time of a holder's concurrency slot, up to a latest time.
@@ -276,19 +275,15 @@ func (s *State) giveBack(amount Tokens, taken int64) Tokens {
 	return amount
 }
 
-func (s *State) takeMore(amount Tokens) Tokens {
-	switch s.Limit.Kind {
-	case rules.KindTokenBucket:
-		amount = min(amount, max(0, s.Level.Micros+capacity(s.Limit)))
-		s.Level.Micros -= amount
-		return amount
-	case rules.KindSlidingWindowLog:
-		amount = min(amount, max(0, s.Level.Micros))
-	default:
-		amount = min(amount, max(0, s.left()))
+// takeMore takes as much of a charge as fits, and returns how much: a token bucket can go into debt by one burst, and
+// others give what is left.
+func (s *State) takeMore(amount Tokens, holder Holder) Tokens {
+	least := Tokens(0)
+	if s.Limit.Kind == rules.KindTokenBucket {
+		least = -capacity(s.Limit)
 	}
-	if amount > 0 {
-		s.take(amount, Holder{})
+	if amount = min(amount, max(0, s.left()-least)); amount > 0 {
+		s.take(amount, holder)
 	}
 	return amount
 }

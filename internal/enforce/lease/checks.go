@@ -49,10 +49,13 @@ func (s *sent) release() {
 }
 
 func canServe(check *enforce.BucketCheck) bool {
-	return !check.Look && !check.Mixed && check.Reserve == nil && check.Cost > 0 && len(check.Tiers) <= maxTiers
+	return !check.Look && !check.Record && !check.Mixed && check.Reserve == nil && check.Cost > 0 &&
+		len(check.Tiers) <= maxTiers
 }
 
-func canServeTier(tier *enforce.Tier) bool { return !tier.NeverLease && canLease(tier.Limit) }
+func canServeTier(tier *enforce.Tier) bool { return !isNeverLeased(tier) && canLease(tier.Limit) }
+
+func isNeverLeased(tier *enforce.Tier) bool { return tier.NeverLease || tier.After }
 
 func (s *split) take(check *enforce.BucketCheck, held map[enforce.Key]*leased, now lend.Instant) {
 	s.count = 0
@@ -77,7 +80,7 @@ func (s *split) take(check *enforce.BucketCheck, held map[enforce.Key]*leased, n
 
 // see returns the store's view of a bucket, or nil if it is of another limit than the tier's.
 func (e *leased) see(tier *enforce.Tier) *view {
-	if tier.NeverLease {
+	if isNeverLeased(tier) {
 		e.isLeaving.Store(true)
 		return nil
 	}
@@ -122,7 +125,7 @@ func (s *split) putBack(check *enforce.BucketCheck, now lend.Instant) {
 func (s *split) fill(check *enforce.BucketCheck, i int, now lend.Instant, cost enforce.Tokens) {
 	tier, v := &check.Tiers[i], s.views[i]
 	left := min(v.level+s.of[i].Held(now), enforce.Tokens(v.limit.Burst)*enforce.Token-cost)
-	tier.Serve(enforce.Bucket{Level: enforce.Level{Micros: max(0, left)}, Stamp: now.Wall / 1000, Limit: v.limit})
+	tier.Serve(enforce.Bucket{Level: enforce.Level{Micros: max(0, left)}, Stamp: now.Wall / 1000, Limit: v.limit}, cost)
 }
 
 // add sends the tiers of a check that leases do not serve to the store.

@@ -189,3 +189,34 @@ func TestALackOfTokensIsNoReasonToLeaveABucket(t *testing.T) {
 			e.partly.Load())
 	}
 }
+
+// TestLeasesServeNeitherRecordsNorTiersThatAreChargedAfter: the store has them to charge.
+func TestLeasesServeNeitherRecordsNorTiersThatAreChargedAfter(t *testing.T) {
+	t.Parallel()
+	now := lend.Instant{Mono: 1e9, Wall: 1e9}
+	limit := enforce.Limit{Rate: 1000, Burst: 1000}
+	for name, change := range map[string]func(*enforce.BucketCheck){
+		"record":        func(c *enforce.BucketCheck) { c.Record = true },
+		"charged after": func(c *enforce.BucketCheck) { c.Tiers[0].After = true },
+	} {
+		b := newBuckets(nil, func() lend.Instant { return now }, slog.New(slog.DiscardHandler), 16)
+		b.TurnOn(true)
+		e := newLeased(enforce.Key{Tenant: 1, Rule: 1}, limit, now)
+		if _, ok := e.Ask(now, lend.TopUp); !ok {
+			t.Fatal("the bucket asks for nothing")
+		}
+		e.granted(now, now, &enforce.Grant{Amount: 100 * enforce.Token, Slot: 7, Epoch: 1, Limit: limit})
+		held := map[enforce.Key]*leased{e.key: e}
+		b.held.Store(&held)
+		checks := []enforce.BucketCheck{{Cost: enforce.Token, Tiers: []enforce.Tier{{Key: e.key, Limit: limit}}}}
+		rest := b.begin(checks, held, now) // takes from the lease
+		if rest != nil || !checks[0].Leased || checks[0].Tiers[0].Charged != enforce.Token {
+			t.Fatalf("%s: an ordinary check is answered with %+v", name, checks[0])
+		}
+		change(&checks[0])
+		if rest := b.begin(checks, held, now); rest == nil || len(rest.checks[0].Tiers) != 1 ||
+			e.Held(now) != 99*enforce.Token {
+			t.Errorf("%s: the store gets %+v, and %v is held", name, rest, e.Held(now))
+		}
+	}
+}

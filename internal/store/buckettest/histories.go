@@ -57,12 +57,12 @@ func drawAnyLimit(t *rapid.T, since int64) enforce.Limit {
 	return limit
 }
 
-// drawCost draws costs around 0, the least, the level, and the burst.
+// drawCost draws costs around 0, the least, the level, and the burst, and above all that a bucket can be charged.
 func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Tokens {
 	burst := enforce.Tokens(limit.Burst) * enforce.Token
 	return max(0, rapid.OneOf(
 		rapid.SampledFrom([]enforce.Tokens{
-			0, 1, enforce.Token, burst, burst + 1,
+			0, 1, enforce.Token, burst, burst + 1, 2*burst + 1,
 			level.Micros - 1, level.Micros, level.Micros + 1,
 		}),
 		rapid.Map(rapid.Int64Range(0, int64(burst)),
@@ -171,6 +171,7 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 			},
 			Limit:  h.limits[rule][rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "reader")],
 			Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
+			After:  rapid.IntRange(0, 2).Draw(t, "after") == 0,
 		}
 		if h.forgettable(tier) {
 			h.renew(&tier)
@@ -193,6 +194,7 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 	}
 	one.Look = rapid.IntRange(0, 7).Draw(t, "look") == 0
 	one.NoDelay = rapid.IntRange(0, 3).Draw(t, "no delay") == 0
+	one.Record = rapid.IntRange(0, 5).Draw(t, "record") == 0
 	if slices.ContainsFunc(one.Tiers,
 		func(tier enforce.Tier) bool { return tier.Limit.Kind == rules.KindConcurrency }) {
 		h.holders++
@@ -280,19 +282,20 @@ func runExact(t *testing.T, s Store) {
 			}
 			checks := []enforce.BucketCheck{{
 				Cost: drawCost(t, tier.Limit, tier.Bucket.Level), Tiers: []enforce.Tier{tier},
+				Record: rapid.IntRange(0, 5).Draw(t, "record") == 0,
 			}}
+			checks[0].Tiers[0].After = rapid.IntRange(0, 2).Draw(t, "after") == 0
 			h.reference.take(h.now, clone(checks))
 			if err := s.Take(h.now, checks); err != nil {
 				t.Fatalf("take: %v", err)
 			}
 			tier.Bucket = checks[0].Tiers[0].Bucket
 			found, written := want.advanced(tier.Limit, h.now)
-			missing := found.missing(checks[0].Cost)
-			if checks[0].Allowed != (missing <= 0) && math.Abs(missing) > 1e-6 {
-				t.Fatalf("cost %v: allowed %t, but %v tokens are missing", checks[0].Cost, checks[0].Allowed, missing)
+			if err := found.compare(&checks[0]); err != nil {
+				t.Fatal(err)
 			}
-			if checks[0].Allowed && checks[0].Cost > 0 {
-				found.take(checks[0].Cost)
+			if checks[0].Took() {
+				found.take(checks[0].Tiers[0].Charged)
 				written = true
 			}
 			if written {

@@ -158,6 +158,8 @@ func runOracle(t *testing.T, s Store) {
 				Look:  rapid.IntRange(0, 7).Draw(t, "look") == 0,
 				Tiers: []enforce.Tier{tier},
 			}
+			check.Record = rapid.IntRange(0, 5).Draw(t, "record") == 0
+			check.Tiers[0].After = rapid.IntRange(0, 2).Draw(t, "after") == 0
 			binary.LittleEndian.PutUint64(check.Holder[:], uint64(n+1))
 			checks := []enforce.BucketCheck{check}
 			if err := s.Take(now, checks); err != nil {
@@ -171,29 +173,42 @@ func runOracle(t *testing.T, s Store) {
 // compare compares an answer with the level before it, and records the admission.
 func (o *oracle) compare(t *rapid.T, now int64, check *enforce.BucketCheck, least, most, rounding *big.Rat) {
 	amount, tier := o.amount(check.Cost), &check.Tiers[0]
-	missing, spare := new(big.Rat).Sub(amount, most), new(big.Rat).Sub(least, amount)
-	if check.Allowed && missing.Cmp(rounding) > 0 || !check.Allowed && spare.Cmp(rounding) > 0 {
+	needed := amount
+	if tier.After {
+		needed = big.NewRat(1, int64(enforce.Token))
+	}
+	missing, spare := new(big.Rat).Sub(needed, most), new(big.Rat).Sub(least, needed)
+	if !check.Record && check.Allowed && missing.Cmp(rounding) > 0 || !check.Allowed && spare.Cmp(rounding) > 0 {
 		t.Fatalf("%+v: cost %v: allowed %t, but %v are missing", o.limit, check.Cost, check.Allowed,
 			missing.FloatString(9))
 	}
 	wait, ok := tier.Wait(check)
 	switch {
-	case check.Allowed && !check.Look && check.Cost > 0:
-		o.admitted = append(o.admitted, admission{now, amount})
+	case check.Took():
+		charged := big.NewRat(int64(tier.Charged), int64(enforce.Token))
+		slack := big.NewRat(2, 1_000_000)
+		if lowest, highest := o.fitting(check, amount, least), o.fitting(check, amount, most); charged.Cmp(
+			new(big.Rat).Sub(lowest, slack)) < 0 || charged.Cmp(new(big.Rat).Add(highest, slack)) > 0 {
+			t.Fatalf("%+v: cost %v: charged %v, want %v to %v", o.limit, check.Cost, tier.Charged,
+				lowest.FloatString(9), highest.FloatString(9))
+		}
+		if charged.Sign() > 0 {
+			o.admitted = append(o.admitted, admission{now, charged})
+		}
 		o.compareDelay(t, check, least)
-	case ok != (amount.Cmp(big.NewRat(o.limit.Burst, 1)) <= 0):
+	case ok != (check.IsChargedAfter(tier) || amount.Cmp(big.NewRat(o.limit.Burst, 1)) <= 0):
 		t.Fatalf("%+v: cost %v: can pass: %t", o.limit, check.Cost, ok)
 	case !check.Allowed && ok && o.limit.Kind != rules.KindConcurrency:
 		// The check passes after the reported wait, and not a microsecond earlier.
 		end := now + wait.Microseconds()
 		slack := big.NewRat(3, 1_000_000)
 		_, after := o.left(end)
-		if short := after.Sub(amount, after); short.Cmp(slack) > 0 {
+		if short := after.Sub(needed, after); short.Cmp(slack) > 0 {
 			t.Fatalf("%+v: cost %v: the wait is %v, and %v are missing", o.limit, check.Cost, wait,
 				short.FloatString(9))
 		}
 		before, _ := o.left(end - 1)
-		if spare := before.Sub(before, amount); spare.Cmp(slack) > 0 {
+		if spare := before.Sub(before, needed); spare.Cmp(slack) > 0 {
 			t.Fatalf("%+v: cost %v: the wait is %v, which is too long: %v to spare", o.limit, check.Cost, wait,
 				spare.FloatString(9))
 		}
@@ -205,6 +220,25 @@ func (o *oracle) compare(t *rapid.T, now int64, check *enforce.BucketCheck, leas
 		t.Fatalf("%+v: the level is %v, want %v to %v", o.limit, got.FloatString(9), least.FloatString(9),
 			most.FloatString(9))
 	}
+}
+
+// fitting returns how much of an amount a check is charged of what is left.
+func (o *oracle) fitting(check *enforce.BucketCheck, amount, left *big.Rat) *big.Rat {
+	switch {
+	case !check.IsChargedAfter(&check.Tiers[0]):
+		return amount
+	case o.limit.Kind == rules.KindConcurrency && check.Record:
+		return new(big.Rat)
+	case o.limit.Kind == rules.KindTokenBucket:
+		left = new(big.Rat).Add(left, big.NewRat(o.limit.Burst, 1))
+	}
+	if left.Sign() < 0 {
+		return new(big.Rat)
+	}
+	if left.Cmp(amount) < 0 {
+		return left
+	}
+	return amount
 }
 
 func (o *oracle) compareDelay(t *rapid.T, check *enforce.BucketCheck, left *big.Rat) {
@@ -219,7 +253,7 @@ func (o *oracle) compareDelay(t *rapid.T, check *enforce.BucketCheck, left *big.
 	if o.limit.Rate > 0 {
 		tolerance += microsecond / o.limit.Rate
 	}
-	if off := check.Tiers[0].Delay(check).Seconds() - seconds; off > tolerance || off < -tolerance {
-		t.Fatalf("%+v: delayed by %v, want %v s", o.limit, check.Tiers[0].Delay(check), seconds)
+	if off := check.Tiers[0].Delay().Seconds() - seconds; off > tolerance || off < -tolerance {
+		t.Fatalf("%+v: delayed by %v, want %v s", o.limit, check.Tiers[0].Delay(), seconds)
 	}
 }

@@ -1,6 +1,7 @@
 package buckettest
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 
@@ -67,6 +68,9 @@ func (e *exact) advanced(limit enforce.Limit, now int64) (settled *exact, mustWr
 	if limit.Since > settled.limit.Since {
 		settled.earn(min(max(limit.Since, settled.stamp), now))
 		settled.limit, mustWrite = limit, true
+		if deepest := big.NewRat(-limit.Burst, 1); settled.level.Cmp(deepest) < 0 {
+			settled.level = deepest
+		}
 	}
 	settled.earn(now)
 	return settled, mustWrite
@@ -103,6 +107,34 @@ func (e *exact) off(level enforce.Level) float64 {
 	off, _ := got.Sub(got, e.level).Float64()
 	return math.Abs(off)
 }
+
+// compare compares the answer to a check with the bucket before it.
+func (e *exact) compare(check *enforce.BucketCheck) error {
+	tier, needed, missing := &check.Tiers[0], check.Cost, 0.0
+	if tier.After {
+		needed = 1
+	}
+	if missing = e.missing(needed); check.Record {
+		missing = 0
+	}
+	if check.Allowed != (missing <= 0) && math.Abs(missing) > 1e-6 {
+		return fmt.Errorf("cost %v: allowed %t, but %v tokens are missing", check.Cost, check.Allowed, missing)
+	}
+	charged := 0.0
+	if check.Took() {
+		charged = inTokens(check.Cost)
+		if check.IsChargedAfter(tier) {
+			charged = min(charged, max(0, float64(e.limit.Burst)-e.missing(0)))
+		}
+	}
+	// Both levels, and the whole millionths of a charge, are each off by a millionth at most.
+	if off := math.Abs(inTokens(tier.Charged) - charged); off > 3e-6 {
+		return fmt.Errorf("cost %v: charged %v, want %v", check.Cost, tier.Charged, charged)
+	}
+	return nil
+}
+
+func inTokens(amount enforce.Tokens) float64 { return float64(amount) / float64(enforce.Token) }
 
 // missing returns the tokens that the exact level lacks for a cost; negative if it has more.
 func (e *exact) missing(cost enforce.Tokens) float64 {

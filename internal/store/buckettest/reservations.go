@@ -33,6 +33,7 @@ func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 		"a reservation ends by itself":                                   endsByItself,
 		"an unused bucket is settled by the limit in force":              settlesByTheLimitInForce,
 		"a settlement returns the windows from which it took more":       returnsWindows,
+		"a reservation keeps what was charged after":                     reservesWhatWasCharged,
 	}
 	if open(t).Newer != nil {
 		promises["a bucket of a newer release is not settled"] = leavesNewerBucketsAlone
@@ -356,7 +357,7 @@ func runReservationHistories(t *testing.T, s Store) {
 			}
 			h.holders++
 			id := enforce.ReservationID{byte(h.holders), byte(h.holders >> 8), 7}
-			one.Look, one.Holder = false, id.Holder()
+			one.Look, one.Record, one.Holder = false, false, id.Holder()
 			one.Reserve = &enforce.Reservation{ID: id, Life: time.Hour, Key: reserver}
 			checks := []enforce.BucketCheck{one}
 			want := clone(checks)

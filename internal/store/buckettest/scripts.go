@@ -134,7 +134,7 @@ func (s step) check(answer *enforce.BucketCheck) error {
 	}{
 		{"retry in", milliseconds(wait), s.retryMs},
 		{"full in", milliseconds(tier.TimeToFull()), s.resetMs},
-		{"delayed by", milliseconds(tier.Delay(answer)), s.delayMs},
+		{"delayed by", milliseconds(tier.Delay()), s.delayMs},
 	} {
 		if !math.IsNaN(figure.want) && figure.got != figure.want {
 			return fmt.Errorf("%s %v ms", figure.name, figure.got)

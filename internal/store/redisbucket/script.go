@@ -30,8 +30,8 @@ const (
 	maxKeys   = 256
 )
 
-// maxTiers is the most tiers of a check: twice an index must fit the 16 bits of a wire.
-const maxTiers = math.MaxUint16 / 2
+// maxTiers is the most tiers of a check: four times an index must fit the 16 bits of a wire.
+const maxTiers = math.MaxUint16 / 4
 
 const (
 	limitBytes = 32 // a limit in an argument and in a reply
@@ -45,6 +45,14 @@ const (
 	flagLook    = 1
 	flagNoDelay = 2
 	flagMixed   = 4
+	flagRecord  = 8
+)
+
+// A wire is an index of a key times wireIndex, plus these.
+const (
+	wireShadow = 1
+	wireAfter  = 2
+	wireIndex  = 4
 )
 
 // script is one call of a script; take.lua, lend.lua, credit.lua and reservation.lua describe arguments and replies.
@@ -124,15 +132,21 @@ func (s *script) add(check *enforce.BucketCheck) bool {
 	if check.Mixed {
 		flags |= flagMixed
 	}
+	if check.Record {
+		flags |= flagRecord
+	}
 	s.wires = append(s.wires, uint16(len(check.Tiers)), flags)
 	for i := range check.Tiers {
 		index := s.tierKeys[i]
 		if index < 0 {
 			index = s.addTierKey(&check.Tiers[i])
 		}
-		wire := uint16(index * 2)
+		wire := uint16(index * wireIndex)
 		if check.Tiers[i].Shadow {
-			wire++
+			wire += wireShadow
+		}
+		if check.IsChargedAfter(&check.Tiers[i]) {
+			wire += wireAfter
 		}
 		s.wires = append(s.wires, wire)
 	}
@@ -337,8 +351,12 @@ func (s *script) readReply(reply string) (broken int, err error) {
 		return 0, fmt.Errorf("a reply of %d bytes to %d tiers, of which %d have lent", len(reply), tiers, lent)
 	}
 	s.readLent(rest[:lent*lentBytes])
-	if waitsErr := s.readWaits(rest[lent*lentBytes:]); waitsErr != nil {
-		return 0, waitsErr
+	rest, restErr := s.readCharges(rest[lent*lentBytes:])
+	if restErr == nil {
+		restErr = s.readWaits(rest)
+	}
+	if restErr != nil {
+		return 0, restErr
 	}
 	if s.unknownTiers > 0 {
 		err = nothingTaken(ErrUnknownVersion)
@@ -360,6 +378,25 @@ func (s *script) readLent(lent string) {
 			index++
 		}
 	}
+}
+
+// readCharges sets Charged of all tiers, and returns the rest of the reply.
+func (s *script) readCharges(reply string) (rest string, err error) {
+	for _, check := range s.checks {
+		for i := range check.Tiers {
+			tier := &check.Tiers[i]
+			check.SetCharged(tier)
+			if !check.IsChargedAfter(tier) || !check.Took() {
+				continue
+			}
+			if len(reply) < 8 {
+				check.Answered = false
+				return "", errors.New("a reply lacks the charge of a tier")
+			}
+			tier.Charged, reply = enforce.Tokens(float(reply)), reply[8:]
+		}
+	}
+	return reply, nil
 }
 
 func (s *script) readWaits(waits string) error {
@@ -397,7 +434,7 @@ func (s *script) applyForeignLimits(foreign string) {
 	for _, check := range s.checks {
 		wire += 2 // the number of tiers, and the flags
 		for i := range check.Tiers {
-			if limit, ok := inForce[s.wires[wire]/2]; ok {
+			if limit, ok := inForce[s.wires[wire]/wireIndex]; ok {
 				check.Tiers[i].Bucket.Limit = limit
 			}
 			wire++

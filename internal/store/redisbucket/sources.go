@@ -63,6 +63,7 @@ var constants = map[string]int64{
 	"LOOK":     flagLook,
 	"NO_DELAY": flagNoDelay,
 	"MIXED":    flagMixed,
+	"RECORD":   flagRecord,
 
 	"MAX_RESERVATIONS": enforce.MaxReservations,
 	"MAX_RESERVE_FOR":  enforce.MaxReserveFor.Milliseconds(),

@@ -2,8 +2,8 @@
 --
 --   KEYS     the distinct buckets; then, for a check that reserves, its record and its tenant's index
 --   ARGV[1]  the wiring, 16-bit numbers: for each key the index of its limit in ARGV[3]; then for each check its
---            number of tiers, its flags (1: a look, 2: no delay, 4: mixed), and for each tier 2 × the index of its
---            key, + 1 for shadow
+--            number of tiers, its flags (1: a look, 2: no delay, 4: mixed, 8: a record), and for each tier 4 × the
+--            index of its key, + 1 for shadow, + 2 if it is charged after, as each tier of a record is
 --   ARGV[2]  the checks' costs in millionths of a token, doubles; for a mixed check the largest, then one per tier
 --   ARGV[3]  the distinct limits, 32 bytes each; then when the caller last read all limits (double)
 --   ARGV[4]  the calendars of these limits, 32 bytes each
@@ -29,6 +29,8 @@
 --     index of its key (16 bits), limit (32 bytes)
 --   for each tier that has lent:
 --     index (16 bits), amount (double), number of processes (32 bits)
+--   for each tier that is charged after, of the checks that took:
+--     the charge (double)
 --   for each tier that has lent or has a sliding window:
 --     microseconds until it holds the cost, and until it is full (doubles)
 
@@ -163,7 +165,14 @@ local function left(b, level, now)
   return math.max(0, b.micros - (weighed - weighed % 1) * TOKEN)
 end
 
+-- fitting returns how much of an amount a tier that is charged after takes; see State.takeMore.
+local function fitting(amount, b, level, kind, burst, now)
+  level = kind == 0 and level + burst * TOKEN or b and left(b, level, now) or level
+  return math.min(amount, math.max(0, level))
+end
+
 local reply, n = {0, 0, 0, 0, 0, 0, 0, 0}, 0
+local charges = {} -- of the tiers that are charged after
 local exhausted, forgotten, reserved = 0, 0, nil
 local costs = ARGV[2]
 local at, check, cost_at = keys + 1, -7, 1
@@ -174,17 +183,21 @@ while at <= words do
   local flags = wiring[at + 1]
   local first, last = at + 2, at + 1 + wiring[at]
   local cost, own_costs = largest, nil
+  local records = false
   if flags >= MIXED then
-    flags = flags - MIXED
-    own_costs = cost_at - first * 8 -- the cost of a tier is at + 8 × tier
-    cost_at = cost_at + wiring[at] * 8
+    if flags >= RECORD then records, flags = true, flags - RECORD end
+    if flags >= MIXED then
+      flags = flags - MIXED
+      own_costs = cost_at - first * 8 -- the cost of a tier is at + 8 × tier
+      cost_at = cost_at + wiring[at] * 8
+    end
   end
   local r = n
   local allowed, slides = true, false
   for tier = first, last do
     local wire = wiring[tier]
-    local shadow = wire % 2
-    local i = (wire - shadow) / 2 + 1
+    local mode = wire % 4
+    local i = (wire - mode) / 4 + 1
     local level, fraction, needed = micros[i], fractions[i], cost
     local b = buckets[i]
     if own_costs then
@@ -198,10 +211,11 @@ while at <= words do
     elseif flags >= NO_DELAY and cost > 0 and kinds[wiring[i]] == LEAKY_BUCKET then
       needed = max(cost, bursts[wiring[i]] * TOKEN) -- an empty queue
     end
+    if mode >= 2 then needed = records and OUTSIDE + 1 or 1 end
     local holds = 0
     if level >= needed or (level == needed - 1 and fraction >= HALF) then
       holds = 1
-    elseif shadow == 0 or level <= OUTSIDE then
+    elseif mode % 2 == 0 or level <= OUTSIDE then
       allowed = false
     end
     reply[n + 1], reply[n + 2] = level * 2 + holds, fraction
@@ -220,37 +234,36 @@ while at <= words do
     else
       allowed, exhausted = false, 1
     end
-    if reserved then
-      for tier = first, last do
-        local wire = wiring[tier]
-        if reply[r + (tier - first) * 2 + 1] % 2 == 1 then
-          local i = (wire - wire % 2) / 2 + 1
-          local column = wiring[i]
-          local amount = own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost
-          if kinds[column] >= LOG then amount = tools.charge(kinds[column], amount) end
-          reserved[#reserved + 1] = pack('<H', #KEYS[i]) .. KEYS[i] .. pack('<dIddHHd',
-            rates[column], bursts[column], sinces[column], intervals[column], kinds[column], 0, amount)
-        end
-      end
-    end
   end
-  if allowed and largest > 0 and flags % 2 ~= LOOK then
+  local takes = allowed and largest > 0 and flags % 2 ~= LOOK
+  if takes or reserved then
     local r = r
     for tier = first, last do
+      local wire = wiring[tier]
+      local mode = wire % 4
+      local i = (wire - mode) / 4 + 1
+      local b, amount = buckets[i], 0
       if own_costs then cost = unpack_struct('<d', costs, own_costs + tier * 8) end
-      if cost > 0 and reply[r + 1] % 2 == 1 then
-        local wire = wiring[tier]
-        local i = (wire - wire % 2) / 2 + 1
-        local b = buckets[i]
+      if takes and cost > 0 and reply[r + 1] % 2 == 1 and not (records and b and b.kind == CONCURRENCY) then
+        amount = b and b.kind >= LOG and tools.charge(b.kind, cost) or cost
+        if mode >= 2 then
+          amount = fitting(amount, b, micros[i], kinds[wiring[i]], bursts[wiring[i]], now)
+        end
         changed[i] = true
         if b and b.kind >= LOG then
-          tools.take(b, tools.charge(b.kind, cost), string.sub(holders, check, check + 7))
+          if amount > 0 then tools.take(b, amount, string.sub(holders, check, check + 7)) end
           reply[r + 1] = left(b, 0, now) * 2 + 1
         else
-          micros[i] = micros[i] - cost
-          reply[r + 1] = reply[r + 1] - cost * 2
+          micros[i] = micros[i] - amount
+          reply[r + 1] = reply[r + 1] - amount * 2
           if b then b.micros = micros[i] end
         end
+      end
+      if takes and mode >= 2 then charges[#charges + 1] = pack('<d', amount) end
+      if reserved and reply[r + 1] % 2 == 1 then
+        local column = wiring[i]
+        reserved[#reserved + 1] = pack('<H', #KEYS[i]) .. KEYS[i] .. pack('<dIddHHd',
+          rates[column], bursts[column], sinces[column], intervals[column], kinds[column], 0, amount)
       end
       r = r + 2
     end
@@ -258,13 +271,14 @@ while at <= words do
   if slides then
     for tier = first, last do
       local wire = wiring[tier]
-      local b = buckets[(wire - wire % 2) / 2 + 1]
+      local mode = wire % 4
+      local b = buckets[(wire - mode) / 4 + 1]
       if b and (b.kind == SLIDING_WINDOW or b.kind == LOG or b.kind == 0 and b.out > 0) and b.micros > OUTSIDE then
         local wait, full_in = 0, nil
         if reply[r + 1] % 2 == 0 then
           tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry,
             rates, bursts, sinces, intervals, kinds, opens, closes)
-          wait = tools.wait(b, own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost)
+          wait = tools.wait(b, mode >= 2 and 1 or own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost)
         end
         if b.kind == LOG or b.kind == 0 then
           full_in = tools.time_to_full(b)
@@ -333,4 +347,4 @@ for first = 1, n, CHUNK do
   answers = answers .. pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
 end
 return answers .. pack('<IdHBIH', broken, now, #foreign, exhausted, forgotten, #lent)
-  .. table.concat(foreign) .. table.concat(lent) .. table.concat(waits)
+  .. table.concat(foreign) .. table.concat(lent) .. table.concat(charges) .. table.concat(waits)
