@@ -63,7 +63,8 @@ type DenialCache struct {
 type denial struct {
 	key    Key
 	bucket Bucket // as the store answered between asked and answered; its limit was also the caller's
-	// needed and retry are those of the denied check, for buckets whose level does not determine the wait.
+	// needed is the amount that the denied check lacked. retry and reset are its waits if hasWaits: the level does not
+	// determine them.
 	needed          Tokens
 	hasWaits        bool
 	retry, reset    time.Duration

@@ -278,7 +278,9 @@ while at <= words do
         if reply[r + 1] % 2 == 0 then
           tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry,
             rates, bursts, sinces, intervals, kinds, opens, closes)
-          wait = tools.wait(b, mode >= 2 and 1 or own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost)
+          local needed = own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost
+          if mode >= 2 then needed = 1 end
+          wait = tools.wait(b, needed)
         end
         if b.kind == LOG or b.kind == 0 then
           full_in = tools.time_to_full(b)
