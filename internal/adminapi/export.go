@@ -202,6 +202,9 @@ func (x *exporter) audit(ctx context.Context, tenant rules.TenantID, e *exportRe
 		}
 		if entry.IsPacked() {
 			whole, err := x.AuditEntry(ctx, tenant, entry.ID)
+			if errors.Is(err, rules.ErrNotFound) {
+				continue // retention has dropped it since it was listed
+			}
 			if err != nil {
 				return "", err
 			}

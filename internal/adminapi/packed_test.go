@@ -1,14 +1,18 @@
 package adminapi_test
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // TestAnImportsEntryShowsAndUndoesItsRows imports users, and reads and exports the packed entry and undoes a row.
@@ -79,5 +83,50 @@ func TestAnImportsEntryShowsAndUndoesItsRows(t *testing.T) {
 	refused := w.want(w.send(by, "POST", fmt.Sprint(undo, of[0].Row), nil), http.StatusConflict)
 	if pointer := fmt.Sprintf(`"/%s/rows/%d"`, address, of[0].Row); !strings.Contains(refused.body, pointer) {
 		t.Errorf("undoing it again answers %s, want %s", refused.body, pointer)
+	}
+}
+
+// keptStores runs after once the audit log was listed.
+type keptStores struct {
+	adminapi.Stores
+	after func()
+}
+
+func (s *keptStores) Audit(ctx context.Context, tenant rules.TenantID, filter auth.AuditFilter, before auth.LogCursor,
+	limit int,
+) ([]auth.AuditEntry, auth.LogCursor, error) {
+	entries, next, err := s.Stores.Audit(ctx, tenant, filter, before, limit)
+	s.after()
+	return entries, next, err
+}
+
+func TestAnExportLeavesOutWhatRetentionDropsMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Owner)
+	var ids []int64
+	for n, days := range []int{41, 40, 39} { // the second one is about to be dropped
+		w.exec(`INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
+			SELECT $1, $2 || '-' || i, $3, 1 FROM generate_series(1, 30) AS i`, w.acme.ID, fmt.Sprint("user-", n),
+			w.plan(w.acme))
+		ids = append(ids, int64(w.count("SELECT max(audit_id) FROM audit_event WHERE rows IS NOT NULL")))
+		w.exec(fmt.Sprintf(`SET session_replication_role = replica;
+			UPDATE audit_event SET at = now() - interval '%d days' WHERE audit_id = %d`, days, ids[n]))
+	}
+	stores := &keptStores{w.store, func() {
+		w.exec(fmt.Sprintf(`SET session_replication_role = replica; DELETE FROM audit_event WHERE audit_id = %d`, ids[1]))
+	}}
+	address := w.want(w.send(by, "POST", "/api/v1/tenants/acme/audit/export?object_kind=user", nil),
+		http.StatusAccepted).header.Get("Location")
+	w.round(w.store.ExportWork(adminapi.WriteExports(stores, w.store)))
+	file := w.want(w.send(by, "GET", address+"/file", nil), http.StatusOK).body
+	lines := must(csv.NewReader(strings.NewReader(file)).ReadAll())(t)
+	got := map[string]int{}
+	for _, line := range lines[1:] {
+		got[line[0]]++
+	}
+	want := map[string]int{fmt.Sprint(ids[0]): 30, fmt.Sprint(ids[2]): 30}
+	if !maps.Equal(got, want) {
+		t.Errorf("lines of the entries are %v, want %v", got, want)
 	}
 }
