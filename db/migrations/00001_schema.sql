@@ -1612,6 +1612,14 @@ CREATE UNLOGGED TABLE bucket_credit (
     CONSTRAINT bucket_credit_pkey PRIMARY KEY (tenant_id, credit_id)
 ) WITH (vacuum_truncate = off);
 
+-- Ids of records that were charged, by their digests. A row of bucket with the rule 0 counts those of a tenant.
+CREATE UNLOGGED TABLE bucket_record (
+    tenant_id    bigint NOT NULL,
+    record_id    bytea  NOT NULL,
+    forgotten_at bigint NOT NULL, -- in microseconds since the Unix epoch
+    CONSTRAINT bucket_record_pkey PRIMARY KEY (tenant_id, record_id)
+) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
 -- Open reservations, beside their buckets. A row of bucket with the rule 0 counts those of a tenant.
 CREATE UNLOGGED TABLE bucket_reservation (
     tenant_id      bigint NOT NULL,

@@ -50,12 +50,17 @@ type BucketCheck struct {
 	// even if nothing is left. An answered Record is Allowed, and all its tiers hold. It takes no concurrency slots and
 	// never reserves.
 	Record bool
+	// RecordID lets the store charge a Record once: a repeat within two minutes is a look, and Repeated. The store
+	// remembers MaxRecordIDs of a tenant and charges nothing for further ones, which are Exhausted.
+	RecordID RecordID
 	// Call is set by a store whose other calls of a tenant, such as settlements, queue in line with checks.
 	Call any
 
 	Allowed bool
-	// Exhausted is part of the answer: only MaxReservations denied the check.
+	// Exhausted is part of the answer: only MaxReservations or MaxRecordIDs denied the check.
 	Exhausted bool
+	// Repeated is part of the answer: the RecordID was charged before.
+	Repeated bool
 	// Answered marks a check that was answered although Take returned an error.
 	Answered bool
 	// Recalled marks a denial from a DenialCache. Only the tiers that lack Cost then have an answer.
@@ -67,7 +72,7 @@ type BucketCheck struct {
 // TakeFrom decides the check on buckets in this process's memory, as Buckets.Take promises. held[i] is the bucket of
 // Tiers[i], or nil if nobody used it; TakeFrom updates it in place. If TakeFrom returns true, the store must also keep
 // state[i] for each i where held[i] is nil and c.Takes(i). The length of state is that of Tiers. A store sets
-// Exhausted before the call if the check may not reserve.
+// Exhausted before the call if the check may not reserve or its RecordID has no room, and Repeated.
 func (c *BucketCheck) TakeFrom(held []*State, state []State, now int64) (taken bool) {
 	wasExhausted := c.Exhausted
 	c.Allowed = true
@@ -125,8 +130,8 @@ func (c *BucketCheck) takeFrom(tier *Tier, state *State) (charged Tokens) {
 	return amount
 }
 
-// Took reports whether the check was allowed and not a look.
-func (c *BucketCheck) Took() bool { return c.Allowed && c.Cost > 0 && !c.Look }
+// Took reports whether the check was allowed and not a look or a repeat.
+func (c *BucketCheck) Took() bool { return c.Allowed && c.Cost > 0 && !c.Look && !c.Repeated }
 
 // SetCharged sets Charged of a tier that is not charged after from its cost and the rest of the answer.
 func (c *BucketCheck) SetCharged(tier *Tier) {

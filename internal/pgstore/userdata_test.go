@@ -27,6 +27,7 @@ var userData = map[string]string{
 	"bucket":                 "filled by EraseUser and removed once full: subject state",
 	"bucket_credit": "forgotten after a day; ids and answers of credits, without users: credit_id " +
 		"fingerprint answer",
+	"bucket_record":      "forgotten after minutes; a digest: record_id",
 	"bucket_reservation": "deleted after a day at most: reservation_id record",
 	"delivery":           "handled: subject\nabout sending: state error",
 	"export": "handled, all of the tenant are deleted: request place\n" +

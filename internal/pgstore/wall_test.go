@@ -444,6 +444,7 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO bucket VALUES ($1, 1, '', '', 1)",
 			"INSERT INTO tenant_quota (tenant_id, rules) VALUES ($1, 500)",
 			"INSERT INTO bucket_credit VALUES ($1, '', '', '', 1)",
+			"INSERT INTO bucket_record VALUES ($1, '', 1)",
 			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",
 			`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
 				mode, rule_name, key_pattern) VALUES ($1, 1, '', now(), 80, now(), now(), 1, 1, '', '', '')`,

@@ -47,6 +47,10 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 		t.Parallel()
 		runHistories(t, open(t))
 	})
+	t.Run("random histories with ids of records agree with the reference bit for bit", func(t *testing.T) {
+		t.Parallel()
+		runRecordHistories(t, open(t))
+	})
 	t.Run("random histories stay within a millionth of exact arithmetic", func(t *testing.T) {
 		t.Parallel()
 		runExact(t, open(t))
@@ -109,6 +113,10 @@ func equalAnswers(got, want []enforce.BucketCheck) error {
 		if got[i].Allowed != want[i].Allowed {
 			return fmt.Errorf("check %d of cost %v: allowed %t, want %t", i, want[i].Cost, got[i].Allowed,
 				want[i].Allowed)
+		}
+		if got[i].Repeated != want[i].Repeated || got[i].Exhausted != want[i].Exhausted {
+			return fmt.Errorf("check %d: repeated %t, exhausted %t; want %t, %t", i, got[i].Repeated, got[i].Exhausted,
+				want[i].Repeated, want[i].Exhausted)
 		}
 	}
 	return nil

@@ -38,6 +38,8 @@ func runContract(t *testing.T, open func(t *testing.T) Store) {
 		"a look at a tier that is charged after is denied when empty": looksAfter,
 		"a record charges every tier":                                 records,
 		"a record takes no slots, and a look at one takes nothing":    recordsTakeNoSlots,
+		"a record with an id is charged once in two minutes":          recordsOnce,
+		"an id of a record is one tenant's, and one of a Record":      recordIDsAreOneTenants,
 	}
 	for name, check := range promises {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,8 @@
 // Memory is bounded. Buckets that have been full for a while are forgotten: each insertion sweeps two old buckets. A
 // full store evicts the bucket of a small sample that would be full soonest, which gives away the fewest tokens. An
 // attacker with made-up identities evicts his own, which have taken little. A tenant has at most
-// enforce.MaxReservations open; each new one also deletes the ended ones of another tenant.
+// enforce.MaxReservations open; each new one also deletes the ended ones of another tenant. The same holds for record
+// ids and enforce.MaxRecordIDs.
 package membucket
 
 import (
@@ -65,6 +66,9 @@ type Store struct {
 
 	reservations map[rules.TenantID]*reservations
 	expired      int64 // reservations
+
+	recordIDs    map[rules.TenantID]recordIDs
+	maxRecordIDs int
 }
 
 type bucket struct {
@@ -85,6 +89,7 @@ func New(options Options) *Store {
 	s := &Store{
 		clock: options.Clock, max: options.MaxBuckets, buckets: make(map[enforce.Key]*bucket),
 		credits: map[enforce.Key]pastCredit{}, reservations: map[rules.TenantID]*reservations{},
+		recordIDs: map[rules.TenantID]recordIDs{}, maxRecordIDs: enforce.MaxRecordIDs,
 	}
 	if s.max <= 0 {
 		s.max = DefaultMaxBuckets
@@ -125,11 +130,19 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 			check.Unreserve()
 		}
 	}
+	check.Repeated = false
+	if check.HasRecordID() && len(check.Tiers) > 0 {
+		tenant = check.Tiers[0].Key.Tenant
+		s.recallRecord(check, tenant, now)
+	}
 	// TakeFrom writes old buckets before new ones are inserted, because an insertion may sweep an idle bucket of this
 	// check.
 	taken := check.TakeFrom(s.held, s.states, now)
 	if check.Reserve != nil && check.Allowed && !check.Look && len(check.Tiers) > 0 {
 		s.reserve(check, tenant, now)
+	}
+	if check.AddsRecordID() && len(check.Tiers) > 0 {
+		s.recordIDs[tenant].add(check.RecordID, now)
 	}
 	if !taken {
 		return

@@ -68,6 +68,37 @@ func TestConformance(t *testing.T) {
 	buckettest.RunLeases(t, open)
 }
 
+func TestATenantHasOnlySoManyIDsOfRecords(t *testing.T) {
+	t.Parallel()
+	var now int64
+	s := New(Options{Clock: func() int64 { return now }})
+	s.maxRecordIDs = 100
+	buckettest.RunRecordCap(t, buckettest.Store{Take: func(at int64, checks []enforce.BucketCheck) error {
+		now = at
+		return s.Take(t.Context(), checks)
+	}}, s.maxRecordIDs, func(at int64, tenant rules.TenantID, ids int) {
+		now = at
+		for i := range ids {
+			check := one("42", enforce.Limit{Rate: 1, Burst: 1000}, enforce.Token)
+			check[0].Tiers[0].Key.Tenant = tenant
+			check[0].Record, check[0].RecordID = true, enforce.RecordIDOf(fmt.Sprint("filled ", i))
+			take(t, s, check)
+		}
+	})
+	if len(s.recordIDs) == 0 {
+		t.Fatal("no ids are remembered")
+	}
+	now += 10 * enforce.RecordSlot
+	for range 1000 { // each record looks at one more tenant
+		check := one("42", enforce.Limit{Rate: 1, Burst: 1000}, enforce.Token)
+		check[0].Record, check[0].RecordID = true, enforce.RecordIDOf("later")
+		take(t, s, check)
+	}
+	if len(s.recordIDs) != 1 {
+		t.Errorf("ids of %d tenants are remembered, want only those of the one that records", len(s.recordIDs))
+	}
+}
+
 func one(subject string, limit enforce.Limit, cost enforce.Tokens) []enforce.BucketCheck {
 	return []enforce.BucketCheck{{
 		Cost:  cost,

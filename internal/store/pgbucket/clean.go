@@ -22,12 +22,13 @@ const (
 const cleanSQL = `DELETE FROM %[1]s WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM %[1]s WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND %[2]s < $3 FOR UPDATE SKIP LOCKED))`
 
-// Run removes idle full buckets, ended reservations and expired credit ids until ctx ends. Run works in steps of
-// bounded size; one process at a time removes buckets and credit ids.
+// Run removes idle full buckets, ended reservations and expired ids of credits and records until ctx ends. Run works in
+// steps of bounded size; one process at a time removes buckets and ids.
 func (s *Store) Run(ctx context.Context, log *slog.Logger) {
 	tables := []*cleaned{
 		{table: "bucket", forgottenAt: "full_at"},
 		{table: "bucket_credit", forgottenAt: "forgotten_at"},
+		{table: "bucket_record", forgottenAt: "forgotten_at"},
 	}
 	for failed := false; ; {
 		err := s.forgetEnded(ctx)

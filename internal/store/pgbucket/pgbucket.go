@@ -17,7 +17,7 @@
 //
 // Reservations are rows beside the buckets, written in the transaction of their check. A bucket counts a tenant's open
 // reservations, so the cap costs one row. A transaction that finds no room deletes ended reservations first, in a third
-// round trip.
+// round trip. The ids of records are rows as well, and a log counts those of a tenant.
 //
 // The tables are unlogged, because a commit must not wait for a disk. A crash of the server or a failover to a standby
 // empties them, and all buckets are full then. Run removes a row ten seconds or more after its bucket is full.
@@ -80,6 +80,8 @@ type Store struct {
 	changes    *shares.Shares       // by settlements and credits
 	denials    *enforce.DenialCache // or nil
 	observer   Observer             // or nil
+	// maxRecordIDs is enforce.MaxRecordIDs, except in tests.
+	maxRecordIDs int64
 	// stamp returns the time in microseconds since the Unix epoch, or 0 for PostgreSQL's clock. Only tests set a time.
 	stamp func() int64
 }
@@ -93,7 +95,10 @@ var (
 
 // Open returns a store in the database at a URL, and connects on first use, so the database need not be reachable yet.
 func Open(ctx context.Context, databaseURL string, options Options) (*Store, error) {
-	s := &Store{budget: options.Budget, observer: options.Observer, stamp: func() int64 { return 0 }}
+	s := &Store{
+		budget: options.Budget, observer: options.Observer, stamp: func() int64 { return 0 },
+		maxRecordIDs: enforce.MaxRecordIDs,
+	}
 	if s.budget <= 0 {
 		s.budget = DefaultBudget
 	}
@@ -141,7 +146,7 @@ func (s *Store) RecallDenials() { s.denials = enforce.NewDenialCache(nil) }
 func (s *Store) take(checks []enforce.BucketCheck) error {
 	for i := range checks {
 		checks[i].Answered = len(checks[i].Tiers) == 0
-		checks[i].Allowed, checks[i].Exhausted = checks[i].Answered, false
+		checks[i].Allowed, checks[i].Exhausted, checks[i].Repeated = checks[i].Answered, false, false
 	}
 	if _, err := s.combiner.Submit(checks, time.Now()); err != nil {
 		return fmt.Errorf("take from buckets in postgres for %d checks: %w", len(checks), err)
@@ -174,7 +179,7 @@ func (s *Store) send(b *combine.Batch) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), b.Deadline)
 	defer cancel()
-	if b.Err = s.guarded(ctx, t, t.decideChecks); b.Err != nil {
+	if b.Err = s.guarded(ctx, t, func() { t.decideChecks(s.maxRecordIDs) }); b.Err != nil {
 		if combine.IsRefusal(b.Err) {
 			b.Err = fmt.Errorf("%w: %w", b.Err, enforce.ErrNothingTaken)
 		}

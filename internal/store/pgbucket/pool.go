@@ -87,6 +87,7 @@ type statements struct {
 	begin, lock, clock, absent, insert, update, commit, rollback *pgconn.StatementDescription
 	recall, forget, remember                                     *pgconn.StatementDescription // of CreditOnce
 	open, record, hold, extend, close, closeEnded                *pgconn.StatementDescription // of reservations
+	recallIDs, rememberIDs                                       *pgconn.StatementDescription // of records
 }
 
 const (
@@ -127,6 +128,16 @@ FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS k (tenant_i
 	closeEndedSQL = `DELETE FROM bucket_reservation WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM bucket_reservation WHERE tenant_id = $1 AND ends_at <= $2 ORDER BY ends_at
     	LIMIT $3 FOR UPDATE SKIP LOCKED))`
+
+	recallIDsSQL = `SELECT k.n, r.forgotten_at
+FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS k (tenant_id, record_id, n)
+JOIN bucket_record AS r USING (tenant_id, record_id)`
+	// An id that is there has expired: a transaction that adds an id has locked or inserted the row that counts its
+	// tenant's, so no two add the same.
+	rememberIDsSQL = `INSERT INTO bucket_record (tenant_id, record_id, forgotten_at)
+SELECT k.tenant_id, k.record_id, k.forgotten_at
+FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS k (tenant_id, record_id, forgotten_at)
+ON CONFLICT (tenant_id, record_id) DO UPDATE SET forgotten_at = excluded.forgotten_at`
 )
 
 func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
@@ -153,6 +164,8 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
 		{&prepared.extend, "sluice_extend", extendSQL},
 		{&prepared.close, "sluice_close", closeSQL},
 		{&prepared.closeEnded, "sluice_close_ended", closeEndedSQL},
+		{&prepared.recallIDs, "sluice_recall_ids", recallIDsSQL},
+		{&prepared.rememberIDs, "sluice_remember_ids", rememberIDsSQL},
 	} {
 		description, err := conn.PgConn().Prepare(ctx, statement.name, statement.sql, nil)
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,6 +93,65 @@ func TestOneReservationTooMany(t *testing.T) {
 			t.Errorf("a reservation takes %d bytes", each)
 		}
 	})
+}
+
+func TestATenantHasOnlySoManyIDsOfRecords(t *testing.T) {
+	t.Parallel()
+	s := open(t, devdbtest.Postgres(t), testTimeout)
+	s.maxRecordIDs = 300
+	take := func(now int64, checks []enforce.BucketCheck) error {
+		s.stamp = func() int64 { return now }
+		return s.Take(context.Background(), checks)
+	}
+	buckettest.RunRecordCap(t, buckettest.Store{Take: take}, int(s.maxRecordIDs),
+		func(now int64, tenant rules.TenantID, ids int) {
+			checks := make([]enforce.BucketCheck, ids)
+			for i := range checks {
+				checks[i] = one(user("42", enforce.Limit{Rate: 1, Burst: 1000}))[0]
+				checks[i].Tiers[0].Key.Tenant = tenant
+				checks[i].Record, checks[i].RecordID = true, enforce.RecordIDOf(fmt.Sprint("filled ", i))
+			}
+			if err := take(now, checks); err != nil {
+				t.Fatal(err)
+			}
+		})
+	last := s.stamp()
+	s.stamp = func() int64 { return last + 10*enforce.RecordSlot }
+	step := cleaned{table: "bucket_record", forgottenAt: "forgotten_at"}
+	removed, err := s.cleanStep(t.Context(), &step)
+	var left int
+	if scanErr := s.background.QueryRow(t.Context(), "SELECT count(*) FROM bucket_record").Scan(&left); err != nil ||
+		scanErr != nil || removed == 0 || left > 0 {
+		t.Errorf("%d ids were removed and %d left: %v, %v", removed, left, err, scanErr)
+	}
+}
+
+// TestARecordIsChargedOnceByTwoProcesses sends the same ids through two processes at once.
+func TestARecordIsChargedOnceByTwoProcesses(t *testing.T) {
+	t.Parallel()
+	const ids = 50
+	var charged atomic.Int64
+	var callers sync.WaitGroup
+	for _, s := range processes(t, 2) {
+		for range 4 {
+			callers.Go(func() {
+				for i := range ids {
+					check := one(user("42", enforce.Limit{Rate: 1e-6, Burst: 1000}))
+					check[0].Record, check[0].RecordID = true, enforce.RecordIDOf(fmt.Sprint(i))
+					if err := s.Take(context.Background(), check); err != nil {
+						t.Errorf("record: %v", err)
+					}
+					if !check[0].Repeated {
+						charged.Add(1)
+					}
+				}
+			})
+		}
+	}
+	callers.Wait()
+	if got := charged.Load(); got != ids {
+		t.Errorf("%d records were charged, want each of %d once", got, ids)
+	}
 }
 
 func reserving(tenant rules.TenantID, id int, life time.Duration) enforce.BucketCheck {

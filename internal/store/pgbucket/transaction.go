@@ -30,6 +30,10 @@ type transaction struct {
 	forgets   []rules.TenantID // tenants whose ended reservations to delete
 	forgotten int64            // number of reservations deleted
 
+	recalled map[recordID]int64 // until when the ids of records are remembered; of those that decide added, too
+	ids      []recordID         // of the records
+	added    []recordID         // by decide
+
 	held    []*enforce.State // of one check
 	settled []enforce.State  // likewise
 }
@@ -53,7 +57,9 @@ type row struct {
 
 func (r *row) isChanged(held bool) bool { return r.holds && (!held || r.state != r.before) }
 
-var transactions = sync.Pool{New: func() any { return &transaction{indexes: map[enforce.Key]int{}} }}
+var transactions = sync.Pool{New: func() any {
+	return &transaction{indexes: map[enforce.Key]int{}, recalled: map[recordID]int64{}}
+}}
 
 func newTransaction() *transaction { return transactions.Get().(*transaction) }
 
@@ -66,6 +72,7 @@ func (t *transaction) release() {
 	clear(t.opened)
 	t.checks, t.rows, t.order, t.part = t.checks[:0], t.rows[:0], t.order[:0], nil
 	t.opened, t.forgets = t.opened[:0], t.forgets[:0]
+	t.ids, t.added = t.ids[:0], t.added[:0]
 	transactions.Put(t)
 }
 
@@ -76,6 +83,11 @@ func (t *transaction) add(check *enforce.BucketCheck) {
 	}
 	if check.Reserve != nil {
 		t.index(counterOf(check.Tiers[0].Key.Tenant))
+	}
+	if check.HasRecordID() {
+		id := recordIDOf(check)
+		t.index(idCounterOf(id.tenant))
+		t.ids = append(t.ids, id)
 	}
 }
 
@@ -90,8 +102,8 @@ func (t *transaction) index(key enforce.Key) int {
 	return i
 }
 
-func (t *transaction) decideChecks() {
-	t.opened = t.opened[:0]
+func (t *transaction) decideChecks(maxRecordIDs int64) {
+	t.opened, t.added = t.opened[:0], t.added[:0]
 	for _, check := range t.checks {
 		if t.meetsNewer(check) {
 			continue
@@ -111,7 +123,13 @@ func (t *transaction) decideChecks() {
 			check.Exhausted = false
 			check.Unreserve()
 		}
+		if check.HasRecordID() {
+			t.recallID(check, maxRecordIDs)
+		}
 		taken := check.TakeFrom(t.held, t.settled, t.now)
+		if check.AddsRecordID() {
+			t.addID(check, maxRecordIDs)
+		}
 		if check.Reserve != nil && check.Allowed && !check.Look {
 			t.open(counter, check)
 		}
@@ -130,6 +148,7 @@ func (t *transaction) decideChecks() {
 func (t *transaction) meetsNewer(check *enforce.BucketCheck) bool {
 	counter := t.counterOf(check)
 	return counter != nil && counter.newer ||
+		check.HasRecordID() && t.rows[t.indexes[idCounterOf(check.Tiers[0].Key.Tenant)]].newer ||
 		slices.ContainsFunc(check.Tiers, func(tier enforce.Tier) bool { return t.rows[t.indexes[tier.Key]].newer })
 }
 
@@ -235,6 +254,11 @@ func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {
 	if t.part != nil {
 		t.part.ask(p, statements)
 	}
+	clear(t.recalled)
+	if len(t.ids) > 0 {
+		tenants, ids := idParams(t.ids)
+		p.SendQueryStatement(statements.recallIDs, [][]byte{tenants, ids}, binaryFormat, binaryFormat)
+	}
 	var stamp []byte
 	if now := s.stamp(); now != 0 {
 		stamp = binary.BigEndian.AppendUint64(nil, uint64(now))
@@ -254,6 +278,11 @@ func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {
 	}
 	if t.part != nil {
 		if err := drain(p, t.part.read); err != nil {
+			return err
+		}
+	}
+	if len(t.ids) > 0 {
+		if err := drain(p, t.readID); err != nil {
 			return err
 		}
 	}
@@ -296,7 +325,7 @@ func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, er
 	if t.part != nil {
 		sent += t.part.write(p, statements, t.now)
 	}
-	changes := len(updated)+len(inserted)+len(t.opened)+sent > 0 || t.forgotten > 0
+	changes := len(updated)+len(inserted)+len(t.opened)+len(t.added)+sent > 0 || t.forgotten > 0
 	if len(absent) > 0 {
 		tenants, ruleIDs, subjects := t.keyParams(absent)
 		p.SendQueryStatement(statements.absent, [][]byte{tenants, ruleIDs, subjects}, binaryFormat, nil)
@@ -317,6 +346,10 @@ func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, er
 	}
 	if len(t.opened) > 0 {
 		p.SendQueryStatement(statements.open, t.openedParams(), binaryFormat, nil)
+		sent++
+	}
+	if len(t.added) > 0 {
+		p.SendQueryStatement(statements.rememberIDs, t.addedParams(), binaryFormat, nil)
 		sent++
 	}
 	if changes {

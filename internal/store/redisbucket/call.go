@@ -33,7 +33,7 @@ func weight(check *enforce.BucketCheck) int {
 	if c, isCall := check.Call.(*call); isCall {
 		return c.weight
 	}
-	if check.Reserve != nil {
+	if check.Reserve != nil || check.HasRecordID() {
 		return ownScript(len(check.Tiers))
 	}
 	return len(check.Tiers)

@@ -1,6 +1,7 @@
 package redisbucket
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/store/buckettest"
 	"github.com/sluicegate/sluice/internal/store/membucket"
 )
@@ -51,6 +53,69 @@ func TestOneReservationTooMany(t *testing.T) {
 			t.Errorf("a reservation takes %d bytes", each)
 		}
 	})
+}
+
+func TestATenantHasOnlySoManyIDsOfRecords(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	rdb := s.rdb
+	buckettest.RunRecordCap(t, buckettest.Store{Take: func(now int64, checks []enforce.BucketCheck) error {
+		return takeAt(s, now, checks)
+	}}, enforce.MaxRecordIDs, func(now int64, tenant rules.TenantID, ids int) {
+		counts := appendFloat(nil, float64(now/enforce.RecordSlot))
+		for i := range enforce.RecordSlots + 1 { // some are counted in each slot
+			n := ids / (enforce.RecordSlots + 1)
+			if i == 0 {
+				n = ids - n*enforce.RecordSlots
+			}
+			counts = binary.LittleEndian.AppendUint32(counts, uint32(n))
+		}
+		key := string(appendRecordIDsKey(nil, "", tenant))
+		if err := rdb.Set(t.Context(), key, counts, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for key := range contents(t, rdb) {
+		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= 0 {
+			t.Errorf("%q expires in %v", key, ttl)
+		}
+	}
+}
+
+// TestIDsOfRecordsTakeLittleMemory has ids of one set, which somebody can choose, and ids of all sets.
+func TestIDsOfRecordsTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	record := func(first byte, i, n int) (accepted int) {
+		checks := make([]enforce.BucketCheck, n)
+		for j := range checks {
+			checks[j] = one(user("42", still))[0]
+			checks[j].Record = true
+			checks[j].RecordID = enforce.RecordID{first, byte(i), byte(i >> 8), byte(j), byte(j >> 8), 1}
+		}
+		for _, check := range mustTake(t, s, checks) {
+			if !check.Exhausted {
+				accepted++
+			}
+		}
+		return accepted
+	}
+	const batch = 1000
+	record(0, 0, 1)
+	before, accepted := usedMemory(t, s), 0
+	for i := range 10 {
+		accepted += record(0, i, batch)
+	}
+	each := (usedMemory(t, s) - before) / int64(accepted)
+	t.Logf("%d ids of one set were accepted, and take %d bytes each", accepted, each)
+	if most := 2 * enforce.MaxRecordIDs / 256; accepted > most || each > 200 {
+		t.Errorf("a set of %d ids of %d bytes each, want at most %d of 200", accepted, each, most)
+	}
+	for first := range 256 {
+		if record(byte(first), 20, 1) != min(first, 1) {
+			t.Errorf("set %d: one more was accepted, or refused", first)
+		}
+	}
 }
 
 func usedMemory(t *testing.T, s *Store) (bytes int64) {

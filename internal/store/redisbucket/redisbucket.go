@@ -134,7 +134,7 @@ func (s *Store) take(checks []enforce.BucketCheck) error {
 			return fmt.Errorf("a check has %d tiers: at most %d fit a script", len(check.Tiers), maxTiers)
 		}
 		check.Answered = len(check.Tiers) == 0
-		check.Allowed, check.Exhausted = check.Answered, false
+		check.Allowed, check.Exhausted, check.Repeated = check.Answered, false, false
 	}
 	err := s.submit(checks)
 	if err != nil {

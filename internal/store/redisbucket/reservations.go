@@ -21,6 +21,10 @@ func appendIndexKey(buf []byte, prefix string, tenant rules.TenantID) []byte {
 	return append(appendRule(buf, prefix, tenant, 0), ":reservations"...)
 }
 
+func appendRecordIDsKey(buf []byte, prefix string, tenant rules.TenantID) []byte {
+	return append(appendRule(buf, prefix, tenant, 0), ":records"...)
+}
+
 type reservation struct {
 	text   string
 	cost   enforce.Tokens

@@ -96,10 +96,13 @@ func (s *script) reset(prefix string, single bool) {
 	}
 }
 
-// add adds a check to the script, and reports whether it could. A script has one limit per bucket and one ReadAt, and a
-// reserving check is alone. Checks that disagree, as they do while rules reload, go into the next script.
+// isAlone reports whether a check has a script of its own, with two keys behind its buckets.
+func isAlone(check *enforce.BucketCheck) bool { return check.Reserve != nil || check.HasRecordID() }
+
+// add adds a check to the script, and reports whether it could. A script has one limit per bucket and one ReadAt.
+// Checks that disagree, as they do while rules reload, go into the next script.
 func (s *script) add(check *enforce.BucketCheck) bool {
-	if len(s.checks) > 0 && (s.readAt != check.ReadAt || check.Reserve != nil || s.checks[0].Reserve != nil) {
+	if len(s.checks) > 0 && (s.readAt != check.ReadAt || isAlone(check) || isAlone(s.checks[0])) {
 		return false
 	}
 	s.tierKeys = s.tierKeys[:0]
@@ -150,11 +153,20 @@ func (s *script) add(check *enforce.BucketCheck) bool {
 		}
 		s.wires = append(s.wires, wire)
 	}
-	if check.Reserve != nil {
+	switch {
+	case check.Reserve != nil:
 		tenant := check.Tiers[0].Key.Tenant
 		s.text = appendRecordKey(s.text, s.prefix, tenant, check.Reserve.ID)
 		s.endArg()
 		s.text = appendIndexKey(s.text, s.prefix, tenant)
+		s.endArg()
+	case check.HasRecordID():
+		tenant := check.Tiers[0].Key.Tenant
+		s.text = appendRecordIDsKey(s.text, s.prefix, tenant)
+		s.text = append(s.text, ' ')
+		s.text = hex.AppendEncode(s.text, check.RecordID[:1])
+		s.endArg()
+		s.text = appendRecordIDsKey(s.text, s.prefix, tenant)
 		s.endArg()
 	}
 	return true
@@ -195,7 +207,7 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 		return s.call.command(ctx, bySource)
 	}
 	s.keyCount = len(s.limitOf)
-	if s.checks[0].Reserve != nil {
+	if isAlone(s.checks[0]) {
 		s.keyCount += 2
 	}
 	s.text = s.text[:s.textEnds[s.keyCount-1]] // a second call starts behind the keys
@@ -228,8 +240,10 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 		s.text = append(s.text, s.checks[i].Holder[:]...)
 	}
 	s.endArg()
-	if reserve := s.checks[0].Reserve; reserve != nil {
-		s.text = appendReservation(s.text, reserve)
+	if check := s.checks[0]; check.Reserve != nil {
+		s.text = appendReservation(s.text, check.Reserve)
+	} else if check.HasRecordID() {
+		s.text = append(appendFloat(s.text, 0), check.RecordID[:]...)
 	}
 	s.endArg()
 	if stamp != 0 {
@@ -309,8 +323,11 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	broken = int(uint32At(reply[end:]))
 	stamp := int64(float(reply[end+4:]))
 	exhausted := reply[end+14] == 1
-	if reply[end+14] == 2 {
+	switch reply[end+14] {
+	case 2:
 		s.checks[0].Unreserve()
+	case 3:
+		s.checks[0].Repeated = true
 	}
 	s.forgotten = int64(uint32At(reply[end+15:]))
 	rest := reply[end+replyBytes:]

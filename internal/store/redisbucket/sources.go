@@ -65,6 +65,14 @@ var constants = map[string]int64{
 	"MIXED":    flagMixed,
 	"RECORD":   flagRecord,
 
+	"RECORD_SLOT":    enforce.RecordSlot,
+	"RECORD_SLOTS":   enforce.RecordSlots,
+	"RECORD_LIFE":    (enforce.RecordSlots + 1) * enforce.RecordSlot / 1000, // ms
+	"MAX_RECORD_IDS": enforce.MaxRecordIDs,
+	// Twice what a set has of the most ids, so that ids chosen for one set cannot make it large: to delete this many
+	// takes a few milliseconds.
+	"MAX_IN_SET": 2 * enforce.MaxRecordIDs / 256,
+
 	"MAX_RESERVATIONS": enforce.MaxReservations,
 	"MAX_RESERVE_FOR":  enforce.MaxReserveFor.Milliseconds(),
 

@@ -1,6 +1,7 @@
 -- Answers up to 64 checks in order, each all or nothing. bucket.lua comes before it.
 --
---   KEYS     the distinct buckets; then, for a check that reserves, its record and its tenant's index
+--   KEYS     the distinct buckets; then, for a check that reserves, its record and its tenant's index; or for a record
+--            with an id, one of its tenant's 256 sets of ids, and their counts
 --   ARGV[1]  the wiring, 16-bit numbers: for each key the index of its limit in ARGV[3]; then for each check its
 --            number of tiers, its flags (1: a look, 2: no delay, 4: mixed, 8: a record), and for each tier 4 × the
 --            index of its key, + 1 for shadow, + 2 if it is charged after, as each tier of a record is
@@ -10,7 +11,7 @@
 --   ARGV[5]  the checks' holders, 8 bytes each; empty without a concurrency limit
 --   ARGV[6]  for a check that reserves, which is alone in its script: the reservation's life in microseconds (double;
 --            below 0: the check passes without a reservation if there are too many), its id (16 bytes), and the id of
---            the API key; else empty
+--            the API key; for a record with an id, also alone: 0 (double) and the id (16 bytes); else empty
 --   ARGV[7]  the time in microseconds, from tests only
 --
 -- The reply is one string; indexes count from 0:
@@ -22,7 +23,8 @@
 --   broken       number of broken values (32 bits)
 --   time         (double)
 --   foreign      number of limits in force that are not the caller's (16 bits)
---   exhausted    (byte) 1: denied for too many open reservations, 2: passed without a reservation
+--   exhausted    (byte) 1: denied for too many open reservations or ids of records, 2: passed without a reservation,
+--                3: the record's id was charged before
 --   forgotten    number of reservations that ended without a settlement (32 bits)
 --   lent         number of tiers whose bucket has lent tokens (16 bits)
 --   for each foreign limit:
@@ -42,10 +44,10 @@ local now, slack = read_clock(ARGV[7])
 local last_limit = (#ARGV[3] - 8) / 32 - 1
 local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[3], last_limit + 1, ARGV[4], now)
 
-local reserves = #ARGV[6] > 0
-local is_optional = reserves and unpack_struct('<d', ARGV[6]) < 0
+local life = #ARGV[6] > 0 and unpack_struct('<d', ARGV[6])
+local reserves, is_optional, record_id = life and life ~= 0, life and life < 0, life == 0 and sub(ARGV[6], 9)
 local holders = ARGV[5]
-local keys = reserves and #KEYS - 2 or #KEYS
+local keys = life and #KEYS - 2 or #KEYS
 local states, wiring
 if keys <= CHUNK then
   states = call('MGET', unpack(KEYS, 1, keys))
@@ -174,6 +176,7 @@ end
 local reply, n = {0, 0, 0, 0, 0, 0, 0, 0}, 0
 local charges = {} -- of the tiers that are charged after
 local exhausted, forgotten, reserved = 0, 0, nil
+local slot, latest, counted -- of a record id that must be remembered
 local costs = ARGV[2]
 local at, check, cost_at = keys + 1, -7, 1
 while at <= words do
@@ -235,7 +238,35 @@ while at <= words do
       allowed, exhausted = false, 1
     end
   end
-  local takes = allowed and largest > 0 and flags % 2 ~= LOOK
+  if allowed and record_id then
+    local set = KEYS[keys + 1]
+    slot = (now - now % RECORD_SLOT) / RECORD_SLOT
+    local oldest = slot - RECORD_SLOTS
+    local seen = call('ZSCORE', set, record_id)
+    if seen and tonumber(seen) >= oldest then
+      exhausted = 3
+    else
+      local past, shift, total = call('MGET', KEYS[keys + 2])[1], 0, 0
+      past = past and #past == RECORD_SLOTS * 4 + 12 and {unpack_struct('<d' .. rep('I', RECORD_SLOTS + 1), past)}
+        or {slot}
+      latest, counted = max(slot, past[1]), {} -- a clock that went back counts on in the latest slot
+      shift = latest - past[1]
+      for i = 1, RECORD_SLOTS + 1 do
+        counted[i] = i > shift and past[i + 1 - shift] or 0
+        total = total + counted[i]
+      end
+      local ended = call('ZCOUNT', set, '-inf', format('(%.0f', oldest))
+      if ended > 0 then -- few at a time, as of reservations
+        ended = ended - call('ZREMRANGEBYRANK', set, 0, min(ended, 1000) - 1)
+      end
+      if total >= MAX_RECORD_IDS or call('ZCARD', set) - ended >= MAX_IN_SET then
+        allowed, exhausted, counted = false, 1, nil
+      else
+        counted[1] = counted[1] + 1
+      end
+    end
+  end
+  local takes = allowed and largest > 0 and flags % 2 ~= LOOK and exhausted ~= 3
   if takes or reserved then
     local r = r
     for tier = first, last do
@@ -341,6 +372,14 @@ if reserved then
     pack('<BdddB', 1, now, unpack_struct('<d', costs), life, #key) .. key .. table.concat(reserved), 'PX', ms)
   call('ZADD', KEYS[keys + 2], format('%.0f', now + life), id)
   call('PEXPIRE', KEYS[keys + 2], MAX_RESERVE_FOR)
+end
+
+-- The id of a record in its sorted set, by the slot of time in which the id came. The counts of a tenant are the latest
+-- slot (double), and from it back the number of ids of each slot that is remembered (32 bits each).
+if counted then
+  call('ZADD', KEYS[keys + 1], format('%.0f', slot), record_id)
+  call('PEXPIRE', KEYS[keys + 1], RECORD_LIFE)
+  call('SET', KEYS[keys + 2], pack('<d' .. rep('I', RECORD_SLOTS + 1), latest, unpack(counted)), 'PX', RECORD_LIFE)
 end
 
 local answers = ''

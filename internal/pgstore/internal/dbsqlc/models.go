@@ -188,6 +188,12 @@ type BucketCredit struct {
 	ForgottenAt int64
 }
 
+type BucketRecord struct {
+	TenantID    rules.TenantID
+	RecordID    []byte
+	ForgottenAt int64
+}
+
 type BucketReservation struct {
 	TenantID      rules.TenantID
 	ReservationID []byte
