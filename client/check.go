@@ -40,7 +40,9 @@ type Decision struct {
 	Plan    string // plan of the decision; "" if none
 
 	RetryAfter time.Duration // until the same check may pass; 0 if allowed or if waiting does not help
-	Delay      time.Duration // wait of an allowed caller (leaky buckets), done by Middleware
+	// RetryJitterPercent is what Retry-After adds to RetryAfter, from 0 to 50; see RetryWithJitter.
+	RetryJitterPercent float64
+	Delay              time.Duration // wait of an allowed caller (leaky buckets), done by Middleware
 
 	// The limit that denied, else the one with the fewest tokens left.
 	Limit      int64         // its burst; 0 if no limit applied
@@ -74,6 +76,16 @@ type Tier struct {
 	Window     time.Duration // earns Limit; 0 if RateLimit-Policy has no item for the tier
 	MoreAfter  time.Duration // until Remaining grows
 }
+
+// RetryWithJitter returns RetryAfter with the caller's jitter, which keeps callers that were denied together from
+// returning together. Middleware answers it.
+func (d *Decision) RetryWithJitter() time.Duration {
+	const whole = 10_000
+	jitter := math.Round(min(max(0, d.RetryJitterPercent), maxJitterPercent) * (whole / 100))
+	return d.RetryAfter + d.RetryAfter/whole*time.Duration(jitter)
+}
+
+const maxJitterPercent = 50
 
 // question is an encoded check with its key in the cache of denials.
 type question struct {

@@ -12,6 +12,7 @@ type decisionJSON struct {
 	ViolatedRuleID int64       `json:"violated_rule_id"`
 	Reason         string      `json:"reason"`
 	RetryAfter     float64     `json:"retry_after_ms"`
+	RetryJitter    float64     `json:"retry_jitter_percent"`
 	Delay          float64     `json:"delay_ms"`
 	Limit          int64       `json:"limit"`
 	Remaining      int64       `json:"remaining"`
@@ -70,7 +71,7 @@ func (from *decisionJSON) decision() (d Decision, ok bool) {
 	}
 	d = Decision{
 		Allowed: *from.Allowed, Status: from.Status, Reason: from.Reason, Plan: from.Plan,
-		RetryAfter: millis(from.RetryAfter), Delay: millis(from.Delay),
+		RetryAfter: millis(from.RetryAfter), RetryJitterPercent: from.RetryJitter, Delay: millis(from.Delay),
 		Limit: from.Limit, Remaining: from.Remaining, ResetAfter: millis(from.ResetAfter),
 		ViolatedTier: from.ViolatedTier, ViolatedRule: from.ViolatedRule, ViolatedRuleID: from.ViolatedRuleID,
 		Reservation: from.Reservation, Degraded: from.Degraded, Source: FromServer,

@@ -75,6 +75,7 @@ type denials struct {
 type terms struct {
 	how     string
 	plan    string
+	jitter  float64 // RetryJitterPercent of denials
 	ends    lend.Instant
 	buckets []*heldBucket
 	denials []*denials // by bucket, or that of a block
@@ -203,33 +204,36 @@ func (h *Handle) miss(now lend.Instant) {
 	}
 }
 
-// decision describes a verdict, with the limit that denied, else the one with the fewest tokens left.
+// decision describes a verdict as the server would, with the limit that denied, else the one with the fewest tokens
+// left.
 func (h *Handle) decision(verdict Verdict, by decidedBy, now lend.Instant) Decision {
 	d := Decision{Allowed: verdict == Allowed, Status: http.StatusOK, Plan: by.terms.plan, Source: FromLease}
 	if by.terms.how == howBlock {
 		d.Status, d.Reason = http.StatusTooManyRequests, "blocked"
 		d.blame(by.terms.block)
+		d.Tiers = []Tier{by.terms.block.tier()}
 		return d
 	}
-	if verdict == Denied {
-		b := by.terms.buckets[by.bucket]
-		rule := b.rule.Load()
-		d.Status, d.Reason = http.StatusTooManyRequests, "limit_exceeded"
-		d.blame(rule)
-		d.describe(b, now)
-		missing := float64(h.cost-b.Held(now)) / oneToken / rule.RatePerSecond
-		d.RetryAfter = max(time.Duration(missing*float64(time.Second)), time.Duration(b.PausedUntil()-now.Mono),
-			time.Microsecond)
-		return d
-	}
-	for _, b := range by.terms.buckets {
-		if !b.rule.Load().isEnforced() {
+	d.Tiers = make([]Tier, len(by.terms.buckets))
+	deciding := -1
+	for i, b := range by.terms.buckets {
+		t := &d.Tiers[i]
+		*t = b.tier(now)
+		if rule := b.rule.Load(); verdict == Denied && i == by.bucket {
+			d.Status, d.Reason, d.RetryJitterPercent = http.StatusTooManyRequests, "limit_exceeded", by.terms.jitter
+			d.blame(rule)
+			missing := int64(h.cost - b.Held(now))
+			d.RetryAfter = max(rule.earning(missing), time.Duration(b.PausedUntil()-now.Mono), time.Microsecond)
+			t.Allowed, t.RetryAfter, t.MoreAfter = false, d.RetryAfter, d.RetryAfter
+		} else if verdict == Denied || !rule.isEnforced() ||
+			deciding >= 0 && int64(t.Remaining) >= int64(d.Tiers[deciding].Remaining) {
 			continue
 		}
-		var one Decision
-		if one.describe(b, now); d.Limit == 0 || one.Remaining < d.Remaining {
-			d.Limit, d.Remaining, d.ResetAfter = one.Limit, one.Remaining, one.ResetAfter
-		}
+		deciding = i
+	}
+	if deciding >= 0 {
+		t := &d.Tiers[deciding]
+		d.Limit, d.Remaining, d.ResetAfter = t.Limit, int64(t.Remaining), t.ResetAfter
 	}
 	return d
 }
@@ -238,11 +242,28 @@ func (d *Decision) blame(rule *leaseRule) {
 	d.ViolatedTier, d.ViolatedRule, d.ViolatedRuleID = rule.Scope, rule.KeyPattern, rule.RuleID
 }
 
-// describe adds a bucket's level: the tokens held here, and the store's level after the last grant.
-func (d *Decision) describe(b *heldBucket, now lend.Instant) {
+// tier describes a block; a bucket adds its limit.
+func (r *leaseRule) tier() Tier {
+	return Tier{RuleID: r.RuleID, Name: r.Name, Scope: r.Scope, KeyPattern: r.KeyPattern, Mode: r.Mode}
+}
+
+// earning returns how long the rule's buckets take to earn an amount.
+func (r *leaseRule) earning(amount int64) time.Duration {
+	seconds := float64(max(0, amount)) / oneToken / r.RatePerSecond
+	return time.Duration(math.Round(seconds * float64(time.Second)))
+}
+
+// tier describes a bucket by the tokens held here and the store's level after the last grant.
+func (b *heldBucket) tier(now lend.Instant) Tier {
 	rule := b.rule.Load()
-	left := min(int64(b.Held(now))+b.level.Load(), rule.Burst*oneToken)
-	d.Limit, d.Remaining = rule.Burst, left/oneToken
-	d.ResetAfter = time.Duration(float64(rule.Burst*oneToken-left) / oneToken / rule.RatePerSecond * float64(
-		time.Second))
+	burst := rule.Burst * oneToken
+	left := min(int64(b.Held(now))+b.level.Load(), burst)
+	t := rule.tier()
+	t.Allowed, t.Limit, t.Remaining = true, rule.Burst, float64(max(0, left))/oneToken
+	t.ResetAfter = rule.earning(burst - left)
+	if rule.isEnforced() {
+		next := min((left/oneToken+1)*oneToken, burst)
+		t.Window, t.MoreAfter = rule.earning(burst), rule.earning(next-left)
+	}
+	return t
 }

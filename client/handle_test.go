@@ -245,6 +245,59 @@ func TestAHandleDeniesWhileTheBucketIsEmpty(t *testing.T) {
 	}
 }
 
+// The headers are those of the server for the same buckets.
+func TestADecisionOfAHandleHasTheHeadersOfTheServer(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	c := l.client(t)
+	h, err := c.Handle(Check{UserID: "42"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := lend.Instant{Mono: int64(time.Hour), Wall: int64(time.Hour)}
+	held := func(rule leaseRule, grant bucketGrant) *heldBucket {
+		rule.KeyPattern = "user:{user_id}"
+		b := newHeldBucket("x", &rule, now)
+		b.Ask(now, 1)
+		b.granted(now, now, &rule, &grant)
+		return b
+	}
+	buckets := []*heldBucket{
+		held(leaseRule{RuleID: 12, Scope: "user", Mode: "enforce", RatePerSecond: 1.0 / 3, Burst: 10},
+			bucketGrant{Amount: 2 * oneToken, Level: 4.5 * oneToken, Slot: 1, Epoch: 1, Holders: 1}),
+		held(leaseRule{RuleID: 13, Scope: "user", Mode: "shadow", RatePerSecond: 10, Burst: 100}, bucketGrant{}),
+		held(leaseRule{RuleID: 14, Scope: "ip", Mode: "enforce", RatePerSecond: 0.1, Burst: 50},
+			bucketGrant{Level: 0.25 * oneToken, Slot: 1, Epoch: 1, Holders: 1, PauseUS: 500_000}),
+	}
+	for _, c := range []struct {
+		verdict       Verdict
+		buckets       []*heldBucket
+		policy, limit string
+		rest, retry   string
+	}{
+		{
+			Allowed, buckets[:2],
+			`"user-12";q=10;w=30`, `"user-12";r=6;t=2`, "6", "",
+		},
+		{
+			Denied, buckets,
+			`"user-12";q=10;w=30, "ip-14";q=50;w=500`, `"user-12";r=6;t=2, "ip-14";r=0;t=10`, "0", "12",
+		},
+	} {
+		d := h.decision(c.verdict, decidedBy{&terms{how: howLease, jitter: 20, buckets: c.buckets}, 2}, now)
+		header := http.Header{}
+		d.SetHeaders(header, time.Now())
+		policies, limits := header[policyField], header[limitField]
+		got := []string{policies[0], limits[0], header.Get("X-RateLimit-Remaining"), header.Get("Retry-After")}
+		if want := []string{c.policy, c.limit, c.rest, c.retry}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", c.verdict, got, want)
+		}
+		if len(d.Tiers) != len(c.buckets) || d.Tiers[1].Mode != "shadow" || d.Tiers[1].Window != 0 {
+			t.Errorf("%s: the tiers are %+v", c.verdict, d.Tiers)
+		}
+	}
+}
+
 // Without its tokens the server is asked, which knows what a shadow rule would have denied.
 func TestARuleInShadowDeniesNothing(t *testing.T) {
 	t.Parallel()

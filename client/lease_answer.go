@@ -16,10 +16,11 @@ import (
 type leaseAnswer struct {
 	ValidMS int64 `json:"valid_ms"`
 	Checks  []struct {
-		How       string     `json:"how"`
-		Plan      string     `json:"plan"`
-		Buckets   []int      `json:"buckets"`
-		BlockedBy *leaseRule `json:"blocked_by"`
+		How         string     `json:"how"`
+		Plan        string     `json:"plan"`
+		RetryJitter float64    `json:"retry_jitter_percent"`
+		Buckets     []int      `json:"buckets"`
+		BlockedBy   *leaseRule `json:"blocked_by"`
 	} `json:"checks"`
 	Buckets []struct {
 		Bucket string `json:"bucket"`
@@ -93,7 +94,7 @@ func (l *leases) answered(r *leaseRequest, answer *leaseAnswer) {
 	ends := r.sent.Plus(lend.OnStoresClock(life))
 	for i, h := range r.handles {
 		from := &answer.Checks[i]
-		t := &terms{how: from.How, plan: from.Plan, ends: ends, block: from.BlockedBy}
+		t := &terms{how: from.How, plan: from.Plan, jitter: from.RetryJitter, ends: ends, block: from.BlockedBy}
 		if t.how == howBlock {
 			t.denials = []*denials{h.denialsOf(t.block.RuleID)}
 		}

@@ -54,7 +54,8 @@ const (
 )
 
 // SetHeaders sets RateLimit and RateLimit-Policy, like the server, X-RateLimit-Limit, -Remaining and -Reset (in Unix
-// seconds) if a limit applied, and Retry-After, in whole seconds, if the check is denied and a wait helps.
+// seconds) if a limit applied, and Retry-After, in whole seconds with the caller's jitter, if the check is denied and a
+// wait helps.
 func (d *Decision) SetHeaders(header http.Header, now time.Time) {
 	var policies, limits []string
 	for i := range d.Tiers {
@@ -86,7 +87,7 @@ func (d *Decision) retrySeconds() int64 {
 	if d.Allowed || d.RetryAfter <= 0 {
 		return 0
 	}
-	return wholeSeconds(d.RetryAfter)
+	return wholeSeconds(d.RetryWithJitter())
 }
 
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -195,3 +195,26 @@ func TestObserverSeesEveryDecision(t *testing.T) {
 		t.Errorf("it saw %v", seen)
 	}
 }
+
+func TestARememberedDenialHasItsJitter(t *testing.T) {
+	t.Parallel()
+	server := newScriptedServer(t)
+	server.next = []scripted{{Status: 429, Body: map[string]any{
+		"allowed": false, "reason": "limit_exceeded", "retry_after_ms": 100_000, "retry_jitter_percent": 50,
+	}}}
+	client := newTestClient(t, Config{URL: server.URL, Timeout: testTimeout})
+	handler := client.Middleware(byUser)(http.NotFoundHandler())
+	for _, source := range []string{"the server", "the memory"} {
+		request := httptest.NewRequest(http.MethodGet, "/", nil)
+		request.Header.Set("X-User", "42")
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, request)
+		// Without jitter it would be 100 at most; time passes.
+		if wait, err := strconv.Atoi(answer.Header().Get("Retry-After")); err != nil || wait <= 101 || wait > 150 {
+			t.Errorf("by %s a caller waits %q, want 150", source, answer.Header().Get("Retry-After"))
+		}
+	}
+	if got := len(server.take()); got != 1 {
+		t.Errorf("%d requests, want 1", got)
+	}
+}

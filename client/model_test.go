@@ -2,9 +2,11 @@ package sluice
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -95,7 +97,7 @@ func (s *modelServer) answer(node *leasesim.Node, body []byte) []byte {
 		s.t.Fatal(err)
 	}
 	answer := s.lessor.Lease(context.Background(), tenant, &request)
-	return checkjson.AppendLeases(nil, &answer)
+	return checkjson.AppendLeases(nil, &tenant.Tenant, &request, &answer)
 }
 
 // modelled is a process whose checks use handles as in production, without the background goroutine and the connection.
@@ -268,4 +270,67 @@ func TestHandlesAmongFaults(t *testing.T) {
 func TestTheModelSeesFaultsOfHandles(t *testing.T) {
 	t.Parallel()
 	leasesim.RunFaults(t, startModelled(t))
+}
+
+func denialOf(wait time.Duration) *enforce.Decision {
+	return &enforce.Decision{Reason: enforce.LimitExceeded, Tiers: []enforce.TierDecision{{
+		Match: &rules.Match{Rule: &rules.Rule{ID: 12, Action: rules.ActionLimit}}, Reason: enforce.LimitExceeded,
+		RetryAfter: wait,
+	}}}
+}
+
+// Middleware and the API answer the same Retry-After.
+func TestRetryAfterIsThatOfTheServer(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{
+		time.Millisecond, 35 * time.Millisecond, time.Second, 9959 * time.Millisecond, 100 * time.Second,
+		24 * time.Hour, 365 * 24 * time.Hour,
+	} {
+		for _, jitter := range []int64{0, 1, 7, 100, 1234, 2050, 4999, 5000} {
+			denied := denialOf(wait)
+			var server checkjson.Headers
+			server.AddRateLimit(denied, time.Now(), jitter)
+			want := ""
+			for name, value := range server.Strings() {
+				if name == "Retry-After" {
+					want = value
+				}
+			}
+			d, ok := decodeDecision(checkjson.AppendDecision(nil, denied, jitter), http.StatusTooManyRequests)
+			header := http.Header{}
+			d.SetHeaders(header, time.Now())
+			if got := header.Get("Retry-After"); !ok || got != want {
+				t.Errorf("a wait of %s with a jitter of %d is %q, want %q", wait, jitter, got, want)
+			}
+		}
+	}
+	for percent, want := range map[float64]time.Duration{-1: time.Minute, 1e9: 90 * time.Second} {
+		d := Decision{RetryAfter: time.Minute, RetryJitterPercent: percent}
+		if got := d.RetryWithJitter(); got != want {
+			t.Errorf("%g %% makes a minute %s, want %s", percent, got, want)
+		}
+	}
+}
+
+func TestHandlesLearnTheirJitter(t *testing.T) {
+	t.Parallel()
+	tenant := rules.Tenant{ID: 1, Settings: rules.Settings{RetryJitterPercent: 50}}
+	request := enforce.LesseeRequest{Checks: []enforce.LesseeCheck{{Check: enforce.Check{
+		Request: rules.Request{UserID: "42"},
+	}}}}
+	for _, how := range []enforce.How{enforce.HowLease, enforce.HowPass} {
+		text := checkjson.AppendLeases(nil, &tenant, &request,
+			&enforce.LesseeAnswer{Checks: []enforce.CheckAnswer{{How: how}}})
+		var answer leaseAnswer
+		if err := json.Unmarshal(text, &answer); err != nil {
+			t.Fatal(err)
+		}
+		want := 0.0
+		if how == enforce.HowLease {
+			want = float64(checkjson.Jitter(&tenant, &request.Checks[0].Check.Request)) / 100
+		}
+		if got := answer.Checks[0].RetryJitter; got != want {
+			t.Errorf("%s: a jitter of %g %%, want %g: %s", how, got, want, text)
+		}
+	}
 }

@@ -91,7 +91,7 @@ func denial(d *sluice.Decision) error {
 	denied := status.New(code, message)
 	if d.RetryAfter > 0 {
 		if detailed, err := denied.WithDetails(
-			&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryWithJitter())}); err == nil {
 			denied = detailed
 		}
 	}

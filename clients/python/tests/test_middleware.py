@@ -212,6 +212,26 @@ class MiddlewareTest(unittest.TestCase):
             self.assertEqual(response.headers["content-type"], "application/problem+json")
             self.assertEqual(response.headers["cache-control"], "no-store")
 
+    def test_a_wait_has_the_jitter_of_the_server_also_of_a_remembered_denial(self) -> None:
+        for wait, jitter, want in (
+            (100_000, None, "100"),
+            (100_000, 0.01, "101"),
+            (100_000, 12.34, "113"),
+            (10_000, 10, "11"),
+            (86_400_000, 50, "129600"),
+            (100_000, 1000, "150"),
+            (100_000, -1, "100"),
+        ):
+            body = {"allowed": False, "reason": "limit_exceeded", "retry_after_ms": wait, "retry_jitter_percent": jitter}
+            server = Server(self, lambda r: {"status": 429, "body": body})
+            with Sluice(server.url, TEST_KEY, timeout=PATIENCE) as limits:
+                first, remembered = (
+                    dict(_http.headers(limits.check(Check(user_id="42"))))["Retry-After"] for _ in range(2)
+                )
+                self.assertEqual((first, len(server.requests)), (want, 1))
+                # Time passes, but less than the jitter of a half adds.
+                self.assertTrue(int(want) * 4 / 5 < int(remembered) <= int(want), remembered)
+
     def test_a_denial_has_the_types_of_the_draft(self) -> None:
         tier = Tier(12, "", "user", "", "enforce", False, 3, 0, 9, 9, 30, 9)
         denial = json.loads(_http.denial(Decision(False, 429, "limit_exceeded", retry_after=9, tiers=[tier])))

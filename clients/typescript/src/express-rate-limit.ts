@@ -1,5 +1,6 @@
 import type { Sluice } from './client.js';
 import type { Check } from './types.js';
+import { retryMs } from './wire.js';
 
 /** The part of express-rate-limit's options that the store looks at. */
 interface RateLimitOptions {
@@ -35,10 +36,10 @@ export class SluiceStore {
   /** Asks Sluice. A denial is a count above every limit. */
   async increment(key: string): Promise<{ totalHits: number; resetTime: Date | undefined }> {
     const decision = await this.#limits.check(this.#check(key));
-    const { allowed, limit, remaining, resetAfterMs, retryAfterMs, reservation } = decision;
+    const { allowed, limit, remaining, resetAfterMs, reservation } = decision;
     // express-rate-limit does not say when a request ends, so a slot cannot be held for it.
     if (reservation) void this.#limits.release(reservation).catch(() => undefined);
-    const wait = allowed ? resetAfterMs : retryAfterMs;
+    const wait = allowed ? resetAfterMs : retryMs(decision);
     return {
       totalHits: allowed ? Math.max(1, (limit ?? 1) - (remaining ?? 0)) : Number.MAX_SAFE_INTEGER,
       resetTime: wait === null ? undefined : new Date(Date.now() + wait),

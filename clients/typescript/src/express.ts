@@ -1,6 +1,7 @@
 import type { Sluice } from './client.js';
 import { pause } from './limiter.js';
 import { type Check, type Decision, SluiceError } from './types.js';
+import { retryMs } from './wire.js';
 
 /** What the middleware needs of an answer: Express's, Connect's and node:http's have it. */
 export interface Answer {
@@ -109,9 +110,9 @@ export function headers(decision: Decision, now = Date.now()): Record<string, st
   };
 }
 
-/** Rounds up; 0 is no wait that helps. */
-function retrySeconds({ allowed, retryAfterMs }: Decision): number {
-  return allowed ? 0 : Math.ceil((retryAfterMs ?? 0) / 1000);
+/** With the jitter, rounded up; 0 is no wait that helps. */
+function retrySeconds(decision: Decision): number {
+  return decision.allowed ? 0 : seconds(retryMs(decision));
 }
 
 function deny(answer: Answer, decision: Decision): void {

@@ -30,6 +30,8 @@ export interface Decision {
   plan: string | null;
   /** How long until the same check may pass; null if waiting does not help, 0 if it is allowed. */
   retryAfterMs: number | null;
+  /** What `Retry-After` adds to it, from 0 to 50. Middleware does, so that not all callers return together. */
+  retryJitterPercent: number;
   /** How long an allowed caller waits before going on (leaky buckets). Middleware does, `check` does not. */
   delayMs: number;
   /** Burst of the limit that denied, else of the one with the fewest tokens left; null if no limit applied. */

@@ -76,6 +76,7 @@ export function decode(answer: Json, status: number): Decision | null {
       reason: text(answer.reason),
       plan: text(answer.plan),
       retryAfterMs: number(answer.retry_after_ms),
+      retryJitterPercent: number(answer.retry_jitter_percent) ?? 0,
       delayMs: number(answer.delay_ms) ?? 0,
       limit: number(answer.limit),
       remaining: number(answer.remaining),
@@ -93,6 +94,12 @@ export function decode(answer: Json, status: number): Decision | null {
     if (error instanceof TypeError) return null; // a member has another type
     throw error;
   }
+}
+
+/** The wait of a denial with its jitter. */
+export function retryMs({ retryAfterMs, retryJitterPercent }: Decision): number | null {
+  const jitter = Math.round(Math.min(Math.max(0, retryJitterPercent), 50) * 100);
+  return retryAfterMs === null ? null : (retryAfterMs * (10_000 + jitter)) / 10_000;
 }
 
 function decodeTier(tier: Json): Tier {
@@ -182,6 +189,7 @@ export function undecided(error: SluiceError): Decision {
     reason: null,
     plan: null,
     retryAfterMs: 0,
+    retryJitterPercent: 0,
     delayMs: 0,
     limit: null,
     remaining: null,

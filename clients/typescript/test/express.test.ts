@@ -72,6 +72,32 @@ test('a denial is a 429 with a wait in whole seconds, rounded up', async () => {
   assert.equal(JSON.parse(body).status, 429);
 });
 
+test('a wait has the jitter of the server, also of a remembered denial', async () => {
+  for (const [retry_after_ms, retry_jitter_percent, want] of [
+    [100_000, undefined, '100'],
+    [100_000, 0.01, '101'],
+    [100_000, 12.34, '113'],
+    [10_000, 10, '11'],
+    [86_400_000, 50, '129600'],
+    [100_000, 1000, '150'],
+    [100_000, -1, '100'],
+  ] as const) {
+    const denial = { allowed: false, reason: 'limit_exceeded', limit: 3, retry_after_ms, retry_jitter_percent };
+    const server = await serve(() => ({ status: 429, body: denial }));
+    const limits = new Sluice({ url: server.url, key: testKey, timeout: 30_000, logger: quiet });
+    const app = express();
+    app.use(limit(limits, () => ({ userId: '42' })));
+    const url = await listen(app);
+    assert.equal((await fetch(url)).headers.get('retry-after'), want);
+    const remembered = Number((await fetch(url)).headers.get('retry-after'));
+    const { resetTime } = await new SluiceStore(limits).increment('42');
+    const stored = ((resetTime?.getTime() ?? 0) - Date.now()) / 1000;
+    // Time passes, but less than the jitter of a half adds.
+    for (const wait of [remembered, stored]) assert.ok(wait <= Number(want) && wait > (Number(want) * 4) / 5, `${wait}`);
+    assert.equal(server.requests.length, 1);
+  }
+});
+
 test('no wait is promised where none helps', async () => {
   const denial = { allowed: false, reason: 'blocked', retry_after_ms: null };
   const { response, body } = await ask({ status: 429, body: denial });

@@ -64,9 +64,10 @@ func (s *surface) check(c *fasthttp.RequestCtx, by caller) error {
 	}
 	x.decide(c, s.Limiter, by)
 	d := &x.decisions[0]
-	x.answer = checkjson.AppendDecision(x.answer[:0], d)
+	jitter := checkjson.Jitter(&tenant.Tenant, &x.checks[0].Request)
+	x.answer = checkjson.AppendDecision(x.answer[:0], d, jitter)
 	x.headers.Reset()
-	x.headers.AddRateLimit(d, s.Now(), checkjson.Jitter(&tenant.Tenant, &x.checks[0].Request))
+	x.headers.AddRateLimit(d, s.Now(), jitter)
 	for name, value := range x.headers.All() {
 		c.Response.Header.SetCanonical([]byte(name), value) // as it is: RateLimit, not Ratelimit
 	}
@@ -85,7 +86,7 @@ func (s *surface) checkBatch(c *fasthttp.RequestCtx, by caller) error {
 		return err
 	}
 	x.decide(c, s.Limiter, by)
-	x.answer = checkjson.AppendBatch(x.answer[:0], x.decisions)
+	x.answer = checkjson.AppendBatch(x.answer[:0], &tenant.Tenant, x.checks, x.decisions)
 	write(c, http.StatusOK, jsonType, x.answer)
 	return nil
 }

@@ -18,7 +18,7 @@ func (s *surface) lease(c *fasthttp.RequestCtx, by caller) error {
 	}
 	answer := s.Lessor.Lease(c, by.tenant, &request)
 	x := scratchOf(c)
-	x.answer = checkjson.AppendLeases(x.answer[:0], &answer)
+	x.answer = checkjson.AppendLeases(x.answer[:0], &by.tenant.Tenant, &request, &answer)
 	write(c, http.StatusOK, jsonType, x.answer)
 	return nil
 }

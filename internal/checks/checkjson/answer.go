@@ -31,25 +31,25 @@ func Status(d *enforce.Decision) int {
 	return http.StatusTooManyRequests
 }
 
-// AppendDecision appends a decision as a JSON object.
-func AppendDecision(b []byte, d *enforce.Decision) []byte {
-	return append(appendMembers(append(b, '{'), d), '}')
+// AppendDecision appends a decision, with the caller's Jitter, as a JSON object.
+func AppendDecision(b []byte, d *enforce.Decision, jitter int64) []byte {
+	return append(appendMembers(append(b, '{'), d, jitter), '}')
 }
 
 // AppendBatch appends the results of a batch, each a decision with its status.
-func AppendBatch(b []byte, decisions []enforce.Decision) []byte {
+func AppendBatch(b []byte, tenant *rules.Tenant, checks []enforce.Check, decisions []enforce.Decision) []byte {
 	b = append(b, `{"results":[`...)
 	for i := range decisions {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = strconv.AppendInt(append(b, `{"status":`...), int64(Status(&decisions[i])), 10)
-		b = append(appendMembers(append(b, ','), &decisions[i]), '}')
+		b = append(appendMembers(append(b, ','), &decisions[i], Jitter(tenant, &checks[i].Request)), '}')
 	}
 	return append(b, `]}`...)
 }
 
-func appendMembers(b []byte, d *enforce.Decision) []byte {
+func appendMembers(b []byte, d *enforce.Decision, jitter int64) []byte {
 	b = strconv.AppendBool(append(b, `"allowed":`...), d.Allowed)
 	b = httpapi.AppendText(append(b, `,"plan":`...), d.Plan)
 	deciding := d.DecidingTier()
@@ -83,6 +83,9 @@ func appendMembers(b []byte, d *enforce.Decision) []byte {
 		b = append(b, `null`...)
 	}
 	b = appendReset(append(b, `,"reset_after_ms":`...), deciding)
+	if isJittered(d) {
+		b = appendJitter(b, jitter)
+	}
 	if d.Delay > 0 {
 		b = httpapi.AppendMillis(append(b, `,"delay_ms":`...), d.Delay)
 	}
@@ -98,6 +101,19 @@ func appendMembers(b []byte, d *enforce.Decision) []byte {
 		b = appendTier(b, &d.Tiers[i])
 	}
 	return append(b, ']')
+}
+
+// appendJitter appends the member that lets clients answer Retry-After as the server does.
+func appendJitter(b []byte, jitter int64) []byte {
+	if jitter == 0 {
+		return b
+	}
+	const percent = jitterScale / 100
+	b = strconv.AppendInt(append(b, `,"retry_jitter_percent":`...), jitter/percent, 10)
+	if rest := jitter % percent; rest > 0 {
+		b = append(b, '.', byte('0'+rest/10), byte('0'+rest%10))
+	}
+	return b
 }
 
 func appendTier(b []byte, t *enforce.TierDecision) []byte {

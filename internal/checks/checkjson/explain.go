@@ -48,8 +48,10 @@ func ExplainCheck(
 		}
 	}
 	var headers Headers
-	headers.AddRateLimit(asChecked(&d), now, Jitter(&tenant.Tenant, &check.Request))
-	return appendExplanation(nil, tenant, now, &d, source, misses, &headers), nil
+	jitter := Jitter(&tenant.Tenant, &check.Request)
+	headers.AddRateLimit(asChecked(&d), now, jitter)
+	b := AppendDecision([]byte(`{"decision":`), &d, jitter)
+	return appendExplanation(b, tenant, now, &d, source, misses, &headers), nil
 }
 
 const notAppliedAtGateways = "it matches, but counts requests in flight, and a gateway does not say when a request ends"
@@ -81,7 +83,6 @@ func appendExplanation(
 	b []byte, tenant *snapshot.Tenant, now time.Time, d *enforce.Decision, planSource string, misses []snapshot.Miss,
 	headers *Headers,
 ) []byte {
-	b = AppendDecision(append(b, `{"decision":`...), d)
 	b = httpapi.AppendText(append(b, `,"plan_source":`...), planSource)
 	b = httpapi.AppendText(append(b, `,"enforcement":`...), string(tenant.Tenant.Enforcement()))
 	b = append(b, `,"rules":[`...)

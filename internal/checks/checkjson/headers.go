@@ -97,12 +97,12 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 	if d.Allowed {
 		return
 	}
-	switch d.Reason {
-	case enforce.LimitExceeded, enforce.ConcurrencyExceeded:
+	switch {
+	case isJittered(d):
 		t.addInt("Retry-After", retryAfter(deciding.RetryAfter, jitter))
-	case enforce.ReservationsExhausted:
+	case d.Reason == enforce.ReservationsExhausted:
 		t.addInt("Retry-After", seconds(reservationRetryAfter))
-	case enforce.StoreUnavailable:
+	case d.Reason == enforce.StoreUnavailable:
 		t.addInt("Retry-After", seconds(storeRetryAfter))
 	}
 	t.text = append(t.text, d.Reason...)
@@ -182,6 +182,11 @@ func appendServiceLimitItem(b []byte, t *enforce.TierDecision) []byte {
 
 func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
+}
+
+// isJittered reports whether jitter lengthens the wait of a decision.
+func isJittered(d *enforce.Decision) bool {
+	return d.Reason == enforce.LimitExceeded || d.Reason == enforce.ConcurrencyExceeded
 }
 
 // jitterScale is the jitter, in hundredths of a percent, that doubles a wait.

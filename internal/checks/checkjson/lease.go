@@ -141,14 +141,16 @@ func (from *leaseBucketJSON) bucket(at string, tenant rules.TenantID, wrong *mis
 }
 
 // AppendLeases appends the answer to a request for leases.
-func AppendLeases(b []byte, answer *enforce.LesseeAnswer) []byte {
+func AppendLeases(
+	b []byte, tenant *rules.Tenant, request *enforce.LesseeRequest, answer *enforce.LesseeAnswer,
+) []byte {
 	b = strconv.AppendInt(append(b, `{"valid_ms":`...), enforce.LesseeAnswerLife.Milliseconds(), 10)
 	b = append(b, `,"checks":[`...)
 	for i := range answer.Checks {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendLeaseCheck(b, &answer.Checks[i])
+		b = appendLeaseCheck(b, &answer.Checks[i], Jitter(tenant, &request.Checks[i].Check.Request))
 	}
 	b = append(b, `],"buckets":[`...)
 	for i := range answer.Buckets {
@@ -160,9 +162,12 @@ func AppendLeases(b []byte, answer *enforce.LesseeAnswer) []byte {
 	return append(b, `]}`...)
 }
 
-func appendLeaseCheck(b []byte, c *enforce.CheckAnswer) []byte {
+func appendLeaseCheck(b []byte, c *enforce.CheckAnswer, jitter int64) []byte {
 	b = httpapi.AppendText(append(b, `{"how":`...), string(c.How))
 	b = httpapi.AppendText(append(b, `,"plan":`...), c.Plan)
+	if c.How == enforce.HowLease {
+		b = appendJitter(b, jitter)
+	}
 	b = append(b, `,"buckets":[`...)
 	for i, bucket := range c.Buckets {
 		if i > 0 {

@@ -3927,6 +3927,11 @@ export interface components {
                 how: "ask" | "lease" | "pass" | "block";
                 /** @description The plan that it is judged on */
                 plan: string | null;
+                /**
+                 * Format: double
+                 * @description As in the decision of a denial; only there if lease, and not 0
+                 */
+                retry_jitter_percent?: number;
                 /** @description If lease: indices in buckets */
                 buckets: number[];
                 blocked_by: components["schemas"]["LeaseRule"] | null;
@@ -4066,6 +4071,11 @@ export interface components {
             remaining: number | null;
             /** Format: int64 */
             reset_after_ms: number | null;
+            /**
+             * Format: double
+             * @description What Retry-After adds to retry_after_ms, 0 to 50; only there if it adds something
+             */
+            retry_jitter_percent?: number;
             /**
              * Format: int64
              * @description Only there if a queue delays the caller: how long it waits before it goes on

@@ -17,6 +17,8 @@ _TYPES = {
 }
 
 
+MAX_JITTER_PERCENT = 50
+
 #: The spelling of draft-ietf-httpapi-ratelimit-headers-11.
 POLICY_FIELD, POLICY_ITEM = "RateLimit-Policy", '"{}";q={};w={}'
 LIMIT_FIELD, LIMIT_ITEM = "RateLimit", '"{}";r={};t={}'
@@ -56,8 +58,11 @@ def headers(decision: Decision, now: float | None = None) -> list[tuple[str, str
 
 
 def _wait(decision: Decision) -> int:
-    """Whole seconds, rounded up; 0 is no wait that helps."""
-    return 0 if decision.allowed else _seconds(decision.retry_after)
+    """Whole seconds with the jitter, rounded up; 0 is no wait that helps."""
+    if decision.allowed or not decision.retry_after:
+        return 0
+    jitter = round(min(max(0, decision.retry_jitter_percent), MAX_JITTER_PERCENT) * 100)
+    return _seconds(decision.retry_after * (10_000 + jitter) / 10_000)
 
 
 def denial(decision: Decision) -> bytes:

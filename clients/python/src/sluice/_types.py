@@ -61,6 +61,8 @@ class Decision:
     degraded: bool = False  #: the server decided without its store, by the rules' failure modes
     source: Source = "server"
     error: SluiceError | None = None  #: why the server did not decide, if the failure mode did
+    #: what Retry-After adds to retry_after, 0 to 50; middleware does, so that not all callers return together
+    retry_jitter_percent: float = 0
 
 
 @dataclass

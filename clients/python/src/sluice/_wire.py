@@ -136,6 +136,7 @@ def _decode(body: Any, status: Any) -> Decision | None:
             [_decode_tier(tier) for tier in _list(body, "tiers")],
             _text(body, "reservation"),
             body.get("degraded") is True,
+            retry_jitter_percent=_number(body, "retry_jitter_percent") or 0,
         )
     except (AttributeError, TypeError):  # a member has another type
         return None
