@@ -142,6 +142,7 @@ export default defineConfig({
     include: ['src/**/*.test.{ts,tsx}'],
     globalSetup: ['test/description.ts'],
     setupFiles: ['test/setup.ts'],
+    isolate: false, // loading React and Mantine for each file took longer than the tests; see test/setup.ts
     restoreMocks: true,
     // The machine may have other things to do; a hang still ends.
     testTimeout: 300_000,

@@ -1,5 +1,6 @@
+import { notifications } from '@mantine/notifications';
 import { cleanup, configure, prettyDOM } from '@testing-library/react';
-import { afterEach, expect, vi } from 'vitest';
+import { afterAll, afterEach, expect, vi } from 'vitest';
 import { broken } from './fake';
 
 // A screen's code is loaded when it is visited, and the machine may have other things to do.
@@ -45,7 +46,14 @@ window.scrollTo = () => undefined;
 afterEach(() => {
   const mistakes = broken.splice(0);
   cleanup();
+  vi.useRealTimers();
+  notifications.clean();
   localStorage.clear();
   vi.unstubAllGlobals();
   expect([...new Set(mistakes)].join('\n'), 'answers that api/openapi.yaml does not know').toBe('');
+});
+
+// Files share a process, with React and Mantine, but each loads our own modules anew, with all they remember.
+afterAll(() => {
+  vi.resetModules();
 });

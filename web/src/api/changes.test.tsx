@@ -20,6 +20,7 @@ test('saving an override refetches the overrides and the user, not the rules nor
   await user.type(await screen.findByLabelText(/^Reason/), 'ticket');
   const reads = (path: string) => requests.filter((one) => one.method === 'GET' && one.path === path).length;
   const paths = ['rules', 'plans', 'users/42/usage', 'overrides', 'users/42'].map((path) => `${base}/${path}`);
+  await waitFor(() => expect(reads(`${base}/users/42/usage`)).toBeGreaterThan(0));
   await waitFor(() => expect(queries.isFetching()).toBe(0));
   const before = paths.map(reads);
   await user.click(screen.getByRole('button', { name: 'Save override' }));

@@ -1,4 +1,3 @@
-import { notifications } from '@mantine/notifications';
 import { act, fireEvent, screen } from '@testing-library/react';
 import { afterEach, expect, test, vi } from 'vitest';
 import Toasts from '~/shell/Toasts';
@@ -7,7 +6,6 @@ import { done, failed } from './toast';
 
 afterEach(() => {
   vi.useRealTimers();
-  notifications.clean();
 });
 
 test('a failure goes after ten seconds, but not while the focus is in it', async () => {

@@ -1,5 +1,5 @@
 import { act, screen, waitFor } from '@testing-library/react';
-import { expect, test, vi } from 'vitest';
+import { afterAll, expect, test, vi } from 'vitest';
 import { parsePattern } from '~/domain/pattern';
 import { page, rule } from '../../../test/fake';
 import { open } from '../../../test/render';
@@ -12,6 +12,9 @@ import '~/features/temporary/TemporaryRule';
 vi.mock('~/domain/pattern', async (load) => {
   const real = await load<typeof import('~/domain/pattern')>();
   return { ...real, parsePattern: vi.fn(real.parsePattern) };
+});
+afterAll(() => {
+  vi.doUnmock('~/domain/pattern'); // other files share this one's process
 });
 
 test('each second ends what has expired, and reads no pattern of a rule again', async () => {
