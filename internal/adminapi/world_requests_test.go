@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -89,19 +90,27 @@ func (w *world) send(by caller, method, path string, body any, header ...string)
 	return w.do(by, q)
 }
 
-// operation finds what openapi.yaml calls a request, if it knows it; fixed paths before templates.
+// templates are the parts of each path of openapi.yaml, fixed paths before templates.
+var templates = sync.OnceValue(func() (all [][]string) {
+	known, err := description()
+	if err != nil {
+		return nil // which fails in newWorld
+	}
+	for _, path := range known.Paths.InMatchingOrder() {
+		all = append(all, strings.Split(path, "/"))
+	}
+	return all
+})
+
+// operation finds what openapi.yaml calls a request, if it knows it.
 func (w *world) operation(method, path string) *openapi3.Operation {
-	for _, template := range w.description.Paths.InMatchingOrder() {
-		if matches(template, path) {
-			return w.description.Paths.Value(template).GetOperation(method)
+	got := strings.Split(path, "/")
+	for _, template := range templates() {
+		if slices.EqualFunc(template, got, func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") }) {
+			return w.description.Paths.Value(strings.Join(template, "/")).GetOperation(method)
 		}
 	}
 	return nil
-}
-
-func matches(template, path string) bool {
-	want, got := strings.Split(template, "/"), strings.Split(path, "/")
-	return slices.EqualFunc(want, got, func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") })
 }
 
 func (w *world) holds(operation *openapi3.Operation, got answer) {
