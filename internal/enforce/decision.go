@@ -20,6 +20,11 @@ type Check struct {
 	// reserves.
 	Reserve    bool
 	ReserveFor time.Duration
+	// Record: the cost has been incurred. All matching limits but those of concurrency are charged, whatever they have
+	// left and whether a rule blocks, and nothing is charged behind a bypass. Only the shared store charges. A store
+	// that remembers the RecordID charges nothing.
+	Record   bool
+	RecordID RecordID
 	// Key is the id of the caller's API key. Only reservations need it.
 	Key string
 }
@@ -36,9 +41,11 @@ const (
 	// ReservationsExhausted: the tenant has MaxReservations open, and no tier decides.
 	ReservationsExhausted Reason = "reservations_exhausted"
 	StoreUnavailable      Reason = "store_unavailable"
+	// RecordIDsExhausted: the tenant has MaxRecordIDs, and the record was not charged.
+	RecordIDsExhausted Reason = "record_ids_exhausted"
 )
 
-// Reasons lists all reasons. Every surface must have an answer for each.
+// Reasons lists the reasons of checks that are no records. Every surface must have an answer for each.
 var Reasons = [...]Reason{
 	LimitExceeded, ConcurrencyExceeded, Blocked, CostExceedsLimit, ReservationsExhausted, StoreUnavailable,
 }
@@ -52,6 +59,9 @@ type Decision struct {
 	Bypassed bool
 	// Degraded: a failure mode decided, because the shared store did not answer or this process cannot apply the rule.
 	Degraded bool
+	// Record: the check was a record, which is not Allowed only if it was not charged. Repeated: the store has charged
+	// the RecordID before.
+	Record, Repeated bool
 	// Recalled: a DenialCache denied the check without the store.
 	Recalled bool
 	// Delay is how long the caller of an allowed check waits: the longest of its enforced queues.
@@ -74,6 +84,7 @@ type Decision struct {
 
 	matches     []rules.Match // what Tiers point into
 	isExhausted bool
+	isUncharged bool // the store did not take the record
 }
 
 // Count is how many checks the decision is for.
@@ -95,8 +106,10 @@ type TierDecision struct {
 	Limit Limit
 	// BucketRead: the tier is a limit whose bucket was read. Without it the fields below mean nothing.
 	BucketRead bool
-	// Remaining is the level after the check, at least minus a millionth.
+	// Remaining is the level after the check. It is at least minus a millionth, unless the bucket is in debt.
 	Remaining Tokens
+	// Charged is what the check took from the bucket.
+	Charged Tokens
 	// Out is the amount that the bucket has lent, and Holders the number of processes that hold it.
 	Out     Tokens
 	Holders int64

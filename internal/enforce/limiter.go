@@ -13,8 +13,8 @@ import (
 
 // Observer observes the Limiter. Its methods are called concurrently and must not block.
 type Observer interface {
-	// Decided is called once for each decided check, but not for explanations. Decisions of clients can be for many
-	// checks; see Decision.Times. The memory of check and decision is reused after the call; their rules and strings
+	// Decided is called once for each decided check, but not for explanations or records that were not charged.
+	// Decisions of clients can be for many checks; see Decision.Times. The memory of check and decision is reused after the call; their rules and strings
 	// can be kept.
 	Decided(tenant *snapshot.Tenant, check *Check, decision *Decision)
 	// StoreAnswered is called once for each Take of the shared buckets, with its error.
@@ -55,8 +55,8 @@ func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() ti
 
 // Decide decides checks of one tenant in order: decisions[i] answers checks[i], in reused memory.
 //
-// Decide always answers within the time budget of the shared buckets: if they fail, the failure modes decide. The
-// cancellation of ctx is ignored, because a caller that leaves must not look like a failure of the store.
+// Decide always answers within the time budget of the shared buckets: if they fail, the failure modes decide, and a
+// Record is denied with StoreUnavailable, although it may have been charged. The cancellation of ctx is ignored, because a caller that leaves must not look like a failure of the store.
 func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision) {
 	_ = l.decide(ctx, tenant, checks, decisions, 1) // the cap is not for single checks
 }
@@ -116,6 +116,8 @@ func (l *Limiter) decide(
 				s.answer(tenant, group, &sent[k], (*Decision).recall)
 			case err == nil || sent[k].Answered:
 				s.answer(tenant, group, &sent[k], (*Decision).read)
+			case sent[k].Record:
+				group[0].refuseRecord()
 			default:
 				l.degrade(ctx, tenant, checks[from:from+size], group, sent[k].Reserve, false)
 			}
@@ -128,6 +130,9 @@ func (l *Limiter) decide(
 			allowed = allowed && decisions[i].Allowed
 		}
 		for i := from; i < from+size; i++ {
+			if d := &decisions[i]; d.Record && (!d.Allowed || d.Repeated) {
+				continue
+			}
 			if allowed || !decisions[i].Allowed {
 				l.observer.Decided(tenant, &checks[i], &decisions[i])
 			}
@@ -206,11 +211,15 @@ func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 }
 
 func (d *Decision) begin(check *Check) {
-	*d = Decision{Plan: check.EffectivePlan, matches: d.matches, Tiers: d.Tiers[:0]}
+	*d = Decision{Plan: check.EffectivePlan, matches: d.matches, Tiers: d.Tiers[:0], Record: check.Record}
 	switch {
 	case anyEnforced(d.matches, rules.ActionBypass):
 		d.Bypassed = true
 		d.keepMatches(enforced(rules.ActionBypass))
+	case check.Record:
+		d.keepMatches(func(m *rules.Match) bool {
+			return isUnknown(m) || isLimit(m) && m.Limit.Kind != rules.KindConcurrency
+		})
 	case anyEnforced(d.matches, rules.ActionBlock):
 		d.keepMatches(enforced(rules.ActionBlock))
 	default:
@@ -221,7 +230,13 @@ func (d *Decision) begin(check *Check) {
 // failUnknown applies the failure modes of rules that this process cannot apply, before any take: closed denies; open
 // and local skip the tier, because such a rule has no buckets here.
 func (d *Decision) failUnknown(cost Tokens) {
-	if d.Bypassed || !d.hasUnknown() || d.denyTooLarge(cost) {
+	switch {
+	case d.Bypassed || !d.hasUnknown():
+		return
+	case d.Record: // another process may charge all of its rules
+		d.refuseRecord()
+		return
+	case d.denyTooLarge(cost):
 		return
 	}
 	if d.denyUnknown() {
@@ -230,6 +245,8 @@ func (d *Decision) failUnknown(cost Tokens) {
 	}
 	d.keep(func(t *TierDecision) bool { return !isUnknown(t.Match) })
 }
+
+func (d *Decision) refuseRecord() { d.Tiers, d.isUncharged = d.Tiers[:0], true }
 
 func (d *Decision) hasUnknown() bool {
 	for i := range d.Tiers {
@@ -339,7 +356,7 @@ func (d *Decision) keep(wanted func(*TierDecision) bool) {
 
 // read copies the store's answer into the decision. The check's tiers are the limits among d.Tiers, in the same order.
 func (d *Decision) read(check *BucketCheck) {
-	d.isExhausted = check.Exhausted
+	d.isExhausted, d.Repeated = check.Exhausted, check.Repeated
 	if check.Reserve != nil && check.Allowed {
 		d.Reservation, d.HasReservation = check.Reserve.ID, true
 	}
@@ -354,9 +371,11 @@ func (d *Decision) read(check *BucketCheck) {
 		t.BucketRead = true
 		t.Limit = answer.Bucket.Limit
 		t.Remaining, t.Out, t.Holders = answer.Bucket.Level.Micros, answer.Out, answer.Holders
-		t.Stamp = answer.Bucket.Stamp
+		t.Stamp, t.Charged = answer.Bucket.Stamp, answer.Charged
 		t.ResetAfter = answer.TimeToFull()
-		t.Delay = answer.Delay()
+		if t.Delay = answer.Delay(); d.Record {
+			t.Delay = 0
+		}
 		t.Allowed, t.Reason = true, ""
 		if answer.Holds {
 			continue
@@ -399,6 +418,10 @@ func (d *Decision) conclude() {
 	switch t := d.DecidingTier(); {
 	case t != nil && !t.Allowed:
 		d.Allowed, d.Reason = false, t.Reason
+	case d.isUncharged:
+		d.Allowed, d.Reason = false, StoreUnavailable
+	case d.isExhausted && d.Record:
+		d.Allowed, d.Reason, d.Deciding = false, RecordIDsExhausted, -1
 	case d.isExhausted:
 		d.Allowed, d.Reason, d.Deciding = false, ReservationsExhausted, -1
 	}

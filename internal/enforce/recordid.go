@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// The bounds of ids of records.
 const (
 	// MaxRecordIDs caps the record ids of a tenant that a store remembers. A store may count an id for half a minute
 	// longer than it remembers the id.

@@ -118,6 +118,10 @@ const keptChecks = 64
 
 func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketCheck {
 	b := BucketCheck{Cost: check.Cost, ReadAt: tenant.ReadAt(), NoDelay: check.Proxied}
+	if b.Record = check.Record; b.Record {
+		b.RecordID = check.RecordID
+		return b
+	}
 	life, isOptional := time.Duration(0), !check.Reserve
 	if check.Reserve {
 		life = cmp.Or(check.ReserveFor, DefaultReserveFor)

@@ -25,6 +25,8 @@ type Check struct {
 	Deciding int
 	// Times is the number of equal checks; 0 is one.
 	Times int64
+	// Record means that each tier was charged its own amount.
+	Record bool
 }
 
 func (c *Check) times() int64 { return max(1, c.Times) }
@@ -43,6 +45,8 @@ type Tier struct {
 	BucketRead bool
 	Remaining  Tokens
 	RetryAfter time.Duration
+	// Charged is what a Record took from the bucket.
+	Charged Tokens
 }
 
 // violation copies texts, because a check's may be parts of a large request body.

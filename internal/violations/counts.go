@@ -67,7 +67,11 @@ func (c *counters) add(minute int64, check *Check) {
 		}
 		verdicts := check.verdicts(t.Allowed)
 		if check.Allowed && t.Allowed && t.BucketRead {
-			verdicts.take(check.Cost, check.times())
+			cost := check.Cost
+			if check.Record {
+				cost = t.Charged
+			}
+			verdicts.take(cost, check.times())
 			if t.isNearLimit() {
 				verdicts.NearLimit = check.times()
 			}

@@ -74,12 +74,13 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 			Rule: t.Match.Rule, Mode: t.Match.Mode, Subject: t.Match.Subject,
 			Allowed: t.Allowed, Reason: string(t.Reason), Limit: t.Limit,
 			BucketRead: t.BucketRead, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
+			Charged: violations.Tokens(t.Charged),
 		})
 	}
 	*c = violations.Check{
 		Tenant: tenant.Tenant.ID, Request: &check.Request, Plan: decision.Plan, Cost: violations.Tokens(check.Cost),
 		Allowed: decision.Allowed, Bypassed: decision.Bypassed, Degraded: decision.Degraded,
-		Tiers: tiers, Deciding: decision.Deciding, Times: decision.Times,
+		Tiers: tiers, Deciding: decision.Deciding, Times: decision.Times, Record: check.Record,
 	}
 	r.recorder.Record(time.Now(), c)
 	r.note(c, decision)
@@ -100,8 +101,11 @@ func (r recording) note(c *violations.Check, decision *enforce.Decision) {
 		}
 		bucket := enforce.Bucket{Level: enforce.Level{Micros: t.Remaining}, Stamp: t.Stamp, Limit: t.Limit}
 		taken := c.Cost
-		if !decision.Allowed || !t.Allowed {
+		switch {
+		case !decision.Allowed || !t.Allowed:
 			taken = 0
+		case c.Record:
+			taken = violations.Tokens(t.Charged)
 		}
 		r.noteUse(c.Tenant, t.Match, &bucket, taken)
 	}

@@ -3,11 +3,14 @@ package checkapi
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -62,8 +65,15 @@ func (s *surface) check(c *fasthttp.RequestCtx, by caller) error {
 	if err := checkjson.ChoosePlans(tenant, x.checks, checkjson.OnePlan); err != nil {
 		return err
 	}
+	if err := mayRecord(x.checks, by); err != nil {
+		return err
+	}
 	x.decide(c, s.Limiter, by)
 	d := &x.decisions[0]
+	if d.Record && !d.Allowed {
+		c.Response.Header.Set("Retry-After", "1")
+		return notRecorded(d)
+	}
 	jitter := checkjson.Jitter(&tenant.Tenant, &x.checks[0].Request)
 	x.answer = checkjson.AppendDecision(x.answer[:0], d, jitter)
 	x.headers.Reset()
@@ -85,10 +95,33 @@ func (s *surface) checkBatch(c *fasthttp.RequestCtx, by caller) error {
 	if err := checkjson.ChoosePlans(tenant, x.checks, checkjson.BatchPlan); err != nil {
 		return err
 	}
+	if err := mayRecord(x.checks, by); err != nil {
+		return err
+	}
 	x.decide(c, s.Limiter, by)
 	x.answer = checkjson.AppendBatch(x.answer[:0], &tenant.Tenant, x.checks, x.decisions)
 	write(c, http.StatusOK, jsonType, x.answer)
 	return nil
+}
+
+func mayRecord(checks []enforce.Check, by caller) error {
+	if slices.ContainsFunc(checks, func(c enforce.Check) bool { return c.Record }) &&
+		!slices.Contains(by.key.Permissions, auth.PermissionReport) {
+		return httpapi.Forbidden.Problem("Use an API key with the permission report to record.")
+	}
+	return nil
+}
+
+// notRecorded returns the problem of a record that was not charged.
+func notRecorded(d *enforce.Decision) error {
+	if d.Reason == enforce.RecordIDsExhausted {
+		return httpapi.RecordIDsExhausted.Problem(fmt.Sprintf(
+			"The tenant sent more than %d records with ids within two minutes; send the record again later.",
+			enforce.MaxRecordIDs))
+	}
+	return httpapi.Unavailable.Problem(
+		"The store of buckets did not answer in time; the record may be charged. Send the record again if it has a " +
+			"record_id.")
 }
 
 const jsonType = "application/json"

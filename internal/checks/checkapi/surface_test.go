@@ -31,9 +31,10 @@ import (
 var start = time.Date(2026, 12, 11, 14, 40, 0, 0, time.UTC)
 
 const (
-	secret   = "0123456789abcdef0123456789abcdef"
-	fullKey  = "slk_full_" + secret
-	jsonType = "application/json"
+	secret    = "0123456789abcdef0123456789abcdef"
+	fullKey   = "slk_full_" + secret
+	recordKey = "slk_record_" + secret
+	jsonType  = "application/json"
 )
 
 // harness is a whole surface over a real Limiter and buckets in memory, with a clock that only the test moves, for one
@@ -87,7 +88,8 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 		Keys: []auth.Key{
 			key("full", 1, auth.PermissionCheck, auth.PermissionExplain), key("check", 1, auth.PermissionCheck),
 			key("explain", 1, auth.PermissionExplain), key("manage", 1, auth.PermissionManage),
-			key("report", 1, auth.PermissionReport), key("lease", 1, auth.PermissionLease),
+			key("report", 1, auth.PermissionReport), key("record", 1, auth.PermissionCheck, auth.PermissionReport),
+			key("lease", 1, auth.PermissionLease),
 			key("suspended", 2, auth.PermissionCheck, auth.PermissionExplain),
 			key("other", 4, auth.PermissionCheck),
 			key("orphan", 3, auth.PermissionCheck), revoked, expired,

@@ -14,7 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// reservationRetryAfter is the wait while too many reservations are open.
+// reservationRetryAfter is the wait while too many reservations are open, and of records that were not charged.
 const reservationRetryAfter = time.Second
 
 // storeRetryAfter is the wait for a closed tier while the store does not answer.
@@ -92,13 +92,16 @@ func appendMembers(b []byte, d *enforce.Decision, jitter int64) []byte {
 	if d.HasReservation {
 		b = httpapi.AppendText(append(b, `,"reservation":`...), d.Reservation.String())
 	}
+	if d.Record {
+		b = strconv.AppendBool(append(b, `,"recorded":`...), d.Allowed && !d.Repeated)
+	}
 	b = strconv.AppendBool(append(b, `,"degraded":`...), d.Degraded)
 	b = append(b, `,"tiers":[`...)
 	for i := range d.Tiers {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendTier(b, &d.Tiers[i])
+		b = appendTier(b, &d.Tiers[i], d.Record)
 	}
 	return append(b, ']')
 }
@@ -116,7 +119,7 @@ func appendJitter(b []byte, jitter int64) []byte {
 	return b
 }
 
-func appendTier(b []byte, t *enforce.TierDecision) []byte {
+func appendTier(b []byte, t *enforce.TierDecision, isRecord bool) []byte {
 	b = appendRule(append(b, '{'), t.Match.Rule, t.Match.Mode)
 	b = strconv.AppendBool(append(b, `,"allowed":`...), t.Allowed)
 	b = appendLimit(append(b, `,"limit":`...), t)
@@ -134,6 +137,9 @@ func appendTier(b []byte, t *enforce.TierDecision) []byte {
 	}
 	if t.Delay > 0 {
 		b = httpapi.AppendMillis(append(b, `,"delay_ms":`...), t.Delay)
+	}
+	if isRecord {
+		b = appendTokens(append(b, `,"charged":`...), t.Charged)
 	}
 	return append(b, '}')
 }

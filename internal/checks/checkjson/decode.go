@@ -17,6 +17,8 @@ const (
 	maxMethod     = 32
 	maxIP         = 64 // every address is shorter
 	maxPlan       = 256
+	minRecordID   = 16
+	maxRecordID   = 255
 	maxAttributes = 16
 	maxChecks     = 1000
 
@@ -24,7 +26,7 @@ const (
 	MaxBatchBody = 1 << 20
 )
 
-const checkFields = "user_id, plan, endpoint, method, ip, cost, attributes, reserve and reserve_for"
+const checkFields = "user_id, plan, endpoint, method, ip, cost, attributes, reserve, reserve_for, record and record_id"
 
 // DecodeCheck reads one check. r records its mistakes.
 func DecodeCheck(r *httpapi.Reader) enforce.Check {
@@ -32,6 +34,7 @@ func DecodeCheck(r *httpapi.Reader) enforce.Check {
 	if !r.Object() {
 		return c
 	}
+	hasCost, hasID := false, false
 	for r.More() {
 		switch r.Name().String() {
 		case "user_id":
@@ -45,18 +48,40 @@ func DecodeCheck(r *httpapi.Reader) enforce.Check {
 		case "ip":
 			c.IP = decodeIP(r)
 		case "cost":
-			c.Cost = decodeCost(r)
+			c.Cost, hasCost = decodeCost(r), true
 		case "attributes":
 			c.Attributes = decodeAttributes(r)
 		case "reserve":
 			c.Reserve = r.Bool()
 		case "reserve_for":
 			c.ReserveFor = decodeReserveFor(r)
+		case "record":
+			c.Record = r.Bool()
+		case "record_id":
+			c.RecordID, hasID = decodeRecordID(r), true
 		default:
 			r.RefuseUnknown(checkFields)
 		}
 	}
+	switch {
+	case c.Record && !hasCost:
+		r.Refuse("is a record without cost; send the cost of what has happened")
+	case c.Record && (c.Reserve || c.ReserveFor != 0):
+		r.Refuse("cannot both record and reserve; settle a reservation at /v1/settle")
+	case hasID && !c.Record:
+		r.Refuse("has a record_id, which only a record can have; send record true with it")
+	}
 	return c
+}
+
+func decodeRecordID(r *httpapi.Reader) enforce.RecordID {
+	id := r.Text(maxRecordID)
+	if len(id) < minRecordID || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		r.Refuse(fmt.Sprintf("must be %d to %d visible ASCII characters, such as a random UUID", minRecordID,
+			maxRecordID))
+		return enforce.RecordID{}
+	}
+	return enforce.RecordIDOf(id)
 }
 
 // DecodeBatch appends the checks of a batch to checks.

@@ -53,7 +53,7 @@ func FuzzAcceptedChecksMeanWhatTheyMeanToOthers(f *testing.F) {
 		`{"user_id":-9007199254740993,"cost":1.5e-3}`, `{"user_id":"\u00e9\ud83d\ude00\\u0000"}`,
 		`{"cost":0.1,"cost":0.2}`,
 		`{"ip":"::ffff:192.0.2.1","attributes":{}}`, `{"user_id":1e3}`, "{\"user_id\":\"\xff\"}", ` { } `, `{"Cost":1}`,
-		`{"cost":1e9}`,
+		`{"cost":1e9}`, `{"cost":2,"record":true,"record_id":"0123456789abcdef"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -72,6 +72,8 @@ func FuzzAcceptedChecksMeanWhatTheyMeanToOthers(f *testing.F) {
 			IP         *string           `json:"ip"`
 			Cost       *json.Number      `json:"cost"`
 			Attributes map[string]string `json:"attributes"`
+			Record     *bool             `json:"record"`
+			RecordID   *string           `json:"record_id"`
 		}{}
 		strict := json.NewDecoder(bytes.NewReader(body))
 		strict.DisallowUnknownFields()

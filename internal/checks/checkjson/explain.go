@@ -22,6 +22,9 @@ func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant 
 	var r httpapi.Reader
 	r.Reset(bytes.NewBuffer(body))
 	check := DecodeCheck(&r)
+	if check.Record {
+		r.RefuseAt("/record", "cannot be explained; leave it out to see which rules match")
+	}
 	if err := r.Close(); err != nil {
 		return nil, err
 	}

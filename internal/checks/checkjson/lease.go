@@ -110,6 +110,9 @@ func (from *leaseCheckJSON) check(at string, wrong *mistakes) (c enforce.LesseeC
 	if c.Check.Reserve || c.Check.ReserveFor != 0 {
 		wrong.add(at+"/check/reserve", "cannot be leased; send this check to /v1/check")
 	}
+	if c.Check.Record {
+		wrong.add(at+"/check/record", "cannot be leased; send this check to /v1/check")
+	}
 	c.Allowed = from.Allowed.int64
 	cost := float64(c.Check.Cost) / float64(enforce.Token)
 	if float64(c.Allowed)*cost > maxDecidedCost {

@@ -69,7 +69,8 @@ func TestConformance(t *testing.T) {
 		}
 		t.Cleanup(func() { free <- databaseURL }) // after the store is closed
 		s := open(t, databaseURL, testTimeout)
-		if _, err := s.background.Exec(t.Context(), "TRUNCATE bucket, bucket_credit, bucket_record, bucket_reservation"); err != nil {
+		if _, err := s.background.Exec(t.Context(),
+			"TRUNCATE bucket, bucket_credit, bucket_record, bucket_reservation"); err != nil {
 			t.Fatal(err)
 		}
 		at := func(now int64) context.Context {

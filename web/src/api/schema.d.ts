@@ -16,6 +16,11 @@ export interface paths {
         /**
          * Check one request
          * @description All matching rules are decided together: tokens are taken from all of their buckets or, if one lacks them, from none.
+         *
+         *     With `record`, which also needs the permission `report`, what has happened is charged: to every matching rule, even if it
+         *     has nothing left, blocks or is in shadow. A token bucket goes into debt by one burst at most; others are charged what they
+         *     have left. A rule of concurrency is not charged, and nothing is behind a bypass. The answer is 200 and `allowed`; a problem
+         *     document if nothing was charged (429 `record-ids-exhausted`) or may have been (503).
          */
         post: operations["check"];
         delete?: never;
@@ -4017,6 +4022,13 @@ export interface components {
              * @default 600
              */
             reserve_for?: number;
+            /**
+             * @description Charges what has happened, and denies nothing; needs `cost`, and cannot reserve
+             * @default false
+             */
+            record?: boolean;
+            /** @description Of a record, such as a random UUID: charged once within two minutes, at whichever cost came first */
+            record_id?: string;
         };
         /**
          * @example {
@@ -4056,7 +4068,7 @@ export interface components {
             /** Format: int64 */
             violated_rule_id: number | null;
             /** @enum {string|null} */
-            reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "store_unavailable" | null;
+            reason: "limit_exceeded" | "blocked" | "cost_exceeds_limit" | "concurrency_exceeded" | "reservations_exhausted" | "record_ids_exhausted" | "store_unavailable" | null;
             /**
              * Format: int64
              * @description 0 if allowed; null if no wait helps
@@ -4083,6 +4095,8 @@ export interface components {
             delay_ms?: number;
             /** @description Only there if something can be settled: see /v1/settle */
             reservation?: string;
+            /** @description Only there for a record: it was charged, and not before */
+            recorded?: boolean;
             /** @description Decided by a failure mode, without the shared buckets */
             degraded: boolean;
             tiers: components["schemas"]["Tier"][];
@@ -4128,6 +4142,11 @@ export interface components {
              * @description Only there if this tier's queue delays the caller
              */
             delay_ms?: number;
+            /**
+             * Format: double
+             * @description Only there for a record
+             */
+            charged?: number;
         };
         /**
          * @example {
@@ -8355,7 +8374,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            /** @description Denied */
+            /** @description Denied; a problem document for a record */
             429: {
                 headers: {
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
@@ -8369,12 +8388,13 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Decision"];
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             500: components["responses"]["Internal"];
             /**
-             * @description A decision if a rule with failure mode `closed` could not be evaluated; a problem document if no rules were ever
-             *     loaded.
+             * @description A decision if a rule with failure mode `closed` could not be evaluated; a problem document for a record, and if no
+             *     rules were ever loaded.
              */
             503: {
                 headers: {
