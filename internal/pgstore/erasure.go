@@ -145,7 +145,7 @@ func (s *Store) noteErasureError(ctx context.Context, tenant rules.TenantID, id 
 // inWords says why a piece of work failed, without anything that the log alone may have.
 func inWords(err error) string {
 	if err = domainError(err); errors.Is(err, rules.ErrAway) || errors.Is(err, context.DeadlineExceeded) {
-		return "the database did not answer in time."
+		return "the database was away, busy or full."
 	}
 	return "the server's log has the reason."
 }

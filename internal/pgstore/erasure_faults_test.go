@@ -108,7 +108,10 @@ func TestAnErasureReadsRecordedBlocksOnce(t *testing.T) {
 	}
 	var places []string
 	for goesOn := true; goesOn; {
-		goesOn = must(w.ErasePiece(ctx, ours, id, threeBuckets))(t)
+		var err error
+		if _, goesOn, err = w.ErasePiece(ctx, ours, id, threeBuckets); err != nil {
+			t.Fatal(err)
+		}
 		places = append(places, lines(t, watch, `SELECT s->>'rows' || ' ' || ((s->>'at')::jsonb->>'number')
 			FROM user_erasure, jsonb_array_elements(steps) AS s
 			WHERE s->>'name' = 'traffic_blocks' AND s->>'at' IS NOT NULL`)...)

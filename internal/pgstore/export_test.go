@@ -81,10 +81,11 @@ func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violatio
 	return all, err
 }
 
-// ErasePiece does one piece of an erasure, and reports whether more is left.
-func (s *Store) ErasePiece(ctx context.Context, tenant rules.TenantID, id int64, fill FillBuckets) (bool, error) {
-	_, goesOn, err := s.erasePiece(ctx, tenant, id, fill)
-	return goesOn, err
+// ErasePiece does one piece of an erasure, and returns its step and whether more is left.
+func (s *Store) ErasePiece(ctx context.Context, tenant rules.TenantID, id int64, fill FillBuckets) (string, bool,
+	error,
+) {
+	return s.erasePiece(ctx, tenant, id, fill)
 }
 
 func (s *Store) LimitExports(file, tenant int64) {

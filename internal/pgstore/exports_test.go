@@ -141,6 +141,50 @@ func TestAnExportGoesOnAfterTheDatabaseWasAway(t *testing.T) {
 	}
 }
 
+// TestWorkGoesOnOnceAFullDiskHasRoom lets the tables that exports and erasures write to refuse as a full disk does.
+func TestWorkGoesOnOnceAFullDiskHasRoom(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.WriteChunksOf(1)
+	ctx, ours, theirs := t.Context(), w.ours.ID, w.theirs.ID // an erasure removes the files of its tenant
+	const pages = 20
+	exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+		VALUES ($1, '2026-11-01', $2, 'mallory', false, 5, 0)`, theirs, w.theirs.user.ID)
+	export := must(w.RequestExport(ctx, ours, []byte("{}")))(t)
+	erasure := must(w.EraseUser(ctx, theirs, "mallory"))(t)
+	exec(t, w.url, `CREATE FUNCTION is_full() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN RAISE EXCEPTION ''could not extend file'' USING ERRCODE = ''53100''; END'`)
+	for _, table := range []string{"export_chunk", "violation_minute"} {
+		exec(t, w.url, "CREATE TRIGGER full_disk BEFORE INSERT ON "+table+
+			" FOR EACH STATEMENT EXECUTE FUNCTION is_full()")
+	}
+	kinds := []jobs.Kind{w.ExportWork(pagesOf(pages)), w.ErasureWork(threeBuckets)}
+	w.work(t, kinds...)
+	export, erasure = must(w.Export(ctx, ours, export.ID))(t), must(w.Erasure(ctx, theirs, erasure.ID))(t)
+	for what, failure := range map[string]string{"export": export.Error, "erasure": erasure.Error} {
+		if !strings.Contains(failure, "full") || strings.Contains(failure, "extend") {
+			t.Errorf("the %s says %q", what, failure)
+		}
+	}
+	if !export.FinishedAt.IsZero() || !erasure.FinishedAt.IsZero() {
+		t.Errorf("with a full disk they end: %+v, %+v", export, erasure)
+	}
+	wantPause(t, export.NextTryAt, jobs.Pause(1))
+	wantPause(t, erasure.NextTryAt, jobs.Pause(1))
+	for _, table := range []string{"export_chunk", "violation_minute"} {
+		exec(t, w.url, "DROP TRIGGER full_disk ON "+table)
+	}
+	w.due(t)
+	for turn := 0; turn < 100 && w.jobsLike(t, "kind IN ('export', 'erase user')") > 0; turn++ {
+		w.work(t, kinds...)
+	}
+	export, erasure = must(w.Export(ctx, ours, export.ID))(t), must(w.Erasure(ctx, theirs, erasure.ID))(t)
+	if !export.IsReady() || w.fileOf(t, export) != linesUpTo(pages) || erasure.FinishedAt.IsZero() ||
+		erasure.Error != "" {
+		t.Errorf("with room again they are %+v, %+v", export, erasure)
+	}
+}
+
 func TestAFailingExportSaysWhyAndGivesUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -36,10 +38,10 @@ type postman struct{}
 func (postman) Send(context.Context, *auth.Letter) error { return nil }
 
 // BenchmarkBesideAGreedyTenant measures how long two processes take for a tenant's webhook, message and erasure, beside
-// a tenant with 100,000 queued webhooks whose receiver does not answer, and with the erasure of a user among two
-// million counts.
+// a tenant with 100,000 queued webhooks whose receiver does not answer, with the erasure of a user with ten million
+// rows and 200 packed entries of the audit log, and with one import of 1,000 overrides after the other.
 func BenchmarkBesideAGreedyTenant(b *testing.B) {
-	const webhooks, counts = 100_000, 2_000_000
+	const webhooks, rows, packs, overrides = 100_000, 10_000_000, 200, 1000
 	ctx, url := b.Context(), devdbtest.Postgres(b)
 	db := must(pgx.Connect(ctx, url))(b)
 	b.Cleanup(func() { _ = db.Close(context.WithoutCancel(ctx)) })
@@ -55,9 +57,9 @@ func BenchmarkBesideAGreedyTenant(b *testing.B) {
 			Slug: slug, Name: slug, Settings: rules.DefaultSettings(),
 		}))(b)
 		rule := rules.Rule{
-			TenantID: created.ID, Pattern: must(rules.ParsePattern("user:{user_id}"))(b), RatePerSecond: 1,
-			RateUnit: rules.PerSecond, Burst: 1, Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce,
-			Action: rules.ActionLimit, Active: true,
+			TenantID: created.ID, Pattern: must(rules.ParsePattern("user:{user_id}:endpoint:{endpoint}"))(b),
+			RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 1, Algorithm: rules.TokenBucket,
+			Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
 		}
 		rule = must(w.CreateRule(ctx, rule))(b)
 		run(`INSERT INTO alert (tenant_id, name, kind, per_subject, threshold, window_minutes, url, secret, is_active)
@@ -75,12 +77,9 @@ func BenchmarkBesideAGreedyTenant(b *testing.B) {
 		) INSERT INTO job (tenant_id, kind, about, next_run_at)
 			SELECT tenant_id, 'alert delivery', delivery_id::text, clock_timestamp() FROM made`, tenant, n)
 	}
-	run(`INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
-		SELECT $1, now() - make_interval(mins => n / 1000), $2, CASE n % 2 WHEN 0 THEN 'ada' ELSE n::text END, false, 1,
-			0
-		FROM generate_series(1, $3::integer) AS n ON CONFLICT DO NOTHING`, greedy, rule.ID, counts)
+	fillFor(b, db, greedy, rule.ID, rows, packs)
 	deliver(greedy, webhooks)
-	run("ANALYZE")
+	run("INSERT INTO tenant_quota (tenant_id, overrides) VALUES ($1, 100000000)", greedy)
 	must(w.EraseUser(ctx, greedy, "ada"))(b)
 
 	log := slog.New(slog.DiscardHandler)
@@ -94,6 +93,26 @@ func BenchmarkBesideAGreedyTenant(b *testing.B) {
 	for range 2 {
 		processes.Go(func() { jobs.New(store, kinds, log).Run(working) })
 	}
+	var imports atomic.Int64
+	processes.Go(func() {
+		for working.Err() == nil {
+			var changes ruleset.Changes
+			for i := range overrides {
+				changes.Overrides = append(changes.Overrides, ruleset.Change[ruleset.ConfigOverride]{
+					After: &ruleset.ConfigOverride{
+						Rule: rule.Identity(), Override: overrideOf(rule, fmt.Sprintf("user-%d-%d", imports.Load(), i)),
+					},
+				})
+			}
+			_, err := w.ChangeConfig(working, greedy,
+				func(ruleset.Config) (ruleset.Changes, error) { return changes, nil })
+			if err != nil && working.Err() == nil {
+				b.Error(err)
+				return
+			}
+			imports.Add(1)
+		}
+	})
 	worst := map[string]time.Duration{}
 	var n int
 	for b.Loop() {
@@ -126,9 +145,11 @@ func BenchmarkBesideAGreedyTenant(b *testing.B) {
 	} {
 		b.ReportMetric(worst[kind].Seconds(), unit)
 	}
+	b.ReportMetric(float64(imports.Load()), "imports-beside")
 	var still int
-	err := db.QueryRow(ctx, "SELECT count(*) FROM job WHERE tenant_id = $1", greedy).Scan(&still)
-	if err != nil || still < webhooks/2 {
+	err := db.QueryRow(ctx, `SELECT count(*) FROM job WHERE tenant_id = $1
+		AND EXISTS (SELECT FROM job WHERE tenant_id = $1 AND kind = 'erase user')`, greedy).Scan(&still)
+	if err != nil || still < webhooks/2 || imports.Load() == 0 {
 		b.Fatalf("the greedy tenant has %d jobs left, so it was not greedy: %v", still, err)
 	}
 }

@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,6 +205,21 @@ func TestManyDueChangesDelayNoOtherTenants(t *testing.T) {
 		t.Errorf("%d steps follow, want %d", steps, rules.MaxScheduled+1)
 	}
 	w.scheduledIs(t, small, 20, rules.ScheduledInForce)
+}
+
+// TestWorkThatSomebodyWaitsForIsNeverParked, because its row would wait for ever once the job is removed.
+func TestWorkThatSomebodyWaitsForIsNeverParked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, kind := range []jobs.Kind{w.ScheduledWork(), w.ErasureWork(threeBuckets)} {
+		w.queueJobs(t, w.ours.ID, kind.Name, 1)
+		exec(t, w.url, "UPDATE job SET attempts = 1000, about = 'no number' WHERE kind = $1", kind.Name)
+		round(t, runner(w, slog.New(slog.DiscardHandler), kind))
+		if w.jobsLike(t, fmt.Sprintf("kind = '%s' AND state = 'waiting' AND attempts = 1001 AND error <> '' AND "+
+			"next_run_at < now() + interval '5 hours'", kind.Name)) != 1 {
+			t.Errorf("after 1001 failures %s is not tried again", kind.Name)
+		}
+	}
 }
 
 func TestChangesThatOverlap(t *testing.T) {

@@ -294,7 +294,7 @@ test('a user is erased after the id was typed, and progress and receipt are show
   let erasure: object = {
     ...receiptOf42,
     finished_at: null,
-    error: 'The step violations failed: the database did not answer in time.',
+    error: 'The step violations failed: the database was away, busy or full.',
     next_try_at: new Date(Date.now() + 90_000).toISOString(),
     steps: [overrides, { ...violations, rows: 0, finished_at: null }],
     rules: [],
@@ -316,7 +316,7 @@ test('a user is erased after the id was typed, and progress and receipt are show
   const progress = await screen.findByRole('dialog', { name: 'Erasing user' });
   await within(progress).findByRole('progressbar', { name: 'Steps done' });
   expect(progress.textContent).toMatch(/erased-1.*Overrides2Violations…/);
-  expect(within(progress).getByRole('alert').textContent).toMatch(/did not answer in time. Next try: in/);
+  expect(within(progress).getByRole('alert').textContent).toMatch(/away, busy or full. Next try: in/);
   expect(router.state.location.search).toMatchObject({ erasure: 'erased-1' }); // a reload shows it again
   usage = [];
   erasure = receiptOf42;
@@ -331,7 +331,7 @@ test('a user is erased after the id was typed, and progress and receipt are show
 
 test('an export of the data shows its progress, also after a reload, and then its file', async () => {
   const waiting = exported({
-    error: 'The latest try failed: the database did not answer in time.',
+    error: 'The latest try failed: the database was away, busy or full.',
     next_try_at: new Date(Date.now() + 90_000).toISOString(),
   });
   let answer: object = waiting;
@@ -345,7 +345,7 @@ test('an export of the data shows its progress, also after a reload, and then it
   const progress = await screen.findByRole('dialog', { name: 'Exporting' });
   await within(progress).findByText(/1,200 rows so far/);
   expect(within(progress).getByRole('progressbar', { name: 'Export' })).toBeDefined();
-  expect(within(progress).getByRole('alert').textContent).toMatch(/did not answer in time. Next try: in/);
+  expect(within(progress).getByRole('alert').textContent).toMatch(/away, busy or full. Next try: in/);
   expect(requests.filter(({ method }) => method === 'POST')).toHaveLength(1);
   expect(router.state.location.search).toMatchObject({ export: '7' }); // a reload shows it again
   answer = readyExport();
