@@ -1673,9 +1673,11 @@ BEGIN
 END
 $$;
 
--- erase_from_audit_image replaces the user's id in an image of the log, and empties the reason.
+-- erase_from_audit_image replaces the user's id in an image of the log, empties the reason, and marks the image, which
+-- nobody may then undo.
 CREATE FUNCTION erase_from_audit_image(image jsonb, alias text) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
-    SELECT image || CASE WHEN image ? 'user_id' THEN jsonb_build_object('user_id', alias) ELSE '{}' END
+    SELECT image || '{"erased": true}'
+        || CASE WHEN image ? 'user_id' THEN jsonb_build_object('user_id', alias) ELSE '{}' END
         || CASE WHEN image ? 'reason' THEN '{"reason": ""}'::jsonb ELSE '{}' END
 $$;
 

@@ -305,7 +305,7 @@ func (e *erasing) finish(ctx context.Context, id int64, begun []begunStep) error
 			left = append(left, int64(row.RuleID))
 		}
 	}
-	receipt := map[string]any{"rules": left}
+	receipt := map[string]any{"rules": left, "erased": true}
 	for _, step := range begun {
 		receipt[step.Name] = step.Rows
 	}

@@ -348,3 +348,16 @@ func TestAPackedEntryIsSentWithItsRows(t *testing.T) {
 			slices.Collect(maps.Keys(received)))
 	}
 }
+
+// TestAReceiptIsNoSpelling undoes an entry about a user whose id looks like that of a receipt, but not a receipt.
+func TestAReceiptIsNoSpelling(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	const user = "erased-0123456789abcdef"
+	must(w.PutOverride(ctx, overrideOf(w.ours.user, user), rules.AnyVersion))(t)
+	must(w.Revert(ctx, ours, w.latest(t), false))(t)
+	wantError(t, second(w.Override(ctx, ours, w.ours.user.ID, user)), rules.ErrNotFound)
+	w.erase(t, ours, "mallory")
+	wantError(t, second(w.Revert(ctx, ours, w.latest(t), false)), rules.ErrFinal)
+}

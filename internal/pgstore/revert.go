@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"time"
 
@@ -35,13 +34,19 @@ func (s Writer) RevertRow(ctx context.Context, tenant rules.TenantID, audit auth
 	return s.revert(ctx, tenant, audit, row, false)
 }
 
-// erasedID is the id of an object whose user was erased: the receipt stands for the user.
-var erasedID = regexp.MustCompile(`^(\d+:)?erased-[0-9a-f]{16}$`)
-
-// isErased reports whether an entry is about a user who was erased. Undoing it would make a user of the receipt.
+// isErased reports whether an entry is about a user who was erased, whom undoing it would make anew, or a receipt.
 func isErased(entry auth.AuditEntry) bool {
-	kind := entry.Object.Kind
-	return (kind == "override" || kind == "user") && erasedID.MatchString(entry.Object.ID)
+	for _, text := range []json.RawMessage{entry.Before, entry.After} {
+		if image, err := decodeImage[erasedImage](text); err == nil && image != nil && image.Erased {
+			return true
+		}
+	}
+	return false
+}
+
+// erasedImage has the mark of erase_from_audit_image.
+type erasedImage struct {
+	Erased bool `json:"erased"`
 }
 
 // revert undoes all rows if row is 0, without those about users who were erased.
@@ -65,7 +70,7 @@ func (s Writer) revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 				}
 				entries = entries[at : at+1]
 			}
-			object := entries[0].Object
+			first := entries[0]
 			if whole {
 				if entries, err = w.entriesOf(ctx, entries[0].Change); err != nil {
 					return err
@@ -74,18 +79,13 @@ func (s Writer) revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 			if entries = slices.DeleteFunc(entries, isErased); len(entries) == 0 {
 				return fmt.Errorf("its user was erased: %w", rules.ErrFinal)
 			}
-			if isErased(auth.AuditEntry{Object: object}) {
-				object = entries[0].Object
-			}
-			if whole {
-				if object.Kind == "scheduled_change" {
-					object = entries[0].Object
-				}
+			if isErased(first) || whole && first.Object.Kind == "scheduled_change" {
+				first = entries[0]
 			}
 			if err := w.revertAll(ctx, entries); err != nil {
 				return err
 			}
-			id, err := w.LatestOfChange(ctx, w.tenant, object.Kind, object.ID)
+			id, err := w.LatestOfChange(ctx, w.tenant, first.Object.Kind, first.Object.ID)
 			revert = auth.AuditID(id)
 			return err
 		})
