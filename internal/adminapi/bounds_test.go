@@ -1,6 +1,8 @@
 package adminapi_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -123,12 +125,13 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-type pagedStores struct {
+// readStores runs after once users or a chunk of a file were read.
+type readStores struct {
 	adminapi.Stores
 	after func()
 }
 
-func (s *pagedStores) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string,
+func (s *readStores) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string,
 	limit int,
 ) ([]rules.Assignment, error) {
 	page, err := s.Stores.Assignments(ctx, tenant, plan, prefix, after, limit)
@@ -136,27 +139,44 @@ func (s *pagedStores) Assignments(ctx context.Context, tenant rules.TenantID, pl
 	return page, err
 }
 
-func TestAnExportEndsWhenItsReaderMayReadNoLonger(t *testing.T) {
+func (s *readStores) ExportChunk(ctx context.Context, tenant rules.TenantID, id int64, number int) ([]byte, error) {
+	chunk, err := s.Stores.ExportChunk(ctx, tenant, id, number)
+	s.after()
+	return chunk, err
+}
+
+func TestAHeadOfAnExportReadsNoRows(t *testing.T) {
 	t.Parallel()
-	stores := &pagedStores{after: func() {}}
+	stores := &readStores{after: func() { t.Error("a HEAD reads rows") }}
 	w := newWorld(t, func(c *adminapi.Config) { stores.Stores, c.Stores = c.Stores, stores })
-	assignments := make([]rules.Assignment, 1001)
-	for i := range assignments {
-		assignments[i] = rules.Assignment{TenantID: w.acme.ID, UserID: fmt.Sprintf("user-%d", i), Plan: "free"}
-	}
-	must(w.system().AssignAll(w.ctx(), w.acme.ID, assignments))(t)
-	by := w.person(w.acme, auth.Viewer)
-	const path = "/api/v1/tenants/acme/users/export"
-	head := httptest.NewRequestWithContext(w.ctx(), "HEAD", path, nil)
-	head.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
+	head := httptest.NewRequestWithContext(w.ctx(), "HEAD", "/api/v1/tenants/acme/users/export", nil)
+	head.AddCookie(&http.Cookie{Name: "sluice_session", Value: w.person(w.acme, auth.Viewer).session})
 	recorder := httptest.NewRecorder()
-	stores.after = func() { t.Error("a HEAD reads rows") }
 	w.handler.ServeHTTP(recorder, head)
 	if recorder.Code != http.StatusOK || recorder.Body.Len() > 0 || recorder.Header().Get("Content-Disposition") == "" {
 		t.Errorf("a HEAD is answered %d with %v", recorder.Code, recorder.Header())
 	}
-	stores.after = func() {}
-	w.want(w.send(by, "GET", path, nil), http.StatusOK)
+}
+
+func TestADownloadEndsWhenItsReaderMayReadNoLonger(t *testing.T) {
+	t.Parallel()
+	stores := &readStores{after: func() {}}
+	w := newWorld(t, func(c *adminapi.Config) { stores.Stores, c.Stores = c.Stores, stores })
+	by := w.person(w.acme, auth.Viewer)
+	id := w.exportOf(w.acme, by)
+	var chunk bytes.Buffer
+	packed := gzip.NewWriter(&chunk)
+	must(packed.Write(bytes.Repeat([]byte("42,free\n"), 20_000)))(t) // more than the server's buffers hold
+	if err := packed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(`INSERT INTO export_chunk (tenant_id, export_id, number, data)
+		SELECT $1, $2, n, $3 FROM generate_series(0, 1) AS n`, w.acme.ID, id, chunk.Bytes())
+	w.exec("UPDATE export SET chunks = 2 WHERE export_id = $1", id)
+	path := fmt.Sprintf("/api/v1/tenants/acme/exports/%d/file", id)
+	if lines := strings.Count(w.want(w.send(by, "GET", path, nil), http.StatusOK).body, "\n"); lines != 40_000 {
+		t.Errorf("the file has %d lines", lines)
+	}
 	stores.after = func() { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) }
 	if got := w.send(by, "GET", path, nil); got.status != 0 {
 		t.Errorf("the file is answered %d to its end, want a broken connection", got.status)

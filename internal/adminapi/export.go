@@ -6,12 +6,14 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
@@ -19,6 +21,9 @@ import (
 const (
 	// exportPage is how many rows an export reads and holds at once.
 	exportPage = 1000
+	// mostRows and longestMaking bound the files that are made during a request. Jobs write larger ones.
+	mostRows      = 10_000
+	longestMaking = 15 * time.Second
 	// leastRate is how many bytes of a file a caller must take a second, on average; see Config.LeastDownloadRate.
 	leastRate = 64 << 10
 	// mostBehind is how many bytes a caller may be behind that: 32 s.
@@ -35,12 +40,11 @@ type file struct {
 	mediaType, name string
 	// timeout bounds the whole transfer; 0 for no bound as long as the caller keeps reading.
 	timeout time.Duration
-	// write writes the file. It calls progress after each page and stops at its error.
-	write func(w io.Writer, progress func() error) error
+	// write writes the file.
+	write func(w io.Writer) error
 }
 
-// send answers with the file. Once some of it was sent, an error can only break the connection. After each page it
-// checks whether the caller may still read, because an export can outlast their session by hours.
+// send answers with the file. Once some of it was sent, an error can only break the connection.
 func (f *file) send(w http.ResponseWriter) error {
 	h := w.Header()
 	h.Set("Content-Type", f.mediaType)
@@ -57,7 +61,7 @@ func (f *file) send(w http.ResponseWriter) error {
 		sent.end = time.Now().Add(f.timeout)
 	}
 	out := bufio.NewWriterSize(sent, 64<<10)
-	err := f.write(out, f.request.admitAgain)
+	err := f.write(out)
 	if err == nil {
 		err = out.Flush()
 	}
@@ -107,31 +111,78 @@ func (f *file) VisitExportAuditResponse(w http.ResponseWriter) error { return f.
 // VisitExportConfigResponse makes a file an answer.
 func (f *file) VisitExportConfigResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// streamed returns an export as a file that is read while it is written.
-func (s *surface) streamed(ctx context.Context, e *exportRequest) *file {
+// whole returns a file that is in memory as a whole, compressed to about a tenth, so that a slow reader holds little
+// and others need not wait for it.
+func (s *surface) whole(ctx context.Context, mediaType, name string,
+	write func(ctx context.Context, w io.Writer) error,
+) *file {
 	q := requestOf(ctx)
 	return &file{
-		request: q, mediaType: e.MediaType, name: e.Name,
-		write: func(w io.Writer, progress func() error) error {
-			for place := ""; ; {
-				_, next, err := s.exporter().page(ctx, q.tenant.ID, e, w, place)
-				if err != nil || next == "" {
-					return err
-				}
-				place = next
-				if err := progress(); err != nil {
-					return err
-				}
+		request: q, mediaType: mediaType, name: name, timeout: wholeTimeout,
+		write: func(w io.Writer) error {
+			packed, err := pack(ctx, write)
+			if err != nil {
+				return err
 			}
+			defer s.countUnread(q, packed.Len())()
+			text, err := gzip.NewReader(packed)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(w, text) //nolint:gosec // our own data, not longer than before
+			return err
 		},
 	}
+}
+
+func pack(ctx context.Context, write func(context.Context, io.Writer) error) (*bytes.Buffer, error) {
+	defer requestOf(ctx).place.Release() // sending the file needs none
+	var packed bytes.Buffer
+	out, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if err := write(ctx, out); err != nil {
+		return nil, err
+	}
+	return &packed, out.Close()
+}
+
+// small returns a file of pages, or an error that says what to do if there are too many rows.
+func (s *surface) small(ctx context.Context, mediaType, name, instead string,
+	page func(ctx context.Context, w io.Writer, place string) (rows int, next string, err error),
+) *file {
+	return s.whole(ctx, mediaType, name, func(ctx context.Context, w io.Writer) error {
+		making, cancel := context.WithTimeout(ctx, longestMaking)
+		defer cancel()
+		for place, all := "", 0; ; {
+			rows, next, err := page(making, w, place)
+			if all += rows; all > mostRows || making.Err() != nil && ctx.Err() == nil {
+				return httpapi.InvalidRequest.Problem(fmt.Sprintf(
+					"The file has more than %d rows, or takes longer than %d s to make. %s", mostRows,
+					int(longestMaking.Seconds()), instead))
+			}
+			if err != nil || next == "" {
+				return err
+			}
+			place = next
+		}
+	})
+}
+
+// exported returns an export as a file that is made at once.
+func (s *surface) exported(ctx context.Context, e *exportRequest) *file {
+	return s.small(ctx, e.MediaType, e.Name, "POST to the same address: a job writes it.",
+		func(ctx context.Context, w io.Writer, place string) (int, string, error) {
+			return s.exporter().page(ctx, requestOf(ctx).tenant.ID, e, w, place)
+		})
 }
 
 // ExportUsers handles GET …/users/export.
 func (s *surface) ExportUsers(ctx context.Context,
 	request openapi.ExportUsersRequestObject,
 ) (openapi.ExportUsersResponseObject, error) {
-	return s.streamed(ctx, s.usersExport(ctx, request.Params.Plan, request.Params.Prefix)), nil
+	return s.exported(ctx, s.usersExport(ctx, request.Params.Plan, request.Params.Prefix)), nil
 }
 
 func (s *surface) usersExport(ctx context.Context, plan, prefix *string) *exportRequest {
@@ -173,7 +224,7 @@ func (s *surface) ExportAudit(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return s.streamed(ctx, s.auditExport(ctx, string(valueOf(p.Format)), filter)), nil
+	return s.exported(ctx, s.auditExport(ctx, string(valueOf(p.Format)), filter)), nil
 }
 
 func (s *surface) auditExport(ctx context.Context, format string, filter auth.AuditFilter) *exportRequest {
@@ -243,37 +294,12 @@ func formatRow(row int) string {
 func (s *surface) ExportConfig(ctx context.Context,
 	_ openapi.ExportConfigRequestObject,
 ) (openapi.ExportConfigResponseObject, error) {
-	q := requestOf(ctx)
-	return &file{
-		request: q, mediaType: "application/yaml", name: q.tenant.Slug + ".yaml", timeout: wholeTimeout,
-		write: func(w io.Writer, _ func() error) error {
-			packed, err := s.packConfig(ctx, q.tenant.ID)
-			if err != nil {
-				return err
-			}
-			defer s.countUnread(q, packed.Len())()
-			text, err := gzip.NewReader(packed)
-			if err != nil {
-				return err
-			}
-			_, err = io.Copy(w, text) //nolint:gosec // our own data, not longer than before
+	tenant := requestOf(ctx).tenant
+	return s.whole(ctx, "application/yaml", tenant.Slug+".yaml", func(ctx context.Context, w io.Writer) error {
+		config, err := s.Stores.Config(ctx, tenant.ID)
+		if err != nil {
 			return err
-		},
-	}, nil
-}
-
-// packConfig writes a tenant's configuration into memory, compressed to about a tenth, so that a slow reader holds
-// little and others need not wait for it.
-func (s *surface) packConfig(ctx context.Context, tenant rules.TenantID) (*bytes.Buffer, error) {
-	defer requestOf(ctx).place.Release() // writing the file needs none
-	config, err := s.Stores.Config(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
-	var packed bytes.Buffer
-	out, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
-	return &packed, errors.Join(ruleset.Encode(out, config), out.Close())
+		}
+		return ruleset.Encode(w, config)
+	}), nil
 }

@@ -2,7 +2,6 @@ package adminapi_test
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -46,20 +44,16 @@ func (w *world) exportOf(tenant rules.Tenant, by caller) (id int64) {
 	return id
 }
 
-// writeExports lets a process do the jobs of exports until none is left.
+// writeExports lets a process do the jobs of exports until none is due.
 func (w *world) writeExports() {
 	w.t.Helper()
-	runner := jobs.New(w.store, []jobs.Kind{w.store.ExportWork(adminapi.WriteExports(w.store, w.store))},
-		slog.New(slog.DiscardHandler))
-	for range 5 {
-		if err := runner.Round(w.ctx()); err != nil {
-			w.t.Fatal(err)
-		}
-		runner.Wait()
+	for w.count("SELECT count(*) FROM job WHERE kind = 'export' AND next_run_at <= clock_timestamp()") > 0 {
+		w.round(w.store.ExportWork(adminapi.WriteExports(w.store, w.store)))
 	}
 }
 
-func (w *world) exported(by caller, path string) answer {
+// madeFile asks for an export, lets it be made, and returns the path of its file.
+func (w *world) madeFile(by caller, path string) string {
 	w.t.Helper()
 	address := w.want(w.send(by, "POST", path, nil), http.StatusAccepted).header.Get("Location")
 	w.writeExports()
@@ -67,10 +61,77 @@ func (w *world) exported(by caller, path string) answer {
 	if done.FinishedAt == nil || done.Error != "" || done.File != address+"/file" {
 		w.t.Fatalf("the export is %+v", done)
 	}
-	return w.want(w.send(by, "GET", done.File, nil), http.StatusOK)
+	return done.File
 }
 
-func TestAFileHasWhatIsStreamed(t *testing.T) {
+func (w *world) exported(by caller, path string) answer {
+	w.t.Helper()
+	return w.want(w.send(by, "GET", w.madeFile(by, path), nil), http.StatusOK)
+}
+
+// TestAnExportAbove10000RowsIsAJob has 10,000 rows of each kind, and then one more.
+func TestAnExportAbove10000RowsIsAJob(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, admin := w.person(w.acme, auth.Owner), w.platformAdmin()
+	const most = 10_000
+	paths := []string{
+		"violations/export", "violations/export?format=jsonl", "audit/export?object_kind=user",
+		"users/export", "usage/export?by=user",
+	}
+	add := func(from, to int) {
+		for _, sql := range []string{
+			`INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
+				SELECT %[1]d, 'user-' || i, 'free', 1 FROM generate_series(%[2]d, %[3]d) AS i`,
+			`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode,
+				reason, key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text)
+				SELECT %[1]d, now() - interval '1 minute' - i * interval '1 ms', now(), 1, 12, '12:', 'user', 'enforce',
+					'limit_exceeded', 'user:{user_id}', 1, 1, 1, 1, 'token_bucket', ''
+				FROM generate_series(%[2]d, %[3]d) AS i`,
+			`INSERT INTO user_month (tenant_id, month, user_id, allowed, denied, cost_taken)
+				SELECT %[1]d, date_trunc('month', now()), 'user-' || i, 5, 1, 5
+				FROM generate_series(%[2]d, %[3]d) AS i`,
+			`INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed,
+				user_agent, detail, request_id)
+				SELECT now(), i, %[1]d, 'acme', 1, 'signed_out', 0, '', '', '', '', '', ''
+				FROM generate_series(%[2]d, %[3]d) AS i`,
+		} {
+			w.exec(fmt.Sprintf(sql, w.acme.ID, from, to))
+		}
+	}
+	add(1, most)
+	const securityLog = "/api/v1/security-log/export?kind=signed_out"
+	for _, path := range paths {
+		path = "/api/v1/tenants/acme/" + path
+		if strings.Contains(path, "usage") {
+			continue // which has lines for the checks of all users
+		}
+		got := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+		if lines := strings.Count(got.body, "\n"); lines < most || lines > most+1 {
+			t.Errorf("%s has %d lines", path, lines)
+		}
+	}
+	w.want(w.send(admin, "GET", securityLog, nil), http.StatusOK)
+	add(most+1, most+1)
+	for _, path := range paths {
+		path = "/api/v1/tenants/acme/" + path
+		refused := w.want(w.send(by, "GET", path, nil), http.StatusBadRequest)
+		if !strings.Contains(refused.body, "POST to the same address") ||
+			refused.header.Get("Content-Disposition") != "" {
+			t.Errorf("%s is answered %s with %v", path, refused.body, refused.header)
+		}
+		file := w.exported(by, path)
+		if lines := strings.Count(file.body, "\n"); lines < most+1 {
+			t.Errorf("the file of %s has %d lines", path, lines)
+		}
+	}
+	refused := w.want(w.send(admin, "GET", securityLog, nil), http.StatusBadRequest)
+	if !strings.Contains(refused.body, "Choose a shorter time") {
+		t.Errorf("the security log is answered %s", refused.body)
+	}
+}
+
+func TestAFileHasWhatAGetAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
@@ -91,15 +152,15 @@ func TestAFileHasWhatIsStreamed(t *testing.T) {
 		"usage/export?by=user", "usage/export?by=user&user_id=user-7",
 	} {
 		path = "/api/v1/tenants/acme/" + path
-		streamed := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+		direct := w.want(w.send(by, "GET", path, nil), http.StatusOK)
 		file := w.exported(by, path)
-		if file.body != streamed.body || len(file.body) < 20 {
-			t.Errorf("%s: the file is\n%.300s\nand the stream\n%.300s", path, file.body, streamed.body)
+		if file.body != direct.body || len(file.body) < 20 {
+			t.Errorf("%s: the file is\n%.300s\nand the answer\n%.300s", path, file.body, direct.body)
 		}
 		for _, name := range []string{"Content-Type", "Content-Disposition"} {
-			if file.header.Get(name) != streamed.header.Get(name) {
-				t.Errorf("%s: %s of the file is %q, of the stream %q", path, name, file.header.Get(name),
-					streamed.header.Get(name))
+			if file.header.Get(name) != direct.header.Get(name) {
+				t.Errorf("%s: %s of the file is %q, of the answer %q", path, name, file.header.Get(name),
+					direct.header.Get(name))
 			}
 		}
 	}

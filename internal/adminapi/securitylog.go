@@ -3,6 +3,7 @@ package adminapi
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"io"
 	"net/http"
 	"net/netip"
@@ -118,42 +119,36 @@ func (s *surface) ExportSecurityLog(ctx context.Context,
 		return nil, err
 	}
 	filter.Email, filter.Tenant = valueOf(p.Email), valueOf(p.Tenant)
-	return &file{
-		request: requestOf(ctx), mediaType: csvType, name: "security-log.csv",
-		write: func(w io.Writer, progress func() error) error {
-			out := csv.NewWriter(w)
-			_ = out.Write(accessHeader) // Error reports all writes
-			for before := (auth.LogCursor{}); ; {
-				events, err := s.AccessEvents.AccessEvents(ctx, 0, filter, before, exportPage)
-				if err != nil {
-					return err
-				}
-				for i := range events {
-					_ = out.Write(accessRecord(&events[i]))
-				}
-				out.Flush()
-				if len(events) < exportPage || out.Error() != nil {
-					return out.Error()
-				}
-				before = events[len(events)-1].Cursor()
-				if err := progress(); err != nil {
-					return err
-				}
+	return s.small(ctx, csvType, "security-log.csv", "Choose a shorter time, or a filter.",
+		func(ctx context.Context, w io.Writer, place string) (rows int, next string, err error) {
+			before, err := placeFrom[auth.LogCursor](place)
+			if err != nil {
+				return 0, "", err
 			}
-		},
-	}, nil
+			events, err := s.AccessEvents.AccessEvents(ctx, 0, filter, before, exportPage)
+			if err != nil {
+				return 0, "", err
+			}
+			out := &rowWriter{csv: csv.NewWriter(w)}
+			if place == "" {
+				out.err = out.csv.Write(accessHeader)
+			}
+			for i := range events {
+				out.put(accessRecord(&events[i]), nil)
+			}
+			if len(events) == exportPage {
+				next, err = placeText(events[len(events)-1].Cursor())
+			}
+			return out.rows, next, errors.Join(err, out.end())
+		}), nil
 }
 
 func accessRecord(e *auth.AccessEvent) []string {
 	shown := showAccess(e)
-	record := []string{
+	return []string{
 		shown.EventId, shown.At.Format(time.RFC3339Nano), formatInt(e.Count), shown.Kind,
 		strconv.FormatBool(shown.Succeeded),
 		cell(shown.AccountId, formatInt), e.Who, e.Typed, e.KeyID, e.Tenant, orZero(shown.Ip), e.UserAgent, e.Detail,
 		e.RequestID,
 	}
-	for i := range record {
-		record[i] = inert(record[i])
-	}
-	return record
 }

@@ -80,7 +80,7 @@ func TestASlowReaderOfAFileIsCutAndItsPlaceIsFree(t *testing.T) {
 	server := c.serveSmall()
 	c.manyUsers(c.acme, users)
 	by := c.person(c.acme, auth.Viewer)
-	const path = "/api/v1/tenants/acme/users/export"
+	path := c.madeFile(by, "/api/v1/tenants/acme/users/export")
 	slow := []net.Conn{
 		c.dial(server, by, path), c.dial(server, by, path), c.dial(server, by, path), c.dial(server, by, path),
 	}

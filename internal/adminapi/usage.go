@@ -46,7 +46,7 @@ func (s *surface) ExportUsage(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return s.streamed(ctx, e), nil
+	return s.exported(ctx, e), nil
 }
 
 func (s *surface) usageExport(ctx context.Context, by string, user, from, to *string) (*exportRequest, error) {

@@ -29,7 +29,7 @@ func (s *surface) ExportViolations(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return s.streamed(ctx, e), nil
+	return s.exported(ctx, e), nil
 }
 
 func (s *surface) violationsExport(ctx context.Context, format string) (*exportRequest, error) {

@@ -8,6 +8,7 @@ export interface Reply {
   status?: number;
   json?: unknown;
   events?: string;
+  csv?: string;
   headers?: Record<string, string>;
 }
 /** How the answers of the present test differ from api/openapi.yaml; setup.ts fails the test for them. */
@@ -45,9 +46,10 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
     if (handler === undefined) throw new Error(`the test foresees no ${request.method} ${pathname}`);
     const asked = { path: pathname, query: searchParams, body, headers: request.headers };
     const reply: Reply = typeof handler === 'function' ? await (handler as Handler)(asked) : { json: handler };
-    const { status = 200, json, events, headers = {} } = reply;
-    if (events !== undefined) {
-      return new Response(events, { headers: { 'Content-Type': 'text/event-stream' } });
+    const { status = 200, json, events, csv, headers = {} } = reply;
+    if (events !== undefined || csv !== undefined) {
+      const type = csv === undefined ? 'text/event-stream' : 'text/csv';
+      return new Response(events ?? csv, { headers: { 'Content-Type': type } });
     }
     if (json !== undefined && status !== 204) {
       const mistake = mistakeOf(request.method, pathname, status, JSON.parse(JSON.stringify(json)));

@@ -1,7 +1,10 @@
 import { api, body } from './client';
+import type { paths } from './schema';
 import type { Export } from './types';
 
 type Exported = 'audit/export' | 'export' | 'usage/export' | 'users/export' | 'violations/export';
+
+type SecurityFilter = NonNullable<paths['/api/v1/security-log/export']['get']['parameters']['query']>;
 
 /** The address from which the browser downloads an export, without undefined parameters. */
 export function exportAddress(
@@ -12,7 +15,7 @@ export function exportAddress(
   return `/api/v1/tenants/${encodeURIComponent(tenant)}/${what}?${queryOf(parameters)}`;
 }
 
-/** Lets a job write the file that an address would download. */
+/** Lets a job write the file of an address. */
 export function startExport(address: string): Promise<Export> {
   return body(api.POST(address as '/api/v1/tenants/{tenant}/users/export', {} as never));
 }
@@ -21,8 +24,18 @@ export function userDataAddress(tenant: string, user: string): string {
   return `/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(user)}/data`;
 }
 
-export function securityExport(parameters: Record<string, string | undefined>): string {
-  return `/api/v1/security-log/export?${queryOf(parameters)}`;
+/** The file of the security log. A link to it could not show why the server refuses. */
+export function securityExport(query: SecurityFilter): Promise<Blob> {
+  return body(api.GET('/api/v1/security-log/export', { params: { query }, parseAs: 'blob' }));
+}
+
+/** Lets the browser save a file. */
+export function save(file: Blob, name: string): void {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(file);
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 function queryOf(parameters: Record<string, string | number | undefined>): URLSearchParams {

@@ -1034,7 +1034,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Export who got in and who did not */
+        /**
+         * Export who got in and who did not
+         * @description 400 beyond 10,000 rows. Choose a shorter time, or a filter.
+         */
         get: operations["exportSecurityLog"];
         put?: never;
         post?: never;
@@ -2180,13 +2183,14 @@ export interface paths {
         };
         /**
          * Export plan assignments
-         * @description An apostrophe precedes text that a spreadsheet would take for a formula, also inside a cell.
+         * @description 400 beyond 10,000 rows, which a job writes: see the POST of this address. An apostrophe precedes text that a spreadsheet would
+         *     take for a formula, also inside a cell.
          */
         get: operations["exportUsers"];
         put?: never;
         /**
          * Export plan assignments to a file
-         * @description For files of up to 128 MB, compressed: a job writes what GET streams into a file, which the caller can download for a day.
+         * @description A job writes a file of any number of rows, up to 128 MB compressed, which the caller can download for a day.
          */
         post: operations["startUsersExport"];
         delete?: never;
@@ -2865,12 +2869,15 @@ export interface paths {
             };
             cookie?: never;
         };
-        /** Export changes */
+        /**
+         * Export changes
+         * @description 400 beyond 10,000 rows, which a job writes: see the POST of this address.
+         */
         get: operations["exportAudit"];
         put?: never;
         /**
          * Export changes to a file
-         * @description For files of up to 128 MB, compressed: a job writes what GET streams into a file, which the caller can download for a day.
+         * @description A job writes a file of any number of rows, up to 128 MB compressed, which the caller can download for a day.
          */
         post: operations["startAuditExport"];
         delete?: never;
@@ -3181,14 +3188,14 @@ export interface paths {
         };
         /**
          * Export violations
-         * @description All matching violations, streamed. If the connection breaks, the file is incomplete; POST makes one that can be downloaded again. In CSV, an apostrophe precedes text that a
-         *     spreadsheet would take for a formula, also inside a cell.
+         * @description 400 beyond 10,000 rows, which a job writes: see the POST of this address. In CSV, an apostrophe precedes text that a spreadsheet
+         *     would take for a formula, also inside a cell.
          */
         get: operations["exportViolations"];
         put?: never;
         /**
          * Export violations to a file
-         * @description For files of up to 128 MB, compressed: a job writes what GET streams into a file, which the caller can download for a day.
+         * @description A job writes a file of any number of rows, up to 128 MB compressed, which the caller can download for a day.
          */
         post: operations["startViolationsExport"];
         delete?: never;
@@ -3393,12 +3400,13 @@ export interface paths {
          *     recording was on or beyond its sample, checks that reserve, and those of cost 0. A month without that line is complete. The
          *     present month goes on, and is up to about a minute behind: the name of a file that has it ends in `-so-far`. `cost` is what allowed checks cost, in tokens. At most 100,000 users of a month are
          *     counted. Kept as long as counts per minute. An apostrophe precedes text that a spreadsheet would take for a formula.
+         *     400 beyond 10,000 rows, which a job writes: see the POST of this address.
          */
         get: operations["exportUsage"];
         put?: never;
         /**
          * Export usage per month to a file
-         * @description For files of up to 128 MB, compressed: a job writes what GET streams into a file, which the caller can download for a day.
+         * @description A job writes a file of any number of rows, up to 128 MB compressed, which the caller can download for a day.
          */
         post: operations["startUsageExport"];
         delete?: never;

@@ -1,13 +1,15 @@
 import { Button } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
 import { serverNow } from '~/api/clock';
-import { securityExport } from '~/api/exports';
+import { save, securityExport } from '~/api/exports';
 import { FilterField } from '~/components/FilterField';
 import { IconDownload } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
 import { NoPermission } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
+import { failed } from '~/components/toast';
 import { isoMoments } from '~/domain/range';
 import { securityKinds } from '~/domain/security';
 import { Clear, defaultRange, Events, KindFilter, useSet } from '~/features/security/Events';
@@ -32,6 +34,11 @@ function Log() {
   const filter = { kind, email, ip, tenant };
   const range = useTimeRange(defaultRange);
   const set = useSet();
+  const exported = useMutation({
+    mutationFn: () => securityExport({ ...filter, ...isoMoments(range, serverNow()) }),
+    onSuccess: (file) => save(file, 'security-log.csv'),
+    onError: (error) => failed('Not exported', error),
+  });
   return (
     <Page
       title="Security log"
@@ -39,11 +46,10 @@ function Log() {
         <>
           <TimeRange fallback={defaultRange} />
           <Button
-            component="a"
             variant="default"
+            loading={exported.isPending}
             leftSection={<IconDownload size={15} aria-hidden />}
-            href={securityExport({ ...filter, ...isoMoments(range, serverNow()) })}
-            download
+            onClick={() => exported.mutate()}
           >
             Export CSV
           </Button>

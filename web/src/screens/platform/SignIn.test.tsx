@@ -1,6 +1,7 @@
-import { screen, within } from '@testing-library/react';
-import { expect, test } from 'vitest';
-import { account, fakeServer, problem, session } from '../../../test/fake';
+import { screen, waitFor, within } from '@testing-library/react';
+import userEvent from '@testing-library/user-event';
+import { expect, test, vi } from 'vitest';
+import { account, fakeServer, problem, type Reply, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 
 const admin = { ...session(), account: account({ platform_admin: true }) };
@@ -99,4 +100,24 @@ test('an address that a stranger typed is marked before it, where no column cuts
   open('/platform/security-log');
   const cell = await screen.findByTitle(`${event.typed}, as typed by a stranger`);
   expect(cell.textContent).toBe(`typed ${event.typed}`);
+});
+
+test('the security log is saved as a file, or says why not', async () => {
+  const saved: Blob[] = [];
+  vi.spyOn(URL, 'createObjectURL').mockImplementation((file) => `blob:${saved.push(file as Blob)}`);
+  vi.spyOn(HTMLAnchorElement.prototype, 'click').mockImplementation(() => {});
+  let reply: Reply = problem(400, 'invalid-request', { detail: 'Choose a shorter time, or a filter.' });
+  fakeServer({
+    'GET /api/v1/session': admin,
+    'GET /api/v1/security-log': { items: [], next_cursor: null },
+    'GET /api/v1/security-log/export': () => reply,
+  });
+  open('/platform/security-log?kind=signed_in');
+  const user = userEvent.setup();
+  await user.click(await screen.findByRole('button', { name: 'Export CSV' }));
+  expect((await screen.findByRole('alert')).textContent).toMatch(/Choose a shorter time/);
+  expect(saved).toHaveLength(0);
+  reply = { csv: 'event_id,at\n' };
+  await user.click(screen.getByRole('button', { name: 'Export CSV' }));
+  await waitFor(() => expect(saved).toHaveLength(1));
 });
