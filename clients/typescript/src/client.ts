@@ -2,13 +2,15 @@ import { Breaker } from './breaker.js';
 import { Memory } from './memory.js';
 import { whenOver } from './patience.js';
 import { Queue } from './queue.js';
-import { type Check, type Decision, type Settlement, SluiceError } from './types.js';
+import { type Check, type Decision, type Recorded, type Settlement, SluiceError } from './types.js';
 import { version } from './version.js';
 import {
   decode,
+  decodeRecorded,
   decodeReport,
   decodeSettlement,
   encode,
+  encodeRecord,
   encodeReport,
   type Json,
   problem,
@@ -17,6 +19,9 @@ import {
   tokens,
   undecided,
 } from './wire.js';
+
+/** How many milliseconds pass before a record is sent again. */
+const recordPauses = [100, 400];
 
 /** Decides checks that the server does not: `open` lets them pass, `closed` denies them with status 503. */
 export type FailureMode = 'open' | 'closed';
@@ -168,6 +173,26 @@ export class Sluice {
   async settle(reservation: string | null, cost: number): Promise<Settlement> {
     if (!Number.isFinite(cost)) throw refused('/cost', `must be a number; it is ${cost}`);
     return this.#settle(reservation, { cost: tokens(cost) });
+  }
+
+  /**
+   * Charges what has happened, whatever is left: no rule denies a record, and `check.cost` is ignored. The key needs the
+   * permissions `check` and `report`. The server charges an `id`, of 16 to 255 visible ASCII characters, once within two
+   * minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
+   * an id it is sent once, and may be charged although it fails. The failure mode does not apply.
+   */
+  async record(check: Check, cost: number, { id }: { id?: string | undefined } = {}): Promise<Recorded> {
+    const body = encodeRecord(check, cost, id);
+    for (const pause of id ? recordPauses : []) {
+      try {
+        return decodeRecorded(await this.#patient('POST', '/v1/check', body));
+      } catch (error) {
+        const { kind, status } = error as SluiceError;
+        if (kind !== 'timeout' && kind !== 'connection' && !(status >= 500)) throw error;
+        await new Promise((resume) => setTimeout(resume, pause));
+      }
+    }
+    return decodeRecorded(await this.#patient('POST', '/v1/check', body));
   }
 
   /** Gives back all that a reservation took. */

@@ -5,6 +5,7 @@ export {
   type Decision,
   type ErrorKind,
   type FieldError,
+  type Recorded,
   type Settlement,
   SluiceError,
   type Source,

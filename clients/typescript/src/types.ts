@@ -85,6 +85,14 @@ export interface Settlement {
   extended: boolean;
 }
 
+/** What became of a record. */
+export interface Recorded {
+  /** False: its id was recorded before. */
+  recorded: boolean;
+  /** Tokens, by the id of each rule that was charged. */
+  charged: Map<number, number>;
+}
+
 /**
  * One sort of failure: no answer within the time-out; no connection; the server cannot decide; something else than
  * Sluice answered; the key is wrong; the request itself is not valid.

@@ -1,5 +1,13 @@
 /** How checks and decisions look in JSON. */
-import { type Check, type Decision, type FieldError, type Settlement, SluiceError, type Tier } from './types.js';
+import {
+  type Check,
+  type Decision,
+  type FieldError,
+  type Recorded,
+  type Settlement,
+  SluiceError,
+  type Tier,
+} from './types.js';
 
 /** A check on its way: encoded, and with the identity that denials are remembered by. */
 export interface Question {
@@ -32,6 +40,17 @@ export function encode(check: Check, hold?: number): Question {
   };
   const body = Object.keys(more).length === 0 ? identity : JSON.stringify({ ...named, ...more });
   return { body, identity, cost: amount };
+}
+
+/** Encodes what has happened. */
+export function encodeRecord(check: Check, cost: number, id?: string): string {
+  const { identity } = encode({ ...check, cost });
+  return JSON.stringify({
+    ...JSON.parse(identity),
+    cost: tokens(cost),
+    record: true,
+    ...(id ? { record_id: id } : {}),
+  });
 }
 
 /** The buckets of reported latencies, in milliseconds; the last one, inf, is above them. */
@@ -144,6 +163,18 @@ export function decodeSettlement(answer: Json): Settlement {
       settled: answer.settled,
       charged: number(answer.charged) ?? 0,
       extended: boolean(answer.extended),
+    };
+  });
+}
+
+/** Reads what became of a record. A server that does not know records has decided a check. */
+export function decodeRecorded(answer: Json): Recorded {
+  return whole(() => {
+    if (typeof answer.recorded !== 'boolean') throw new TypeError('no record');
+    const charged = answer.tiers.map((tier: Json) => [number(tier.rule_id), number(tier.charged) ?? 0]);
+    return {
+      recorded: answer.recorded,
+      charged: new Map<number, number>(charged.filter(([, amount]: [number, number]) => amount > 0)),
     };
   });
 }

@@ -8,7 +8,7 @@ from ._async import AsyncSluice
 from ._core import FailureMode, Observation
 from ._limiter import Limiter
 from ._sync import Sluice
-from ._types import Check, Decision, ErrorKind, FieldError, Settlement, SluiceError, Source, Tier
+from ._types import Check, Decision, ErrorKind, FieldError, Recorded, Settlement, SluiceError, Source, Tier
 from ._version import __version__
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "FieldError",
     "Limiter",
     "Observation",
+    "Recorded",
     "Settlement",
     "Sluice",
     "SluiceError",

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import httpx
 
 from . import _core
-from ._core import Ask, Core, FailureMode, Observation, Post, Step, Steps
+from ._core import RECORD_PAUSES, Ask, Core, FailureMode, Observation, Post, Step, Steps, may_repeat
 from ._queue import IN_FLIGHT, STALL, Queue
-from ._types import Check, Decision, Settlement, SluiceError
+from ._types import Check, Decision, Recorded, Settlement, SluiceError
 from ._wire import Answer, Question
 
 T = TypeVar("T")
@@ -117,6 +117,20 @@ class AsyncSluice:
         even below zero, so that later checks wait. It settles once: sending it again after an error is safe. None,
         which is what a decision of the failure mode has, is not sent."""
         return await self._run(self._core.settle(reservation, cost))
+
+    async def record(self, check: Check, cost: float, id: str | None = None) -> Recorded:
+        """Charges what has happened, whatever is left: no rule denies a record, and check.cost is ignored. The key needs the
+        permissions check and report. The server charges an id, of 16 to 255 visible ASCII characters, once within two
+        minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
+        an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
+        for pause in RECORD_PAUSES if id else ():
+            try:
+                return await self._run(self._core.record(check, cost, id))
+            except SluiceError as error:
+                if not may_repeat(error):
+                    raise
+                await asyncio.sleep(pause)
+        return await self._run(self._core.record(check, cost, id))
 
     async def cancel(self, reservation: str | None) -> Settlement:
         """Gives back all that a reservation took."""

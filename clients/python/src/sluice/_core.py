@@ -21,17 +21,19 @@ import httpx
 from ._breaker import LONGEST, Breaker
 from ._memory import Memory
 from ._queue import Call
-from ._types import Check, Decision, Settlement, SluiceError
+from ._types import Check, Decision, Recorded, Settlement, SluiceError
 from ._version import __version__
 from ._wire import (
     Answer,
     Question,
     decode_batch,
     decode_check,
+    decode_recorded,
     decode_report,
     decode_settlement,
     encode,
     encode_batch,
+    encode_record,
     named,
     problem,
     tokens,
@@ -78,6 +80,9 @@ PAUSE, PAUSES = 0.002, 2
 #: How many reads of an answer may begin when its time is over.
 LATE_READS = 4
 
+#: How many seconds pass before a record is sent again.
+RECORD_PAUSES = (0.1, 0.4)
+
 T = TypeVar("T")
 Steps = Generator[Step, Any, T]
 
@@ -90,6 +95,11 @@ class Observation:
     decision: Decision | None  #: None if the check raised
     error: BaseException | None
     took: float  #: the caller's wait, in seconds
+
+
+def may_repeat(error: SluiceError) -> bool:
+    """Whether the server gave no answer, or could not decide."""
+    return error.kind in ("timeout", "connection") or error.status >= 500
 
 
 class Deadline(dict[str, float]):
@@ -202,6 +212,9 @@ class Core:
             return Settlement(False)
         body = json.dumps({"reservation": reservation, **members}, separators=(",", ":"))
         return decode_settlement((yield from self._patient("POST", "/v1/settle", body)))
+
+    def record(self, check: Check, cost: float, id: str | None) -> Steps[Recorded]:
+        return decode_recorded((yield from self._patient("POST", "/v1/check", encode_record(check, cost, id))))
 
     def report(self, backend: str, latencies: Iterable[float], errors: int) -> Steps[bool]:
         return decode_report((yield from self._patient("POST", "/v1/report", report_body(backend, latencies, errors))))

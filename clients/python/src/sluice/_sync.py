@@ -13,9 +13,9 @@ import httpx
 
 from . import _core
 from ._breaker import LONGEST
-from ._core import Ask, Core, Deadline, FailureMode, Observation, Post, Step, Steps
+from ._core import RECORD_PAUSES, Ask, Core, Deadline, FailureMode, Observation, Post, Step, Steps, may_repeat
 from ._queue import IN_FLIGHT, STALL, Queue
-from ._types import Check, Decision, Settlement, SluiceError
+from ._types import Check, Decision, Recorded, Settlement, SluiceError
 from ._wire import Answer, Question
 
 T = TypeVar("T")
@@ -151,6 +151,20 @@ class Sluice:
         even below zero, so that later checks wait. It settles once: sending it again after an error is safe. None,
         which is what a decision of the failure mode has, is not sent."""
         return self._run(self._core.settle(reservation, cost))
+
+    def record(self, check: Check, cost: float, id: str | None = None) -> Recorded:
+        """Charges what has happened, whatever is left: no rule denies a record, and check.cost is ignored. The key needs the
+        permissions check and report. The server charges an id, of 16 to 255 visible ASCII characters, once within two
+        minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
+        an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
+        for pause in RECORD_PAUSES if id else ():
+            try:
+                return self._run(self._core.record(check, cost, id))
+            except SluiceError as error:
+                if not may_repeat(error):
+                    raise
+                time.sleep(pause)
+        return self._run(self._core.record(check, cost, id))
 
     def cancel(self, reservation: str | None) -> Settlement:
         """Gives back all that a reservation took."""

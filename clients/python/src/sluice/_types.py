@@ -74,6 +74,14 @@ class Settlement:
     extended: bool = False  #: extend found it open
 
 
+@dataclass
+class Recorded:
+    """What became of a record."""
+
+    recorded: bool  #: False: its id was recorded before
+    charged: dict[int, float] = field(default_factory=dict)  #: tokens, by the id of each rule that was charged
+
+
 #: One sort of failure: no answer within the time-out; no connection; the server cannot decide; something else than
 #: Sluice answered; the key is wrong; the request itself is not valid.
 ErrorKind = Literal["timeout", "connection", "unavailable", "protocol", "key", "request"]

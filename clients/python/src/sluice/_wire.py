@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, NamedTuple
 
-from ._types import Check, Decision, FieldError, Settlement, SluiceError, Tier
+from ._types import Check, Decision, FieldError, Recorded, Settlement, SluiceError, Tier
 
 
 class Question(NamedTuple):
@@ -55,6 +55,12 @@ def encode(check: Check, hold: float | None = None) -> Question:
     return Question(_dumps({**named, **more}) if more else identity, identity, cost)
 
 
+def encode_record(check: Check, cost: float, id: str | None) -> str:
+    """Encodes what has happened."""
+    record = {**json.loads(encode(check).identity), "cost": tokens(cost), "record": True}
+    return _dumps({**record, "record_id": id} if id else record)
+
+
 def tokens(amount: float) -> float:
     """Rounds to the smallest amount there is."""
     if not math.isfinite(amount):
@@ -99,6 +105,17 @@ def decode_settlement(body: Any) -> Settlement:
     try:
         if isinstance(body["settled"], bool):
             return Settlement(body["settled"], _number(body, "charged") or 0, _bool(body, "extended"))
+    except (KeyError, TypeError):  # it is no object, or a member has another type
+        pass
+    raise problem(Answer(200, None, None))
+
+
+def decode_recorded(body: Any) -> Recorded:
+    """A server that does not know records has decided a check."""
+    try:
+        if isinstance(body["recorded"], bool):
+            charged = {tier["rule_id"]: _number(tier, "charged") or 0 for tier in body["tiers"]}
+            return Recorded(body["recorded"], {rule: amount for rule, amount in charged.items() if amount > 0})
     except (KeyError, TypeError):  # it is no object, or a member has another type
         pass
     raise problem(Answer(200, None, None))
