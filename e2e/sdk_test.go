@@ -14,6 +14,7 @@ import (
 	"time"
 
 	sluice "github.com/sluicegate/sluice/client"
+	"github.com/sluicegate/sluice/internal/devdb/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -129,9 +130,12 @@ func TestTheGoClientRidesOutARestart(t *testing.T) {
 	a := tn.spawnAPI(t, redis)
 	eventually(t, patience, "the api process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
 	const timeout = 250 * time.Millisecond
+	const longest = 10 * timeout // while the process is too busy to read answers
 	client := a.newSDK(t, sluice.Config{Timeout: timeout})
+	watch := awake.Start()
+	defer watch.Stop()
 
-	var served, fallen, slow atomic.Int64
+	var served, fallen atomic.Int64
 	stop := make(chan struct{})
 	var load sync.WaitGroup
 	for user := range 16 {
@@ -142,14 +146,14 @@ func TestTheGoClientRidesOutARestart(t *testing.T) {
 					return
 				default:
 				}
-				began := time.Now()
+				began := watch.Now()
 				d, err := client.Check(t.Context(), sluice.Check{UserID: fmt.Sprint(user)})
 				if err != nil || !d.Allowed {
 					t.Errorf("%+v, %v: open is to pass", d, err)
 					return
 				}
-				if took := time.Since(began); took > timeout+250*time.Millisecond {
-					slow.Add(1)
+				if took := watch.Since(began); took > longest {
+					t.Errorf("a check took %s, more than %s", took, longest)
 				}
 				if d.Source == sluice.FromServer {
 					served.Add(1)
@@ -174,11 +178,6 @@ func TestTheGoClientRidesOutARestart(t *testing.T) {
 	eventually(t, patience, "checks to be served again", grows(&served))
 	close(stop)
 	load.Wait()
-	t.Logf("%d served, %d by the failure mode, %d slower than the time-out", served.Load(), fallen.Load(), slow.Load())
-	// where tests run in parallel, the wait for a processor counts, too
-	if n, all := slow.Load(), served.Load()+fallen.Load(); n > all/100 {
-		t.Errorf("%d of %d checks took longer than the time-out", n, all)
-	}
 }
 
 func TestTheGoClientReservesSettlesAndShowsUsage(t *testing.T) {
