@@ -47,11 +47,12 @@ test/ready:
 SERIAL := ^Test(Model|TheModelSees|HandlesAmongFaults|Hostile|AMillionKeys)
 
 # A machine that is slow or busy needs more than the ten minutes that go test gives a package. Not by the race detector
-# in deploy: it would compile Helm and Prometheus once more, and nothing of ours runs at once there. Results are not
-# kept: go does not see changes of files outside of a module. -vet=all is go vet, without reading everything twice.
+# in deploy and bench: it would compile Helm, Prometheus and other limiters once more, and nothing of ours runs at once
+# in their tests. Results are not kept: go does not see changes of files outside of a module. -vet=all is go vet,
+# without reading everything twice.
 .PHONY: test/go
 test/go:
-	$(call each_module,go test -vet=all $$([[ $$module == deploy/* ]] && echo -count=1 || \
+	$(call each_module,go test -vet=all $$([[ $$module == deploy/* || $$module == bench/ ]] && echo -count=1 || \
 		echo "-race -skip $(SERIAL)") -timeout 40m ./...)
 
 .PHONY: test/serial
