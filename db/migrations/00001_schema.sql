@@ -962,6 +962,21 @@ CREATE TABLE violation_minute_default PARTITION OF violation_minute DEFAULT;
 
 CREATE INDEX violation_minute_rule_idx ON violation_minute (tenant_id, rule_id, minute);
 
+-- Denials of the last minutes by each dimension in slots of five seconds: see violations.RecentDenials.
+CREATE TABLE recent_denial (
+    tenant_id bigint      NOT NULL,
+    dimension text        NOT NULL,
+    slot      timestamptz NOT NULL,
+    rule_id   bigint      NOT NULL, -- 0: rules for which a process had no room
+    mode      text        NOT NULL,
+    value     text        NOT NULL COLLATE "C", -- '' for checks without one
+    other     boolean     NOT NULL, -- all values for which a process had no room; value is ''
+    denied    bigint      NOT NULL,
+    CONSTRAINT recent_denial_pkey PRIMARY KEY (tenant_id, dimension, slot, rule_id, mode, value, other)
+);
+
+CREATE INDEX recent_denial_slot_idx ON recent_denial (slot);
+
 -- Decisions by minute. Rule 0 is for checks as a whole, and -1 for what rules in shadow mode would have denied; other
 -- rows are a rule's own verdicts. Degraded ones are among the three before. Partitioned like violations.
 CREATE TABLE decision_minute (

@@ -158,6 +158,22 @@ ORDER BY 1, 2, 3, 4, 5
 ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
 SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped;
 
+-- name: RecentDenialsCounted :exec
+INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT c.tenant_id, c.dimension,
+    least(c.slot, date_bin(make_interval(secs => sqlc.arg(slot_seconds)::double precision), now(),
+        timestamptz '1970-01-01 00:00:00Z') + interval '5 minutes'),
+    c.rule_id, c.mode, c.value, c.other, sum(c.denied)
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(dimensions)::text[]) AS dimension,
+        unnest(sqlc.arg(slots)::timestamptz[]) AS slot, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(modes)::text[]) AS mode, unnest(sqlc.arg(vals)::text[]) COLLATE "C" AS value,
+        unnest(sqlc.arg(others)::boolean[]) AS other, unnest(sqlc.arg(denied)::bigint[]) AS denied
+) AS c
+GROUP BY 1, 2, 3, 4, 5, 6, 7
+ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied + excluded.denied;
+
 -- name: ViolationsRecorded :exec
 -- '' and 0 mean nothing, and NaN means that the bucket was not read.
 INSERT INTO rate_limit_violation (
@@ -267,6 +283,12 @@ WHERE ctid = ANY (ARRAY(
 DELETE FROM recorder_batch
 WHERE ctid = ANY (ARRAY(
     SELECT b.ctid FROM recorder_batch AS b WHERE b.written_at < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropRecentDenials :execrows
+DELETE FROM recent_denial
+WHERE ctid = ANY (ARRAY(
+    SELECT r.ctid FROM recent_denial AS r WHERE r.slot < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
 ));
 
 -- name: DropCrossings :execrows

@@ -94,13 +94,15 @@ ORDER BY 1;
 -- If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
 -- denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
 -- rules the detail rows name the value; denials that were counted without a row are unattributed. The mode has no
--- index, so rows of the other mode are read too. The newest at_most counts and rows are read, back to looked_back_to.
+-- index, so rows of the other mode are read too. From recent_since on, recent denials are read instead, which name every
+-- value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied, m.detail_dropped,
         sqlc.arg(dimension)::text = 'ip' AND strpos(m.subject, '/') > 0 AS is_network
     FROM violation_minute AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id)
-        AND m.minute >= date_trunc('minute', sqlc.arg(since)::timestamptz, 'UTC') AND m.minute < sqlc.arg(until)
+        AND m.minute >= date_trunc('minute', sqlc.arg(since)::timestamptz, 'UTC')
+        AND m.minute < least(sqlc.arg(until)::timestamptz, sqlc.arg(recent_since)::timestamptz)
         AND (sqlc.arg(rule_id)::bigint = 0 OR m.rule_id = sqlc.arg(rule_id)::bigint)
     ORDER BY m.minute DESC
     LIMIT sqlc.arg(at_most)::bigint
@@ -112,9 +114,22 @@ WITH counted AS MATERIALIZED (
         sqlc.arg(mode)::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
         sqlc.arg(dimension)::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
-    WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at >= sqlc.arg(since) AND requested_at < sqlc.arg(until)
+    WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at >= sqlc.arg(since)
+        AND requested_at < least(sqlc.arg(until)::timestamptz, sqlc.arg(recent_since)::timestamptz)
         AND (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
     ORDER BY requested_at DESC, violation_id DESC
+    LIMIT sqlc.arg(at_most)::bigint
+), recent AS MATERIALIZED (
+    SELECT r.slot, r.value, r.other, r.denied
+    FROM recent_denial AS r
+    WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = sqlc.arg(dimension)::text
+        AND r.slot >= greatest(sqlc.arg(recent_since)::timestamptz, date_bin(
+            make_interval(secs => sqlc.arg(slot_seconds)::double precision), sqlc.arg(since)::timestamptz,
+            timestamptz '1970-01-01 00:00:00Z'))
+        AND r.slot < sqlc.arg(until)
+        AND (sqlc.arg(rule_id)::bigint = 0 OR r.rule_id IN (0, sqlc.arg(rule_id)::bigint))
+        AND sqlc.arg(mode)::text IN ('', r.mode)
+    ORDER BY r.slot DESC
     LIMIT sqlc.arg(at_most)::bigint
 ), met AS MATERIALIZED (
     -- A quoted literal may look like a placeholder, so patterns with one are left to the rows in detail.
@@ -146,6 +161,9 @@ WITH counted AS MATERIALIZED (
     FROM newest AS n
     WHERE n.value <> '' AND n.wanted
     UNION ALL
+    SELECT r.value, CASE WHEN r.other THEN 0 ELSE r.denied END, r.slot, CASE WHEN r.other THEN r.denied ELSE 0 END
+    FROM recent AS r
+    UNION ALL
     SELECT '', 0, NULL, c.detail_dropped
     FROM counted AS c
     WHERE (c.other OR c.is_network OR c.rule_id NOT IN (SELECT met.rule_id FROM met WHERE met.names_value))
@@ -158,7 +176,8 @@ SELECT p.value::text AS value, sum(p.denied)::bigint AS denied,
     coalesce(max(p.last_at), sqlc.arg(since))::timestamptz AS last_at,
     sum(p.unattributed)::bigint AS unattributed,
     coalesce(greatest((SELECT min(n.requested_at) FROM newest AS n HAVING count(*) >= sqlc.arg(at_most)::bigint),
-        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= sqlc.arg(at_most)::bigint)),
+        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= sqlc.arg(at_most)::bigint),
+        (SELECT min(r.slot) FROM recent AS r HAVING count(*) >= sqlc.arg(at_most)::bigint)),
             sqlc.arg(since))::timestamptz AS looked_back_to
 FROM parts AS p
 GROUP BY p.value

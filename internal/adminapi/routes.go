@@ -302,6 +302,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/stats/series", aViewer, x.GetSeries},
 		{get, tenant + "/stats/violations", aViewer, x.GetViolationSeries},
 		{get, tenant + "/stats/top", aViewer, x.GetTop},
+		{get, tenant + "/stats/present", aViewer, x.GetPresent},
 		{get, tenant + "/stats/summary", aViewer, x.GetSummary},
 		{get, tenant + "/usage/export", aViewer, x.ExportUsage},
 		{post, tenant + "/usage/export", aViewer, x.StartUsageExport},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -142,7 +143,7 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 	}
 	top, err := s.Violations.Top(ctx, requestOf(ctx).tenant.ID, violations.TopOf{
 		Dimension: violations.Dimension(p.By), Since: since, Until: until,
-		Rule: rules.RuleID(valueOf(p.RuleId)), Mode: mode,
+		Rule: rules.RuleID(valueOf(p.RuleId)), Mode: mode, RecentSince: violations.RecentSince(s.Now()),
 	}, limit)
 	if err != nil {
 		return nil, err
@@ -174,13 +175,9 @@ func (s *surface) topRules(
 	for i := range top.Rules {
 		ids[i] = top.Rules[i].Rule
 	}
-	found, err := s.Stores.RulesEver(ctx, tenant, ids)
+	named, err := s.rulesEver(ctx, tenant, ids)
 	if err != nil {
-		return nil, never, fmt.Errorf("name the rules that denied most: %w", err)
-	}
-	named := make(map[rules.RuleID]*rules.Rule, len(found))
-	for i := range found {
-		named[found[i].ID] = &found[i]
+		return nil, never, err
 	}
 	items = []openapi.TopItem{}
 	for i := range top.Rules {
@@ -199,6 +196,60 @@ func (s *surface) topRules(
 		items = append(items, item)
 	}
 	return items, top.LookedBackTo, nil
+}
+
+func (s *surface) rulesEver(
+	ctx context.Context, tenant rules.TenantID, ids []rules.RuleID,
+) (map[rules.RuleID]*rules.Rule, error) {
+	found, err := s.Stores.RulesEver(ctx, tenant, ids)
+	if err != nil {
+		return nil, fmt.Errorf("name the rules that denied most: %w", err)
+	}
+	named := make(map[rules.RuleID]*rules.Rule, len(found))
+	for i := range found {
+		named[found[i].ID] = &found[i]
+	}
+	return named, nil
+}
+
+func (s *surface) GetPresent(ctx context.Context,
+	request openapi.GetPresentRequestObject,
+) (openapi.GetPresentResponseObject, error) {
+	tenant, by := requestOf(ctx).tenant.ID, request.Params.By
+	since, until := violations.Present(s.Now())
+	present, err := s.Violations.Present(ctx, tenant, violations.Dimension(by), since, until,
+		or(request.Params.Limit, defaultTop))
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]rules.RuleID, len(present.Values))
+	for i := range present.Values {
+		ids[i] = present.Values[i].Rule
+	}
+	named, err := s.rulesEver(ctx, tenant, ids)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetPresent200JSONResponse{
+		By: by, From: since, Until: until,
+		PerMinute:             perMinute(present.Denied, violations.PresentTime),
+		UnattributedPerMinute: perMinute(present.Unattributed, violations.PresentTime),
+		Items: itemsOf(present.Values, func(v *violations.PresentValue) openapi.PresentItem {
+			item := openapi.PresentItem{
+				Value: v.Value, PerMinute: perMinute(v.Denied, violations.PresentTime),
+				PerMinuteBefore: perMinute(v.Earlier, violations.EarlierTime),
+				Rule:            nullable.NewNullNullable[openapi.RuleName](),
+			}
+			if rule := named[v.Rule]; rule != nil {
+				item.Rule.Set(nameRule(rule))
+			}
+			return item
+		}),
+	}, nil
+}
+
+func perMinute(count int64, in time.Duration) int64 {
+	return int64(math.Round(float64(count) * float64(time.Minute) / float64(in)))
 }
 
 // topSteps are longer for a longer time, because every rule has a row for each step.

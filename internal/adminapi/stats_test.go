@@ -215,6 +215,64 @@ func TestTheTopAreThoseThatWereDeniedMost(t *testing.T) {
 	w.want(w.send(by, "GET", stats+"/top?by=rule&rule_id=1", nil), http.StatusBadRequest)
 }
 
+func TestThePresentRatesOfDenials(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	rule := w.rule(w.acme)
+	batch := violations.Batch{Writer: "present", Number: 1}
+	slot := time.Now().UTC().Truncate(violations.SlotLength)
+	for ago := range 24 { // the same rate for two minutes
+		for dimension, value := range map[violations.Dimension]string{
+			violations.ByNetwork: "198.51.100.0/24", violations.ByEndpoint: "/login",
+		} {
+			row := violations.RecentDenials{
+				Tenant: w.acme.ID, Dimension: dimension, Slot: slot.Add(violations.SlotLength * time.Duration(1-ago)),
+				Rule: rule.ID, Mode: rules.ModeEnforce, Value: value, Denied: 700,
+			}
+			batch.Recent = append(batch.Recent, row)
+			row.Value, row.Other, row.Denied = "", true, 50
+			batch.Recent = append(batch.Recent, row)
+			row.Mode = rules.ModeShadow
+			batch.Recent = append(batch.Recent, row)
+			row.Tenant, row.Mode = w.other.ID, rules.ModeEnforce
+			batch.Recent = append(batch.Recent, row)
+		}
+	}
+	if err := w.store.WriteViolations(w.ctx(), &batch); err != nil {
+		t.Fatal(err)
+	}
+	type item struct {
+		Value     string `json:"value"`
+		PerMinute int64  `json:"per_minute"`
+		Rule      *struct {
+			RuleID rules.RuleID `json:"rule_id"`
+		} `json:"rule"`
+	}
+	for query, want := range map[string]item{
+		"by=network": {Value: "198.51.100.0/24", PerMinute: 8400}, "by=endpoint": {Value: "/login", PerMinute: 8400},
+		"by=rule&limit=1": {Value: fmt.Sprint(rule.ID), PerMinute: 9000},
+	} {
+		got := read[struct {
+			From         time.Time `json:"from"`
+			Until        time.Time `json:"until"`
+			Items        []item    `json:"items"`
+			PerMinute    int64     `json:"per_minute"`
+			Unattributed int64     `json:"unattributed_per_minute"`
+		}](t, w.want(w.send(by, "GET", stats+"/present?"+query, nil), http.StatusOK))
+		if got.PerMinute != 9000 || got.Unattributed != 9000-want.PerMinute || len(got.Items) != 1 ||
+			got.Until.Sub(got.From) != violations.PresentTime {
+			t.Fatalf("%s: the answer is %+v", query, got)
+		}
+		one := got.Items[0]
+		if one.Value != want.Value || one.PerMinute != want.PerMinute || one.Rule == nil || one.Rule.RuleID != rule.ID {
+			t.Errorf("%s: %+v is denied, want %+v by rule %d", query, one, want, rule.ID)
+		}
+	}
+	w.want(w.send(by, "GET", stats+"/present", nil), http.StatusBadRequest)
+	w.want(w.send(by, "GET", stats+"/present?by=user&limit=101", nil), http.StatusBadRequest)
+}
+
 func TestARemovedRuleKeepsItsNameInRankings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

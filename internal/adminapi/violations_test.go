@@ -22,7 +22,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-func lately() time.Time { return time.Now().UTC().Truncate(time.Minute).Add(-10 * time.Minute) }
+// lately is before recent denials.
+func lately() time.Time { return time.Now().UTC().Truncate(time.Minute).Add(-15 * time.Minute) }
 
 func denied(tenant rules.Tenant, at time.Time, change ...func(*violations.Violation)) violations.Violation {
 	v := violations.Violation{

@@ -47,11 +47,16 @@ type Kept struct {
 }
 
 type retention struct {
-	name string
-	do   func(ctx context.Context, now time.Time) (Kept, error)
+	name  string
+	every time.Duration
+	do    func(ctx context.Context, now time.Time) (Kept, error)
 }
 
-const keepEvery = time.Hour
+const (
+	keepEvery = time.Hour
+	// recentEvery is short, because recent denials are kept for minutes.
+	recentEvery = 5 * time.Minute
+)
 
 // Retention returns the periodic jobs that make the partitions of yesterday, today, the next days and every day with
 // rows in a default partition, and drop rows older than the retention. Each kind of data has its own job, so that a
@@ -59,7 +64,7 @@ const keepEvery = time.Hour
 func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []jobs.Kind) {
 	for _, one := range s.retentions(keep) {
 		kinds = append(kinds, jobs.Kind{
-			Name: "keep " + one.name, Every: keepEvery, Longest: time.Hour,
+			Name: "keep " + one.name, Every: one.every, Longest: time.Hour,
 			Do: func(ctx context.Context, _ *jobs.Job) (again time.Time, err error) {
 				kept, err := one.do(ctx, time.Now())
 				if kept != (Kept{}) {
@@ -77,7 +82,10 @@ func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []
 }
 
 func (s *Store) retentions(keep violations.Retention) []retention {
+	recent := s.drops("recent denials", violations.RecentKept, (*dbsqlc.Queries).DropRecentDenials)
+	recent.every = recentEvery
 	all := []retention{
+		recent,
 		s.keepsDays("violations", "rate_limit_violation", keep.Details),
 		s.keepsDays("counts of violations", "violation_minute", keep.Counts),
 		s.keepsDays("counts of decisions", "decision_minute", keep.Counts),
@@ -113,7 +121,7 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 				return q.DropTrafficDays(ctx, dayOf(now), atMost)
 			}),
 		s.drops("replays", rules.MaxRecordDays*24*time.Hour, (*dbsqlc.Queries).DropReplays),
-		{"counts of what tenants hold", func(ctx context.Context, _ time.Time) (Kept, error) {
+		{"counts of what tenants hold", keepEvery, func(ctx context.Context, _ time.Time) (Kept, error) {
 			return Kept{}, s.recountHeld(ctx)
 		}},
 	}
@@ -136,7 +144,7 @@ func (s *Store) drops(name string, after time.Duration, drop dropRows) retention
 }
 
 func (s *Store) dropsPieces(name string, piece int32, drop dropRows) retention {
-	return retention{name, func(ctx context.Context, now time.Time) (kept Kept, err error) {
+	return retention{name, keepEvery, func(ctx context.Context, now time.Time) (kept Kept, err error) {
 		rows := int64(piece)
 		for pieces := 0; rows == int64(piece) && pieces < longestDrop; pieces++ {
 			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
@@ -162,7 +170,7 @@ func (s *Store) dropsPieces(name string, piece int32, drop dropRows) retention {
 func midnight(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
 func (s *Store) keepsDays(name, table string, after time.Duration) retention {
-	return retention{name, func(ctx context.Context, now time.Time) (kept Kept, err error) {
+	return retention{name, keepEvery, func(ctx context.Context, now time.Time) (kept Kept, err error) {
 		oldest := midnight(now.Add(-after))
 		var days []time.Time
 		for ahead := -1; ahead <= daysAhead; ahead++ {

@@ -24,6 +24,9 @@ func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) er
 		if err != nil || fresh == 0 {
 			return err
 		}
+		if err := recordRecent(ctx, queries, batch.Recent); err != nil {
+			return err
+		}
 		if err := recordDecisions(ctx, queries, batch.Decisions); err != nil {
 			return err
 		}
@@ -50,6 +53,28 @@ func recordError(err error) error {
 		}
 	}
 	return err
+}
+
+func recordRecent(ctx context.Context, queries *dbsqlc.Queries, recent []violations.RecentDenials) error {
+	if len(recent) == 0 {
+		return nil
+	}
+	p := dbsqlc.RecentDenialsCountedParams{SlotSeconds: violations.SlotLength.Seconds()}
+	for i := range recent {
+		r := &recent[i]
+		p.TenantIds = append(p.TenantIds, int64(r.Tenant))
+		p.Dimensions = append(p.Dimensions, string(r.Dimension))
+		p.Slots = append(p.Slots, r.Slot)
+		p.RuleIds = append(p.RuleIds, int64(r.Rule))
+		p.Modes = append(p.Modes, string(r.Mode))
+		p.Vals = append(p.Vals, r.Value)
+		p.Others = append(p.Others, r.Other)
+		p.Denied = append(p.Denied, r.Denied)
+	}
+	if err := queries.RecentDenialsCounted(ctx, p); err != nil {
+		return fmt.Errorf("count recent denials: %w", err)
+	}
+	return nil
 }
 
 func recordDecisions(ctx context.Context, queries *dbsqlc.Queries, decisions []violations.DecisionCount) error {

@@ -172,16 +172,20 @@ func (s *Store) ViolationsInSteps(
 	return counts, nil
 }
 
-// Top reads the newest violations.MaxTopRows counts and as many detail rows.
+// Top reads the newest violations.MaxTopRows counts, as many detail rows and as many recent denials.
 func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top,
 	err error,
 ) {
+	recentSince := of.RecentSince
+	if recentSince.IsZero() {
+		recentSince = of.Until
+	}
 	rows, err := askMuch(ctx, s, only(tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
 			return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
 				Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until,
 				RuleID: int64(of.Rule),
-				Mode:   string(of.Mode),
+				Mode:   string(of.Mode), RecentSince: recentSince, SlotSeconds: violations.SlotLength.Seconds(),
 				AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
 			})
 		})
@@ -200,4 +204,35 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 		}
 	}
 	return top, nil
+}
+
+// Present reads the newest violations.MaxTopRows recent denials.
+func (s *Store) Present(
+	ctx context.Context, tenant rules.TenantID, by violations.Dimension, since, until time.Time, limit int,
+) (present violations.PresentDenials, err error) {
+	params := dbsqlc.PresentDenialsParams{
+		TenantID: tenant, ByRule: by == violations.ByRule, Dimension: string(by),
+		Earlier: since.Add(-violations.EarlierTime), Since: since, Until: until,
+		AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
+	}
+	if params.ByRule {
+		params.Dimension = string(violations.ByEndpoint) // each dimension has all denials
+	}
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PresentDenialsRow, error) {
+			return q.PresentDenials(ctx, params)
+		})
+	if err != nil {
+		return present, fmt.Errorf("read what is denied at present: %w", err)
+	}
+	for _, row := range rows {
+		if row.Value == "" {
+			present.Denied, present.Unattributed = row.AllDenied, row.Unattributed
+			continue
+		}
+		present.Values = append(present.Values, violations.PresentValue{
+			Value: row.Value, Denied: row.Denied, Earlier: row.Earlier, Rule: rules.RuleID(row.RuleID),
+		})
+	}
+	return present, nil
 }

@@ -26,6 +26,7 @@ type Batch struct {
 	Writer string
 	Number int64
 
+	Recent    []RecentDenials
 	Decisions []DecisionCount
 	Tallies   []Tally
 	// Stored crossings are skipped. If several records of a crossing come, the store keeps the earliest and, at the
@@ -112,6 +113,13 @@ func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally, crossings
 	return batches
 }
 
+func (r *Recorder) recentBatches(recent []RecentDenials) (batches []*Batch) {
+	for some := range slices.Chunk(recent, maxBatchRows) {
+		batches = append(batches, r.number(&Batch{Recent: some}))
+	}
+	return batches
+}
+
 func (r *Recorder) number(b *Batch) *Batch {
 	r.written++
 	b.Writer, b.Number = r.writer, r.written
@@ -122,6 +130,15 @@ func (r *Recorder) number(b *Batch) *Batch {
 // subject becomes other. If that is refused too, lost is the number of lost violations or checks.
 func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 	switch {
+	case len(b.Recent) > 1:
+		half := len(b.Recent) / 2
+		parts = []*Batch{{Recent: b.Recent[:half]}, {Recent: b.Recent[half:]}}
+	case len(b.Recent) == 1 && b.Recent[0].Other:
+		return nil, 0 // the tallies have them too
+	case len(b.Recent) == 1:
+		one := b.Recent[0]
+		one.Value, one.Other = "", true
+		parts = []*Batch{{Recent: []RecentDenials{one}}}
 	case len(b.Decisions) > 1:
 		half := len(b.Decisions) / 2
 		parts = []*Batch{{Decisions: b.Decisions[:half]}, {Decisions: b.Decisions[half:]}}

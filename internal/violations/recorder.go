@@ -41,8 +41,8 @@ const (
 	// maxPause.
 	busyPart = 16
 	maxPause = 10 * time.Second
-	// smallFlush batches: one of decisions, one of violations and one of crossings.
-	smallFlush = 3
+	// smallFlush batches: one of recent denials, of decisions, of violations and of crossings.
+	smallFlush = 4
 	// countsPause delays decision counts that fill more than a batch. Violations are more urgent, and a write costs the
 	// same for any number of checks.
 	countsPause = 10 * time.Second
@@ -63,6 +63,7 @@ type Recorder struct {
 	// One for each processor: more would use more cache, since each comes to contain every rule.
 	counters []*counters
 	shards   [shards]*shard
+	recents  recents
 
 	recorded, dropped, refused, countsLost atomic.Int64
 	waiting                                atomic.Int64 // batches
@@ -90,7 +91,8 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 		sink: sink, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		writer: rand.Text(), seed: maphash.MakeSeed(), held: sums{},
 	}
-	// Half of the memory fills while the other half is written. Decision counts get a quarter of each half.
+	// Half of the memory fills while the other half is written. Decision counts get a quarter of each half, and so do
+	// recent denials.
 	half := options.MaxBytes / 2
 	r.maxHeld = half / 4 / verdictsBytes
 	processors := min(shards, runtime.GOMAXPROCS(0))
@@ -98,9 +100,11 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 		r.counters = append(r.counters, newCounters(half/4/processors))
 	}
 	for i := range shards {
-		r.shards[i] = newShard((half-half/4)/shards, max(1, options.MaxDetails/shards), half/4/shards)
+		r.shards[i] = newShard(half/2/shards, max(1, options.MaxDetails/shards), half/4/shards)
 	}
-	r.writtenAt.Store(time.Now().UnixNano())
+	r.recents = newRecents(half / 4)
+	r.countedAt = time.Now()
+	r.writtenAt.Store(r.countedAt.UnixNano())
 	return r
 }
 
@@ -127,6 +131,7 @@ func (r *Recorder) add(c *Check, t *Tier, now time.Time) {
 	r.recorded.Add(c.times())
 	// The store has whole microseconds and no monotonic part.
 	now = now.Round(0).Truncate(time.Microsecond)
+	r.recents.add(c, t, now)
 	if r.shardOf(t.Subject, t.Rule.ID).add(c, t, now, r.options.DetailsPerSecond) {
 		r.dropped.Add(c.times())
 	}
@@ -150,26 +155,33 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 
 func (r *Recorder) flushUntil(ctx context.Context) {
 	pause := r.options.FlushInterval
-	for away := time.Duration(0); wait(ctx, pause); {
+	due, next := time.Now().Add(pause), min(pause, recentEvery)
+	for away := time.Duration(0); wait(ctx, next); {
 		began := time.Now()
-		err := r.flush(ctx, countsPause-pause) // the next flush might be a pause late
+		isDue := !began.Before(due)
+		err := r.flush(ctx, isDue, countsPause-pause) // the next flush might be a pause late
 		took := time.Since(began)
 		switch {
 		case err == nil:
 			if away > 0 {
 				r.log.InfoContext(ctx, "violations are written again")
 			}
-			away, pause = 0, r.options.FlushInterval
-			if r.lastWasLarge.Load() {
-				pause = max(pause, min((busyPart-1)*took, maxPause))
+			away = 0
+			if isDue {
+				pause = r.options.FlushInterval
+				if r.lastWasLarge.Load() {
+					pause = max(pause, min((busyPart-1)*took, maxPause))
+				}
+				due = time.Now().Add(pause)
 			}
+			next = min(time.Until(due), recentEvery)
 		case ctx.Err() == nil:
 			if away == 0 {
 				r.log.ErrorContext(ctx, "violations cannot be written; they are counted in memory meanwhile", "error",
 					err)
 			}
 			away = max(minBackoff, min(2*away, maxBackoff))
-			pause = away/2 + mathrand.N(away/2+1)
+			next = away/2 + mathrand.N(away/2+1)
 		}
 	}
 }
@@ -203,14 +215,18 @@ func wait(ctx context.Context, pause time.Duration) bool {
 }
 
 // Flush writes all counts, or only an older batch if that fails again.
-func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, 0) }
+func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, true, 0) }
 
-// flush may delay decision counts that fill more than a batch, until hold has passed since the last ones.
-func (r *Recorder) flush(ctx context.Context, hold time.Duration) error {
+// flush writes recent denials and, if isDue, the rest. It may delay decision counts that fill more than a batch, until
+// hold has passed since the last ones.
+func (r *Recorder) flush(ctx context.Context, isDue bool, hold time.Duration) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	if len(r.batch) == 0 {
-		r.collect(hold)
+		r.batch = r.recentBatches(r.recents.take(time.Now()))
+		if isDue {
+			r.collect(hold)
+		}
 	}
 	for len(r.batch) > 0 {
 		r.waiting.Store(int64(len(r.batch)))
@@ -243,7 +259,7 @@ func (r *Recorder) collect(hold time.Duration) {
 		r.held, r.countedAt = sums{}, now
 	}
 	tallies, crossings := takeAll(r.shards[:], now)
-	r.batch = r.batches(counts, tallies, crossings)
+	r.batch = append(r.batch, r.batches(counts, tallies, crossings)...)
 	r.lastWasLarge.Store(len(r.batch) > smallFlush)
 }
 

@@ -28,6 +28,10 @@ type Store interface {
 	ArrivedAt(ctx context.Context, tenant rules.TenantID, id ID) (time.Time, error)
 	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
+	// Present returns up to limit values with the most denials of enforced rules in a time, and how many each had in
+	// the minutes before. See the function Present.
+	Present(ctx context.Context, tenant rules.TenantID, by Dimension, since, until time.Time, limit int) (PresentDenials,
+		error)
 
 	// DenialsOfUser returns up to limit counts of a user's denials by hour and rule, latest first.
 	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time,
@@ -122,8 +126,9 @@ type RuleTop struct {
 // Dimension is a property that groups violations.
 type Dimension string
 
-// The dimensions.
+// The dimensions. Only Present takes ByRule.
 const (
+	ByRule     Dimension = "rule"
 	ByUser     Dimension = "user"
 	ByIP       Dimension = "ip"
 	ByNetwork  Dimension = "network" // the /24 of an IPv4 address, the /48 of an IPv6 address
@@ -136,6 +141,8 @@ type TopOf struct {
 	Since, Until time.Time
 	Rule         rules.RuleID // 0 for all
 	Mode         rules.Mode   // "" for all
+	// RecentSince is from when each violation is counted by the dimension; see the function. The zero Time means never.
+	RecentSince time.Time
 }
 
 // UserDenials counts a user's denials by a rule in an hour, including those of shadow rules.
@@ -168,8 +175,8 @@ type StepCount struct {
 
 // Top are the values of a dimension with the most denials.
 //
-// For a rule whose only placeholder is the dimension, each value's denials are exact, even if details were dropped,
-// under the rule's present mode. Denials by other rules are counted by their detail rows.
+// Recent denials are exact. Of earlier ones, those by a rule whose only placeholder is the dimension are exact, even if
+// details were dropped, under the rule's present mode. Earlier denials by other rules are counted by their detail rows.
 type Top struct {
 	Values []TopValue
 	// Unattributed counts denials without a known value, because their detail was dropped. If it is 0, every figure is
@@ -184,4 +191,21 @@ type TopValue struct {
 	Value  string
 	Denied int64
 	LastAt time.Time // to the minute if only counts know it
+}
+
+// PresentDenials are the present denials of a dimension's values.
+type PresentDenials struct {
+	Values []PresentValue
+	// Denied counts all of them, also those without a value. Unattributed are those of unknown value.
+	Denied, Unattributed int64
+}
+
+// PresentValue is a value of PresentDenials.
+type PresentValue struct {
+	Value  string // of ByRule, the rule's id
+	Denied int64
+	// Earlier is the number in the EarlierTime before.
+	Earlier int64
+	// Rule is the one that denied most.
+	Rule rules.RuleID
 }

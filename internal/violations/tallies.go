@@ -63,6 +63,13 @@ func (r *room) take(tenant rules.TenantID, amount int) bool {
 	return true
 }
 
+func (r *room) give(tenant rules.TenantID, amount int) {
+	r.used -= amount
+	if r.by[tenant] -= amount; r.by[tenant] == 0 {
+		delete(r.by, tenant)
+	}
+}
+
 func newShard(maxBytes, maxDetails, maxNotedBytes int) *shard {
 	s := &shard{bytes: newRoom(maxBytes), details: newRoom(maxDetails), noted: newNotedShares(maxNotedBytes)}
 	s.reset(0)

@@ -15,7 +15,13 @@ const attack = (users: number) =>
 
 test('a network that attacks is blocked for an hour in two clicks from the overview', async ({ page, sluice }) => {
   await signIn(page);
-  await askAll(sluice, attack(30));
+  let denied = 0;
+  const ask = async (checks: ReturnType<typeof attack>) => {
+    const statuses = await askAll(sluice, checks);
+    denied += statuses.filter((status) => status === 429).length;
+    return statuses;
+  };
+  await ask(attack(30));
   await page.goto(at('overview'));
   const block = page.getByRole('table').getByRole('button', { name: `Block network ${network}` });
   await expect(block).toBeVisible({ timeout: 60_000 });
@@ -31,7 +37,16 @@ test('a network that attacks is blocked for an hour in two clicks from the overv
   const others = attack(1)
     .slice(0, 1)
     .map((check) => ({ ...check, user_id: 'nobody', endpoint: '/free' }));
-  await until(async () => (await askAll(sluice, others))[0] === 429);
+  await until(async () => (await ask(others))[0] === 429);
+
+  // What the block denies goes on counting, each check once, and is present for some seconds only.
+  const row = page.getByRole('table', { name: 'Who is limited' }).getByRole('row', { name: `${network} network` });
+  for (const _ of [1, 2]) {
+    await ask(attack(30));
+    await expect(row).toContainText(denied.toLocaleString('en'), { timeout: 60_000 });
+    await expect(row.getByText(/^Blocked/)).toBeVisible();
+  }
+  await expect(row.getByRole('cell').nth(3)).toHaveText('0', { timeout: 60_000 });
 
   // The rule ends when somebody ends it, or by itself.
   await page.goto(`${at('violations')}?group=network`);

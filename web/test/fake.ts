@@ -1,8 +1,9 @@
 import { vi } from 'vitest';
 import type { ProblemDocument } from '~/api/problem';
 import type { components } from '~/api/schema';
-import type { Account, AuditEntry, Key, Plan, Quotas, QuotaThing, Rule, Session, Tenant } from '~/api/types';
+import type { Account, AuditEntry, Key, Plan, Present, Quotas, QuotaThing, Rule, Session, Tenant } from '~/api/types';
 import { mistakeOf } from './contract';
+import { present } from './traffic';
 
 export interface Reply {
   status?: number;
@@ -26,6 +27,9 @@ const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme/overrides': { items: [], next_cursor: null },
   'POST /api/v1/tenants/acme/effect': effect(),
   'GET /api/v1/tenants/acme/scheduled-changes': { items: [], next_cursor: null },
+  'GET /api/v1/tenants/acme/stats/present': ({ query }: { query: URLSearchParams }) => ({
+    json: present(query.get('by') as Present['by'], {}),
+  }),
   'GET /api/v1/tenants/acme/quotas': () => ({ json: quotas(), headers: { ETag: '"0"' } }),
   'GET /api/v1/sign-in': { mail: false, passwords: true, providers: [] },
 };

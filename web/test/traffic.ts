@@ -3,6 +3,7 @@ import type {
   Bucket,
   Crossing,
   Override,
+  Present,
   ProcessStatus,
   Series,
   Status,
@@ -106,6 +107,23 @@ export function top(by: Top['by'], items: Partial<TopItem>[]): Top {
     looked_back_to: null,
     items: items.map((item) => ({ value: '42', denied: 1, checks: null, last_at: at, rule: null, ...item })),
   };
+}
+
+/** Denied a minute, of so many in all. */
+export function present(
+  by: Present['by'],
+  rates: Record<string, number>,
+  perMinute = 0,
+  more: Partial<Present['items'][number]> = {},
+): Present {
+  const items = Object.entries(rates).map(([value, per_minute]) => ({
+    value,
+    per_minute,
+    per_minute_before: 100,
+    rule: null,
+    ...more,
+  }));
+  return { by, from: at, until: at, items, per_minute: perMinute, unattributed_per_minute: 0 };
 }
 
 export function process(more: Partial<ProcessStatus> = {}): ProcessStatus {

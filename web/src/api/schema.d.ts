@@ -3338,12 +3338,41 @@ export interface paths {
         /**
          * The most denied rules, users, addresses, networks or endpoints
          * @description Counts of rules are exact, for whole hours if the time range is longer than three hours, and for six hours if it is longer
-         *     than two weeks. Users, addresses and endpoints are counted exactly by rules whose only placeholder is that value
-         *     (`user:{user_id}`), and networks by `ip:{ip}`, for whole minutes and in the rule's present mode. Denials by other rules are counted from their detail
+         *     than two weeks. All others are exact for the last ten minutes, in steps of five seconds. Earlier, users, addresses and
+         *     endpoints are counted exactly by rules whose only placeholder is that value
+         *     (`user:{user_id}`), and networks by `ip:{ip}`, for whole minutes and in the rule's present mode. Earlier denials by other rules are counted from their detail
          *     rows, some of which are dropped in an attack: `unattributed` says how many. The newest 100,000 counts and 100,000 rows are
          *     read. If there are more, `looked_back_to` says how far back that reached.
          */
         get: operations["getTop"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/stats/present": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Who and what is denied at present
+         * @description Exact rates of the last ten full seconds whose counts have arrived, which is after two seconds, and of the five minutes
+         *     before. Shadow rules do not count. A process counts 500 users, addresses, networks and endpoints each in five seconds;
+         *     the rest is in `unattributed`.
+         */
+        get: operations["getPresent"];
         put?: never;
         post?: never;
         delete?: never;
@@ -7026,6 +7055,54 @@ export interface components {
              */
             last_at: string | null;
             /** @description The rule, also one that was removed; null: the item is no rule, or an unknown one */
+            rule: components["schemas"]["RuleName"] | null;
+        };
+        /**
+         * @example {
+         *       "by": "network",
+         *       "from": "2026-11-20T12:31:45Z",
+         *       "until": "2026-11-20T12:31:55Z",
+         *       "items": [
+         *         {
+         *           "value": "198.51.100.0/24",
+         *           "per_minute": 9702,
+         *           "per_minute_before": 3120,
+         *           "rule": null
+         *         }
+         *       ],
+         *       "per_minute": 10002,
+         *       "unattributed_per_minute": 0
+         *     }
+         */
+        Present: {
+            by: components["schemas"]["TopBy"];
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            items: components["schemas"]["PresentItem"][];
+            /**
+             * Format: int64
+             * @description Denials of all in the time
+             */
+            per_minute: number;
+            /**
+             * Format: int64
+             * @description Denials of unknown value among them. If not 0, the rates of items are lower bounds
+             */
+            unattributed_per_minute: number;
+        };
+        PresentItem: {
+            /** @description The user id, address, network or endpoint; of a rule, its id */
+            value: string;
+            /** Format: int64 */
+            per_minute: number;
+            /**
+             * Format: int64
+             * @description The mean of the five minutes before, rounded
+             */
+            per_minute_before: number;
+            /** @description The rule that denied most; null: an unknown one */
             rule: components["schemas"]["RuleName"] | null;
         };
         /** @description What people call a rule */
@@ -14931,6 +15008,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Top"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getPresent: {
+        parameters: {
+            query: {
+                /** @example network */
+                by: components["schemas"]["TopBy"];
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Most denied first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Present"];
                 };
             };
             400: components["responses"]["BadRequest"];

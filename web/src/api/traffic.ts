@@ -1,11 +1,10 @@
 import { queryOptions } from '@tanstack/react-query';
 import { perMinuteText } from '~/domain/format';
-import { isLowerBound } from '~/domain/group';
 import { isoMoments, type Span } from '~/domain/range';
 import { api, body } from './client';
 import { serverNow } from './clock';
 import { keepSame, tenantKey } from './queries';
-import type { Top, TopBy } from './types';
+import type { Present, TopBy } from './types';
 import type { ViolationFilter } from './violations';
 
 /** Traffic and status. A range that ends now is refetched at an interval; a fixed range is read once. */
@@ -103,21 +102,26 @@ export const topQuery = (
   });
 };
 
-const recent = 5;
-
-/**
- * How many checks were denied a minute over the last minutes, by user, address, network or endpoint: who floods now.
- */
-export const recentDenialsQuery = (tenant: string, by: Exclude<TopBy, 'rule'>) => {
-  const at = (now: number) => ({ from: now - recent * 60_000, until: now });
-  return queryOptions({
-    ...topQuery(tenant, { text: 'recent', moves: true, at }, by, 100),
-    select: (top: Top) => {
-      const least = isLowerBound(top) ? 'at least ' : '';
-      return new Map(top.items.map(({ value, denied }) => [value, `${least}${perMinuteText(denied / recent)}`]));
-    },
+/** Who and what is denied at present, by the last full ten seconds. */
+export const presentQuery = (tenant: string, by: TopBy) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'stats', 'present', by),
+    queryFn: ({ signal }) =>
+      body(
+        api.GET('/api/v1/tenants/{tenant}/stats/present', {
+          params: { path: { tenant }, query: { by, limit: 100 } },
+          signal,
+        }),
+      ),
+    refetchInterval: often,
   });
-};
+
+/** How many checks of a value are denied a minute; undefined for none. */
+export function presentRate({ items, unattributed_per_minute }: Present, value: string): string | undefined {
+  const rate = items.find((item) => item.value === value)?.per_minute;
+  if (!rate) return undefined;
+  return `${unattributed_per_minute > 0 ? 'at least ' : ''}${perMinuteText(rate)}`;
+}
 
 export const tenantStatusQuery = (tenant: string) =>
   queryOptions({

@@ -77,6 +77,7 @@ export type Summary = Schemas['Summary'];
 export type Tenant = Schemas['Tenant'];
 export type Tier = Schemas['Tier'];
 export type Timeline = Schemas['Timeline'];
+export type Present = Schemas['Present'];
 export type Top = Schemas['Top'];
 export type TopBy = Schemas['TopBy'];
 export type TopItem = Schemas['TopItem'];

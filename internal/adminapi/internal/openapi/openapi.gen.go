@@ -3005,6 +3005,35 @@ type Point struct {
 	Denied int64 `json:"denied"`
 }
 
+// Present defines model for Present.
+type Present struct {
+	// By network: IPv4 addresses by their /24, IPv6 addresses by their /48
+	By    TopBy         `json:"by"`
+	From  time.Time     `json:"from"`
+	Items []PresentItem `json:"items"`
+
+	// PerMinute Denials of all in the time
+	PerMinute int64 `json:"per_minute"`
+
+	// UnattributedPerMinute Denials of unknown value among them. If not 0, the rates of items are lower bounds
+	UnattributedPerMinute int64     `json:"unattributed_per_minute"`
+	Until                 time.Time `json:"until"`
+}
+
+// PresentItem defines model for PresentItem.
+type PresentItem struct {
+	PerMinute int64 `json:"per_minute"`
+
+	// PerMinuteBefore The mean of the five minutes before, rounded
+	PerMinuteBefore int64 `json:"per_minute_before"`
+
+	// Rule The rule that denied most; null: an unknown one
+	Rule nullable.Nullable[RuleName] `json:"rule"`
+
+	// Value The user id, address, network or endpoint; of a rule, its id
+	Value string `json:"value"`
+}
+
 // Problem An error as in RFC 9457
 type Problem struct {
 	// Detail What to do
@@ -5369,6 +5398,12 @@ type ListTenantSecurityLogParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// GetPresentParams defines parameters for GetPresent.
+type GetPresentParams struct {
+	By    TopBy `form:"by" json:"by"`
+	Limit *int  `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // GetSeriesParams defines parameters for GetSeries.
 type GetSeriesParams struct {
 	// From Left out: 24 hours before until
@@ -6276,6 +6311,9 @@ type ServerInterface interface {
 	// Simulate Simulate rules over a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// GetPresent Who and what is denied at present
+	// (GET /api/v1/tenants/{tenant}/stats/present)
+	GetPresent(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetPresentParams)
 	// GetSeries Decisions over time
 	// (GET /api/v1/tenants/{tenant}/stats/series)
 	GetSeries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetSeriesParams)
@@ -13603,6 +13641,61 @@ func (siw *ServerInterfaceWrapper) Simulate(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// GetPresent operation middleware
+func (siw *ServerInterfaceWrapper) GetPresent(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetPresentParams
+
+	// ------------- Required query parameter "by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "by", r.URL.Query(), &params.By, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "by"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "by", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetPresent(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetSeries operation middleware
 func (siw *ServerInterfaceWrapper) GetSeries(w http.ResponseWriter, r *http.Request) {
 
@@ -16046,6 +16139,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/security-log", wrapper.ListTenantSecurityLog).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/simulate", wrapper.Simulate).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/present", wrapper.GetPresent).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/series", wrapper.GetSeries).Methods(http.MethodGet)
 
@@ -20581,6 +20676,29 @@ func (response Simulate200JSONResponse) VisitSimulateResponse(w http.ResponseWri
 	return err
 }
 
+type GetPresentRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params GetPresentParams
+}
+
+type GetPresentResponseObject interface {
+	VisitGetPresentResponse(w http.ResponseWriter) error
+}
+
+type GetPresent200JSONResponse Present
+
+func (response GetPresent200JSONResponse) VisitGetPresentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetSeriesRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params GetSeriesParams
@@ -21893,6 +22011,9 @@ type StrictServerInterface interface {
 	// Simulate Simulate rules over a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(ctx context.Context, request SimulateRequestObject) (SimulateResponseObject, error)
+	// GetPresent Who and what is denied at present
+	// (GET /api/v1/tenants/{tenant}/stats/present)
+	GetPresent(ctx context.Context, request GetPresentRequestObject) (GetPresentResponseObject, error)
 	// GetSeries Decisions over time
 	// (GET /api/v1/tenants/{tenant}/stats/series)
 	GetSeries(ctx context.Context, request GetSeriesRequestObject) (GetSeriesResponseObject, error)
@@ -26148,6 +26269,33 @@ func (sh *strictHandler) Simulate(w http.ResponseWriter, r *http.Request, tenant
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(SimulateResponseObject); ok {
 		if err := validResponse.VisitSimulateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetPresent operation middleware
+func (sh *strictHandler) GetPresent(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetPresentParams) {
+	var request GetPresentRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPresent(ctx, request.(GetPresentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPresent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetPresentResponseObject); ok {
+		if err := validResponse.VisitGetPresentResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -566,6 +566,17 @@ type RateLimitViolationDefault struct {
 	LimitText     string
 }
 
+type RecentDenial struct {
+	TenantID  rules.TenantID
+	Dimension string
+	Slot      time.Time
+	RuleID    rules.RuleID
+	Mode      string
+	Value     string
+	Other     bool
+	Denied    int64
+}
+
 type RecorderBatch struct {
 	WriterID  string
 	BatchSeq  int64

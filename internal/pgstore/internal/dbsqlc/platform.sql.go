@@ -1191,6 +1191,21 @@ func (q *Queries) DropParkedJobs(ctx context.Context, before time.Time, atMost i
 	return result.RowsAffected(), nil
 }
 
+const dropRecentDenials = `-- name: DropRecentDenials :execrows
+DELETE FROM recent_denial
+WHERE ctid = ANY (ARRAY(
+    SELECT r.ctid FROM recent_denial AS r WHERE r.slot < $1 LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropRecentDenials(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropRecentDenials, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const dropRecorderBatches = `-- name: DropRecorderBatches :execrows
 DELETE FROM recorder_batch
 WHERE ctid = ANY (ARRAY(
@@ -2606,6 +2621,50 @@ func (q *Queries) RaiseDeliveries(ctx context.Context, arg RaiseDeliveriesParams
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const recentDenialsCounted = `-- name: RecentDenialsCounted :exec
+INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT c.tenant_id, c.dimension,
+    least(c.slot, date_bin(make_interval(secs => $1::double precision), now(),
+        timestamptz '1970-01-01 00:00:00Z') + interval '5 minutes'),
+    c.rule_id, c.mode, c.value, c.other, sum(c.denied)
+FROM (
+    SELECT unnest($2::bigint[]) AS tenant_id, unnest($3::text[]) AS dimension,
+        unnest($4::timestamptz[]) AS slot, unnest($5::bigint[]) AS rule_id,
+        unnest($6::text[]) AS mode, unnest($7::text[]) COLLATE "C" AS value,
+        unnest($8::boolean[]) AS other, unnest($9::bigint[]) AS denied
+) AS c
+GROUP BY 1, 2, 3, 4, 5, 6, 7
+ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied + excluded.denied
+`
+
+type RecentDenialsCountedParams struct {
+	SlotSeconds float64
+	TenantIds   []int64
+	Dimensions  []string
+	Slots       []time.Time
+	RuleIds     []int64
+	Modes       []string
+	Vals        []string
+	Others      []bool
+	Denied      []int64
+}
+
+func (q *Queries) RecentDenialsCounted(ctx context.Context, arg RecentDenialsCountedParams) error {
+	_, err := q.db.Exec(ctx, recentDenialsCounted,
+		arg.SlotSeconds,
+		arg.TenantIds,
+		arg.Dimensions,
+		arg.Slots,
+		arg.RuleIds,
+		arg.Modes,
+		arg.Vals,
+		arg.Others,
+		arg.Denied,
+	)
+	return err
 }
 
 const recentSteps = `-- name: RecentSteps :many

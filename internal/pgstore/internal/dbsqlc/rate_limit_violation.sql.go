@@ -80,8 +80,9 @@ WITH counted AS MATERIALIZED (
         $4::text = 'ip' AND strpos(m.subject, '/') > 0 AS is_network
     FROM violation_minute AS m
     WHERE m.tenant_id = $5
-        AND m.minute >= date_trunc('minute', $1::timestamptz, 'UTC') AND m.minute < $6
-        AND ($7::bigint = 0 OR m.rule_id = $7::bigint)
+        AND m.minute >= date_trunc('minute', $1::timestamptz, 'UTC')
+        AND m.minute < least($6::timestamptz, $7::timestamptz)
+        AND ($8::bigint = 0 OR m.rule_id = $8::bigint)
     ORDER BY m.minute DESC
     LIMIT $2::bigint
 ), newest AS MATERIALIZED (
@@ -89,12 +90,25 @@ WITH counted AS MATERIALIZED (
         WHEN 'endpoint' THEN endpoint
             WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24
                 ELSE 48 END))::text END AS value,
-        $8::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
+        $9::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
         $4::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
-    WHERE tenant_id = $5 AND requested_at >= $1 AND requested_at < $6
-        AND ($7::bigint = 0 OR rule_id = $7::bigint)
+    WHERE tenant_id = $5 AND requested_at >= $1
+        AND requested_at < least($6::timestamptz, $7::timestamptz)
+        AND ($8::bigint = 0 OR rule_id = $8::bigint)
     ORDER BY requested_at DESC, violation_id DESC
+    LIMIT $2::bigint
+), recent AS MATERIALIZED (
+    SELECT r.slot, r.value, r.other, r.denied
+    FROM recent_denial AS r
+    WHERE r.tenant_id = $5 AND r.dimension = $4::text
+        AND r.slot >= greatest($7::timestamptz, date_bin(
+            make_interval(secs => $10::double precision), $1::timestamptz,
+            timestamptz '1970-01-01 00:00:00Z'))
+        AND r.slot < $6
+        AND ($8::bigint = 0 OR r.rule_id IN (0, $8::bigint))
+        AND $9::text IN ('', r.mode)
+    ORDER BY r.slot DESC
     LIMIT $2::bigint
 ), met AS MATERIALIZED (
     -- A quoted literal may look like a placeholder, so patterns with one are left to the rows in detail.
@@ -116,7 +130,7 @@ WITH counted AS MATERIALIZED (
         c.denied, c.minute AS last_at, 0 AS unattributed
     FROM counted AS c
     JOIN met ON met.rule_id = c.rule_id AND met.names_value
-        AND ($8::text = '' OR met.mode = $8::text)
+        AND ($9::text = '' OR met.mode = $9::text)
     WHERE NOT c.other AND NOT c.is_network
     UNION ALL
     SELECT n.value,
@@ -126,11 +140,14 @@ WITH counted AS MATERIALIZED (
     FROM newest AS n
     WHERE n.value <> '' AND n.wanted
     UNION ALL
+    SELECT r.value, CASE WHEN r.other THEN 0 ELSE r.denied END, r.slot, CASE WHEN r.other THEN r.denied ELSE 0 END
+    FROM recent AS r
+    UNION ALL
     SELECT '', 0, NULL, c.detail_dropped
     FROM counted AS c
     WHERE (c.other OR c.is_network OR c.rule_id NOT IN (SELECT met.rule_id FROM met WHERE met.names_value))
-        AND ($8::text = ''
-            OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = $8::text))
+        AND ($9::text = ''
+            OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = $9::text))
     UNION ALL
     SELECT '', 0, NULL, 0
 )
@@ -138,7 +155,8 @@ SELECT p.value::text AS value, sum(p.denied)::bigint AS denied,
     coalesce(max(p.last_at), $1)::timestamptz AS last_at,
     sum(p.unattributed)::bigint AS unattributed,
     coalesce(greatest((SELECT min(n.requested_at) FROM newest AS n HAVING count(*) >= $2::bigint),
-        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= $2::bigint)),
+        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= $2::bigint),
+        (SELECT min(r.slot) FROM recent AS r HAVING count(*) >= $2::bigint)),
             $1)::timestamptz AS looked_back_to
 FROM parts AS p
 GROUP BY p.value
@@ -148,14 +166,16 @@ LIMIT $3
 `
 
 type TopOfViolationsParams struct {
-	Since     time.Time
-	AtMost    int64
-	PageSize  int32
-	Dimension string
-	TenantID  rules.TenantID
-	Until     time.Time
-	RuleID    int64
-	Mode      string
+	Since       time.Time
+	AtMost      int64
+	PageSize    int32
+	Dimension   string
+	TenantID    rules.TenantID
+	Until       time.Time
+	RecentSince time.Time
+	RuleID      int64
+	Mode        string
+	SlotSeconds float64
 }
 
 type TopOfViolationsRow struct {
@@ -171,7 +191,8 @@ type TopOfViolationsRow struct {
 // If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
 // denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
 // rules the detail rows name the value; denials that were counted without a row are unattributed. The mode has no
-// index, so rows of the other mode are read too. The newest at_most counts and rows are read, back to looked_back_to.
+// index, so rows of the other mode are read too. From recent_since on, recent denials are read instead, which name every
+// value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
 func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams) ([]TopOfViolationsRow, error) {
 	rows, err := q.db.Query(ctx, topOfViolations,
 		arg.Since,
@@ -180,8 +201,10 @@ func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams
 		arg.Dimension,
 		arg.TenantID,
 		arg.Until,
+		arg.RecentSince,
 		arg.RuleID,
 		arg.Mode,
+		arg.SlotSeconds,
 	)
 	if err != nil {
 		return nil, err

@@ -1,11 +1,11 @@
 import { useQuery } from '@tanstack/react-query';
-import { recentDenialsQuery } from '~/api/traffic';
+import { presentQuery, presentRate } from '~/api/traffic';
 import { type Group, groupNouns } from '~/domain/group';
 
 /** How many checks of a group are denied now. Its allowed checks are not counted by group. */
 export function Recent({ tenant, group: { by, value } }: { tenant: string; group: Group }) {
-  const { data } = useQuery(recentDenialsQuery(tenant, by));
+  const { data } = useQuery(presentQuery(tenant, by));
   if (!data) return null;
-  const denied = data.get(value);
-  return <p>Now: {denied ? `${denied} of this ${groupNouns[by]} are denied` : 'no denials'} (last 5 minutes).</p>;
+  const denied = presentRate(data, value);
+  return <p>Now: {denied ? `${denied} of this ${groupNouns[by]} are denied` : 'no denials'} (last 10 seconds).</p>;
 }

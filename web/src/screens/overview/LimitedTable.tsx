@@ -2,6 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { lazy, Suspense, useState } from 'react';
+import { presentQuery } from '~/api/traffic';
 import { type Column, DataTable } from '~/components/DataTable';
 import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
@@ -13,7 +14,7 @@ import { patternInWords } from '~/domain/pattern';
 import type { Span } from '~/domain/range';
 import { Blocked, useBlock } from '~/features/temporary/Blocked';
 import { useRole } from '~/session';
-import { type Answer, type Limited, limitedQuery, standsOut } from './limited';
+import { type Answer, atPresent, type Limited, limitedQuery, standsOut } from './limited';
 import styles from './Overview.module.css';
 
 // Most visits block nobody.
@@ -24,12 +25,15 @@ const trendWords = { up: 'rising', down: 'falling', steady: 'steady' };
 
 export function LimitedTable({ tenant, span }: { tenant: string; span: Span }) {
   const limited = useQuery(limitedQuery(tenant, span));
+  const user = useQuery(presentQuery(tenant, 'user')).data;
+  const network = useQuery(presentQuery(tenant, 'network')).data;
+  const answer = limited.data && atPresent(limited.data, { user, network });
   const [blocking, setBlocking] = useState<Limited | null>(null);
   const { edit } = useRole();
   const block = edit ? setBlocking : undefined;
   return (
     <>
-      {limited.data && <Attack tenant={tenant} answer={limited.data} onBlock={block} />}
+      {answer && <Attack tenant={tenant} answer={answer} onBlock={block} />}
       <Card
         title="Who is limited"
         actions={
@@ -40,17 +44,20 @@ export function LimitedTable({ tenant, span }: { tenant: string; span: Span }) {
         flush
       >
         <Query query={limited} loading={<LoadingLines lines={6} />}>
-          {({ rows }) =>
-            rows.length === 0 ? (
+          {({ isPart }) =>
+            !answer || answer.rows.length === 0 ? (
               <p className={styles.none}>Nobody was denied.</p>
             ) : (
               <div className={limited.isPlaceholderData ? styles.old : undefined}>
                 <DataTable
                   label="Who is limited"
                   columns={columnsOf(tenant, span, block)}
-                  rows={rows}
+                  rows={answer.rows}
                   rowKey={({ group: { by, value } }) => `${by} ${value}`}
                 />
+                {isPart && (
+                  <p className={styles.part}>Denied: of recorded denials. Those of the last ten minutes are exact.</p>
+                )}
               </div>
             )
           }
@@ -88,7 +95,7 @@ function Attack({ tenant, answer, onBlock }: AttackProps) {
           {group.by === 'user' ? 'User' : 'Network'} {group.value}
         </strong>{' '}
         makes {percent(Math.min(1, now / answer.now))} of all denials: {shortNumber(now)} a minute
-        {endpoint && ` on ${endpoint}`}.
+        {endpoint && `, most recorded ones on ${endpoint}`}.
       </p>
       <Act tenant={tenant} row={source} onBlock={onBlock} />
     </div>

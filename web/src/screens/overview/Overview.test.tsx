@@ -2,7 +2,17 @@ import { screen, waitFor, within } from '@testing-library/react';
 import { afterEach, expect, test, vi } from 'vitest';
 import { account, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { process, series, status, summary, tenantStatus, top, verdicts, violation } from '../../../test/traffic';
+import {
+  present,
+  process,
+  series,
+  status,
+  summary,
+  tenantStatus,
+  top,
+  verdicts,
+  violation,
+} from '../../../test/traffic';
 import { trendOf } from './limited';
 
 const base = '/api/v1/tenants/acme';
@@ -94,15 +104,16 @@ test('one table says who is limited, by which rule and where', async () => {
   expect(link.closest('tr')?.textContent).toMatch(/42.*Each user.*\/api\/search.*1,234.*Block/);
 });
 
-/** 198.51.100.0/24 denied 9,700 times in the last minute of 10,000, and user 42 now and then. */
+/** 198.51.100.0/24 denied 9,702 times a minute of 10,002, and user 42 now and then. */
 function attack(more: Record<string, unknown> = {}) {
   return traffic({
-    [`GET ${base}/stats/summary`]: sums(summary(verdicts(0, 10_000))),
     [`GET ${base}/stats/top`]: ({ query }: { query: URLSearchParams }) => {
-      const minutes = (Date.parse(query.get('until') ?? '') - Date.parse(query.get('from') ?? '')) / 60_000;
-      const denied = minutes === 1 ? 9_700 : minutes === 5 ? 500 : 20_000;
       if (query.get('by') === 'user') return { json: top('user', [{ value: '42', denied: 7 }]) };
-      return { json: top('network', [{ value: '198.51.100.0/24', denied }]) };
+      return { json: top('network', [{ value: '198.51.100.0/24', denied: 20_000 }]) };
+    },
+    [`GET ${base}/stats/present`]: ({ query }: { query: URLSearchParams }) => {
+      if (query.get('by') === 'user') return { json: present('user', { 42: 6 }, 10_002) };
+      return { json: present('network', { '198.51.100.0/24': 9_702 }, 10_002) };
     },
     [`GET ${base}/violations`]: ({ query }: { query: URLSearchParams }) => ({
       json: denials([violation({ user_id: query.get('user_id') })]),
@@ -116,10 +127,42 @@ test('one source that makes most denials is named above the table, with what blo
   const { user } = open('/t/acme/overview');
   const sentence = (await screen.findByText(/of all denials/)).closest('div') as HTMLElement;
   expect(sentence.textContent?.replaceAll('\u202f', ' ')).toContain(
-    'Network 198.51.100.0/24 makes 97 % of all denials: 9,700 a minute on /api/search.',
+    'Network 198.51.100.0/24 makes 97 % of all denials: 9,702 a minute, most recorded ones on /api/search.',
   );
   await user.click(within(sentence).getByRole('button', { name: 'Block network 198.51.100.0/24' }));
   expect(await screen.findByRole('dialog', { name: 'Block network 198.51.100.0/24' })).toBeDefined();
+});
+
+test('the rate of an attack falls while the table stays, and says when counts are of recorded denials', async () => {
+  vi.useFakeTimers({ shouldAdvanceTime: true });
+  let rate = 9_702;
+  fakeServer(
+    attack({
+      [`GET ${base}/stats/present`]: ({ query }: { query: URLSearchParams }) => {
+        if (query.get('by') === 'user') return { json: present('user', {}, rate) };
+        return { json: present('network', { '198.51.100.0/24': rate }, rate, { rule: half }) };
+      },
+      [`GET ${base}/stats/top`]: ({ query }: { query: URLSearchParams }) => {
+        if (query.get('by') === 'user') return { json: top('user', []) };
+        const json = top('network', [{ value: '198.51.100.0/24', denied: 20_000 }]);
+        return { json: { ...json, unattributed: 3 } };
+      },
+    }),
+  );
+  open('/t/acme/overview');
+  const table = await screen.findByRole('table', { name: 'Who is limited' });
+  const row = (await within(table).findByText('9,702')).closest('tr') as HTMLElement;
+  // The rule is the one that denies most, and not that of recorded denials.
+  expect(
+    within(row)
+      .getByRole('link', { name: /Each user/ })
+      .getAttribute('href'),
+  ).toBe('/t/acme/rules/31');
+  expect(screen.getByText(/^Denied: of recorded denials\./)).toBeDefined();
+  rate = 0;
+  await vi.advanceTimersByTimeAsync(5_000);
+  await waitFor(() => expect(screen.queryByText(/of all denials/)).toBeNull());
+  expect(within(table).getByText('20.0 k', { normalizer: (text) => text.replaceAll('\u202f', ' ') })).toBeDefined();
 });
 
 test('a network whose denials are those of a listed user is not listed again', async () => {

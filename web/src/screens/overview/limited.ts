@@ -2,12 +2,13 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { keepSame, tenantKey } from '~/api/queries';
-import type { Violation } from '~/api/types';
-import { type Group, groupFilter } from '~/domain/group';
+import { presentQuery } from '~/api/traffic';
+import type { Present, RuleName, Top, Violation } from '~/api/types';
+import { type Group, groupFilter, isLowerBound } from '~/domain/group';
 import { isoMoments, type Span } from '~/domain/range';
 
-const minute = 60_000;
 const shown = 8;
+const most = 100;
 /** The latest denials that show the rule and the endpoint of somebody's limit. */
 const sample = 10;
 
@@ -15,19 +16,25 @@ const sample = 10;
 export interface Limited {
   group: Group;
   denied: number;
+  /** A minute. */
   now: number;
   /** How that compares with the mean of the five minutes before. */
   trend: 'up' | 'down' | 'steady';
-  /** The rule and the endpoint of most of the latest denials. */
-  rule: Pick<Violation, 'rule_id' | 'key_pattern'> | undefined;
+  /** The rule that denies most now or, if none does, that of most of the latest denials. */
+  rule: Pick<RuleName, 'rule_id' | 'key_pattern'> | undefined;
+  /** The endpoint of most of the latest recorded denials. */
   endpoint: string | undefined;
   users: (string | null)[];
 }
 
+export type Kinds<T> = Record<'user' | 'network', T>;
+
 export interface Answer {
   rows: Limited[];
-  /** Denials of all in the last full minute. */
+  /** Denials of all, a minute. */
   now: number;
+  /** Whether some denials of the range are not recorded. */
+  isPart: boolean;
 }
 
 /** The most denied: users, and networks without the denials of listed users. */
@@ -35,36 +42,21 @@ export const limitedQuery = (tenant: string, span: Span) => {
   const queryKey = tenantKey(tenant, 'stats', 'limited', span.text);
   return queryOptions({
     queryKey,
-    queryFn: async ({ signal }): Promise<Answer> => {
+    queryFn: async ({ client, signal }): Promise<Answer> => {
       const path = { tenant };
-      const end = Math.floor(serverNow() / minute) * minute;
-      const top = async (by: Group['by'], moments: { from: string; until: string }, limit: number) => {
-        const query = { ...moments, by, limit, mode: 'enforce' as const };
-        const { items } = await body(
-          api.GET('/api/v1/tenants/{tenant}/stats/top', { params: { path, query }, signal }),
-        );
-        return items;
+      const top = (by: keyof Kinds<Top>) => {
+        const query = { ...isoMoments(span, serverNow()), by, limit: most, mode: 'enforce' as const };
+        return body(api.GET('/api/v1/tenants/{tenant}/stats/top', { params: { path, query }, signal }));
       };
-      const last = iso(end - minute, end);
-      const before = iso(end - 6 * minute, end - minute);
-      const kinds = (['user', 'network'] as const).map(async (by) => {
-        const [items, now, then] = await Promise.all([
-          top(by, isoMoments(span, serverNow()), shown),
-          top(by, last, 100),
-          top(by, before, 100),
-        ]);
-        return items.map(({ value, denied }) => {
-          const rate = now.find((one) => one.value === value)?.denied ?? 0;
-          const mean = (then.find((one) => one.value === value)?.denied ?? 0) / 5;
-          return { group: { by, value }, denied, now: rate, trend: trendOf(rate, mean) };
-        });
-      });
-      const [found, whole] = await Promise.all([
-        Promise.all(kinds),
-        body(api.GET('/api/v1/tenants/{tenant}/stats/summary', { params: { path, query: last }, signal })),
+      const [users, networks, user, network] = await Promise.all([
+        top('user'),
+        top('network'),
+        client.fetchQuery(presentQuery(tenant, 'user')),
+        client.fetchQuery(presentQuery(tenant, 'network')),
       ]);
+      const found = [...rowsOf('user', users, user, span), ...rowsOf('network', networks, network, span)];
       const rows = await Promise.all(
-        leaders(found.flat()).map(async (row) => {
+        leaders(found).map(async (row) => {
           const query = { ...groupFilter(row.group), ...isoMoments(span, serverNow()), mode: 'enforce' as const };
           const { user, ...filter } = query as typeof query & { user?: string };
           const list = await body(
@@ -76,15 +68,47 @@ export const limitedQuery = (tenant: string, span: Span) => {
           return { ...row, ...causeOf(list.items) };
         }),
       );
-      return { rows: chosen(rows), now: whole.total.denied };
+      const isPart = isLowerBound(users) || isLowerBound(networks);
+      return atPresent({ rows: chosen(rows), now: 0, isPart }, { user, network });
     },
     refetchInterval: span.moves ? 15_000 : (false as const),
     placeholderData: keepSame(queryKey),
   });
 };
 
-function iso(from: number, until: number) {
-  return { from: new Date(from).toISOString(), until: new Date(until).toISOString() };
+type Row = Pick<Limited, 'group' | 'denied' | 'now'>;
+
+/** A range that ends now has those denied at present too, though many others were denied more. */
+function rowsOf(by: keyof Kinds<Top>, top: Top, present: Present, span: Span): Row[] {
+  const rates = new Map(present.items.map(({ value, per_minute }) => [value, per_minute]));
+  const rows = top.items.map(({ value, denied }) => ({ group: { by, value }, denied, now: rates.get(value) ?? 0 }));
+  if (!span.moves) return rows;
+  const listed = new Set(top.items.map(({ value }) => value));
+  const others = present.items.filter(({ value }) => !listed.has(value));
+  return rows.concat(
+    others.map(({ value, per_minute, per_minute_before }) => ({
+      group: { by, value },
+      denied: Math.round(per_minute / 6 + per_minute_before * 5),
+      now: per_minute,
+    })),
+  );
+}
+
+/** The answer with what is denied at present, which is read more often. */
+export function atPresent(answer: Answer, present: Partial<Kinds<Present>>): Answer {
+  const rows = answer.rows.map((row) => {
+    const found = present[row.group.by as keyof Kinds<Present>];
+    if (!found) return row;
+    const item = found.items.find(({ value }) => value === row.group.value);
+    const now = item?.per_minute ?? 0;
+    return { ...row, now, trend: trendOf(now, item?.per_minute_before ?? 0), rule: item?.rule ?? row.rule };
+  });
+  const now = Math.max(...[present.user, present.network].map((found) => found?.per_minute ?? 0));
+  return {
+    ...answer,
+    rows: rows.toSorted((a, b) => b.now - a.now || b.denied - a.denied),
+    now: present.user || present.network ? now : answer.now,
+  };
 }
 
 /** A change counts if it is a quarter, and more than chance. */
@@ -94,12 +118,13 @@ export function trendOf(now: number, before: number): Limited['trend'] {
 }
 
 /** The rule and the endpoint that most of the denials have, and their users. */
-export function causeOf(denials: Violation[]): Pick<Limited, 'rule' | 'endpoint' | 'users'> {
+export function causeOf(denials: Violation[]): Pick<Limited, 'rule' | 'endpoint' | 'users' | 'trend'> {
   const id = commonest(denials.map(({ rule_id }) => rule_id));
   return {
     rule: denials.find(({ rule_id }) => rule_id === id),
     endpoint: commonest(denials.map(({ endpoint }) => endpoint)) ?? undefined,
     users: denials.map(({ user_id }) => user_id),
+    trend: 'steady',
   };
 }
 
@@ -117,7 +142,7 @@ export function chosen(rows: Limited[]): Limited[] {
   return rows.filter((row) => row.group.by === 'user' || !isOfUsers(row));
 }
 
-function leaders<Row extends Pick<Limited, 'now' | 'denied'>>(rows: Row[]): Row[] {
+function leaders(rows: Row[]): Row[] {
   return rows
     .filter(({ denied }) => denied > 0)
     .toSorted((a, b) => b.now - a.now || b.denied - a.denied)

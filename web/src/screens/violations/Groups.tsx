@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
-import { recentDenialsQuery, topQuery } from '~/api/traffic';
-import type { Top, TopBy, TopItem } from '~/api/types';
+import { presentQuery, presentRate, topQuery } from '~/api/traffic';
+import type { Present, Top, TopBy, TopItem } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconViolations } from '~/components/icons';
 import { Num } from '~/components/Num';
@@ -52,10 +52,7 @@ export function Groups({ tenant, span, by, search }: Props) {
   const top = useQuery(topQuery(tenant, span, by, most, filter));
   const total = useWhole(tenant, span, { rule: filter.rule_id, mode });
   const { edit } = useRole();
-  const now = useQuery({
-    ...recentDenialsQuery(tenant, by === 'rule' ? 'user' : by),
-    enabled: by !== 'rule' && mode === 'enforce',
-  }).data;
+  const now = useQuery({ ...presentQuery(tenant, by), enabled: mode !== 'shadow' }).data;
   if (!top.data) {
     return (
       <Card flush>
@@ -101,14 +98,17 @@ function columnsOf(
   mode: ViolationsSearch['mode'],
   whole: number,
   edit: boolean,
-  now: Map<string, string> | undefined,
+  now: Present | undefined,
 ): Column<TopItem>[] {
   const nowColumn: Column<TopItem> = {
     key: 'now',
     header: 'Now',
     width: 264,
     under: true,
-    render: ({ value }) => by !== 'rule' && <Now tenant={tenant} group={{ by, value }} rate={now?.get(value)} />,
+    render: ({ value }) => {
+      const rate = now && presentRate(now, value);
+      return by === 'rule' ? <Rate rate={rate} /> : <Now tenant={tenant} group={{ by, value }} rate={rate} />;
+    },
   };
   const columns: Column<TopItem>[] = [
     {
@@ -134,7 +134,7 @@ function columnsOf(
       numeric: true,
       render: ({ denied }) => <Num value={denied} />,
     },
-    ...(by === 'rule' ? [] : [nowColumn]),
+    ...(mode === 'shadow' ? [] : [nowColumn]),
     {
       key: 'last',
       header: 'Last',
@@ -161,10 +161,18 @@ function columnsOf(
   ];
 }
 
-/** Whether a group is blocked, or how many of its checks are denied now. */
+/** Whether a group is blocked, and how many of its checks are denied now. */
 function Now({ tenant, group, rate }: { tenant: string; group: Group; rate: string | undefined }) {
   const block = useBlock(tenant, group);
-  if (block) return <Blocked tenant={tenant} group={group} />;
+  if (!block) return <Rate rate={rate} />;
+  return (
+    <>
+      {rate && <Rate rate={rate} />} <Blocked tenant={tenant} group={group} />
+    </>
+  );
+}
+
+function Rate({ rate }: { rate: string | undefined }) {
   return <span className="numeric">{rate ? `${rate} denied` : <span className="soft">none denied</span>}</span>;
 }
 
@@ -181,7 +189,7 @@ function coverage({ by, unattributed, looked_back_to }: Top): React.ReactNode {
       {exact && 'Exact counts.'}
       {unattributed > 0 && (
         <>
-          Lower bounds: <Num value={unattributed} unit="denials" /> have no recorded {groupNouns[by]}.
+          Of recorded denials: <Num value={unattributed} unit="others" /> have no recorded {groupNouns[by]}.
         </>
       )}
       {looked_back_to && ` From the latest 100,000 records, back to ${exactTime(Date.parse(looked_back_to))}.`}

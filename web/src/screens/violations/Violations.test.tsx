@@ -7,7 +7,7 @@ import { exactTime } from '~/domain/format';
 import { namedSpan } from '~/domain/range';
 import { auditEntry, effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { readyExport, series, top, verdicts, violation, violationSeries } from '../../../test/traffic';
+import { present, readyExport, series, top, verdicts, violation, violationSeries } from '../../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 type Asked = { query: URLSearchParams };
@@ -390,7 +390,7 @@ test('who was blocked by somebody else meanwhile is said to be, and a second pre
   let rules = [rule()];
   const requests = server({
     [`GET ${base}/rules`]: () => ({ json: page(rules) }),
-    [`GET ${base}/stats/top`]: top('ip', [{ value: '203.0.113.9', denied: 600 }]),
+    [`GET ${base}/stats/present`]: present('ip', { '203.0.113.9': 120 }, 120),
     [`POST ${base}/effect`]: effect({}),
     [`POST ${base}/rules`]: () => {
       rules = [rule(), theirs];

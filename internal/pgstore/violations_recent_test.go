@@ -1,0 +1,298 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// refused is a check that a rule denied. All checks of a rule have one subject, as those of a block do.
+func refused(tenant rules.TenantID, rule *rules.Rule, user, ip, endpoint string) *violations.Check {
+	return &violations.Check{
+		Tenant:  tenant,
+		Request: &rules.Request{UserID: user, IP: netip.MustParseAddr(ip), Endpoint: endpoint, Method: "GET"},
+		Plan:    "free", Cost: violations.Token,
+		Tiers: []violations.Tier{{Rule: rule, Mode: rules.ModeEnforce, Reason: "limit_exceeded"}},
+	}
+}
+
+// processes are the recorders of some processes.
+type processes []*violations.Recorder
+
+func (w *world) processes(n int) (all processes) {
+	for range n {
+		all = append(all, violations.NewRecorder(w, violations.Options{}))
+	}
+	return all
+}
+
+// flush writes at once, as processes do.
+func (all processes) flush(t *testing.T) {
+	t.Helper()
+	var flushing sync.WaitGroup
+	for _, r := range all {
+		flushing.Go(func() {
+			if err := r.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	flushing.Wait()
+}
+
+// figures are what an answer says of each value.
+func figures(values []violations.TopValue) map[string]int64 {
+	all := map[string]int64{}
+	for _, v := range values {
+		all[v.Value] = v.Denied
+	}
+	return all
+}
+
+func present(t *testing.T, w *world, by violations.Dimension, now time.Time) (violations.PresentDenials,
+	map[string]violations.PresentValue,
+) {
+	t.Helper()
+	since, until := violations.Present(now)
+	found := must(w.Present(t.Context(), w.ours.ID, by, since, until, 1000))(t)
+	values := map[string]violations.PresentValue{}
+	for _, v := range found.Values {
+		values[v.Value] = v
+	}
+	return found, values
+}
+
+func TestTheFiguresOfAnAttackAreExact(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all := limit(t, w.ours.ID, "global", "", "")
+	byEndpoint := limit(t, w.ours.ID, "endpoint:/login", "", "")
+	all, byEndpoint = must(w.CreateRule(t.Context(), all))(t), must(w.CreateRule(t.Context(), byEndpoint))(t)
+	began := time.Now().UTC().Truncate(violations.SlotLength).Add(-time.Minute)
+	recorders := w.processes(2)
+	at := func(i int) time.Time { return began.Add(time.Duration(i%10_000) * time.Millisecond) } // 10 s
+	for i := range 22_000 {
+		r, rule, endpoint := recorders[i%2], &all, "/search"
+		switch {
+		case i%11 == 0: // others
+			r.Record(at(i), refused(w.ours.ID, rule, fmt.Sprint("user ", i/11%40),
+				fmt.Sprintf("203.0.%d.9", i/11%20), "/free"))
+			continue
+		case i%4 == 1:
+			rule, endpoint = &byEndpoint, "/login"
+		}
+		r.Record(at(i), refused(w.ours.ID, rule, "", fmt.Sprintf("198.51.100.%d", i%250), endpoint))
+		if i%5_000 == 0 {
+			recorders.flush(t)
+		}
+	}
+	recorders.flush(t)
+	logins := 5_000
+	byRule := map[string]int64{fmt.Sprint(byEndpoint.ID): int64(logins), fmt.Sprint(all.ID): int64(22_000 - logins)}
+	want := map[violations.Dimension]map[string]int64{
+		violations.ByNetwork:  {"198.51.100.0/24": 20_000, "203.0.0.0/24": 100, "203.0.19.0/24": 100},
+		violations.ByEndpoint: {"/search": int64(20_000 - logins), "/login": int64(logins), "/free": 2_000},
+		violations.ByUser:     {"user 0": 50, "user 39": 50},
+		violations.ByIP:       {"198.51.100.7": 80, "203.0.5.9": 100},
+		violations.ByRule:     byRule,
+	}
+	for by, values := range want {
+		if by != violations.ByRule {
+			top := must(w.Top(t.Context(), w.ours.ID, violations.TopOf{
+				Dimension: by, Since: began, Until: began.Add(time.Minute), Mode: rules.ModeEnforce,
+				RecentSince: violations.RecentSince(time.Now()),
+			}, 500))(t)
+			if got := figures(top.Values); top.Unattributed != 0 {
+				t.Errorf("by %s, %d denials have no value", by, top.Unattributed)
+			} else {
+				for value, denied := range values {
+					if got[value] != denied {
+						t.Errorf("by %s, %q was denied %d times, want %d", by, value, got[value], denied)
+					}
+				}
+			}
+		}
+		found, got := present(t, w, by, began.Add(12*time.Second))
+		for value, denied := range values {
+			if got[value].Denied != denied {
+				t.Errorf("at present, by %s, %q is denied %d times, want %d", by, value, got[value].Denied, denied)
+			}
+		}
+		if found.Denied != 22_000 || found.Unattributed != 0 {
+			t.Errorf("at present, by %s, %d are denied, %d of unknown value; want 22,000 and none", by, found.Denied,
+				found.Unattributed)
+		}
+	}
+	if _, got := present(t, w, violations.ByNetwork,
+		began.Add(12*time.Second)); got["198.51.100.0/24"].Rule != all.ID {
+		t.Errorf("the network is limited by rule %d most, want %d", got["198.51.100.0/24"].Rule, all.ID)
+	}
+}
+
+func TestTheDenialsOfABlockedNetworkGoOnCounting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	network := "198.51.100.0/24"
+	block := limit(t, w.ours.ID, "ip:"+network, "", "")
+	began := time.Now().UTC().Truncate(violations.SlotLength).Add(-time.Minute)
+	recorders := w.processes(2)
+	for second := range 30 {
+		for i := range 200 {
+			recorders[i%2].Record(began.Add(time.Duration(second)*time.Second),
+				refused(w.ours.ID, &block, "", fmt.Sprintf("198.51.100.%d", i), "/search"))
+		}
+		recorders.flush(t)
+		top := must(w.Top(t.Context(), w.ours.ID, violations.TopOf{
+			Dimension: violations.ByNetwork, Since: began.Add(-time.Hour), Until: began.Add(time.Hour),
+			RecentSince: violations.RecentSince(time.Now()),
+		}, 10))(t)
+		if got, want := figures(top.Values)[network], int64(second+1)*200; got != want || top.Unattributed != 0 {
+			t.Fatalf("after %d seconds %d denials are counted, and %d have no network; want %d", second+1, got,
+				top.Unattributed, want)
+		}
+	}
+}
+
+func TestNoDenialIsPresentTwentySecondsAfterTheLast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began := time.Now().UTC().Truncate(violations.SlotLength).Add(-5 * time.Minute)
+	recorders := w.processes(1)
+	const lasts = 40 // seconds
+	for i := range lasts * 10 {
+		recorders[0].Record(began.Add(time.Duration(i)*100*time.Millisecond),
+			refused(w.ours.ID, &w.ours.user, "", "198.51.100.7", "/search"))
+	}
+	recorders.flush(t)
+	for second := 12; second <= lasts; second++ { // 10 s and their arrival
+		found, _ := present(t, w, violations.ByNetwork, began.Add(time.Duration(second)*time.Second))
+		if found.Denied != 100 {
+			t.Errorf("after %d s %d denials are present, want 100", second, found.Denied)
+		}
+	}
+	for after := range 60 {
+		end := began.Add(lasts * time.Second)
+		found, values := present(t, w, violations.ByNetwork, end.Add(time.Duration(after)*time.Second))
+		if after >= 20 && found.Denied > 0 {
+			t.Errorf("%d s after the end %d denials are present", after, found.Denied)
+		}
+		if got := values["198.51.100.0/24"]; after >= 20 && got.Earlier != 10*lasts {
+			t.Errorf("%d s after the end %d denials are known from before, want %d", after, got.Earlier, 10*lasts)
+		}
+	}
+}
+
+func TestEarlierDenialsAddToRecentOnes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := time.Now()
+	cut := violations.RecentSince(now)
+	if back := now.Sub(cut); back < 10*time.Minute || back > 11*time.Minute {
+		t.Errorf("recent denials reach back %s", back)
+	}
+	recorders := w.processes(1)
+	for _, at := range []time.Time{cut.Add(-time.Minute), cut.Add(-time.Second), cut, cut.Add(time.Minute)} {
+		for range 10 {
+			recorders[0].Record(at, refused(w.ours.ID, &w.ours.user, "", "198.51.100.7", "/search"))
+		}
+	}
+	recorders.flush(t)
+	for _, test := range []struct {
+		since, until time.Time
+		want         int64
+	}{
+		{cut.Add(-time.Hour), now, 40},
+		{cut.Add(-30 * time.Second), now, 30},
+		{cut.Add(-time.Hour), cut, 20},
+		{cut.Add(time.Second), now, 20}, // from the beginning of its slot
+		{cut.Add(30 * time.Second), now, 10},
+	} {
+		top := must(w.Top(t.Context(), w.ours.ID, violations.TopOf{
+			Dimension: violations.ByNetwork, Since: test.since, Until: test.until, RecentSince: cut,
+		}, 10))(t)
+		if got := figures(top.Values)["198.51.100.0/24"]; got != test.want {
+			t.Errorf("from %s until %s it was denied %d times, want %d", test.since, test.until, got, test.want)
+		}
+	}
+}
+
+func TestAGreedyTenantsRecentDenialsTakeNothingFromOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	began := time.Now().UTC().Truncate(violations.SlotLength).Add(-time.Minute)
+	recorders := w.processes(1)
+	const invented = 200_000
+	for i := range invented {
+		recorders[0].Record(began, refused(w.theirs.ID, &w.theirs.user, fmt.Sprint("invented ", i),
+			fmt.Sprintf("2001:db8:%x:%x::1", i>>16, i&0xffff), fmt.Sprint("/", i)))
+		if i%1000 == 0 {
+			recorders[0].Record(began, refused(w.ours.ID, &w.ours.user, fmt.Sprint("user ", i/1000),
+				fmt.Sprintf("203.0.%d.9", i/1000), "/search"))
+		}
+	}
+	recorders.flush(t)
+	found, values := present(t, w, violations.ByUser, began.Add(12*time.Second))
+	if len(found.Values) != 200 || found.Denied != 200 || found.Unattributed != 0 || values["user 7"].Denied != 1 {
+		t.Errorf("%d users are known, and %d of %d denials have none", len(found.Values), found.Unattributed,
+			found.Denied)
+	}
+	for _, by := range []violations.Dimension{violations.ByRule, violations.ByNetwork} {
+		since, until := violations.Present(began.Add(12 * time.Second))
+		theirs := must(w.Present(t.Context(), w.theirs.ID, by, since, until, 1000))(t)
+		if theirs.Denied != invented || len(theirs.Values) > 500 {
+			t.Errorf("of the greedy tenant, by %s, %d denials of %d values are counted", by, theirs.Denied,
+				len(theirs.Values))
+		}
+		if by == violations.ByRule && (theirs.Unattributed != 0 || theirs.Values[0].Denied != invented) {
+			t.Errorf("of the greedy tenant's rule, %+v is known", theirs)
+		}
+	}
+	if rows := rowsIn(t, w.url, "recent_denial"); rows > 4*501+3*200+1 {
+		t.Errorf("there are %d rows", rows)
+	}
+}
+
+func TestRecentDenialsAreForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := time.Now().UTC()
+	recorders := w.processes(1)
+	for _, ago := range []time.Duration{time.Minute, violations.RecentKept + time.Minute} {
+		recorders[0].Record(now.Add(-ago), refused(w.ours.ID, &w.ours.user, "42", "198.51.100.7", "/search"))
+	}
+	recorders.flush(t)
+	must(w.KeepViolations(t.Context(), now, keep))(t)
+	if rows := rowsIn(t, w.url, "recent_denial"); rows != 4 {
+		t.Errorf("%d rows are left, want one for each dimension", rows)
+	}
+}
+
+// TestRecentDenialsAreWrittenEachSecond also while a process writes the rest seldom.
+func TestRecentDenialsAreWrittenEachSecond(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := violations.NewRecorder(w, violations.Options{FlushInterval: time.Hour})
+	ctx, end := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx, time.Minute) })
+	r.Record(time.Now(), refused(w.ours.ID, &w.ours.user, "42", "198.51.100.7", "/search"))
+	for rowsIn(t, w.url, "recent_denial") == 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("nothing is written")
+		}
+	}
+	if rows := rowsIn(t, w.url, details); rows != 0 {
+		t.Errorf("%d violations are written before their time", rows)
+	}
+	end()
+	running.Wait()
+	if rows := rowsIn(t, w.url, details); rows != 1 {
+		t.Errorf("%d violations are written at the end, want 1", rows)
+	}
+}

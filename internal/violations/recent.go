@@ -1,0 +1,219 @@
+package violations
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// SlotLength divides the time of recent denials.
+	SlotLength = 5 * time.Second
+	// The present rate is that of PresentTime, and compares with EarlierTime before it.
+	PresentTime = 10 * time.Second
+	EarlierTime = 5 * time.Minute
+
+	// RecentKept is how long recent denials are kept: those that are read, and a reserve for late ones.
+	RecentKept = 15 * time.Minute
+	// recentRead is how far back recent denials are read.
+	recentRead = 10 * time.Minute
+	// recentEvery is the longest pause between two writes of recent denials, and arrival how long after the end of a
+	// slot those of all processes have arrived.
+	recentEvery = time.Second
+	arrival     = 2 * time.Second
+
+	// maxRecentValues bounds the values of a dimension that a process counts for a tenant in a slot.
+	maxRecentValues = 500
+	// recentBytes approximates the memory of a count without its text, with its share of the map.
+	recentBytes = 200
+	// recentShards spread the locking of each dimension.
+	recentShards = 4
+)
+
+// RecentSince returns the beginning of the time in which every denial is counted by each Dimension. It is a whole
+// minute, at least ten minutes ago.
+func RecentSince(now time.Time) time.Time { return floor(now, time.Minute).Add(-recentRead) }
+
+// Present is the time of the present rate of denials: the last full ten seconds of which all counts have arrived.
+func Present(now time.Time) (since, until time.Time) {
+	until = floor(now.Add(-arrival), SlotLength)
+	return until.Add(-PresentTime), until
+}
+
+// RecentDenials counts the violations of a value in a slot.
+type RecentDenials struct {
+	Tenant    rules.TenantID
+	Dimension Dimension
+	Slot      time.Time // beginning
+	Rule      rules.RuleID
+	Mode      rules.Mode
+	Value     string // "" for checks without one
+	// Other means all values without memory of their own and, with rule 0, of all such rules.
+	Other  bool
+	Denied int64
+}
+
+// dimensions are those that recent denials are counted by.
+//
+//nolint:gochecknoglobals // a constant
+var dimensions = [...]Dimension{ByUser, ByIP, ByNetwork, ByEndpoint}
+
+type recentKey struct {
+	ruleKey
+	slot   int64 // number of slots since the Unix epoch
+	shadow bool
+	other  bool
+	text   string     // a user or an endpoint
+	addr   netip.Addr // the first one of a network
+}
+
+type tenantSlot struct {
+	tenant rules.TenantID
+	slot   int64
+}
+
+// recentDenials counts the violations of one dimension exactly. Memory is bounded by counting values and rules together
+// once there are too many. A value keeps its memory until its slot is over, so that all writes of a slot together have
+// at most maxRecentValues of a tenant.
+type recentDenials struct {
+	mu     sync.Mutex
+	counts map[recentKey]*int64 // unwritten
+	values map[tenantSlot]int
+	latest int64
+	bytes  room
+}
+
+type recents [len(dimensions)][recentShards]*recentDenials
+
+func newRecents(maxBytes int) (all recents) {
+	for i := range all {
+		for j := range all[i] {
+			all[i][j] = &recentDenials{
+				counts: map[recentKey]*int64{}, values: map[tenantSlot]int{},
+				bytes: newRoom(maxBytes / len(dimensions) / recentShards),
+			}
+		}
+	}
+	return all
+}
+
+// add counts a violation of a check's tier by all dimensions.
+func (all *recents) add(c *Check, t *Tier, now time.Time) {
+	key := recentKey{
+		ruleKey: ruleKey{c.Tenant, t.Rule.ID}, slot: now.Unix() / int64(SlotLength/time.Second),
+		shadow: t.Mode == rules.ModeShadow,
+	}
+	for i, dimension := range dimensions {
+		key.text, key.addr = "", netip.Addr{}
+		switch dimension {
+		case ByUser:
+			key.text = c.Request.UserID
+		case ByEndpoint:
+			key.text = c.Request.Endpoint
+		case ByIP:
+			key.addr = rules.PlainIP(c.Request.IP)
+		case ByNetwork:
+			key.addr = rules.SiteNetwork(rules.PlainIP(c.Request.IP)).Addr()
+		}
+		all[i][uint64(c.Tenant)%recentShards].add(&key, c.times())
+	}
+}
+
+func (r *recentDenials) add(key *recentKey, times int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if count, ok := r.counts[*key]; ok {
+		*count += times
+		return
+	}
+	r.drop(key.slot)
+	at := tenantSlot{key.tenant, key.slot}
+	count := times
+	if r.values[at] < maxRecentValues && r.bytes.take(key.tenant, key.bytes()) {
+		r.values[at]++
+		own := *key
+		own.text = strings.Clone(key.text) // the caller's may be part of a large request
+		r.counts[own] = &count
+		return
+	}
+	others := recentKey{ruleKey: key.ruleKey, slot: key.slot, shadow: key.shadow, other: true}
+	if _, ok := r.counts[others]; !ok && !r.bytes.take(key.tenant, others.bytes()) {
+		others.rule = 0 // there is one for each slot at most
+	}
+	if together, ok := r.counts[others]; ok {
+		*together += times
+		return
+	}
+	r.counts[others] = &count
+}
+
+func (k *recentKey) bytes() int { return recentBytes + len(k.text) }
+
+// drop forgets what is written of past slots, and what nobody will read.
+func (r *recentDenials) drop(slot int64) {
+	if slot <= r.latest {
+		return
+	}
+	r.latest = slot
+	for key, count := range r.counts {
+		if key.slot < slot && *count == 0 || key.slot < slot-int64(RecentKept/SlotLength) {
+			delete(r.counts, key)
+			if key.rule != 0 {
+				r.bytes.give(key.tenant, key.bytes())
+			}
+		}
+	}
+	for at := range r.values {
+		if at.slot < slot {
+			delete(r.values, at)
+		}
+	}
+}
+
+// take sorts counts by the store's keys; see decisions.
+func (all *recents) take(now time.Time) (taken []RecentDenials) {
+	slot := now.Unix() / int64(SlotLength/time.Second)
+	for i, dimension := range dimensions {
+		for _, r := range all[i] {
+			r.mu.Lock()
+			for key, count := range r.counts {
+				if *count > 0 {
+					taken = append(taken, key.denials(dimension, *count))
+					*count = 0
+				}
+			}
+			r.drop(slot)
+			r.mu.Unlock()
+		}
+	}
+	slices.SortFunc(taken, func(a, b RecentDenials) int {
+		return cmp.Or(
+			cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Dimension, b.Dimension), a.Slot.Compare(b.Slot),
+			cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Mode, b.Mode), cmp.Compare(a.Value, b.Value),
+		)
+	})
+	return taken
+}
+
+func (k *recentKey) denials(dimension Dimension, denied int64) RecentDenials {
+	d := RecentDenials{
+		Tenant: k.tenant, Dimension: dimension, Slot: time.Unix(k.slot*int64(SlotLength/time.Second), 0).UTC(),
+		Rule: k.rule, Mode: rules.ModeEnforce, Value: storedSubject(k.text), Other: k.other, Denied: denied,
+	}
+	if k.shadow {
+		d.Mode = rules.ModeShadow
+	}
+	switch {
+	case !k.addr.IsValid():
+	case dimension == ByNetwork:
+		d.Value = rules.SiteNetwork(k.addr).String()
+	default:
+		d.Value = k.addr.String()
+	}
+	return d
+}
