@@ -1,4 +1,5 @@
-import { expectAccessible, settled, signIn, test } from './browser';
+import type { Page } from '@playwright/test';
+import { expect, expectAccessible, settled, signIn, test } from './browser';
 import { furnish, overlays } from './overlays';
 import { screens } from './screens';
 import { ordinaryTraffic } from './traffic';
@@ -7,47 +8,48 @@ test.use({ server: 'accessibility' });
 test.beforeAll(({ sluice }) => ordinaryTraffic(sluice));
 
 const looks = [
-  { colorScheme: 'light' as const, viewport: { width: 1280, height: 800 } },
-  { colorScheme: 'dark' as const, viewport: { width: 390, height: 800 } },
-];
+  { colorScheme: 'light', viewport: { width: 1280, height: 800 } },
+  { colorScheme: 'dark', viewport: { width: 390, height: 800 } },
+] as const;
 
-for (const look of looks) {
-  test.describe(`${look.colorScheme}, ${look.viewport.width} wide`, () => {
-    test.use(look);
-    test('no screen has what WCAG 2.2 AA forbids, and none complains in the console', async ({ page }) => {
-      test.setTimeout(600_000); // it opens every screen
-      await page.goto('/sign-in');
-      await settled(page);
-      await expectAccessible(page);
-      await signIn(page);
-      for (const { path } of screens) {
-        await page.goto(path);
-        await settled(page);
-        await expectAccessible(page);
-      }
-    });
-  });
+async function dress(page: Page, { colorScheme, viewport } = looks[0] as (typeof looks)[number]): Promise<void> {
+  await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+  await page.setViewportSize(viewport);
+  await expect(page.locator(`html[data-mantine-color-scheme=${colorScheme}]`)).toBeVisible();
+  await settled(page);
 }
 
-test('nothing that opens above a screen has what WCAG 2.2 AA forbids, light or dark', async ({ page }) => {
-  test.setTimeout(600_000); // it opens everything twice
+/**
+ * Looks at an address in every look, and loads it once. What `act` opens above the screen stays open; what stands beside
+ * a wide screen is above a narrow one.
+ */
+async function expectAccessibleInEveryLook(page: Page, path: string, act?: (page: Page) => Promise<void>) {
+  await page.setViewportSize(looks[0].viewport);
+  await page.goto(path);
+  await dress(page);
+  await act?.(page);
+  const above = page.locator('[role="dialog"]:visible, [role="menu"]:visible');
+  const open = await above.count();
+  for (const look of looks) {
+    await dress(page, look);
+    await expect.poll(() => above.count()).toBeGreaterThanOrEqual(open);
+    await expectAccessible(page);
+  }
+}
+
+test('no screen has what WCAG 2.2 AA forbids, light or dark, and none complains in the console', async ({ page }) => {
+  test.setTimeout(600_000); // it opens every screen
+  await expectAccessibleInEveryLook(page, '/sign-in');
+  await dress(page);
   await signIn(page);
-  const made = await furnish(page);
-  for (const { colorScheme, viewport } of looks) {
-    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    await page.setViewportSize(viewport);
-    for (const { path } of made) {
-      await page.goto(path);
-      await settled(page);
-      await expectAccessible(page);
-    }
-    for (const { name, path, open } of overlays) {
-      await test.step(name, async () => {
-        await page.goto(path);
-        await settled(page);
-        await open(page);
-        await expectAccessible(page);
-      });
-    }
+  for (const { path } of screens) await expectAccessibleInEveryLook(page, path);
+});
+
+test('nothing that opens above a screen has what WCAG 2.2 AA forbids, light or dark', async ({ page }) => {
+  test.setTimeout(600_000); // it opens everything
+  await signIn(page);
+  for (const { path } of await furnish(page)) await expectAccessibleInEveryLook(page, path);
+  for (const { name, path, open } of overlays) {
+    await test.step(name, () => expectAccessibleInEveryLook(page, path, open));
   }
 });
