@@ -13,6 +13,9 @@ type Check struct {
 	// the caller named.
 	EffectivePlan string
 	Cost          Tokens // 0 looks without taking
+	// OwnLimit, a fixed window without Since, replaces the limits of the matching rules that name a descriptor; nil
+	// replaces none. A burst of 0 blocks.
+	OwnLimit *rules.Limit
 	// Proxied: the caller is a proxy, which can neither wait nor release. A queue denies instead of delaying, and
 	// concurrency rules do not apply.
 	Proxied bool

@@ -10,7 +10,14 @@ import (
 )
 
 // KeyOf returns the key of a match's bucket.
+//
+// Buckets of a check's own limit have the negative rule id, so that no edit of the rule's limit advances them, and the
+// limit in the subject, so that a caller that changes its limit back and forth fills no bucket.
 func KeyOf(tenant *rules.Tenant, m *rules.Match) Key {
+	if m.IsOwn {
+		limit := strconv.FormatInt(m.Limit.Burst, 10) + "/" + strconv.FormatInt(m.Limit.Interval, 10)
+		return Key{Tenant: tenant.ID, Rule: -m.Rule.ID, Subject: limit + ":" + m.Subject}
+	}
 	return Key{Tenant: tenant.ID, Rule: m.Rule.ID, Subject: m.Subject}
 }
 

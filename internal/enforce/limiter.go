@@ -94,7 +94,7 @@ func (l *Limiter) decide(
 	now := l.now()
 	for i := range checks {
 		d := &decisions[i]
-		d.matches = tenant.Match(&checks[i].Request, checks[i].EffectivePlan, now, d.matches[:0])
+		d.matches = match(tenant, &checks[i], now, d.matches[:0])
 		d.begin(&checks[i])
 		d.failUnknown(checks[i].Cost)
 	}
@@ -155,7 +155,7 @@ func (l *Limiter) decide(
 func (l *Limiter) Refund(ctx context.Context, to Creditor, tenant *snapshot.Tenant, check *Check) (d Decision,
 	err error,
 ) {
-	d = Decision{Plan: check.EffectivePlan, matches: tenant.Match(&check.Request, check.EffectivePlan, l.now(), nil)}
+	d = Decision{Plan: check.EffectivePlan, matches: match(tenant, check, l.now(), nil)}
 	apply := met(check)
 	d.keepMatches(func(m *rules.Match) bool { return isLimit(m) && apply(m) })
 	given := BucketCheck{Tiers: bucketTiers(tenant, d.Tiers, nil)}
@@ -174,7 +174,7 @@ func (l *Limiter) Refund(ctx context.Context, to Creditor, tenant *snapshot.Tena
 // Explain decides like Decide without taking. While the buckets can be read, the decision has a tier for every matched
 // rule, even for limits behind a block or a bypass.
 func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *Check) Decision {
-	matches := tenant.Match(&check.Request, check.EffectivePlan, l.now(), nil)
+	matches := match(tenant, check, l.now(), nil)
 	d := Decision{Plan: check.EffectivePlan, matches: matches}
 	d.keepMatches(met(check))
 	d.Bypassed = anyEnforced(matches, rules.ActionBypass)

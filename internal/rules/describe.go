@@ -52,6 +52,9 @@ func DescribeAmounts(perSecond float64, unit RateUnit, burst int64) string {
 func (r *Rule) Describe(limit Limit) string {
 	own := *r
 	own.RatePerSecond, own.Burst = limit.Rate, limit.Burst
+	if limit.Kind == KindFixedWindow && limit.Interval > 0 { // a check's own limit can have another algorithm
+		own.Algorithm, own.Window = FixedWindow, Window{Length: time.Duration(limit.Interval) * time.Microsecond}
+	}
 	return own.DescribeLimit()
 }
 

@@ -18,6 +18,9 @@ type Request struct {
 // Attribute is a value of the caller, such as the model or the organisation. Names are unique within a request.
 type Attribute struct{ Name, Value string }
 
+// DescriptorAttribute is the attribute that names a proxy's descriptor.
+const DescriptorAttribute = "descriptor"
+
 // Attribute returns the value of the attribute with that name, or "".
 func (r *Request) Attribute(name string) string {
 	for i := range r.Attributes {
@@ -50,6 +53,8 @@ type Match struct {
 	Mode Mode
 	// FailureMode is the rule's, or its tenant's default.
 	FailureMode FailureMode
+	// IsOwn: Limit came with the check and replaces the rule's. Each such limit has buckets of its own.
+	IsOwn bool
 	// Subject identifies the bucket: the values of the pattern's placeholders, encoded unambiguously by AppendSubject.
 	Subject string
 }

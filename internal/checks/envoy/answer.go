@@ -38,13 +38,16 @@ func newAnswer(descriptors int) *answer {
 	return a
 }
 
-// describe sets the status of a decision from the tier that decided, like the top level of an answer in JSON. Without
-// such a tier the status has no limit.
+// describe sets the status of a decision from the tier that decided, like the top level of an answer in JSON, else from
+// the shadow tier with the fewest tokens. Without such a tier the status has no limit.
 func (s *descriptorStatus) describe(d *enforce.Decision) {
 	if !d.Allowed {
 		s.Code = rls.RateLimitResponse_OVER_LIMIT
 	}
 	t := d.DecidingTier()
+	if t == nil && d.Allowed {
+		t = shadowTier(d)
+	}
 	switch {
 	case t != nil && t.BucketRead:
 		s.limit.Name, s.limit.RequestsPerUnit, s.limit.Unit = t.Match.Rule.Name, uint32(t.Limit.Burst), unitOf(t)
@@ -56,6 +59,16 @@ func (s *descriptorStatus) describe(d *enforce.Decision) {
 	case d.Reason == enforce.StoreUnavailable:
 		s.resetAfter(time.Second)
 	}
+}
+
+func shadowTier(d *enforce.Decision) (fewest *enforce.TierDecision) {
+	for i := range d.Tiers {
+		t := &d.Tiers[i]
+		if t.BucketRead && t.Limit.Kind != rules.KindConcurrency && (fewest == nil || t.Remaining < fewest.Remaining) {
+			fewest = t
+		}
+	}
+	return fewest
 }
 
 func (s *descriptorStatus) resetAfter(wait time.Duration) {

@@ -46,9 +46,10 @@ func (r *request) addDescriptor() *descriptor {
 	return &r.descriptors[n]
 }
 
-// descriptor is a RateLimitDescriptor without its limit, which is not used.
+// descriptor is a RateLimitDescriptor.
 type descriptor struct {
 	entries  []gateway.Entry
+	limit    ownLimit
 	hits     uint64
 	ownHits  bool // hits overrides those of the request
 	negative bool
@@ -103,6 +104,8 @@ func (d *descriptor) read(m message) error {
 		case f.number == 1 && f.isText():
 			d.entries = append(d.entries, gateway.Entry{})
 			return readEntry(f.message, &d.entries[len(d.entries)-1])
+		case f.number == 2 && f.isText():
+			return d.limit.read(f.message)
 		case f.number == 3 && f.isText():
 			d.ownHits = true
 			return f.message.each(func(f field) error {
@@ -113,6 +116,24 @@ func (d *descriptor) read(m message) error {
 			})
 		case f.number == 4 && f.isVarint():
 			d.negative = f.varint != 0
+		}
+		return nil
+	})
+}
+
+// ownLimit is a RateLimitOverride.
+type ownLimit struct {
+	requests uint32
+	unit     int32
+}
+
+func (l *ownLimit) read(m message) error {
+	return m.each(func(f field) error {
+		switch {
+		case f.number == 1 && f.isVarint():
+			l.requests = uint32(f.varint) // as protobuf reads a uint32
+		case f.number == 2 && f.isVarint():
+			l.unit = int32(f.varint)
 		}
 		return nil
 	})

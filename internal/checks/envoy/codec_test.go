@@ -75,7 +75,7 @@ func TestTextThatIsNotUTF8IsLimitedLikeAnyOther(t *testing.T) {
 func FuzzTheCodecReadsWhatProtobufReads(f *testing.F) {
 	negative := descriptor("a", "b", "c", "")
 	negative.IsNegativeHits, negative.HitsAddend = true, wrapperspb.UInt64(1<<40)
-	negative.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 3}
+	negative.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 3, Unit: 2}
 	seed, err := proto.Marshal(&rls.RateLimitRequest{
 		Domain: "d", HitsAddend: 7, Descriptors: []*common.RateLimitDescriptor{
 			descriptor("key", "value"), negative,

@@ -24,6 +24,7 @@ func AsRequest(sent *rls.RateLimitRequest) any {
 		read := descriptor{
 			ownHits: d.GetHitsAddend() != nil, hits: d.GetHitsAddend().GetValue(),
 			negative: d.GetIsNegativeHits(),
+			limit:    ownLimit{d.GetLimit().GetRequestsPerUnit(), int32(d.GetLimit().GetUnit())},
 		}
 		for _, e := range d.GetEntries() {
 			read.entries = append(read.entries, gateway.Entry{Key: e.GetKey(), Value: e.GetValue()})

@@ -68,13 +68,14 @@ func FuzzRateLimitRequest(f *testing.F) {
 	bucket := func(r *rules.Rule) {
 		r.Algorithm, r.Window, r.RatePerSecond, r.RateUnit = rules.TokenBucket, rules.Window{}, 1, rules.PerSecond
 	}
-	w := newWorld(f, "",
+	w := newWorld(f, `{"domains":{"acme":{"own_limits":true}}}`,
 		rule(1, "user:{user_id}", func(*rules.Rule) {}),
 		rule(2, "user:{user_id}", func(r *rules.Rule) { bucket(r); r.Name = "bucket" }),
 		rule(3, "attr.blocked:{attr.blocked}", func(r *rules.Rule) { r.Action = rules.ActionBlock }),
 		rule(4, "attr.free:{attr.free}", func(r *rules.Rule) { r.Action = rules.ActionBypass }),
 		rule(5, "ip:{ip}", func(r *rules.Rule) { bucket(r); r.Mode = rules.ModeShadow }),
 		rule(6, "endpoint:/api/*", func(r *rules.Rule) { bucket(r); r.Algorithm = rules.LeakyBucket }),
+		rule(8, "attr.descriptor:user_id", func(*rules.Rule) {}),
 		rule(7, "attr.place:{attr.place}", func(r *rules.Rule) {
 			r.Algorithm, r.Window, r.MaxHold = rules.Concurrency, rules.Window{}, time.Minute
 		}),

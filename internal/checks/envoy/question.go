@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"sync"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -66,7 +67,7 @@ func checkBounds(r *request) error {
 const maxHits = 1_000_000_000
 
 func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping) error {
-	usual := uint64(max(1, r.hits))
+	usual, takesLimits := uint64(max(1, r.hits)), mapping.TakesLimits(r.domain)
 	attributes := make([]rules.Attribute, r.attributes()) // violations keep them, so they are not reused
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
@@ -81,6 +82,9 @@ func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.De
 		check := enforce.Check{
 			Request: mapping.Check(r.domain, d.entries, attributes[:0:n]), Cost: enforce.Tokens(hits) * enforce.Token,
 			Proxied: true,
+		}
+		if takesLimits {
+			check.OwnLimit = d.limit.limit()
 		}
 		attributes = attributes[n:]
 		var err error
@@ -102,6 +106,22 @@ func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.De
 	}
 	mapping.Replace(r.domain, q.requests)
 	return nil
+}
+
+// units are the lengths of type.v3.RateLimitUnit, as envoyproxy/ratelimit counts them.
+var units = map[int32]time.Duration{
+	1: time.Second, 2: time.Minute, 3: time.Hour, 4: day, 5: 30 * day, 6: 365 * day,
+}
+
+// limit returns nil without a unit that this version knows.
+func (l ownLimit) limit() *rules.Limit {
+	unit, known := units[l.unit]
+	if !known {
+		return nil
+	}
+	return &rules.Limit{
+		Kind: rules.KindFixedWindow, Burst: min(int64(l.requests), rules.MaxBurst), Interval: unit.Microseconds(),
+	}
 }
 
 func (q *question) requests(yield func(*rules.Request) bool) {

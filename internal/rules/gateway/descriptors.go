@@ -34,6 +34,8 @@ type Domain struct {
 	// Replaces lists, by the name of a template, the templates that it replaces: in a request with a descriptor of the
 	// first, descriptors of the others lose their name. Names are those of TemplateName.
 	Replaces map[string][]string `json:"replaces,omitempty"`
+	// OwnLimits: the limit that a descriptor brings replaces those of the matching rules that name descriptors.
+	OwnLimits bool `json:"own_limits,omitempty"`
 }
 
 // DefaultKeys maps keys to fields for a mapping without Keys.
@@ -54,7 +56,7 @@ const (
 // entries, joined with commas.
 const (
 	DomainAttribute     = "domain"
-	DescriptorAttribute = "descriptor"
+	DescriptorAttribute = rules.DescriptorAttribute
 )
 
 const (
@@ -78,6 +80,7 @@ type DescriptorMapping struct {
 type domain struct {
 	templates *step               // nil without templates
 	replaces  map[string][]string // names of descriptors
+	ownLimits bool
 }
 
 // DefaultDescriptors is the mapping of a tenant without one.
@@ -200,7 +203,7 @@ func (d *Descriptors) Compile() *DescriptorMapping {
 		if len(document.Templates) == 0 {
 			root = nil
 		}
-		m.domains[name] = &domain{root, document.compileReplaces()}
+		m.domains[name] = &domain{root, document.compileReplaces(), document.OwnLimits}
 	}
 	return m
 }
@@ -264,6 +267,12 @@ func (m *DescriptorMapping) Document() *Descriptors { return &m.document }
 func (m *DescriptorMapping) Answers(slug, domain string) bool {
 	_, named := m.domains[domain]
 	return named || domain == slug
+}
+
+// TakesLimits reports whether descriptors of a domain may bring their own limits.
+func (m *DescriptorMapping) TakesLimits(domain string) bool {
+	d := m.domains[domain]
+	return d != nil && d.ownLimits
 }
 
 // AddedAttributes is the number of attributes that Check adds to those of the entries.

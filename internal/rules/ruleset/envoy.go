@@ -325,6 +325,7 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 		has[gateway.TemplateName(template)] = true
 	}
 	before := e.mapping.Domains[e.domain.name]
+	d.OwnLimits = before.OwnLimits
 	var lost []string
 	for _, template := range before.Templates {
 		if name := gateway.TemplateName(template); !has[name] {

@@ -29,7 +29,9 @@ func runKeys(t *testing.T, open func(t *testing.T) Store) {
 			keys = append(keys,
 				enforce.Key{Tenant: 1, Rule: 1, Subject: subject},
 				enforce.Key{Tenant: 1, Rule: 11, Subject: subject},
-				enforce.Key{Tenant: 11, Rule: 1, Subject: subject})
+				enforce.Key{Tenant: 11, Rule: 1, Subject: subject},
+				enforce.Key{Tenant: 1, Rule: -1, Subject: subject}, // of checks' own limits
+				enforce.Key{Tenant: 1, Rule: -11, Subject: subject})
 		}
 		for _, k := range keys {
 			tier := enforce.Tier{Key: k, Limit: limit(1, 1, 0)}

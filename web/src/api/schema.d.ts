@@ -7757,6 +7757,8 @@ export interface components {
             replaces?: {
                 [key: string]: string[];
             };
+            /** @description The limit that a descriptor brings replaces those of the matching rules that name descriptors */
+            own_limits?: boolean;
         };
         StoredDescriptorMapping: {
             mapping: components["schemas"]["DescriptorMapping"];

@@ -2047,6 +2047,9 @@ type DatabaseStatusState string
 
 // DescriptorDomain defines model for DescriptorDomain.
 type DescriptorDomain struct {
+	// OwnLimits The limit that a descriptor brings replaces those of the matching rules that name descriptors
+	OwnLimits *bool `json:"own_limits,omitempty"`
+
 	// Replaces The templates, by their steps joined with commas, that descriptors of a template replace in their request
 	Replaces *map[string][]string `json:"replaces,omitempty"`
 
