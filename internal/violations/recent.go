@@ -14,8 +14,9 @@ import (
 const (
 	// SlotLength divides the time of recent denials.
 	SlotLength = 5 * time.Second
-	// The present rate is that of PresentTime, and compares with EarlierTime before it.
+	// PresentTime is the time of the present rate of denials.
 	PresentTime = 10 * time.Second
+	// EarlierTime is the time before, with which the present rate is compared.
 	EarlierTime = 5 * time.Minute
 
 	// RecentKept is how long recent denials are kept: those that are read, and a reserve for late ones.

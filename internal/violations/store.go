@@ -30,8 +30,8 @@ type Store interface {
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 	// Present returns up to limit values with the most denials of enforced rules in a time, and how many each had in
 	// the minutes before. See the function Present.
-	Present(ctx context.Context, tenant rules.TenantID, by Dimension, since, until time.Time, limit int) (PresentDenials,
-		error)
+	Present(ctx context.Context, tenant rules.TenantID, by Dimension, since, until time.Time,
+		limit int) (PresentDenials, error)
 
 	// DenialsOfUser returns up to limit counts of a user's denials by hour and rule, latest first.
 	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time,
