@@ -14,8 +14,8 @@ import (
 // Observer observes the Limiter. Its methods are called concurrently and must not block.
 type Observer interface {
 	// Decided is called once for each decided check, but not for explanations or records that were not charged.
-	// Decisions of clients can be for many checks; see Decision.Times. The memory of check and decision is reused after the call; their rules and strings
-	// can be kept.
+	// Decisions of clients can be for many checks; see Decision.Times. The memory of check and decision is reused after
+	// the call; their rules and strings can be kept.
 	Decided(tenant *snapshot.Tenant, check *Check, decision *Decision)
 	// StoreAnswered is called once for each Take of the shared buckets, with its error.
 	StoreAnswered(took time.Duration, err error)
@@ -56,7 +56,8 @@ func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() ti
 // Decide decides checks of one tenant in order: decisions[i] answers checks[i], in reused memory.
 //
 // Decide always answers within the time budget of the shared buckets: if they fail, the failure modes decide, and a
-// Record is denied with StoreUnavailable, although it may have been charged. The cancellation of ctx is ignored, because a caller that leaves must not look like a failure of the store.
+// Record is denied with StoreUnavailable, although it may have been charged. The cancellation of ctx is ignored,
+// because a caller that leaves must not look like a failure of the store.
 func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision) {
 	_ = l.decide(ctx, tenant, checks, decisions, 1) // the cap is not for single checks
 }

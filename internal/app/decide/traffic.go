@@ -35,7 +35,8 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	c := trafficChecks.Get().(*traffic.Check)
 	*c = traffic.Check{
 		Tenant: tenant.Tenant.ID, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan,
-		Cost: int64(check.Cost), Denied: !decision.Allowed, Proxied: check.Proxied, Reserves: check.Reserve || check.Record,
+		Cost: int64(check.Cost), Denied: !decision.Allowed, Proxied: check.Proxied,
+		Reserves: check.Reserve || check.Record,
 	}
 	if len(check.Attributes) > 0 {
 		c.Named = tenant.NamesAttribute
