@@ -33,6 +33,7 @@ func newRule(tenant rules.TenantID, given *openapi.RuleGiven) (rules.Rule, rules
 	rule := rules.Standard()
 	rule.TenantID, rule.Name, rule.Plan = tenant, valueOf(given.Name), orZero(given.Plan)
 	wrong := rule.Patch(given.Fields)
+	rule.NameByMeter()
 	pattern, err := rules.ParsePattern(valueOf(given.KeyPattern))
 	if err != nil {
 		wrong.Add("key_pattern", err.Error())

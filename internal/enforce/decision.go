@@ -12,7 +12,9 @@ type Check struct {
 	// EffectivePlan is the plan that decides, from snapshot.Tenant.PlanOf; "" for none. Request.Plan is the plan that
 	// the caller named.
 	EffectivePlan string
-	Cost          Tokens // 0 looks without taking
+	Cost          Tokens // of rules that count requests; 0 looks without taking
+	// Costs are the costs of rules that count something else, at most one for each meter.
+	Costs []MeterCost
 	// OwnLimit, a fixed window without Since, replaces the limits of the matching rules that name a descriptor; nil
 	// replaces none. A burst of 0 blocks.
 	OwnLimit *rules.Limit
@@ -30,6 +32,45 @@ type Check struct {
 	RecordID RecordID
 	// Key is the id of the caller's API key. Only reservations need it.
 	Key string
+}
+
+// MeterCost is the cost of a check for the rules that count a meter.
+type MeterCost struct {
+	Meter rules.Meter
+	Cost  Tokens
+}
+
+// CostOf returns the check's cost for a rule; isNamed is false if the check has no cost of the rule's meter.
+func (c *Check) CostOf(rule *rules.Rule) (cost Tokens, isNamed bool) {
+	if rule.Meter == "" {
+		return c.Cost, true
+	}
+	for i := range c.Costs {
+		if c.Costs[i].Meter == rule.Meter {
+			return c.Costs[i].Cost, true
+		}
+	}
+	return 0, false
+}
+
+// IsLook reports whether the check costs nothing.
+func (c *Check) IsLook() bool {
+	for i := range c.Costs {
+		if c.Costs[i].Cost > 0 {
+			return false
+		}
+	}
+	return c.Cost == 0
+}
+
+// counts reports whether a matched rule takes part in the check: the check names its meter, or the rule is charged
+// after and can deny a check by having nothing left.
+func (c *Check) counts(m *rules.Match) bool {
+	if m.Rule.Meter == "" || m.Rule.ChargedAfter {
+		return true
+	}
+	_, isNamed := c.CostOf(m.Rule)
+	return isNamed
 }
 
 // Reason is why a check was denied.
@@ -72,9 +113,9 @@ type Decision struct {
 	// Reservation is valid if HasReservation.
 	Reservation    ReservationID
 	HasReservation bool
-	// Deciding is the index in Tiers of the tier that denied the check. For an allowed check it is the enforced limit
-	// with the fewest whole tokens (ties: the longest reset, the lowest rule id). Deciding is -1 without such a tier
-	// and if reservations are exhausted.
+	// Deciding is the index in Tiers of the tier that denied the check. For an allowed check it is the enforced limit of
+	// requests with the fewest whole tokens (ties: the longest reset, the lowest rule id) or, without one, the limit
+	// with the smallest share left. Deciding is -1 without such a tier and if reservations are exhausted.
 	Deciding int
 	// Tiers are in order of rule id. Tiers that failed open and limits behind a bypass or a block are left out, and
 	// tiers that may hold the cost are left out of a recalled denial.

@@ -197,8 +197,8 @@ func (a *answering) howTo(check *Check, d *Decision) How {
 		}
 		limits++
 		if !a.lessor.lends() || t.Match.Rule.NeverLeased || limits > MaxLeasedTiers || check.Reserve || check.Proxied ||
-			check.Cost == 0 ||
-			check.Cost > capacity(t.Limit) || !isWorthLending(t.Limit) {
+			t.Match.Rule.ChargedAfter || len(check.Costs) > 0 || check.Cost == 0 || check.Cost > capacity(t.Limit) ||
+			!isWorthLending(t.Limit) {
 			return HowAsk
 		}
 	}

@@ -97,7 +97,7 @@ func (l *Limiter) decide(
 		d := &decisions[i]
 		d.matches = match(tenant, &checks[i], now, d.matches[:0])
 		d.begin(&checks[i])
-		d.failUnknown(checks[i].Cost)
+		d.failUnknown(&checks[i])
 	}
 	for from := 0; from < len(checks); from += size {
 		s.add(tenant, from, checks[from:from+size], decisions[from:from+size])
@@ -157,12 +157,11 @@ func (l *Limiter) Refund(ctx context.Context, to Creditor, tenant *snapshot.Tena
 	err error,
 ) {
 	d = Decision{Plan: check.EffectivePlan, matches: match(tenant, check, l.now(), nil)}
-	apply := met(check)
-	d.keepMatches(func(m *rules.Match) bool { return isLimit(m) && apply(m) })
-	given := BucketCheck{Tiers: bucketTiers(tenant, d.Tiers, nil)}
+	d.keepMatches(func(m *rules.Match) bool { return isLimit(m) && check.meets(m) })
+	given := BucketCheck{Tiers: bucketTiers(tenant, check, d.Tiers, nil)}
 	for i := range given.Tiers {
 		tier := &given.Tiers[i]
-		if _, tier.Bucket, err = to.Credit(ctx, tier.Key, tier.Limit, check.Cost); err != nil {
+		if _, tier.Bucket, err = to.Credit(ctx, tier.Key, tier.Limit, tier.Cost); err != nil {
 			return d, err
 		}
 		tier.Holds = true
@@ -177,12 +176,12 @@ func (l *Limiter) Refund(ctx context.Context, to Creditor, tenant *snapshot.Tena
 func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *Check) Decision {
 	matches := match(tenant, check, l.now(), nil)
 	d := Decision{Plan: check.EffectivePlan, matches: matches}
-	d.keepMatches(met(check))
+	d.keepMatches(check.meets)
 	d.Bypassed = anyEnforced(matches, rules.ActionBypass)
 	if !d.Bypassed && !anyEnforced(matches, rules.ActionBlock) {
 		d.denyUnknown()
 	}
-	tiers := bucketTiers(tenant, d.Tiers, nil)
+	tiers := bucketTiers(tenant, check, d.Tiers, nil)
 	if len(tiers) > 0 {
 		ctx = context.WithoutCancel(ctx)
 		look := bucketCheck(tenant, check, tiers)
@@ -199,6 +198,22 @@ func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *C
 	}
 	d.conclude()
 	return d
+}
+
+// Unnamed returns the matched rules that take no part in the check because it has no cost of their meters, and the
+// meters of its costs that no matched rule counts.
+func (d *Decision) Unnamed(check *Check) (unnamed []*rules.Rule, unmatched []rules.Meter) {
+	for i := range d.matches {
+		if !check.counts(&d.matches[i]) {
+			unnamed = append(unnamed, d.matches[i].Rule)
+		}
+	}
+	for _, cost := range check.Costs {
+		if !slices.ContainsFunc(d.matches, func(m rules.Match) bool { return m.Rule.Meter == cost.Meter }) {
+			unmatched = append(unmatched, cost.Meter)
+		}
+	}
+	return unnamed, unmatched
 }
 
 // takeShared takes from the shared buckets. takeShared calls the observer unless caches and leases answered all checks.
@@ -219,25 +234,26 @@ func (d *Decision) begin(check *Check) {
 		d.keepMatches(enforced(rules.ActionBypass))
 	case check.Record:
 		d.keepMatches(func(m *rules.Match) bool {
-			return isUnknown(m) || isLimit(m) && m.Limit.Kind != rules.KindConcurrency
+			_, isNamed := check.CostOf(m.Rule)
+			return isNamed && (isUnknown(m) || isLimit(m) && m.Limit.Kind != rules.KindConcurrency)
 		})
 	case anyEnforced(d.matches, rules.ActionBlock):
 		d.keepMatches(enforced(rules.ActionBlock))
 	default:
-		d.keepMatches(met(check))
+		d.keepMatches(check.meets)
 	}
 }
 
 // failUnknown applies the failure modes of rules that this process cannot apply, before any take: closed denies; open
 // and local skip the tier, because such a rule has no buckets here.
-func (d *Decision) failUnknown(cost Tokens) {
+func (d *Decision) failUnknown(check *Check) {
 	switch {
 	case d.Bypassed || !d.hasUnknown():
 		return
 	case d.Record: // another process may charge all of its rules
 		d.refuseRecord()
 		return
-	case d.denyTooLarge(cost):
+	case d.denyTooLarge(check):
 		return
 	}
 	if d.denyUnknown() {
@@ -267,9 +283,13 @@ func (d *Decision) denyUnknown() bool {
 	})
 }
 
-func (d *Decision) denyTooLarge(cost Tokens) bool {
+func (d *Decision) denyTooLarge(check *Check) bool {
 	if !denyWhere(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
-		return isLimit(t.Match) && charge(t.Match.Limit, cost) > capacity(t.Match.Limit)
+		if !isLimit(t.Match) || t.Match.Rule.ChargedAfter {
+			return false
+		}
+		cost, _ := check.CostOf(t.Match.Rule)
+		return charge(t.Match.Limit, cost) > capacity(t.Match.Limit)
 	}) {
 		return false
 	}
@@ -283,7 +303,7 @@ func (l *Limiter) degrade(
 	open := false
 	for i := range decisions {
 		if d := &decisions[i]; slices.ContainsFunc(d.Tiers, func(t TierDecision) bool { return isLimit(t.Match) }) {
-			open = d.failOver(checks[i].Cost) || open
+			open = d.failOver(&checks[i]) || open
 		}
 	}
 	if !open {
@@ -313,9 +333,9 @@ func (l *Limiter) degrade(
 
 // failOver applies the failure modes of the tiers, and keeps those that this process's own buckets decide. failOver
 // reports whether the check is still undenied.
-func (d *Decision) failOver(cost Tokens) (open bool) {
+func (d *Decision) failOver(check *Check) (open bool) {
 	// A store would also deny this cost, so the decision is not degraded.
-	if d.denyTooLarge(cost) {
+	if d.denyTooLarge(check) {
 		return false
 	}
 	d.Degraded = true
@@ -439,11 +459,21 @@ func decidesBefore(a, b *TierDecision) bool {
 	if !a.Allowed {
 		return a.RetryAfter > b.RetryAfter
 	}
+	aRequests, bRequests := a.Match.Rule.Meter == "", b.Match.Rule.Meter == ""
+	switch {
+	case aRequests != bRequests:
+		return aRequests
+	case !aRequests:
+		return a.shareLeft() < b.shareLeft()
+	}
 	if order := cmp.Compare(a.Remaining.Whole(), b.Remaining.Whole()); order != 0 {
 		return order < 0
 	}
 	return a.ResetAfter > b.ResetAfter
 }
+
+// shareLeft compares limits of different meters.
+func (t *TierDecision) shareLeft() float64 { return float64(t.Remaining) / float64(t.Limit.Burst) }
 
 func precedence(r Reason) int {
 	switch r {
@@ -483,14 +513,10 @@ func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit &&
 
 func isUnknown(m *rules.Match) bool { return m.Rule.Unknown != "" }
 
-func met(check *Check) func(*rules.Match) bool {
-	if check.Proxied {
-		return func(m *rules.Match) bool { return !isLimit(m) || m.Limit.Kind != rules.KindConcurrency }
-	}
-	return all
+// meets reports whether a matched rule takes part in the check.
+func (c *Check) meets(m *rules.Match) bool {
+	return c.counts(m) && (!c.Proxied || !isLimit(m) || m.Limit.Kind != rules.KindConcurrency)
 }
-
-func all(*rules.Match) bool { return true }
 
 func enforced(action rules.Action) func(*rules.Match) bool {
 	return func(m *rules.Match) bool {

@@ -22,6 +22,7 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 		m, ok := tenant.Bucket(rule, subject, l.now())
 		return m.Limit, ok && !isUnknown(&m)
 	}
+	with.MeterOf = tenant.MeterOf
 	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
 	l.observeWindows(tenant, settled.Windows)
 	if errors.Is(err, ErrRefundForbidden) || l.local == l.shared {

@@ -63,9 +63,14 @@ type Reserver interface {
 
 // Settlement is how to settle a reservation.
 type Settlement struct {
-	// Cost replaces the estimate if HasCost. Concurrency slots are freed in both cases.
+	// Cost replaces the estimate of requests if HasCost, and Costs those of other meters. Concurrency slots are freed in
+	// any case.
 	Cost    Tokens
 	HasCost bool
+	Costs   []MeterCost
+	// MeterOf returns what a rule counts. ok is false for a rule that the caller does not know, whose estimate stays.
+	// Without MeterOf all rules count requests.
+	MeterOf func(rule rules.RuleID) (meter rules.Meter, ok bool)
 	// Extend keeps the reservation and its slots open for its Life again, at most MaxReserveFor after the check, and
 	// settles nothing.
 	Extend bool
@@ -88,18 +93,95 @@ func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, 
 	return reserved
 }
 
-// Forbidden reports whether the settlement would give back the charges of another key.
-func (w Settlement) Forbidden(reservedBy string, estimate Tokens) bool {
-	return w.HasCost && w.Cost < estimate && w.Key != reservedBy && !w.MayRefund
+// CostOf returns the cost that replaces the estimate of a rule, if one does.
+func (w *Settlement) CostOf(rule rules.RuleID) (cost Tokens, ok bool) {
+	meter, ok := w.meterOf(rule)
+	switch {
+	case !ok || w.Extend:
+		return 0, false
+	case meter == "":
+		return w.Cost, w.HasCost
+	}
+	for _, c := range w.Costs {
+		if c.Meter == meter {
+			return c.Cost, true
+		}
+	}
+	return 0, false
+}
+
+func (w *Settlement) meterOf(rule rules.RuleID) (meter rules.Meter, ok bool) {
+	if w.MeterOf == nil {
+		return "", true
+	}
+	return w.MeterOf(rule)
+}
+
+// Forbidden reports whether the settlement would give back charges of another key.
+func (w *Settlement) Forbidden(reservedBy string, charges []Charge) bool {
+	if w.Key == reservedBy || w.MayRefund {
+		return false
+	}
+	for i := range charges {
+		c := &charges[i]
+		if cost, ok := w.CostOf(c.Key.Rule); ok && c.Limit.Kind != rules.KindConcurrency &&
+			charge(c.Limit, cost) < c.Amount {
+			return true
+		}
+	}
+	return false
+}
+
+// NotCounted is the final charge of a bucket that counts no cost, such as concurrency slots.
+const NotCounted Tokens = -1
+
+// Settled returns the answer to a settlement of charges, whose buckets charge final amounts. estimate is the cost of
+// the reserved check.
+func (w *Settlement) Settled(estimate Tokens, charges []Charge, final []Tokens) Settled {
+	s := Settled{Found: true, Charged: NotCounted}
+	for i := range charges {
+		meter, ok := w.meterOf(charges[i].Key.Rule)
+		if !ok || final[i] == NotCounted {
+			continue
+		}
+		least := &s.Charged
+		if meter != "" {
+			least = s.costOf(meter)
+		}
+		if *least == NotCounted || final[i] < *least {
+			*least = final[i]
+		}
+	}
+	switch {
+	case s.Charged != NotCounted:
+	case w.HasCost:
+		s.Charged = w.Cost
+	case len(s.Costs) > 0:
+		s.Charged = 0
+	default:
+		s.Charged = estimate
+	}
+	return s
+}
+
+func (s *Settled) costOf(meter rules.Meter) *Tokens {
+	for i := range s.Costs {
+		if s.Costs[i].Meter == meter {
+			return &s.Costs[i].Cost
+		}
+	}
+	s.Costs = append(s.Costs, MeterCost{meter, NotCounted})
+	return &s.Costs[len(s.Costs)-1].Cost
 }
 
 // Settled is the answer to a Settlement.
 type Settled struct {
 	// Found: the reservation was open, and is now settled or extended.
 	Found bool
-	// Charged is the final cost: the least charge of any bucket. Charged is less than Cost if a bucket reached its
-	// deepest debt, and more if a window ended before a refund.
+	// Charged is the final cost of requests: the least charge of any bucket. Charged is less than Cost if a bucket
+	// reached its deepest debt, and more if a window ended before a refund. Costs are those of other meters.
 	Charged Tokens
+	Costs   []MeterCost
 	// Windows are the fixed windows from which the settlement took more than the estimate.
 	Windows []SettledWindow
 }
@@ -149,14 +231,11 @@ func (c *BucketCheck) Open(now int64) OpenReservation {
 func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) *State,
 	keep func(i int, state State),
 ) Settled {
-	settled, latest := Settled{Found: true, Charged: r.Cost}, r.Taken+MaxReserveFor.Microseconds()
-	switch {
-	case with.Extend:
+	latest := r.Taken + MaxReserveFor.Microseconds()
+	if with.Extend {
 		r.Ends = min(now+r.Life.Microseconds(), latest)
-	case with.HasCost:
-		settled.Charged = with.Cost
 	}
-	first := true
+	final, windows := make([]Tokens, len(r.Charges)), Settled{}
 	for i := range r.Charges {
 		charge := &r.Charges[i]
 		limit := with.LimitFor(charge.Key.Rule, charge.Key.Subject, charge.Key.IsLong(), charge.Limit)
@@ -166,18 +245,17 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 			mustWrite = state.Advance(limit, 0, now)
 		}
 		before := state
-		if with.Extend {
+		if final[i] = NotCounted; with.Extend {
 			state.Extend(r.ID.Holder(), latest)
-		} else if charged, counts := charge.Settle(&state, with, r.Taken, r.ID.Holder()); counts {
-			if first || charged < settled.Charged {
-				settled.Charged, first = charged, false
-			}
-			settled.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
+		} else if final[i] = charge.Settle(&state, &with, r.Taken, r.ID.Holder()); final[i] != NotCounted {
+			windows.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
 		}
 		if mustWrite || state != before {
 			keep(i, state)
 		}
 	}
+	settled := with.Settled(r.Cost, r.Charges, final)
+	settled.Windows = windows.Windows
 	return settled
 }
 
@@ -199,28 +277,29 @@ func (c *BucketCheck) Charges() []Charge {
 	return charges
 }
 
-// Settle corrects an amount taken at a time, and returns the bucket's charge now; counts is false for concurrency
-// slots, which have no cost. The state must be advanced.
+// Settle corrects an amount taken at a time, and returns the bucket's charge then, or NotCounted. The state must be
+// advanced.
 //
 // A refund goes back into the same window only. A surcharge can put a token bucket into debt, by at most one burst; the
 // other algorithms give what is left.
-func (c *Charge) Settle(s *State, with Settlement, taken int64, holder Holder) (charged Tokens, counts bool) {
+func (c *Charge) Settle(s *State, with *Settlement, taken int64, holder Holder) (charged Tokens) {
 	if s.Limit.Kind == rules.KindConcurrency {
 		s.release(holder)
-		return 0, false
+		return NotCounted
 	}
 	if c.Limit.Kind == rules.KindConcurrency {
-		return 0, false
+		return NotCounted
 	}
 	estimate := charge(s.Limit, c.Amount) // the limit may count whole tokens by now
-	if !with.HasCost {
-		return estimate, true
+	cost, ok := with.CostOf(c.Key.Rule)
+	if !ok {
+		return estimate
 	}
-	wanted := charge(s.Limit, with.Cost)
+	wanted := charge(s.Limit, cost)
 	if wanted < estimate {
-		return estimate - s.giveBack(estimate-wanted, taken), true
+		return estimate - s.giveBack(estimate-wanted, taken)
 	}
-	return estimate + s.takeMore(wanted-estimate, Holder{}), true
+	return estimate + s.takeMore(wanted-estimate, Holder{})
 }
 
 // Extend restarts the time of a holder's concurrency slot, up to a latest time.

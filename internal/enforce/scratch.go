@@ -25,7 +25,7 @@ func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisio
 	before := len(s.tiers)
 	var group BucketCheck
 	if len(checks) == 1 {
-		s.tiers = bucketTiers(tenant, decisions[0].Tiers, s.tiers)
+		s.tiers = bucketTiers(tenant, &checks[0], decisions[0].Tiers, s.tiers)
 		group = bucketCheck(tenant, &checks[0], s.tiers[before:])
 	} else {
 		group = s.merge(tenant, checks, decisions)
@@ -48,7 +48,7 @@ func (s *scratch) merge(tenant *snapshot.Tenant, checks []Check, decisions []Dec
 			group.Look = true
 			continue
 		}
-		s.own = bucketTiers(tenant, decisions[i].Tiers, s.own[:0])
+		s.own = bucketTiers(tenant, &checks[i], decisions[i].Tiers, s.own[:0])
 		for j := range s.own {
 			at, found := s.indexes[s.own[j].Key]
 			if !found {
@@ -56,13 +56,10 @@ func (s *scratch) merge(tenant *snapshot.Tenant, checks []Check, decisions []Dec
 				s.indexes[s.own[j].Key] = at
 				s.tiers = append(s.tiers, s.own[j])
 			}
-			s.tiers[at].Cost = max(s.tiers[at].Cost, checks[i].Cost)
+			s.tiers[at].Cost = max(s.tiers[at].Cost, s.own[j].Cost)
 		}
 	}
-	for i := before; i < len(s.tiers); i++ {
-		group.Cost = max(group.Cost, s.tiers[i].Cost)
-		group.Mixed = group.Mixed || s.tiers[i].Cost != s.tiers[before].Cost
-	}
+	group.setCosts(s.tiers[before:])
 	return group
 }
 
@@ -90,7 +87,7 @@ func (s *scratch) answer(
 		if d.isDenied() {
 			continue
 		}
-		s.own = bucketTiers(tenant, d.Tiers, s.own[:0])
+		s.own = bucketTiers(tenant, nil, d.Tiers, s.own[:0])
 		for j := range s.own {
 			s.own[j] = s.tiers[s.indexes[s.own[j].Key]]
 		}
@@ -117,7 +114,8 @@ func (s *scratch) release() {
 const keptChecks = 64
 
 func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketCheck {
-	b := BucketCheck{Cost: check.Cost, ReadAt: tenant.ReadAt(), NoDelay: check.Proxied}
+	b := BucketCheck{ReadAt: tenant.ReadAt(), NoDelay: check.Proxied}
+	b.setCosts(tiers)
 	if b.Record = check.Record; b.Record {
 		b.RecordID = check.RecordID
 		return b
@@ -127,7 +125,7 @@ func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketChec
 		life = cmp.Or(check.ReserveFor, DefaultReserveFor)
 	}
 	for i := range tiers {
-		if limit := &tiers[i].Limit; limit.Kind == rules.KindConcurrency && check.Cost > 0 {
+		if limit := &tiers[i].Limit; limit.Kind == rules.KindConcurrency && tiers[i].Cost > 0 {
 			life = max(life, time.Duration(limit.Interval)*time.Microsecond)
 			isOptional = isOptional && tiers[i].Shadow
 		}
@@ -139,7 +137,16 @@ func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketChec
 	return b
 }
 
-func bucketTiers(tenant *snapshot.Tenant, tiers []TierDecision, dst []Tier) []Tier {
+// setCosts sets the check's cost from those of its tiers.
+func (c *BucketCheck) setCosts(tiers []Tier) {
+	for i := range tiers {
+		c.Cost = max(c.Cost, tiers[i].Cost)
+		c.Mixed = c.Mixed || tiers[i].Cost != tiers[0].Cost
+	}
+}
+
+// bucketTiers appends the limits among a check's tiers. Without a check they cost nothing.
+func bucketTiers(tenant *snapshot.Tenant, check *Check, tiers []TierDecision, dst []Tier) []Tier {
 	for i := range tiers {
 		m := tiers[i].Match
 		if !isLimit(m) {
@@ -148,11 +155,17 @@ func bucketTiers(tenant *snapshot.Tenant, tiers []TierDecision, dst []Tier) []Ti
 		if dst == nil {
 			dst = make([]Tier, 0, len(tiers)-i)
 		}
+		var cost Tokens
+		if check != nil {
+			cost, _ = check.CostOf(m.Rule)
+		}
 		dst = append(dst, Tier{
 			Key:        KeyOf(&tenant.Tenant, m),
 			Limit:      m.Limit,
 			Shadow:     m.Mode == rules.ModeShadow,
 			NeverLease: m.Rule.NeverLeased,
+			After:      m.Rule.ChargedAfter,
+			Cost:       cost,
 		})
 	}
 	return dst

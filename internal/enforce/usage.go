@@ -26,7 +26,7 @@ func (l *Limiter) Usage(ctx context.Context, tenant *snapshot.Tenant, userID, pl
 	if len(d.Tiers) == 0 {
 		return nil, hasMore, nil
 	}
-	looks := []BucketCheck{{ReadAt: tenant.ReadAt(), Tiers: bucketTiers(tenant, d.Tiers, nil), Look: true}}
+	looks := []BucketCheck{{ReadAt: tenant.ReadAt(), Tiers: bucketTiers(tenant, nil, d.Tiers, nil), Look: true}}
 	if err := l.takeShared(context.WithoutCancel(ctx), looks); err != nil {
 		return nil, false, err
 	}

@@ -38,8 +38,8 @@ type Process struct {
 	// Redis is up, down, or memory if none is configured; partial means that some nodes of a cluster are down.
 	Redis     string
 	RedisDown []string
-	// Algorithms are those that the process knows, with rules.WordAdapt and rules.WordLeases. A rule with another one
-	// acts by its failure mode there.
+	// Algorithms are those that the process knows, with rules.WordAdapt, WordMeters and WordLeases. A rule with another
+	// one acts by its failure mode there.
 	Algorithms []string
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// requireKnown refuses rules whose algorithm a live process does not know, or which adapt while one knows nothing of
-// that. Every write that puts a rule into force calls this. Rules that take no part in checks are accepted, so that a
+// requireKnown refuses rules whose algorithm a live process does not know, or which adapt or have a meter while one
+// knows nothing of that. Every write that puts a rule into force calls this. Rules that take no part in checks are accepted, so that a
 // rule can always be turned off. Whatever reports itself knows token buckets, so rules of these cost no query.
 func (w write) requireKnown(ctx context.Context, all ...rules.Rule) error {
 	return requireKnown(ctx, w.Queries, all)
@@ -37,6 +37,9 @@ func requireKnown(ctx context.Context, queries *dbsqlc.Queries, all []rules.Rule
 		words := []string{string(rule.Algorithm)}
 		if rule.Adapts() { // an older process would leave the configured rate in force
 			words = append(words, rules.WordAdapt)
+		}
+		if rule.Meter != "" || rule.ChargedAfter {
+			words = append(words, rules.WordMeters)
 		}
 		for _, word := range words {
 			if asked[word] {

@@ -35,8 +35,10 @@ func drawRule(t *rapid.T, tenant rules.TenantID) rules.Rule {
 	if rule.Action != rules.ActionLimit {
 		return rule
 	}
+	rule.Meter = rules.Meter(draw("meter", "", "usd", "input_tokens"))
 	rule.Burst = rapid.Int64Range(1, rules.MaxListed).Draw(t, "burst")
 	rule.Algorithm = rapid.SampledFrom(rules.Algorithms).Draw(t, "algorithm")
+	rule.ChargedAfter = rule.Algorithm.CanBeChargedAfter() && rapid.Bool().Draw(t, "charged after")
 	switch {
 	case rule.Algorithm.HasRate():
 		rule.RatePerSecond = rapid.Float64Range(1, rules.MaxRate).Draw(t, "rate")

@@ -283,6 +283,9 @@ func (w write) updateRules(ctx context.Context, changes []ruleset.Change[rules.R
 		if err := wrongRule(rule); err != nil {
 			return nil, i, err
 		}
+		if wrong := rule.WrongMeterChange(changes[i].Before); len(wrong) > 0 {
+			return nil, i, wrong
+		}
 		parameters, err := parametersOf(&fields)
 		if err != nil {
 			return nil, i, err

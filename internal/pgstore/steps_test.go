@@ -244,6 +244,31 @@ func TestRulesDoNotAdaptWhileAnOlderProcessLives(t *testing.T) {
 	must(w.CreateRule(t.Context(), rule))(t)
 }
 
+func TestRulesHaveNoMetersWhileAnOlderProcessLives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.report(t, fleet.Report{Process: fleet.Process{
+		ID: "old", Name: "api-1", Version: "v1",
+		Algorithms: []string{"token_bucket", rules.WordAdapt},
+	}})
+	budget, later := limit(t, w.ours.ID, "user:{user_id}", "", "a"), limit(t, w.ours.ID, "user:{user_id}", "", "b")
+	budget.Meter, later.ChargedAfter = "usd", true
+	for _, rule := range []rules.Rule{budget, later} {
+		var unknown rules.UnknownToProcessError
+		if _, err := w.CreateRule(t.Context(), rule); !errors.As(err, &unknown) || unknown.Word != rules.WordMeters {
+			t.Errorf("a rule of %s, charged %s: %v", rule.Meter.Word(), rule.Charge(), err)
+		}
+	}
+	exec(t, w.url, "UPDATE api_process SET algorithms = $1", []string{"token_bucket", rules.WordMeters})
+	stored := must(w.CreateRule(t.Context(), budget))(t)
+	stored.Meter = "tokens"
+	var wrong rules.FieldErrors
+	if _, err := w.UpdateRule(t.Context(), stored); !errors.As(err, &wrong) ||
+		len(wrong) != 1 || wrong[0].Field != "meter" {
+		t.Errorf("another meter for a stored rule: %v", err)
+	}
+}
+
 func TestAWordIsKnownToAllOnceNoOlderProcessLives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

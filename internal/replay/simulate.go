@@ -59,6 +59,7 @@ func Simulate(ctx context.Context, candidates []rules.Rule, arrivals []Arrival) 
 		rule := candidates[i]
 		rule.ID, rule.TenantID, rule.Pattern, rule.Plan, rule.Active = rules.RuleID(i+1), 1, every, "", true
 		rule.InForceSince, rule.ExpiresAt = time.Time{}, time.Time{}
+		rule.Meter = "" // arrivals cost what the rule counts
 		rows.Rules = append(rows.Rules, rule)
 	}
 	d := newDecider(0, 1, &course{start: rows}, 0)

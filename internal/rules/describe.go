@@ -14,29 +14,31 @@ import (
 //	10,000 per month from the 15th, Europe/Berlin
 //	about 100 in any minute
 //	20 at once, held at most 10 min
+//	100,000 input tokens per day
+//	50 USD per month
 func (r *Rule) DescribeLimit() string {
-	burst := grouped(strconv.FormatInt(r.Burst, 10))
+	burst, unit := grouped(strconv.FormatInt(r.Burst, 10)), r.Meter.unit()
 	switch r.Algorithm {
 	case LeakyBucket:
-		return describeRate(r.RatePerSecond, r.RateUnit) + " through a queue of " + burst
+		return describeRate(r.RatePerSecond, r.RateUnit, unit) + " through a queue of " + burst
 	case FixedWindow:
-		return burst + " per " + r.Window.describe()
+		return burst + unit + " per " + r.Window.describe()
 	case SlidingWindow:
-		return "about " + burst + " in any " + r.Window.describe()
+		return "about " + burst + unit + " in any " + r.Window.describe()
 	case SlidingWindowLog:
-		return burst + " in any " + r.Window.describe()
+		return burst + unit + " in any " + r.Window.describe()
 	case Concurrency:
 		return burst + " at once, held at most " + DescribeDuration(r.MaxHold)
 	}
 	if r.RefillInterval == 0 {
-		return describeRate(r.RatePerSecond, r.RateUnit) + ", bursts to " + burst
+		return describeRate(r.RatePerSecond, r.RateUnit, unit) + ", bursts to " + burst
 	}
 	step := r.RatePerSecond * r.RefillInterval.Seconds()
 	if whole := math.Round(step); whole >= 1 && math.Abs(step-whole) < 1e-9*whole {
-		return grouped(strconv.FormatFloat(whole, 'f', -1, 64)) + " every " + DescribeDuration(r.RefillInterval) +
+		return grouped(strconv.FormatFloat(whole, 'f', -1, 64)) + unit + " every " + DescribeDuration(r.RefillInterval) +
 			", bursts to " + burst
 	}
-	return describeRate(r.RatePerSecond, r.RateUnit) + " in steps of " + DescribeDuration(r.RefillInterval) +
+	return describeRate(r.RatePerSecond, r.RateUnit, unit) + " in steps of " + DescribeDuration(r.RefillInterval) +
 		", bursts to " + burst
 }
 
@@ -45,7 +47,7 @@ func DescribeAmounts(perSecond float64, unit RateUnit, burst int64) string {
 	if perSecond == 0 {
 		return "burst " + grouped(strconv.FormatInt(burst, 10))
 	}
-	return describeRate(perSecond, unit) + ", bursts to " + grouped(strconv.FormatInt(burst, 10))
+	return describeRate(perSecond, unit, "") + ", bursts to " + grouped(strconv.FormatInt(burst, 10))
 }
 
 // Describe describes another limit of the rule, such as an override, as DescribeLimit does.
@@ -58,9 +60,9 @@ func (r *Rule) Describe(limit Limit) string {
 	return own.DescribeLimit()
 }
 
-func describeRate(perSecond float64, unit RateUnit) string {
+func describeRate(perSecond float64, unit RateUnit, counted string) string {
 	number, unit := ratePerUnit(perSecond, unit)
-	return grouped(number) + " per " + string(unit)
+	return grouped(number) + counted + " per " + string(unit)
 }
 
 func (w Window) describe() string {

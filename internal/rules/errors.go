@@ -26,24 +26,28 @@ func (e FieldErrors) Error() string {
 }
 
 // UnknownToProcessError refuses a rule that a live process of an older release cannot apply. That process would allow
-// every check of an unknown algorithm, and would not lower an adapting rate.
+// every check of an unknown algorithm, would not lower an adapting rate, and would count requests for any meter.
 type UnknownToProcessError struct {
-	Word             string // an algorithm or WordAdapt
+	Word             string // an algorithm, WordAdapt or WordMeters
 	Process, Version string
 }
 
-// WordAdapt and WordLeases are capabilities of a process beside the algorithms. Buckets lend tokens only while every
-// process has WordLeases.
+// WordAdapt, WordMeters and WordLeases are capabilities of a process beside the algorithms. Buckets lend tokens only
+// while every process has WordLeases.
 const (
 	WordAdapt  = "adapt"
+	WordMeters = "meters"
 	WordLeases = "leases"
 )
 
 // Error names the process and the remedy.
 func (e UnknownToProcessError) Error() string {
 	what := "the algorithm " + e.Word
-	if e.Word == WordAdapt {
+	switch e.Word {
+	case WordAdapt:
 		what = "rates that adapt"
+	case WordMeters:
+		what = "meters"
 	}
 	return fmt.Sprintf("the process %s of version %s is still running and does not know %s: upgrade or stop it, and "+
 		"save again a minute later",

@@ -10,6 +10,7 @@ import (
 // Fields are what people can change of a rule. The API, rules files, the audit log and the database spell them by the
 // names and in the order of this struct. nil is none.
 type Fields struct {
+	Meter          string       `json:"meter"` // as ParseMeter reads it
 	RatePerSecond  float64      `json:"rate_per_second"`
 	RateUnit       RateUnit     `json:"rate_unit"`
 	BurstCapacity  int64        `json:"burst_capacity"`
@@ -23,6 +24,7 @@ type Fields struct {
 	Adapt          *AdaptFields `json:"adapt"`
 	Mode           Mode         `json:"mode"`
 	Action         Action       `json:"action"`
+	Charge         Charge       `json:"charge"`
 	FailureMode    *FailureMode `json:"failure_mode"`
 	Lease          Lease        `json:"lease"`
 	IsActive       bool         `json:"is_active"`
@@ -48,11 +50,13 @@ func Standard() Rule {
 // Fields returns the rule's fields. Equal rules have deeply equal Fields.
 func (r *Rule) Fields() Fields {
 	f := Fields{
+		Meter:         r.Meter.Word(),
 		RatePerSecond: r.RatePerSecond, RateUnit: r.RateUnit, BurstCapacity: r.Burst, Algorithm: r.Algorithm,
 		Window: orNil(r.Window.String()), WindowZone: orNil(r.Window.Zone), WindowStartDay: orNil(r.Window.StartDay),
 		RefillInterval: orNil(FormatDuration(r.RefillInterval)), MaxHold: orNil(FormatDuration(r.MaxHold)),
 		NotifyAt: append([]int{}, r.NotifyAt...),
-		Mode:     r.Mode, Action: r.Action, FailureMode: orNil(r.FailureMode), Lease: r.Lease(), IsActive: r.Active,
+		Mode:     r.Mode, Action: r.Action, Charge: r.Charge(), FailureMode: orNil(r.FailureMode), Lease: r.Lease(),
+		IsActive:    r.Active,
 		Description: r.Description,
 	}
 	if r.Adapt != (Adapt{}) {
@@ -69,6 +73,7 @@ func (r *Rule) Fields() Fields {
 
 // SetFields is the inverse of Fields. Returns what cannot be read; Validate finds the rest.
 func (r *Rule) SetFields(f *Fields) (wrong FieldErrors) {
+	r.Meter = parsed(&wrong, "meter", &f.Meter, ParseMeter)
 	r.RatePerSecond, r.RateUnit, r.Burst, r.Algorithm = f.RatePerSecond, f.RateUnit, f.BurstCapacity, f.Algorithm
 	r.Mode, r.Action, r.FailureMode = f.Mode, f.Action, orZero(f.FailureMode)
 	r.Active, r.Description = f.IsActive, f.Description
@@ -81,6 +86,8 @@ func (r *Rule) SetFields(f *Fields) (wrong FieldErrors) {
 		r.NotifyAt = f.NotifyAt
 	}
 	r.Adapt = f.Adapt.adapt()
+	r.ChargedAfter = f.Charge == ChargeAfter
+	wrong.Add("charge", WrongChoice(f.Charge, ChargeBefore, ChargeAfter))
 	r.NeverLeased = f.Lease == LeaseNever
 	wrong.Add("lease", WrongChoice(f.Lease, LeaseAuto, LeaseNever))
 	r.ExpiresAt = time.Time{}
@@ -179,6 +186,9 @@ func (r *Rule) dropForeign() {
 	}
 	if r.Action != ActionLimit || r.Algorithm != Concurrency {
 		r.MaxHold = 0
+	}
+	if r.Action != ActionLimit || !r.Algorithm.CanBeChargedAfter() {
+		r.ChargedAfter = false
 	}
 	if r.Action != ActionLimit || r.Algorithm != FixedWindow {
 		r.NotifyAt = nil

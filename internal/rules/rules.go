@@ -1,7 +1,7 @@
 // Package rules is the domain of limits: tenants, plans, rules, overrides and key patterns, and their validation.
 //
-// Everything here is plain data and pure functions; the package imports only the standard library. Package snapshot
-// finds the rules that match a request, and package enforce decides.
+// Everything here is plain data and pure functions; the package imports only the standard library and a list of
+// currencies. Package snapshot finds the rules that match a request, and package enforce decides.
 package rules
 
 import (
@@ -169,6 +169,7 @@ type Rule struct {
 	TenantID      TenantID
 	Name          string
 	Pattern       Pattern
+	Meter         Meter // never changes
 	Mode          Mode
 	Action        Action
 	FailureMode   FailureMode // "" for the tenant's default
@@ -186,8 +187,10 @@ type Rule struct {
 	// NotifyAt lists shares of a fixed window's limit, in ascending percent, at which a crossing is recorded.
 	NotifyAt []int
 	// Adapt lets the rate follow the health of a backend.
-	Adapt       Adapt
-	NeverLeased bool
+	Adapt Adapt
+	// ChargedAfter charges a check after it has passed; see ChargeAfter.
+	ChargedAfter bool
+	NeverLeased  bool
 	// CandidateFor is the live rule that this shadow rule would replace; 0 for none. The live rule's overrides apply to
 	// it.
 	CandidateFor RuleID

@@ -143,6 +143,8 @@ func (r *Rule) wrongLimit() FieldErrors {
 		errs.Add("max_hold", fmt.Sprintf("must be left out: only concurrency rules hold places, and this is a %s",
 			algorithm))
 	}
+	errs.addIf(r.ChargedAfter && !algorithm.CanBeChargedAfter(), "charge", fmt.Sprintf(
+		"must be before: a %s cannot be charged after a check has passed", algorithm))
 	errs.Add("notify_at", r.wrongNotifyAt())
 	return append(errs, r.wrongAdapt()...)
 }
@@ -194,6 +196,8 @@ func (r *Rule) wrongWithoutLimit() FieldErrors {
 	}
 	why := fmt.Sprintf("a %s rule takes no tokens", r.Action)
 	errs = append(errs, r.Window.mustBeNone(why)...)
+	errs.addIf(r.Meter != "", "meter", "must be requests: "+why)
+	errs.addIf(r.ChargedAfter, "charge", "must be before: "+why)
 	errs.addIf(r.RefillInterval != 0, "refill_interval", "must be left out: "+why)
 	errs.addIf(r.MaxHold != 0, "max_hold", "must be left out: "+why)
 	errs.addIf(len(r.NotifyAt) > 0, "notify_at", "must be left out: "+why)

@@ -12,7 +12,7 @@ type Check struct {
 	Tenant  rules.TenantID
 	Request *rules.Request
 	Plan    string // plan of the decision
-	Cost    Tokens
+	Cost    Tokens // of rules that count requests
 
 	Allowed bool
 	// Bypassed means that a bypass rule allowed the check.
@@ -29,6 +29,24 @@ type Check struct {
 	Record bool
 }
 
+// costOf returns the check's cost for a tier's rule.
+func (c *Check) costOf(t *Tier) Tokens {
+	if t.Rule.Meter == "" {
+		return c.Cost
+	}
+	return t.Cost
+}
+
+// isLook reports whether the check costs nothing.
+func (c *Check) isLook() bool {
+	for i := range c.Tiers {
+		if c.costOf(&c.Tiers[i]) > 0 {
+			return false
+		}
+	}
+	return c.Cost == 0
+}
+
 func (c *Check) times() int64 { return max(1, c.Times) }
 
 // Tier is a rule's result.
@@ -37,6 +55,7 @@ type Tier struct {
 	// Mode is the rule's own, or shadow while its tenant is in shadow.
 	Mode    rules.Mode
 	Subject string
+	Cost    Tokens // of a rule that counts something else than requests
 	// Allowed is the rule's own verdict.
 	Allowed bool
 	Reason  string // "" if allowed
@@ -67,7 +86,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 		Endpoint:    strings.Clone(c.Request.Endpoint),
 		Method:      strings.Clone(c.Request.Method),
 		Plan:        c.Plan,
-		Cost:        c.Cost,
+		Cost:        c.costOf(t),
 		Tokens:      t.Remaining,
 		TokensKnown: t.BucketRead,
 		RetryAfter:  t.RetryAfter,
@@ -82,7 +101,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 
 func (v *Violation) sameAs(c *Check, t *Tier) bool {
 	return v.UserID == c.Request.UserID && v.Endpoint == c.Request.Endpoint && v.Method == c.Request.Method &&
-		v.IP == rules.PlainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.Cost &&
+		v.IP == rules.PlainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.costOf(t) &&
 		v.Mode == t.Mode && v.Reason == t.Reason && v.Version == t.Rule.Version &&
 		(t.Rule.Action != rules.ActionLimit || v.Rate == t.Limit.Rate && v.Burst == t.Limit.Burst)
 }

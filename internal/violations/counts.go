@@ -67,7 +67,7 @@ func (c *counters) add(minute int64, check *Check) {
 		}
 		verdicts := check.verdicts(t.Allowed)
 		if check.Allowed && t.Allowed && t.BucketRead {
-			cost := check.Cost
+			cost := check.costOf(t)
 			if check.Record {
 				cost = t.Charged
 			}

@@ -60,6 +60,7 @@ export function explanation(
     enforcement: 'on',
     rules,
     near_misses,
+    unmatched_meters: [],
     headers: [
       { name: 'RateLimit-Policy', value: '"user-12";q=50;w=5' },
       { name: 'RateLimit', value: '"user-12";r=50;t=0' },

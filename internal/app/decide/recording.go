@@ -70,8 +70,9 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 	tiers := c.Tiers[:0]
 	for i := range decision.Tiers {
 		t := &decision.Tiers[i]
+		cost, _ := check.CostOf(t.Match.Rule)
 		tiers = append(tiers, violations.Tier{
-			Rule: t.Match.Rule, Mode: t.Match.Mode, Subject: t.Match.Subject,
+			Rule: t.Match.Rule, Mode: t.Match.Mode, Subject: t.Match.Subject, Cost: violations.Tokens(cost),
 			Allowed: t.Allowed, Reason: string(t.Reason), Limit: t.Limit,
 			BucketRead: t.BucketRead, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
 			Charged: violations.Tokens(t.Charged),
@@ -100,14 +101,7 @@ func (r recording) note(c *violations.Check, decision *enforce.Decision) {
 			continue
 		}
 		bucket := enforce.Bucket{Level: enforce.Level{Micros: t.Remaining}, Stamp: t.Stamp, Limit: t.Limit}
-		taken := c.Cost
-		switch {
-		case !decision.Allowed || !t.Allowed:
-			taken = 0
-		case c.Record:
-			taken = violations.Tokens(t.Charged)
-		}
-		r.noteUse(c.Tenant, t.Match, &bucket, taken)
+		r.noteUse(c.Tenant, t.Match, &bucket, violations.Tokens(t.Charged))
 	}
 }
 

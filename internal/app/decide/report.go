@@ -18,7 +18,7 @@ func (a *API) look() func() (fleet.Process, fleet.Count) {
 	if err != nil {
 		name = "unknown"
 	}
-	algorithms := []string{rules.WordAdapt, rules.WordLeases}
+	algorithms := []string{rules.WordAdapt, rules.WordMeters, rules.WordLeases}
 	for _, algorithm := range rules.Algorithms {
 		algorithms = append(algorithms, string(algorithm))
 	}

@@ -29,7 +29,7 @@ const (
 )
 
 func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
-	if tenant.Tenant.Settings.RecordDays == 0 || check.Cost == 0 {
+	if tenant.Tenant.Settings.RecordDays == 0 || check.IsLook() {
 		return
 	}
 	c := trafficChecks.Get().(*traffic.Check)

@@ -30,7 +30,7 @@ func TestAnExplanationSaysWhatMatchesAndWhatNearlyDid(t *testing.T) {
 				`{"rule_id":1,"name":"daily","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","plan":"pro","action":"limit","algorithm":"token_bucket","failure_mode":"local","rate_per_second":0.5,"burst_capacity":5,"limit_text":"0.5 per second, bursts to 5","overridden":false},`+
 				`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"enforce","plan":null,"action":"block","algorithm":"token_bucket","failure_mode":null,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}],`+
 				`"near_misses":[{"rule_id":3,"name":"","scope":"ip","key_pattern":"ip:{ip}","mode":"enforce","plan":null,"reason":"needs an ip, the check has none"}],`+
-				`"headers":[{"name":"X-Sluice-Reason","value":"blocked"}]}`)
+				`"unmatched_meters":[],"headers":[{"name":"X-Sluice-Reason","value":"blocked"}]}`)
 		h.wantHeaders(w, nil)
 	}
 	if h.store.Len() != 0 || h.decided != 0 {

@@ -138,7 +138,7 @@ func appendTier(b []byte, t *enforce.TierDecision, isRecord bool) []byte {
 	if t.Delay > 0 {
 		b = httpapi.AppendMillis(append(b, `,"delay_ms":`...), t.Delay)
 	}
-	if isRecord {
+	if isRecord || t.Match.Rule.ChargedAfter && t.BucketRead {
 		b = appendTokens(append(b, `,"charged":`...), t.Charged)
 	}
 	return append(b, '}')
@@ -149,6 +149,9 @@ func appendRule(b []byte, rule *rules.Rule, mode rules.Mode) []byte {
 	b = httpapi.AppendString(append(b, `,"name":`...), rule.Name)
 	b = httpapi.AppendText(append(b, `,"scope":`...), string(rule.Scope()))
 	b = httpapi.AppendText(append(b, `,"key_pattern":`...), rule.Pattern.String())
+	if rule.Meter != "" {
+		b = httpapi.AppendText(append(b, `,"meter":`...), string(rule.Meter))
+	}
 	return httpapi.AppendText(append(b, `,"mode":`...), string(mode))
 }
 

@@ -26,7 +26,8 @@ const (
 	MaxBatchBody = 1 << 20
 )
 
-const checkFields = "user_id, plan, endpoint, method, ip, cost, attributes, reserve, reserve_for, record and record_id"
+const checkFields = "user_id, plan, endpoint, method, ip, cost, costs, attributes, reserve, reserve_for, record and " +
+	"record_id"
 
 // DecodeCheck reads one check. r records its mistakes.
 func DecodeCheck(r *httpapi.Reader) enforce.Check {
@@ -34,7 +35,7 @@ func DecodeCheck(r *httpapi.Reader) enforce.Check {
 	if !r.Object() {
 		return c
 	}
-	hasCost, hasID := false, false
+	hasCost, hasID, namesRequests := false, false, true
 	for r.More() {
 		switch r.Name().String() {
 		case "user_id":
@@ -48,7 +49,11 @@ func DecodeCheck(r *httpapi.Reader) enforce.Check {
 		case "ip":
 			c.IP = decodeIP(r)
 		case "cost":
-			c.Cost, hasCost = decodeCost(r), true
+			c.Cost = decodeCost(r)
+			refuseSecond(r, &hasCost)
+		case "costs":
+			namesRequests = decodeCosts(r, &c)
+			refuseSecond(r, &hasCost)
 		case "attributes":
 			c.Attributes = decodeAttributes(r)
 		case "reserve":
@@ -63,9 +68,12 @@ func DecodeCheck(r *httpapi.Reader) enforce.Check {
 			r.RefuseUnknown(checkFields)
 		}
 	}
+	if c.Record && !namesRequests { // only what it names has happened
+		c.Cost = 0
+	}
 	switch {
 	case c.Record && !hasCost:
-		r.Refuse("is a record without cost; send the cost of what has happened")
+		r.Refuse("is a record without cost or costs; send the cost of what has happened")
 	case c.Record && (c.Reserve || c.ReserveFor != 0):
 		r.Refuse("cannot both record and reserve; settle a reservation at /v1/settle")
 	case hasID && !c.Record:
@@ -166,6 +174,39 @@ func decodeCost(r *httpapi.Reader) enforce.Tokens {
 		r.Refuse(err.Error())
 	}
 	return enforce.Tokens(millionths)
+}
+
+// decodeCosts reads costs by meter. The cost of requests stays 1 if they have none.
+func decodeCosts(r *httpapi.Reader, c *enforce.Check) (namesRequests bool) {
+	if !r.Object() {
+		return false
+	}
+	n := 0
+	for ; r.More(); n++ {
+		meter, err := rules.ParseMeter(r.Name().String())
+		if err != nil {
+			r.Refuse("is not a meter: it " + err.Error())
+			r.Skip()
+			continue
+		}
+		switch cost := decodeCost(r); {
+		case meter == "":
+			c.Cost, namesRequests = cost, true
+		case n < rules.MaxMeters:
+			c.Costs = append(c.Costs, enforce.MeterCost{Meter: meter, Cost: cost})
+		}
+	}
+	if n > rules.MaxMeters {
+		r.Refuse(fmt.Sprintf("has %d meters; send at most %d", n, rules.MaxMeters))
+	}
+	return namesRequests
+}
+
+func refuseSecond(r *httpapi.Reader, hasCost *bool) {
+	if *hasCost {
+		r.Refuse("gives the cost a second time; send either cost, which is the cost of requests, or costs")
+	}
+	*hasCost = true
 }
 
 func decodeAttributes(r *httpapi.Reader) []rules.Attribute {

@@ -3,6 +3,7 @@ package checkjson
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math/big"
 	"net/netip"
 	"strings"
@@ -124,4 +125,42 @@ func value(s *string) string {
 		return ""
 	}
 	return *s
+}
+
+func TestCostsByMeter(t *testing.T) {
+	t.Parallel()
+	read := func(body string) (enforce.Check, error) {
+		var r httpapi.Reader
+		r.Reset(bytes.NewBufferString(body))
+		check := DecodeCheck(&r)
+		return check, r.Close()
+	}
+	check, err := read(`{"costs": {"input_tokens": 1200.5, "requests": 2, "usd": 0}}`)
+	if err != nil || check.Cost != 2*enforce.Token || len(check.Costs) != 2 ||
+		check.Costs[0] != (enforce.MeterCost{Meter: "input_tokens", Cost: 1200_500_000}) ||
+		check.Costs[1] != (enforce.MeterCost{Meter: "usd"}) {
+		t.Errorf("read as %+v, %v", check, err)
+	}
+	if check, err := read(`{"costs": {"usd": 1}}`); err != nil || check.Cost != enforce.Token {
+		t.Errorf("requests cost %d, %v, want 1", check.Cost, err)
+	}
+	for body, pointer := range map[string]string{
+		`{"cost": 1, "costs": {"usd": 1}}`:                                   "/costs",
+		`{"costs": {"usd": 1}, "cost": 1}`:                                   "/cost",
+		`{"costs": {"USD": 1}}`:                                              "/costs/USD",
+		`{"costs": {"usd": -1}}`:                                             "/costs/usd",
+		`{"costs": {"usd": 0.0000001}}`:                                      "/costs/usd",
+		`{"costs": {"usd": 1000000001}}`:                                     "/costs/usd",
+		`{"costs": {"usd": "1"}}`:                                            "/costs/usd",
+		`{"costs": {"usd": 1, "usd": 2}}`:                                    "/costs/usd",
+		`{"costs": {"usd": NaN}}`:                                            "/costs/usd",
+		`{"costs": [1]}`:                                                     "/costs",
+		`{"costs": {"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}}`: "/costs",
+	} {
+		var problem *httpapi.Problem
+		if _, err := read(body); !errors.As(err, &problem) || len(problem.Fields) != 1 ||
+			problem.Fields[0].Pointer != pointer {
+			t.Errorf("%s: %v, want one mistake at %s", body, err, pointer)
+		}
+	}
 }

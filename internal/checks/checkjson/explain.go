@@ -43,6 +43,12 @@ func ExplainCheck(
 	check = checks[0]
 	d := limiter.Explain(ctx, tenant, &check)
 	misses := tenant.Misses(&check.Request, check.EffectivePlan, now, maxNearMisses)
+	unnamed, unmatched := d.Unnamed(&check)
+	for _, rule := range unnamed {
+		misses = append([]snapshot.Miss{{
+			Rule: rule, Reason: "counts " + rule.Meter.Word() + ", the check has no cost of it",
+		}}, misses...)
+	}
 	if check.Proxied {
 		for rule, difference := range d.Differences() {
 			if difference == enforce.NotApplied {
@@ -50,11 +56,12 @@ func ExplainCheck(
 			}
 		}
 	}
+	misses = misses[:min(len(misses), maxNearMisses)]
 	var headers Headers
 	jitter := Jitter(&tenant.Tenant, &check.Request)
 	headers.AddRateLimit(asChecked(&d), now, jitter)
 	b := AppendDecision([]byte(`{"decision":`), &d, jitter)
-	return appendExplanation(b, tenant, now, &d, source, misses, &headers), nil
+	return appendExplanation(b, tenant, now, &d, source, misses, unmatched, &headers), nil
 }
 
 const notAppliedAtGateways = "it matches, but counts requests in flight, and a gateway does not say when a request ends"
@@ -84,7 +91,7 @@ func planSource(tenant *snapshot.Tenant, r *rules.Request) string {
 
 func appendExplanation(
 	b []byte, tenant *snapshot.Tenant, now time.Time, d *enforce.Decision, planSource string, misses []snapshot.Miss,
-	headers *Headers,
+	unmatched []rules.Meter, headers *Headers,
 ) []byte {
 	b = httpapi.AppendText(append(b, `,"plan_source":`...), planSource)
 	b = httpapi.AppendText(append(b, `,"enforcement":`...), string(tenant.Tenant.Enforcement()))
@@ -108,6 +115,13 @@ func appendExplanation(
 		b = appendRule(append(b, '{'), misses[i].Rule, misses[i].Rule.Mode)
 		b = httpapi.AppendText(append(b, `,"plan":`...), misses[i].Rule.Plan)
 		b = append(httpapi.AppendText(append(b, `,"reason":`...), misses[i].Reason), '}')
+	}
+	b = append(b, `],"unmatched_meters":[`...)
+	for i, meter := range unmatched {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = httpapi.AppendString(b, string(meter))
 	}
 	b = append(b, `],"headers":[`...)
 	for name, value := range headers.All() {

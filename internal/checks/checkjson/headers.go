@@ -71,10 +71,10 @@ func (t *Headers) Strings() iter.Seq2[string, string] {
 //	X-Sluice-Reason: limit_exceeded
 //
 // RateLimit and RateLimit-Policy follow draft-ietf-httpapi-ratelimit-headers-11 (May 2026): one item for each enforced
-// tier whose bucket was read, except concurrency limits, named by its scope and rule id. q is the burst, and w the
-// seconds that earn it or the length of the present window, at least 1. r is the rest in whole tokens. t is the seconds
-// until the tier has more for this caller: its wait if it denies, else the time to the next whole token, and 0 if it is
-// full. A caller that spends r and waits t is not denied.
+// tier whose bucket was read, except concurrency limits, named by its scope and rule id. q is the burst, w the seconds
+// that earn it or the length of the present window, at least 1, and qu the rule's meter unless that is requests. r is
+// the rest in whole tokens. t is the seconds until the tier has more for this caller: its wait if it denies, else the
+// time to the next whole token, and 0 if it is full. A caller that spends r and waits t is not denied.
 //
 // The X-RateLimit fields describe the tier of the body's top level; X-RateLimit-Reset is when its fixed window ends by
 // the store's clock, or when its bucket is full, in Unix seconds. Retry-After is sent if a wait ends the denial: that
@@ -168,11 +168,16 @@ const (
 	policyField, limitField         = "RateLimit-Policy", "RateLimit"
 	quotaParameter, windowParameter = ";q=", ";w="
 	restParameter, resetParameter   = ";r=", ";t="
+	unitParameter                   = `;qu="`
 )
 
 func appendPolicyItem(b []byte, t *enforce.TierDecision) []byte {
 	b = strconv.AppendInt(append(b, quotaParameter...), t.Limit.Burst, 10)
-	return strconv.AppendInt(append(b, windowParameter...), max(1, seconds(t.Window())), 10)
+	b = strconv.AppendInt(append(b, windowParameter...), max(1, seconds(t.Window())), 10)
+	if meter := t.Match.Rule.Meter; meter != "" {
+		b = append(append(append(b, unitParameter...), meter...), '"')
+	}
+	return b
 }
 
 func appendServiceLimitItem(b []byte, t *enforce.TierDecision) []byte {

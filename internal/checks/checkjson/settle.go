@@ -2,6 +2,8 @@ package checkjson
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -12,9 +14,10 @@ import (
 // DecodeSettlement reads a settlement and its reservation. The error is a *httpapi.Problem.
 func DecodeSettlement(body []byte) (id enforce.ReservationID, with enforce.Settlement, err error) {
 	var from struct {
-		Reservation string `json:"reservation"`
-		Cost        amount `json:"cost"`
-		Extend      bool   `json:"extend"`
+		Reservation string            `json:"reservation"`
+		Cost        amount            `json:"cost"`
+		Costs       map[string]amount `json:"costs"`
+		Extend      bool              `json:"extend"`
 	}
 	if err := httpapi.Decode(body, &from); err != nil {
 		return id, with, err
@@ -27,11 +30,30 @@ func DecodeSettlement(body []byte) (id enforce.ReservationID, with enforce.Settl
 	case !ok:
 		wrong.add("/reservation", "must be the reservation of a check's answer")
 	}
-	if from.Extend && from.Cost.given {
+	with = enforce.Settlement{Cost: from.Cost.Tokens, HasCost: from.Cost.given, Extend: from.Extend}
+	if from.Cost.given && len(from.Costs) > 0 {
+		wrong.add("/costs", "must be left out beside cost, which is the cost of requests")
+	}
+	if !wrong.tooMany("/costs", len(from.Costs), rules.MaxMeters) {
+		setCosts(&with, from.Costs, &wrong)
+	}
+	if from.Extend && (with.HasCost || len(with.Costs) > 0) {
 		wrong.add("/extend", "must be false or left out with a cost: a reservation is settled or extended")
 	}
-	with = enforce.Settlement{Cost: from.Cost.Tokens, HasCost: from.Cost.given, Extend: from.Extend}
 	return id, with, httpapi.BodyProblem(wrong)
+}
+
+func setCosts(with *enforce.Settlement, costs map[string]amount, wrong *mistakes) {
+	for _, word := range slices.Sorted(maps.Keys(costs)) {
+		switch meter, err := rules.ParseMeter(word); {
+		case err != nil:
+			wrong.add("/costs/"+word, "is not a meter: it "+err.Error())
+		case meter == "":
+			with.Cost, with.HasCost = costs[word].Tokens, true
+		default:
+			with.Costs = append(with.Costs, enforce.MeterCost{Meter: meter, Cost: costs[word].Tokens})
+		}
+	}
 }
 
 // AppendSettled appends the answer to a settlement as a JSON object.
@@ -45,7 +67,20 @@ func AppendSettled(b []byte, settled enforce.Settled, with enforce.Settlement) [
 		return append(b, `{"settled":false}`...)
 	}
 	b = append(b, `{"settled":true,"charged":`...)
-	return append(appendTokens(b, settled.Charged), '}')
+	b = appendTokens(b, settled.Charged)
+	for i, cost := range settled.Costs {
+		if i == 0 {
+			b = append(b, `,"charged_costs":{`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = append(httpapi.AppendString(b, string(cost.Meter)), ':')
+		b = appendTokens(b, cost.Cost)
+	}
+	if len(settled.Costs) > 0 {
+		b = append(b, '}')
+	}
+	return append(b, '}')
 }
 
 func decodeReserveFor(r *httpapi.Reader) time.Duration {

@@ -109,6 +109,7 @@ func (d *decoder) rule(o *object) {
 		o.fail("failure_mode", "must not be empty: leave it out for the tenant's own")
 	}
 	o.check(rule.SetFields(&fields))
+	rule.NameByMeter()
 	o.check(rule.Validate(d.plans))
 	o.unique("key_pattern", rule.Identity())
 	d.config.Rules = append(d.config.Rules, rule)

@@ -293,7 +293,7 @@ func (t *tenantDraft) addRule(row *rules.Rule, intern func(string) string) {
 	if rule.Unknown != "" && rule.Active {
 		t.unknown = append(t.unknown, &rule)
 	}
-	rule.Plan = intern(row.Plan)
+	rule.Plan, rule.Meter = intern(row.Plan), rules.Meter(intern(string(row.Meter)))
 	rule.Mode, rule.Action = rules.Mode(intern(string(row.Mode))), rules.Action(intern(string(row.Action)))
 	rule.FailureMode = rules.FailureMode(intern(string(row.FailureMode)))
 	rule.RateUnit, rule.Algorithm = rules.RateUnit(intern(string(row.RateUnit))),

@@ -392,7 +392,15 @@ func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
 		Key: reserver, HasCost: true,
 		Cost: max(0, one.cost+enforce.Tokens(rapid.Int64Range(-3_000_000, 3_000_000).Draw(t, "difference"))),
 	}
-	want, first := enforce.Settled{Found: true, Charged: with.Cost}, true
+	if rapid.Bool().Draw(t, "settles by meter") {
+		with.HasCost = rapid.Bool().Draw(t, "settles requests")
+		with.Costs = []enforce.MeterCost{{Meter: "tokens", Cost: enforce.Tokens(
+			rapid.Int64Range(0, 6_000_000).Draw(t, "tokens"))}}
+		with.MeterOf = func(rule rules.RuleID) (rules.Meter, bool) {
+			return [...]rules.Meter{"", "tokens", "usd"}[rule%3], rule != 2
+		}
+	}
+	final, windows := make([]enforce.Tokens, len(one.charges)), enforce.Settled{}
 	var tiers []enforce.Tier
 	for i := range one.charges {
 		charge := &one.charges[i]
@@ -402,21 +410,20 @@ func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
 		}
 		mustWrite := state.Advance(charge.Limit, 0, h.now)
 		before := state
-		if charged, counts := charge.Settle(&state, with, one.at, one.id.Holder()); counts &&
-			(first || charged < want.Charged) {
-			want.Charged, first = charged, false
-		}
-		want.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
+		final[i] = charge.Settle(&state, &with, one.at, one.id.Holder())
+		windows.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
 		if state != before || mustWrite {
 			h.reference[charge.Key] = state
 		}
 		tiers = append(tiers, enforce.Tier{Key: charge.Key, Limit: state.Limit})
 	}
+	want := with.Settled(one.cost, one.charges, final)
+	want.Windows = windows.Windows
 	got, err := s.SettleReservation(h.now, h.tenant, one.id, with)
 	if err != nil {
 		t.Fatalf("settle: %v", err)
 	}
-	if got.Found != want.Found || got.Charged != want.Charged || !slices.Equal(got.Windows, want.Windows) {
+	if !got.Found || got.Charged != want.Charged || !slices.Equal(got.Costs, want.Costs) || !slices.Equal(got.Windows, want.Windows) {
 		t.Fatalf("%v after the start: settled as %+v, want %+v", h.elapsed(), got, want)
 	}
 	if len(tiers) == 0 {

@@ -82,7 +82,7 @@ func (s *Store) SettleReservation(
 		return enforce.Settled{}, nil
 	}
 	one := r.open[id]
-	if with.Forbidden(one.Key, one.Cost) {
+	if with.Forbidden(one.Key, one.Charges) {
 		return enforce.Settled{}, enforce.ErrRefundForbidden
 	}
 	settled := one.Settle(with, now,

@@ -217,7 +217,7 @@ func (g *settlement) decide(t *transaction) {
 			return
 		}
 	}
-	if g.with.Forbidden(g.reservation.Key, g.reservation.Cost) {
+	if g.with.Forbidden(g.reservation.Key, g.reservation.Charges) {
 		g.refusal = enforce.ErrRefundForbidden
 		return
 	}

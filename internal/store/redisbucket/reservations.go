@@ -26,11 +26,11 @@ func appendRecordIDsKey(buf []byte, prefix string, tenant rules.TenantID) []byte
 }
 
 type reservation struct {
-	text   string
-	cost   enforce.Tokens
-	key    string // the id of the API key
-	keys   []string
-	limits []enforce.Limit
+	text    string
+	cost    enforce.Tokens
+	key     string // the id of the API key
+	keys    []string
+	charges []enforce.Charge // with a key if it is of this version; see parseKey
 }
 
 const (
@@ -63,7 +63,11 @@ func parseRecord(text string) (r reservation, err error) {
 			return r, errBrokenRecord
 		}
 		r.keys = append(r.keys, rest[2:2+size])
-		r.limits = append(r.limits, limitAt(rest[2+size:]))
+		charge := enforce.Charge{
+			Limit: limitAt(rest[2+size:]), Amount: enforce.Tokens(float(rest[2+size+limitBytes:])),
+		}
+		charge.Key.Rule, charge.Key.Subject, _, _ = parseKey(rest[2 : 2+size])
+		r.charges = append(r.charges, charge)
 		rest = rest[2+size+limitBytes+8:]
 	}
 	return r, nil
@@ -76,9 +80,8 @@ const (
 )
 
 const (
-	actKeep   = 0
-	actCost   = 1
-	actExtend = 2
+	actSettle = 0
+	actExtend = 1
 )
 
 // settleTries caps the reads of a record, because another caller may extend the reservation after a read.
@@ -120,23 +123,25 @@ func (s *Store) settleRecord(
 		}
 		return settled, false, err
 	}
-	if with.Forbidden(record.key, record.cost) {
+	if with.Forbidden(record.key, record.charges) {
 		return settled, false, enforce.ErrRefundForbidden
 	}
 	stamp := s.stamp()
 	var limits, calendars []byte
 	count := uint16(0)
-	for i := range record.limits {
-		limit := limitOf(record.keys[i], &with, record.limits[i])
+	act := []byte{actSettle}
+	if with.Extend {
+		act[0] = actExtend
+	}
+	for i := range record.charges {
+		limit := limitOf(record.keys[i], &with, record.charges[i].Limit)
 		limits = appendLimit(limits, limit, &count)
 		calendars = appendCalendar(calendars, limit, stamp)
-	}
-	act := append([]byte{actKeep}, appendFloat(nil, float64(with.Cost))...)
-	switch {
-	case with.Extend:
-		act[0] = actExtend
-	case with.HasCost:
-		act[0] = actCost
+		cost, ok := with.CostOf(record.charges[i].Key.Rule)
+		if !ok {
+			cost = enforce.NotCounted
+		}
+		act = appendFloat(act, float64(cost))
 	}
 	keys := []string{
 		string(appendRecordKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
@@ -152,7 +157,7 @@ func (s *Store) settleRecord(
 	if err != nil {
 		return settled, false, err
 	}
-	if len(reply) < 9 {
+	if reply == "" {
 		return settled, false, fmt.Errorf("a reply of %d bytes", len(reply))
 	}
 	if err := s.refusal(reply[0]); err != nil {
@@ -164,8 +169,15 @@ func (s *Store) settleRecord(
 	case recordChanged:
 		return settled, true, nil
 	}
-	settled = enforce.Settled{Found: true, Charged: enforce.Tokens(float(reply[1:]))}
-	if err := readWindows(&settled, tenant, record.keys, reply[9:]); err != nil {
+	final := make([]enforce.Tokens, len(record.keys))
+	if len(reply) < 1+8*len(final) {
+		return settled, false, fmt.Errorf("a reply of %d bytes", len(reply))
+	}
+	for i := range final {
+		final[i] = enforce.Tokens(float(reply[1+8*i:]))
+	}
+	settled = with.Settled(record.cost, record.charges, final)
+	if err := readWindows(&settled, tenant, record.keys, reply[1+8*len(final):]); err != nil {
 		return enforce.Settled{}, false, err
 	}
 	return settled, false, nil

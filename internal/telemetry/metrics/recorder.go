@@ -90,7 +90,7 @@ func (m *Metrics) Violations() *Violations {
 // Decided counts the violations of a decision.
 func (v *Violations) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	switch {
-	case check.Cost == 0 || decision.Bypassed || decision.Reason == enforce.ReservationsExhausted:
+	case check.IsLook() || decision.Bypassed || decision.Reason == enforce.ReservationsExhausted:
 	case !decision.Allowed:
 		v.count(tenant, decision.DecidingTier().Match, decision.Count())
 	default:

@@ -3807,6 +3807,19 @@ export interface components {
         /** @enum {string} */
         Action: "limit" | "block" | "bypass";
         /**
+         * @description What a rule counts: requests, or what checks name in `costs`, such as `input_tokens`, or `usd` for money by the code of its
+         *     currency. A rule whose meter a check does not name does not match the check, unless its `charge` is `after`. The meter of a stored rule
+         *     cannot change. Saving a rule of another meter answers 409 while a live process of an older release knows no meters.
+         */
+        Meter: string;
+        /**
+         * @description When the rule charges a check. before: a check passes if its whole cost is there. after: a check passes while anything is left, also one that
+         *     does not name the meter, and is then charged in full: a `token_bucket` goes into debt, by at most one burst, and a window counts up to
+         *     its limit. Tiers of such rules have `charged`. For `token_bucket`, `fixed_window` and `sliding_window`; never lent.
+         * @enum {string}
+         */
+        Charge: "before" | "after";
+        /**
          * @description How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
          *     an older release does not know its algorithm.
          *
@@ -4042,10 +4055,20 @@ export interface components {
             ip?: string;
             /**
              * Format: double
-             * @description At most 6 decimals; 0 takes nothing
+             * @description Of requests: at most 6 decimals; 0 takes nothing
              * @default 1
              */
             cost?: number;
+            /**
+             * @description Costs by meter, each with at most 6 decimals, in place of cost; requests cost 1 unless named
+             * @example {
+             *       "requests": 1,
+             *       "input_tokens": 1200
+             *     }
+             */
+            costs?: {
+                [key: string]: number;
+            };
             attributes?: {
                 [key: string]: string;
             };
@@ -4151,6 +4174,8 @@ export interface components {
             name: string;
             scope: components["schemas"]["Scope"];
             key_pattern: string;
+            /** @description What the rule counts; only there if not requests */
+            meter?: string;
             mode: components["schemas"]["Mode"];
             allowed: boolean;
             /** Format: int64 */
@@ -4181,7 +4206,7 @@ export interface components {
             delay_ms?: number;
             /**
              * Format: double
-             * @description Only there for a record
+             * @description What the check took; only there for a record, and if charge is after
              */
             charged?: number;
         };
@@ -4223,6 +4248,8 @@ export interface components {
             name: string;
             scope: components["schemas"]["Scope"];
             key_pattern: string;
+            /** @description What the rule counts; only there if not requests */
+            meter?: string;
             mode: components["schemas"]["Mode"];
             algorithm: components["schemas"]["Algorithm"];
             /**
@@ -4265,6 +4292,8 @@ export interface components {
             enforcement: components["schemas"]["Enforcement"];
             rules: components["schemas"]["MatchedRule"][];
             near_misses: components["schemas"]["NearMiss"][];
+            /** @description Meters of the check's costs that no matching rule counts */
+            unmatched_meters: string[];
             /** @description The rate limit headers of the check's answer, in order */
             headers: {
                 name: string;
@@ -4277,6 +4306,8 @@ export interface components {
             name: string;
             scope: components["schemas"]["Scope"];
             key_pattern: string;
+            /** @description What the rule counts; only there if not requests */
+            meter?: string;
             mode: components["schemas"]["Mode"];
             plan: string | null;
             action: components["schemas"]["Action"];
@@ -4313,6 +4344,8 @@ export interface components {
             name: string;
             scope: components["schemas"]["Scope"];
             key_pattern: string;
+            /** @description What the rule counts; only there if not requests */
+            meter?: string;
             mode: components["schemas"]["Mode"];
             plan: string | null;
             /** @description Why it did not match */
@@ -4666,6 +4699,7 @@ export interface components {
          *       "name": "",
          *       "plan": "pro",
          *       "scope": "user",
+         *       "meter": "requests",
          *       "rate_per_second": 100,
          *       "rate_unit": "second",
          *       "burst_capacity": 500,
@@ -4680,6 +4714,7 @@ export interface components {
          *       "limit_text": "100 per second, bursts to 500",
          *       "mode": "enforce",
          *       "action": "limit",
+         *       "charge": "before",
          *       "failure_mode": null,
          *       "lease": "auto",
          *       "is_active": true,
@@ -4701,6 +4736,7 @@ export interface components {
             /** @description null: all plans */
             plan: string | null;
             scope: components["schemas"]["Scope"];
+            meter: components["schemas"]["Meter"];
             /**
              * Format: double
              * @description 0 unless action is limit and the algorithm has a rate
@@ -4724,6 +4760,7 @@ export interface components {
             limit_text: string;
             mode: components["schemas"]["Mode"];
             action: components["schemas"]["Action"];
+            charge: components["schemas"]["Charge"];
             failure_mode: components["schemas"]["RuleFailureMode"];
             lease: components["schemas"]["Lease"];
             is_active: boolean;
@@ -4895,12 +4932,14 @@ export interface components {
             /** @description Such as user:{user_id}:endpoint:/api/search */
             key_pattern: string;
             /**
-             * @description Distinguishes several limits of one pattern and plan
+             * @description Distinguishes several limits of one pattern and plan; the meter if it is empty and the meter is not requests
              * @default
              */
             name?: string;
             /** @description Left out or null: all plans */
             plan?: string | null;
+            /** @default requests */
+            meter?: components["schemas"]["Meter"];
             /**
              * Format: double
              * @description 0.000001 to 1000000000; only with action limit and an algorithm that has a rate
@@ -4926,6 +4965,8 @@ export interface components {
             mode?: components["schemas"]["Mode"];
             /** @default limit */
             action?: components["schemas"]["Action"];
+            /** @default before */
+            charge?: components["schemas"]["Charge"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
             /** @default auto */
             lease?: components["schemas"]["Lease"];
@@ -4949,6 +4990,7 @@ export interface components {
          *     a fixed_window.
          */
         RulePatch: {
+            meter?: components["schemas"]["Meter"];
             /** Format: double */
             rate_per_second?: number;
             rate_unit?: components["schemas"]["RateUnit"];
@@ -4964,6 +5006,7 @@ export interface components {
             adapt?: components["schemas"]["Adapt"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
+            charge?: components["schemas"]["Charge"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
             lease?: components["schemas"]["Lease"];
             is_active?: boolean;
@@ -5077,6 +5120,7 @@ export interface components {
             key_pattern?: string;
             name?: string;
             plan?: string | null;
+            meter?: components["schemas"]["Meter"];
             /** Format: double */
             rate_per_second?: number;
             rate_unit?: components["schemas"]["RateUnit"];
@@ -5092,6 +5136,7 @@ export interface components {
             adapt?: components["schemas"]["Adapt"];
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
+            charge?: components["schemas"]["Charge"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
             lease?: components["schemas"]["Lease"];
             is_active?: boolean;
@@ -8569,9 +8614,13 @@ export interface operations {
                     reservation: string;
                     /**
                      * Format: double
-                     * @description At most 6 decimals
+                     * @description Of requests: at most 6 decimals
                      */
                     cost?: number;
+                    /** @description Costs by meter, in place of cost; the estimates of other meters stay */
+                    costs?: {
+                        [key: string]: number;
+                    };
                     /** @default false */
                     extend?: boolean;
                 };
@@ -8594,9 +8643,13 @@ export interface operations {
                         settled: boolean;
                         /**
                          * Format: double
-                         * @description What it cost in the end: the least that any of its buckets was charged
+                         * @description The requests that it cost in the end: the least that any of its buckets was charged
                          */
                         charged?: number;
+                        /** @description The same by meter; only there for rules of other meters */
+                        charged_costs?: {
+                            [key: string]: number;
+                        };
                         /** @description Only there if it was asked for */
                         extended?: boolean;
                     };

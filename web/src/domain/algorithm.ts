@@ -146,6 +146,8 @@ export function ruleOfImage(image: Record<string, unknown>): Rule {
     notify_at: [],
     adapt: null,
     lease: 'auto',
+    meter: 'requests',
+    charge: 'before',
   };
   return { ...standard, ...image } as unknown as Rule;
 }

@@ -1,4 +1,5 @@
 import type { NewRule, Rule } from '~/api/types';
+import { requests } from './meter';
 import { shapeOf } from './rate';
 
 /** A saved rule as the body that would create it, for what looks at its effect. */
@@ -6,13 +7,15 @@ export function newRuleOf(rule: Rule): NewRule {
   const { key_pattern, name, plan, action, mode, is_active } = rule;
   const base = { key_pattern, name, plan, action, mode, is_active };
   if (action !== 'limit') return base;
-  const { rate_per_second, rate_unit, burst_capacity, notify_at } = rule;
+  const { meter, charge, rate_per_second, rate_unit, burst_capacity, notify_at } = rule;
   return {
     ...base,
     rate_unit,
     burst_capacity,
     ...(rate_per_second > 0 && { rate_per_second }),
     ...Object.fromEntries(Object.entries(shapeOf(rule)).filter(([, value]) => value !== null)),
+    ...(meter !== requests && { meter }),
+    ...(charge === 'after' && { charge }),
     ...(notify_at.length > 0 && { notify_at }),
   };
 }

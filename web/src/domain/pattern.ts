@@ -141,7 +141,7 @@ function endpoint({ method, value }: Segment): string {
   return method ? `${method} ${value}` : value;
 }
 
-function upper(text: string): string {
+export function upper(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 

@@ -1,4 +1,5 @@
 import type { Rule } from '~/api/types';
+import { meterUnit } from './meter';
 import {
   describeDuration,
   describeWindow,
@@ -29,6 +30,8 @@ export interface Limit extends Rate, WindowParts {
   algorithm?: Algorithm;
   refill_interval?: string | null;
   max_hold?: string | null;
+  /** Left out: requests. */
+  meter?: string;
 }
 
 export type Algorithm = Rule['algorithm'];
@@ -93,7 +96,7 @@ export function sameLimit(a: Limit, b: Limit): boolean {
   );
 }
 
-type Shape = Exclude<keyof Limit, keyof Rate | 'burst_capacity'>;
+type Shape = Exclude<keyof Limit, keyof Rate | 'burst_capacity' | 'meter'>;
 
 const shape = {
   algorithm: true,
@@ -118,9 +121,14 @@ const short: Record<RateUnit, string> = { second: 's', minute: 'min', hour: 'h',
 const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
 
 /** "1,000 per day" */
-export function rateSentence(rate: Rate): string {
+export function rateSentence(rate: Rate & Pick<Limit, 'meter'>): string {
   const { number, unit } = perUnit(rate);
-  return `${exact.format(number)} per ${unit}`;
+  return `${amount(number, rate.meter)} per ${unit}`;
+}
+
+/** "1,000", "1,000 input tokens" */
+function amount(number: number, meter: string | undefined): string {
+  return `${exact.format(number)} ${meterUnit(meter)}`.trimEnd();
 }
 
 /**
@@ -129,15 +137,16 @@ export function rateSentence(rate: Rate): string {
  */
 export function limitSentence(limit: Limit): string {
   const burst = exact.format(limit.burst_capacity);
+  const whole = amount(limit.burst_capacity, limit.meter);
   switch (limit.algorithm) {
     case 'leaky_bucket':
       return `${rateSentence(limit)} through a queue of ${burst}`;
     case 'fixed_window':
-      return `${burst} per ${describeWindow(limit)}`;
+      return `${whole} per ${describeWindow(limit)}`;
     case 'sliding_window':
-      return `about ${burst} in any ${describeWindow(limit)}`;
+      return `about ${whole} in any ${describeWindow(limit)}`;
     case 'sliding_window_log':
-      return `${burst} in any ${describeWindow(limit)}`;
+      return `${whole} in any ${describeWindow(limit)}`;
     case 'concurrency':
       return `${burst} at once, held at most ${describeDuration(limit.max_hold ?? '')}`;
   }
@@ -151,7 +160,7 @@ function stepsOf(limit: Limit): string | null {
   const every = describeDuration(limit.refill_interval);
   const step = limit.rate_per_second * windowSeconds(limit.refill_interval);
   const tokens = Math.round(step);
-  if (tokens >= 1 && Math.abs(step - tokens) < 1e-9 * tokens) return `${exact.format(tokens)} every ${every}`;
+  if (tokens >= 1 && Math.abs(step - tokens) < 1e-9 * tokens) return `${amount(tokens, limit.meter)} every ${every}`;
   return `${rateSentence(limit)} in steps of ${every}`;
 }
 

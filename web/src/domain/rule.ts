@@ -1,11 +1,13 @@
 import type { Rule } from '~/api/types';
+import { meterUnit } from './meter';
 import { patternInWords } from './pattern';
 import { type Limit, limitSentence } from './rate';
 
-type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'>;
+type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { meter?: string };
 
-export function ruleTitle({ key_pattern, name }: Omit<Named, 'plan'>): string {
-  return [patternInWords(key_pattern), name].filter(Boolean).join(' · ');
+/** "Each user · daily", "Each user · input tokens" */
+export function ruleTitle({ key_pattern, name, meter }: Omit<Named, 'plan'>): string {
+  return [patternInWords(key_pattern), meterUnit(meter), name === meter ? '' : name].filter(Boolean).join(' · ');
 }
 
 /** A rule in a list or a choice: "Each user · daily · pro · shadow". */
@@ -15,8 +17,8 @@ export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>
 }
 
 /** Tells rules of one pattern apart: "daily · pro". */
-export function ruleDetail({ name, plan }: Omit<Named, 'key_pattern'>): string {
-  return [name, plan ?? 'all plans'].filter(Boolean).join(' · ');
+export function ruleDetail({ name, plan, meter }: Omit<Named, 'key_pattern'>): string {
+  return [meterUnit(meter), name === meter ? '' : name, plan ?? 'all plans'].filter(Boolean).join(' · ');
 }
 
 /** The effect of a rule: "10 per second, bursts to 50", "Always denied". */
@@ -55,6 +57,7 @@ export const fieldLabels = {
   key_pattern: 'Pattern',
   name: 'Name',
   plan: 'Plan',
+  meter: 'Counts',
   algorithm: 'Algorithm',
   rate_per_second: 'Rate',
   rate_unit: 'Unit',
@@ -68,6 +71,7 @@ export const fieldLabels = {
   adapt: 'Adapts to',
   mode: 'Mode',
   action: 'Action',
+  charge: 'Charged',
   failure_mode: 'When Redis is unavailable',
   lease: 'Leases',
   is_active: 'State',

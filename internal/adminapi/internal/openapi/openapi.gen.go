@@ -351,6 +351,24 @@ func (e ChangeKind) Valid() bool {
 	}
 }
 
+// Defines values for Charge.
+const (
+	After  Charge = "after"
+	Before Charge = "before"
+)
+
+// Valid indicates whether the value is a known member of the Charge enum.
+func (e Charge) Valid() bool {
+	switch e {
+	case After:
+		return true
+	case Before:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DatabaseStatusState.
 const (
 	DatabaseStatusStateUp DatabaseStatusState = "up"
@@ -1927,6 +1945,11 @@ type BucketWindow struct {
 // ChangeKind defines model for ChangeKind.
 type ChangeKind string
 
+// Charge When the rule charges a check. before: a check passes if its whole cost is there. after: a check passes while anything is left, also one that
+// does not name the meter, and is then charged in full: a `token_bucket` goes into debt, by at most one burst, and a window counts up to
+// its limit. Tiers of such rules have `charged`. For `token_bucket`, `fixed_window` and `sliding_window`; never lent.
+type Charge string
+
 // ComparedPoint defines model for ComparedPoint.
 type ComparedPoint struct {
 	At time.Time `json:"at"`
@@ -2644,6 +2667,11 @@ type Membership struct {
 	Suspended            bool       `json:"suspended"`
 	Tenant               TenantName `json:"tenant"`
 }
+
+// Meter What a rule counts: requests, or what checks name in `costs`, such as `input_tokens`, or `usd` for money by the code of its
+// currency. A rule whose meter a check does not name does not match the check, unless its `charge` is `after`. The meter of a stored rule
+// cannot change. Saving a rule of another meter answers 409 while a live process of an older release knows no meters.
+type Meter = string
 
 // Mode A shadow rule counts and reports but never decides
 type Mode string

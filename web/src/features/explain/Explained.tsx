@@ -50,20 +50,26 @@ export function MatchedRules({ tenant, explanation }: Props) {
   );
 }
 
-export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
-  if (near_misses.length === 0) return null;
+export function NearMisses({ tenant, explanation: { near_misses, unmatched_meters } }: Props) {
+  const unmatched = unmatched_meters.length > 0 && (
+    <p className="soft">No matching rule counts {unmatched_meters.join(', ')}.</p>
+  );
+  if (near_misses.length === 0) return unmatched;
   return (
-    <details>
-      <summary className="soft">Why not {plural(near_misses.length, 'other rule')}?</summary>
-      <ul className={styles.misses}>
-        {near_misses.map((rule) => (
-          <li key={rule.rule_id}>
-            <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
-            <span className="soft">{rule.reason}</span>
-          </li>
-        ))}
-      </ul>
-    </details>
+    <>
+      {unmatched}
+      <details>
+        <summary className="soft">Why not {plural(near_misses.length, 'other rule')}?</summary>
+        <ul className={styles.misses}>
+          {near_misses.map((rule) => (
+            <li key={rule.rule_id}>
+              <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+              <span className="soft">{rule.reason}</span>
+            </li>
+          ))}
+        </ul>
+      </details>
+    </>
   );
 }
 

@@ -1,5 +1,6 @@
 import type { ProblemDocument } from '~/api/problem';
 import type { MatrixCell, MatrixRow, NewScheduledRule, Rule, RulePatch } from '~/api/types';
+import { requests } from '~/domain/meter';
 import { hasRate, type Limit, sameLimit, shapeOf } from '~/domain/rate';
 
 /** The position of a cell: a rule (pattern and name) and a plan, or all plans. */
@@ -123,10 +124,12 @@ function partsOf(limit: Limit) {
   );
 }
 
-type Copied = Exclude<keyof MatrixCell, 'rule_id' | 'version' | 'remove' | keyof Place | keyof Limit>;
+type Copied = Exclude<keyof MatrixCell, 'rule_id' | 'version' | 'remove' | keyof Place | Exclude<keyof Limit, 'meter'>>;
 
 /** The fields that a new rule copies from the one that it is like, beside its limit: all that a cell can carry. */
 const copied = {
+  meter: true,
+  charge: true,
   notify_at: true,
   adapt: true,
   mode: true,
@@ -140,7 +143,11 @@ const copied = {
 
 function detailsOf(like: Rule): Partial<MatrixCell> {
   const isUsual = (value: unknown) =>
-    value === null || value === 'auto' || (Array.isArray(value) && value.length === 0);
+    value === null ||
+    value === 'auto' ||
+    value === requests ||
+    value === 'before' ||
+    (Array.isArray(value) && value.length === 0);
   const entries = (Object.keys(copied) as Copied[]).map((field) => [field, like[field]] as const);
   return { algorithm: like.algorithm, ...Object.fromEntries(entries.filter(([, value]) => !isUsual(value))) };
 }

@@ -4,6 +4,8 @@ import { BurstInput } from '~/components/BurstInput';
 import { RateInput } from '~/components/RateInput';
 import { algorithms, converted, fitted, type LimitDraft, presets } from '~/domain/algorithm';
 import { plural } from '~/domain/format';
+import { meterUnit } from '~/domain/meter';
+import { upper } from '~/domain/pattern';
 import {
   type Algorithm,
   hasRate,
@@ -65,7 +67,7 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
           />
         )}
         <BurstInput
-          label={algorithms[algorithm].burst}
+          label={algorithms[algorithm].burst.replace('Requests', upper(meterUnit(draft.meter) || 'requests'))}
           value={draft.burst_capacity}
           disabled={disabled}
           error={problem('/burst_capacity') ?? wrong.burst}

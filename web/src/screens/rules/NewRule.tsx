@@ -17,6 +17,7 @@ import { NoPermission } from '~/components/states';
 import { done } from '~/components/toast';
 import { parsePattern } from '~/domain/pattern';
 import { isValid } from '~/domain/rate';
+import { fieldLabels } from '~/domain/rule';
 import { useRole, useTenant } from '~/session';
 import { BucketPicture } from './BucketPicture';
 import { RuleFields } from './RuleFields';
@@ -112,6 +113,15 @@ function Form({ begin }: { begin: RuleDraft }) {
                   onChange={(event) => change({ name: event.currentTarget.value })}
                 />
               </div>
+              {draft.action === 'limit' && (
+                <TextInput
+                  label={fieldLabels.meter}
+                  description="requests, or a name from the costs of your checks, such as input_tokens or usd"
+                  value={draft.meter}
+                  error={wrong('/meter')}
+                  onChange={(event) => change({ meter: event.currentTarget.value.trim() })}
+                />
+              )}
             </div>
           </Card>
           <Card title="Action and limit">

@@ -2,6 +2,7 @@ import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core'
 import { useState } from 'react';
 import { MomentField } from '~/components/MomentField';
 import { fitted, isPlain, newLimit } from '~/domain/algorithm';
+import { canBeChargedAfter, chargeLabels } from '~/domain/meter';
 import { hasRate } from '~/domain/rate';
 import { actionLabels, choicesOf, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
 import { fieldMoment, fieldText } from '~/domain/zone';
@@ -25,7 +26,8 @@ const blocks = 'Every matching request is denied.';
 export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
   const [kept, setKept] = useState<Kept>({});
   const [isAdvanced] = useState(
-    () => !!draft.adapt || !!draft.failure_mode || !!draft.expires_at || draft.lease !== 'auto',
+    () =>
+      !!draft.adapt || !!draft.failure_mode || !!draft.expires_at || draft.lease !== 'auto' || draft.charge === 'after',
   );
   return (
     <div className={styles.form}>
@@ -88,6 +90,17 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
               onChange={(event) =>
                 onChange({ failure_mode: (event.currentTarget.value || null) as RuleDraft['failure_mode'] })
               }
+            />
+          )}
+          {draft.action === 'limit' && canBeChargedAfter(draft.algorithm) && (
+            <NativeSelect
+              label={fieldLabels.charge}
+              description="After: requests pass while anything is left, and are then charged in full."
+              value={draft.charge}
+              disabled={disabled}
+              error={problem('/charge')}
+              data={choicesOf(chargeLabels)}
+              onChange={(event) => onChange({ charge: event.currentTarget.value as RuleDraft['charge'] })}
             />
           )}
           {draft.action === 'limit' && isPlain(draft) && (

@@ -2,6 +2,7 @@ import type { NewRule, Rule, RulePatch } from '~/api/types';
 import { adaptOf, adaptText } from '~/domain/adapt';
 import { algorithms, fitted, type LimitDraft, newLimit } from '~/domain/algorithm';
 import { exactNumber, exactTime } from '~/domain/format';
+import { canBeChargedAfter, chargeLabels, requests } from '~/domain/meter';
 import { perUnit, rateSentence } from '~/domain/rate';
 import { actionLabels, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
 import { describeDuration, isCalendar } from '~/domain/window';
@@ -13,10 +14,12 @@ export const newRule: RuleDraft = {
   key_pattern: 'user:{user_id}',
   name: '',
   plan: null,
+  meter: requests,
   ...newLimit,
   adapt: null,
   mode: 'enforce',
   action: 'limit',
+  charge: 'before',
   failure_mode: null,
   lease: 'auto',
   is_active: true,
@@ -35,7 +38,7 @@ export function sayField(field: keyof RuleDraft, draft: RuleDraft): [string, str
 
 /** A copy of a rule under a free name: "daily-copy". */
 export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
-  const { key_pattern, plan, mode, action, failure_mode, lease, is_active, description } = rule;
+  const { key_pattern, plan, meter, mode, action, charge, failure_mode, lease, is_active, description } = rule;
   const taken = (name: string) =>
     rules.some((one) => one.key_pattern === key_pattern && one.plan === plan && one.name === name);
   const base = [rule.name, 'copy'].filter(Boolean).join('-');
@@ -45,9 +48,11 @@ export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
     key_pattern,
     plan,
     name,
+    meter,
     ...limitOf(rule),
     adapt: rule.adapt,
     action,
+    charge,
     failure_mode,
     lease,
     is_active,
@@ -90,21 +95,24 @@ export function creation(draft: RuleDraft): NewRule {
       ([field, value]) =>
         field !== 'adapt' &&
         !(field === 'lease' && value === 'auto') &&
+        !(field === 'meter' && value === requests) &&
+        field !== 'charge' &&
         !(field === 'expires_at' && value === null) &&
         !limits.some((part) => part === field),
     ),
-  ) as Omit<RuleDraft, keyof LimitDraft | 'adapt' | 'lease'>;
+  ) as Omit<RuleDraft, keyof LimitDraft | 'adapt' | 'lease' | 'meter' | 'charge'>;
   if (draft.action !== 'limit') return { ...rest, mode: modeOf(draft) };
   const limit = Object.entries(fitted(draft)).filter(
     ([field, value]) => value !== null && !(field === 'rate_per_second' && value === 0),
   );
   const adapt = adaptOf(draft, draft.adapt);
-  return { ...rest, ...Object.fromEntries(limit), ...(adapt && { adapt }) };
+  const charge = chargeOf(draft);
+  return { ...rest, ...Object.fromEntries(limit), ...(adapt && { adapt }), ...(charge === 'after' && { charge }) };
 }
 
 /** The body that updates the rule: the fields that differ. */
 export function patch(rule: Rule, draft: RuleDraft): RulePatch {
-  const wanted: RuleDraft = { ...draft, mode: modeOf(draft) };
+  const wanted: RuleDraft = { ...draft, mode: modeOf(draft), charge: chargeOf(draft) };
   if (draft.action === 'limit') Object.assign(wanted, fitted(draft), { adapt: adaptOf(draft, draft.adapt) });
   else Object.assign(wanted, { ...fitted({ ...draft, algorithm: rule.algorithm }), ...nothing });
   return Object.fromEntries(
@@ -126,6 +134,10 @@ const nothing = {
 
 function same(a: unknown, b: unknown): boolean {
   return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
+}
+
+function chargeOf({ action, algorithm, charge }: RuleDraft): Rule['charge'] {
+  return action === 'limit' && canBeChargedAfter(algorithm) ? charge : 'before';
 }
 
 function modeOf({ action, mode }: RuleDraft): Rule['mode'] {
@@ -157,6 +169,7 @@ export function differences(before: RuleDraft, after: RuleDraft): FieldChange[] 
 function plainOf(rule: RuleDraft): RuleDraft {
   return {
     ...rule,
+    charge: chargeOf(rule),
     ...(rule.action === 'limit' ? { ...fitted(rule), adapt: adaptOf(rule, rule.adapt) } : nothing),
   };
 }
@@ -191,6 +204,8 @@ function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
       return rule.expires_at ? exactTime(Date.parse(rule.expires_at)) : 'never';
     case 'failure_mode':
       return rule.failure_mode ? failureModeLabels[rule.failure_mode] : 'Tenant default';
+    case 'charge':
+      return chargeLabels[rule.charge];
     case 'lease':
       return leaseLabels[rule.lease];
     case 'mode':

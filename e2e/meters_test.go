@@ -1,0 +1,65 @@
+package e2e_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+)
+
+// TestABudgetOfTokensAndMoneyIsDecidedWithRequests has one rule of each charge on Redis.
+func TestABudgetOfTokensAndMoneyIsDecidedWithRequests(t *testing.T) {
+	t.Parallel()
+	redis := devdbtest.Redis(t)
+	tn := newTenant(t, `rules:
+  - {key_pattern: "user:{user_id}", rate: 1/day, burst_capacity: 5}
+  - {key_pattern: "user:{user_id}", meter: input_tokens, rate: 10/day, burst_capacity: 1000}
+  - {key_pattern: "user:{user_id}", meter: usd, charge: after, algorithm: fixed_window, window: month, burst_capacity: 2}
+`)
+	api := tn.startAPI(t, redis.URL())
+	a := tn.startAdmin(t, redis.URL())
+
+	got := api.want(t, `{"user_id":"42","costs":{"input_tokens":600,"usd":1.25}}`, http.StatusOK)
+	if *got.Limit != 5 || *got.Remaining != 4 {
+		t.Errorf("the top level is %d of %d, want requests: 4 of 5", *got.Remaining, *got.Limit)
+	}
+	for _, part := range []string{
+		`"name":"input_tokens"`, `"meter":"input_tokens","mode":"enforce","allowed":true,"limit":1000,"remaining":400`,
+		`"meter":"usd","mode":"enforce","allowed":true,"limit":2,"remaining":0.75,`, `"charged":1.25}`,
+	} {
+		if !strings.Contains(got.text, part) {
+			t.Errorf("the answer lacks %s: %s", part, got.text)
+		}
+	}
+	policy := got.header.Get("RateLimit-Policy")
+	if strings.Count(policy, ";qu=") != 2 || !strings.Contains(policy, `;qu="input_tokens"`) {
+		t.Errorf("RateLimit-Policy is %s, want units of two meters", policy)
+	}
+	api.want(t, `{"user_id":"42","costs":{"input_tokens":600}}`, http.StatusTooManyRequests)
+	api.want(t, `{"user_id":"42","costs":{"input_tokens":400,"usd":9}}`, http.StatusOK) // charged after: 0.75 fit
+	got = api.want(t, `{"user_id":"42"}`, http.StatusTooManyRequests)
+	if *got.Reason != "limit_exceeded" || !strings.Contains(got.text, `"charged":0}`) || *got.Limit != 2 {
+		t.Errorf("without money left it is answered %s", got.text)
+	}
+	if usage := a.want(t, http.StatusOK, http.MethodPost, "/explain",
+		`{"user_id":"43","costs":{"gpu_seconds":1}}`); !strings.Contains(usage, `"unmatched_meters":["gpu_seconds"]`) ||
+		!strings.Contains(usage, "counts input_tokens, the check has no cost of it") {
+		t.Errorf("the explanation is %s", usage)
+	}
+	eventually(t, patience, "the violation with its cost", func() bool {
+		_, listed, err := a.ask(http.MethodGet, "/violations?user_id=42", "")
+		return err == nil && strings.Contains(listed, `"cost":600,`) &&
+			strings.Contains(listed, "10 input tokens per day, bursts to 1,000")
+	})
+	a.want(t, http.StatusBadRequest, http.MethodPost, "/rules",
+		`{"key_pattern":"global","meter":"USD","rate_per_second":1,"burst_capacity":1}`)
+	a.want(t, http.StatusBadRequest, http.MethodPost, "/rules",
+		`{"key_pattern":"global","charge":"after","algorithm":"leaky_bucket","rate_per_second":1,"burst_capacity":1}`)
+	made := a.want(t, http.StatusCreated, http.MethodPost, "/rules",
+		`{"key_pattern":"global","meter":"usd","rate_per_second":1,"burst_capacity":1}`)
+	if !strings.Contains(made, `"name":"usd"`) || !strings.Contains(made, `"limit_text":"1 USD per second, bursts to 1"`) {
+		t.Errorf("the new rule is %s", made)
+	}
+	a.stop(t)
+}
