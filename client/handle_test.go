@@ -287,7 +287,8 @@ func TestADecisionOfAHandleHasTheHeadersOfTheServer(t *testing.T) {
 		d := h.decision(c.verdict, decidedBy{&terms{how: howLease, jitter: 20, buckets: c.buckets}, 2}, now)
 		header := http.Header{}
 		d.SetHeaders(header, time.Now())
-		policies, limits := header[policyField], header[limitField]
+		spelled := map[string][]string(header) // as the draft spells them
+		policies, limits := spelled[policyField], spelled[limitField]
 		got := []string{policies[0], limits[0], header.Get("X-RateLimit-Remaining"), header.Get("Retry-After")}
 		if want := []string{c.policy, c.limit, c.rest, c.retry}; !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", c.verdict, got, want)

@@ -113,8 +113,8 @@ type Decision struct {
 	// Reservation is valid if HasReservation.
 	Reservation    ReservationID
 	HasReservation bool
-	// Deciding is the index in Tiers of the tier that denied the check. For an allowed check it is the enforced limit of
-	// requests with the fewest whole tokens (ties: the longest reset, the lowest rule id) or, without one, the limit
+	// Deciding is the index in Tiers of the tier that denied the check. For an allowed check it is the enforced limit
+	// of requests with the fewest whole tokens (ties: the longest reset, the lowest rule id) or, without one, the limit
 	// with the smallest share left. Deciding is -1 without such a tier and if reservations are exhausted.
 	Deciding int
 	// Tiers are in order of rule id. Tiers that failed open and limits behind a bypass or a block are left out, and

@@ -63,8 +63,8 @@ type Reserver interface {
 
 // Settlement is how to settle a reservation.
 type Settlement struct {
-	// Cost replaces the estimate of requests if HasCost, and Costs those of other meters. Concurrency slots are freed in
-	// any case.
+	// Cost replaces the estimate of requests if HasCost, and Costs those of other meters. Concurrency slots are freed
+	// in any case.
 	Cost    Tokens
 	HasCost bool
 	Costs   []MeterCost

@@ -59,9 +59,11 @@ var (
 		typePrefix + "headers-too-large", "The headers are too large",
 		http.StatusRequestHeaderFieldsTooLarge,
 	}
-	LimitExceeded      = Kind{draftPrefix + "quota-exceeded", "Too many requests", http.StatusTooManyRequests}
-	Blocked            = Kind{typePrefix + "blocked", "The request is blocked", http.StatusTooManyRequests}
-	CostExceedsLimit   = Kind{typePrefix + "cost-exceeds-limit", "The request costs too much", http.StatusTooManyRequests}
+	LimitExceeded    = Kind{draftPrefix + "quota-exceeded", "Too many requests", http.StatusTooManyRequests}
+	Blocked          = Kind{typePrefix + "blocked", "The request is blocked", http.StatusTooManyRequests}
+	CostExceedsLimit = Kind{
+		typePrefix + "cost-exceeds-limit", "The request costs too much", http.StatusTooManyRequests,
+	}
 	RecordIDsExhausted = Kind{
 		typePrefix + "record-ids-exhausted", "Too many records have ids",
 		http.StatusTooManyRequests,

@@ -12,8 +12,9 @@ import (
 )
 
 // requireKnown refuses rules whose algorithm a live process does not know, or which adapt or have a meter while one
-// knows nothing of that. Every write that puts a rule into force calls this. Rules that take no part in checks are accepted, so that a
-// rule can always be turned off. Whatever reports itself knows token buckets, so rules of these cost no query.
+// knows nothing of that. Every write that puts a rule into force calls this. Rules that take no part in checks are
+// accepted, so that a rule can always be turned off. Whatever reports itself knows token buckets, so rules of these
+// cost no query.
 func (w write) requireKnown(ctx context.Context, all ...rules.Rule) error {
 	return requireKnown(ctx, w.Queries, all)
 }

@@ -35,8 +35,8 @@ func (r *Rule) DescribeLimit() string {
 	}
 	step := r.RatePerSecond * r.RefillInterval.Seconds()
 	if whole := math.Round(step); whole >= 1 && math.Abs(step-whole) < 1e-9*whole {
-		return grouped(strconv.FormatFloat(whole, 'f', -1, 64)) + unit + " every " + DescribeDuration(r.RefillInterval) +
-			", bursts to " + burst
+		return grouped(strconv.FormatFloat(whole, 'f', -1, 64)) + unit + " every " +
+			DescribeDuration(r.RefillInterval) + ", bursts to " + burst
 	}
 	return describeRate(r.RatePerSecond, r.RateUnit, unit) + " in steps of " + DescribeDuration(r.RefillInterval) +
 		", bursts to " + burst

@@ -423,7 +423,8 @@ func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
 	if err != nil {
 		t.Fatalf("settle: %v", err)
 	}
-	if !got.Found || got.Charged != want.Charged || !slices.Equal(got.Costs, want.Costs) || !slices.Equal(got.Windows, want.Windows) {
+	if !got.Found || got.Charged != want.Charged || !slices.Equal(got.Costs, want.Costs) ||
+		!slices.Equal(got.Windows, want.Windows) {
 		t.Fatalf("%v after the start: settled as %+v, want %+v", h.elapsed(), got, want)
 	}
 	if len(tiers) == 0 {
