@@ -3,7 +3,9 @@ package sluice
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -17,8 +19,10 @@ type Check struct {
 	Method     string            // in capital letters
 	IP         string            // IPv4 or IPv6
 	Attributes map[string]string // for rules with attr.<name>; at most 16
-	Cost       float64           // tokens to take, at most 1e9, rounded to 6 decimals; 0 is 1
-	Look       bool              // take nothing, whatever Cost is
+	Cost       float64           // requests to count, at most 1e9, rounded to 6 decimals; 0 is 1
+	// Costs are the costs of up to 7 other meters, such as input_tokens or usd, in the same range. 0 costs nothing.
+	Costs map[string]float64
+	Look  bool // take nothing, whatever Cost and Costs are
 }
 
 // Source is who made a decision.
@@ -67,6 +71,7 @@ type Tier struct {
 	Name       string
 	Scope      string
 	KeyPattern string
+	Meter      string // what the rule counts; "" for requests
 	Mode       string // enforce or shadow; a shadow rule never denies
 	Allowed    bool
 	Limit      int64   // burst; 0 if the rule does not limit
@@ -90,7 +95,7 @@ const maxJitterPercent = 50
 // question is an encoded check with its key in the cache of denials.
 type question struct {
 	body     string
-	identity string // the body up to the cost and reservation
+	identity string // the body up to the cost and reservation, with the costs of other meters
 	cost     float64
 	reserve  bool
 }
@@ -103,10 +108,6 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 		q.cost = 0
 	case c.Cost != 0:
 		q.cost = c.Cost
-	}
-	number, err := tokens(q.cost)
-	if err != nil {
-		return question{}, refused("/cost", err.Error())
 	}
 	var memory [256]byte
 	body := append(memory[:0], '{')
@@ -135,8 +136,12 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 		body = append(appendName(body, "attributes"), attributes...)
 	}
 	identity := len(body)
-	if q.cost != 1 {
-		body = append(appendName(body, "cost"), number...)
+	costs, err := c.appendCosts(body, q.cost)
+	if err != nil {
+		return question{}, err
+	}
+	if body = costs; len(c.Costs) > 0 { // a cached denial is for the same costs
+		identity = len(body)
 	}
 	if hold >= 0 {
 		q.reserve = true
@@ -148,6 +153,40 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 	q.body = string(append(body, '}'))
 	q.identity = q.body[:identity]
 	return q, nil
+}
+
+// appendCosts appends the costs: of requests, if they are not 1 or there are others, and of other meters.
+func (c *Check) appendCosts(body []byte, requests float64) ([]byte, error) {
+	number, err := tokens(requests)
+	switch {
+	case err != nil:
+		return nil, refused("/cost", err.Error())
+	case len(c.Costs) > 0:
+		return c.appendMeters(body, number)
+	case requests != 1:
+		body = append(appendName(body, "cost"), number...)
+	}
+	return body, nil
+}
+
+func (c *Check) appendMeters(body []byte, requests string) ([]byte, error) {
+	body = append(append(appendName(body, "costs"), `{"requests":`...), requests...)
+	for _, meter := range slices.Sorted(maps.Keys(c.Costs)) {
+		cost := c.Costs[meter]
+		if c.Look {
+			cost = 0
+		}
+		number, err := tokens(cost)
+		if err != nil {
+			return nil, refused("/costs/"+meter, err.Error())
+		}
+		quoted, ok := appendQuoted(append(body, ','), meter)
+		if !ok {
+			return nil, notUTF8("costs")
+		}
+		body = append(append(quoted, ':'), number...)
+	}
+	return append(body, '}'), nil
 }
 
 // JSON would replace invalid bytes, and so merge two users

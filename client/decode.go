@@ -27,6 +27,7 @@ type tierJSON struct {
 	Name       string  `json:"name"`
 	Scope      string  `json:"scope"`
 	KeyPattern string  `json:"key_pattern"`
+	Meter      string  `json:"meter"`
 	Mode       string  `json:"mode"`
 	Allowed    bool    `json:"allowed"`
 	Limit      int64   `json:"limit"`
@@ -84,7 +85,8 @@ func (from *decisionJSON) decision() (d Decision, ok bool) {
 			return d, false
 		}
 		d.Tiers[i] = Tier{
-			RuleID: t.RuleID, Name: t.Name, Scope: t.Scope, KeyPattern: t.KeyPattern, Mode: t.Mode, Allowed: t.Allowed,
+			RuleID: t.RuleID, Name: t.Name, Scope: t.Scope, KeyPattern: t.KeyPattern, Meter: t.Meter,
+			Mode: t.Mode, Allowed: t.Allowed,
 			Limit: t.Limit, Remaining: t.Remaining, RetryAfter: millis(t.RetryAfter), ResetAfter: millis(t.ResetAfter),
 			Window: millis(t.Window), MoreAfter: millis(t.MoreAfter),
 		}

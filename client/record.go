@@ -17,8 +17,9 @@ type Recorded struct {
 	Charged  map[int64]float64 // tokens, by the id of each rule that was charged
 }
 
-// Record charges what has happened, whatever is left: no rule denies a record. Check.Cost and Check.Look are ignored.
-// The client's key needs the permissions check and report.
+// Record charges what has happened, whatever is left: no rule denies a record. cost is that of requests, Check.Costs
+// those of other meters; Check.Cost and Check.Look are ignored. The client's key needs the permissions check and
+// report.
 //
 // The server charges an id, of 16 to 255 visible ASCII characters, once within two minutes, and Record sends a record
 // with an id up to three times if there is no answer or the server cannot decide. Without an id ("") Record sends once,
@@ -78,11 +79,21 @@ func (c *Check) record(cost float64, id string) ([]byte, error) {
 	if err != nil {
 		return nil, refused("/cost", err.Error())
 	}
-	q, err := c.ask(-1)
+	one := *c
+	one.Cost, one.Costs, one.Look = 0, nil, false
+	q, err := one.ask(-1)
 	if err != nil {
 		return nil, err
 	}
-	body := append(appendName([]byte(q.identity), "cost"), number...)
+	one.Costs = c.Costs
+	body := []byte(q.identity)
+	if len(c.Costs) > 0 {
+		if body, err = one.appendMeters(body, number); err != nil {
+			return nil, err
+		}
+	} else {
+		body = append(appendName(body, "cost"), number...)
+	}
 	body = append(appendName(body, "record"), "true"...)
 	if id != "" {
 		text, err := json.Marshal(id)

@@ -12,9 +12,11 @@ import (
 
 // Settlement is the result of ending or extending a reservation.
 type Settlement struct {
-	Settled  bool    // false: it was settled or extended before, has expired, or did not exist
-	Charged  float64 // tokens charged in the end; 0 if not settled
-	Extended bool    // Extend found it open
+	Settled bool    // false: it was settled or extended before, has expired, or did not exist
+	Charged float64 // requests charged in the end; 0 if not settled
+	// Costs are what was charged in the end of other meters.
+	Costs    map[string]float64
+	Extended bool // Extend found it open
 }
 
 // Settle replaces a reservation's estimate by the real cost. A lower cost returns the rest; a higher one takes more,
@@ -28,9 +30,26 @@ func (c *Client) Settle(ctx context.Context, reservation string, cost float64) (
 	return c.settle(ctx, reservation, `,"cost":`+number)
 }
 
+// SettleCosts is Settle for costs by meter, "requests" among them. Meters that it does not name keep their estimates.
+func (c *Client) SettleCosts(ctx context.Context, reservation string, costs map[string]float64) (Settlement, error) {
+	rounded := make(map[string]json.Number, len(costs))
+	for meter, cost := range costs {
+		number, err := tokens(cost)
+		if err != nil {
+			return Settlement{}, refused("/costs/"+meter, err.Error())
+		}
+		rounded[meter] = json.Number(number)
+	}
+	text, err := json.Marshal(rounded) // sorts them
+	if err != nil {
+		return Settlement{}, fmt.Errorf("encode the costs: %w", err)
+	}
+	return c.settle(ctx, reservation, `,"costs":`+string(text))
+}
+
 // Cancel returns all that a reservation took.
 func (c *Client) Cancel(ctx context.Context, reservation string) (Settlement, error) {
-	return c.settle(ctx, reservation, `,"cost":0`)
+	return c.settle(ctx, reservation, `,"cancel":true`)
 }
 
 // Release frees the concurrency slots of a reservation, and leaves its estimate charged.
@@ -52,9 +71,10 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 		return Settlement{}, fmt.Errorf("encode the reservation: %w", err)
 	}
 	var answer struct {
-		Settled  *bool   `json:"settled"`
-		Charged  float64 `json:"charged"`
-		Extended bool    `json:"extended"`
+		Settled  *bool              `json:"settled"`
+		Charged  float64            `json:"charged"`
+		Costs    map[string]float64 `json:"charged_costs"`
+		Extended bool               `json:"extended"`
 	}
 	body := []byte(`{"reservation":` + string(id) + members + `}`)
 	if err := c.request(ctx, http.MethodPost, "/v1/settle", body, &answer); err != nil {
@@ -63,7 +83,9 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 	if answer.Settled == nil {
 		return Settlement{}, problem(http.StatusOK, nil)
 	}
-	return Settlement{Settled: *answer.Settled, Charged: answer.Charged, Extended: answer.Extended}, nil
+	return Settlement{
+		Settled: *answer.Settled, Charged: answer.Charged, Costs: answer.Costs, Extended: answer.Extended,
+	}, nil
 }
 
 // Usage returns the present state of all limits of a user, in the server's JSON: GET /v1/usage. A plan of "" is the

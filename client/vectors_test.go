@@ -42,6 +42,7 @@ type vectorStep struct {
 	Plan        string
 	Reservation string
 	Cost        float64
+	Costs       map[string]float64
 	Answer      *scripted
 	Sent        struct {
 		Method, Path string
@@ -253,7 +254,11 @@ func (s *vectorStep) run(t *testing.T, client *Client) {
 		var got Settlement
 		switch s.Call {
 		case "settle":
-			got, err = client.Settle(t.Context(), s.Reservation, s.Cost)
+			if s.Costs == nil {
+				got, err = client.Settle(t.Context(), s.Reservation, s.Cost)
+			} else {
+				got, err = client.SettleCosts(t.Context(), s.Reservation, s.Costs)
+			}
 		case "cancel":
 			got, err = client.Cancel(t.Context(), s.Reservation)
 		case "release":
@@ -262,8 +267,13 @@ func (s *vectorStep) run(t *testing.T, client *Client) {
 			got, err = client.Extend(t.Context(), s.Reservation)
 		}
 		if err == nil {
-			wantMembers(t, "the settlement",
-				map[string]any{"settled": got.Settled, "charged": got.Charged, "extended": got.Extended}, s.Settlement)
+			costs := map[string]any{}
+			for meter, cost := range got.Costs {
+				costs[meter] = cost
+			}
+			wantMembers(t, "the settlement", map[string]any{
+				"settled": got.Settled, "charged": got.Charged, "costs": costs, "extended": got.Extended,
+			}, s.Settlement)
 		}
 	case "usage":
 		var text json.RawMessage
@@ -342,13 +352,14 @@ func readCheck(t *testing.T, text json.RawMessage) Check {
 		IP         string
 		Attributes map[string]string
 		Cost       *float64
+		Costs      map[string]float64
 	}
 	if err := json.Unmarshal(text, &check); err != nil {
 		t.Fatal(err)
 	}
 	c := Check{
 		UserID: check.UserID, Plan: check.Plan, Endpoint: check.Endpoint, Method: check.Method, IP: check.IP,
-		Attributes: check.Attributes,
+		Attributes: check.Attributes, Costs: check.Costs,
 	}
 	if check.Cost != nil {
 		c.Cost, c.Look = *check.Cost, *check.Cost == 0

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	sluice "github.com/sluicegate/sluice/client"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -62,4 +63,38 @@ func TestABudgetOfTokensAndMoneyIsDecidedWithRequests(t *testing.T) {
 		t.Errorf("the new rule is %s", made)
 	}
 	a.stop(t)
+}
+
+// TestTheGoClientSettlesCostsOfAllMeters estimates tokens, settles one reservation and cancels another.
+func TestTheGoClientSettlesCostsOfAllMeters(t *testing.T) {
+	t.Parallel()
+	a := newTenant(t, `rules:
+  - {key_pattern: "user:{user_id}", rate: 1/day, burst_capacity: 5}
+  - {key_pattern: "user:{user_id}", meter: input_tokens, rate: 10/day, burst_capacity: 1000}
+`).startAPI(t, devdbtest.Redis(t).URL())
+	client := a.newSDK(t, sluice.Config{})
+	check := sluice.Check{UserID: "42", Costs: map[string]float64{"input_tokens": 600}}
+	reserve := func() string {
+		t.Helper()
+		d, err := client.Reserve(t.Context(), check, 0)
+		if err != nil || !d.Allowed || len(d.Tiers) != 2 || d.Tiers[1].Meter != "input_tokens" || d.Remaining != 4 {
+			t.Fatalf("reserved %+v, %v", d, err)
+		}
+		return d.Reservation
+	}
+	if s, err := client.Cancel(t.Context(), reserve()); err != nil || !s.Settled || s.Charged != 0 ||
+		s.Costs["input_tokens"] != 0 {
+		t.Errorf("canceled as %+v, %v", s, err)
+	}
+	s, err := client.SettleCosts(t.Context(), reserve(), map[string]float64{"input_tokens": 100.5})
+	if err != nil || !s.Settled || s.Charged != 1 || s.Costs["input_tokens"] != 100.5 {
+		t.Errorf("settled as %+v, %v", s, err)
+	}
+	check.Costs["input_tokens"] = 899.5
+	if d, err := client.Check(t.Context(), check); err != nil || !d.Allowed || d.Tiers[1].Remaining >= 1 {
+		t.Errorf("the rest is decided as %+v, %v", d, err)
+	}
+	if d, err := client.Check(t.Context(), check); err != nil || d.Allowed || d.Reason != "limit_exceeded" {
+		t.Errorf("beyond it is decided as %+v, %v", d, err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -199,7 +200,7 @@ func TestTheGoClientReservesSettlesAndShowsUsage(t *testing.T) {
 	}
 	wantSettled := func(want sluice.Settlement, got sluice.Settlement, err error) {
 		t.Helper()
-		if err != nil || got != want {
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}

@@ -157,12 +157,16 @@ func (s *surface) small(ctx context.Context, mediaType, name, instead string,
 		defer cancel()
 		for place, all := "", 0; ; {
 			rows, next, err := page(making, w, place)
-			if all += rows; all > mostRows || making.Err() != nil && ctx.Err() == nil {
+			all += rows
+			if all <= mostRows && err == nil && next == "" {
+				return nil
+			}
+			if all > mostRows || making.Err() != nil && ctx.Err() == nil {
 				return httpapi.InvalidRequest.Problem(fmt.Sprintf(
 					"The file has more than %d rows, or takes longer than %d s to make. %s", mostRows,
 					int(longestMaking.Seconds()), instead))
 			}
-			if err != nil || next == "" {
+			if err != nil {
 				return err
 			}
 			place = next

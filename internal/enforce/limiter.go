@@ -459,12 +459,8 @@ func decidesBefore(a, b *TierDecision) bool {
 	if !a.Allowed {
 		return a.RetryAfter > b.RetryAfter
 	}
-	aRequests, bRequests := a.Match.Rule.Meter == "", b.Match.Rule.Meter == ""
-	switch {
-	case aRequests != bRequests:
-		return aRequests
-	case !aRequests:
-		return a.shareLeft() < b.shareLeft()
+	if a.Match.Rule.Meter != "" || b.Match.Rule.Meter != "" {
+		return a.IsScarcer(b)
 	}
 	if order := cmp.Compare(a.Remaining.Whole(), b.Remaining.Whole()); order != 0 {
 		return order < 0
@@ -472,7 +468,19 @@ func decidesBefore(a, b *TierDecision) bool {
 	return a.ResetAfter > b.ResetAfter
 }
 
-// shareLeft compares limits of different meters.
+// IsScarcer reports whether the tier describes what is left rather than the other: limits of requests come first, by
+// what they have left, then others by the share of their limit that is left.
+func (t *TierDecision) IsScarcer(other *TierDecision) bool {
+	countsRequests, otherDoes := t.Match.Rule.Meter == "", other.Match.Rule.Meter == ""
+	switch {
+	case countsRequests != otherDoes:
+		return countsRequests
+	case countsRequests:
+		return t.Remaining < other.Remaining
+	}
+	return t.shareLeft() < other.shareLeft()
+}
+
 func (t *TierDecision) shareLeft() float64 { return float64(t.Remaining) / float64(t.Limit.Burst) }
 
 func precedence(r Reason) int {

@@ -178,6 +178,10 @@ func TestAReservationIsSettledByMeter(t *testing.T) {
 	if got := left(); !slices.Equal(got, []int64{10, 83, 1}) {
 		t.Errorf("%v left, want 10 requests, 83 tokens and 1 dollar", got)
 	}
+	settled = settle(reserve(), enforce.Settlement{Key: "k", Cancel: true})
+	if got := left(); settled.Charged != 0 || !slices.Equal(got, []int64{10, 83, 1}) {
+		t.Errorf("canceled as %+v, %v left, want all back", settled, got)
+	}
 	other := reserve()
 	if _, err := w.limiter.SettleReservation(t.Context(), w.tenant, other,
 		enforce.Settlement{Key: "another", Costs: costs("tokens", 59)}); !errors.Is(err, enforce.ErrRefundForbidden) {
@@ -186,5 +190,37 @@ func TestAReservationIsSettledByMeter(t *testing.T) {
 	settle(other, enforce.Settlement{Key: "another", Costs: costs("usd", 1)})
 	if got := left(); !slices.Equal(got, []int64{9, 23, 0}) {
 		t.Errorf("%v left, want 9 requests, 23 tokens and nothing", got)
+	}
+}
+
+func TestADescriptorsLimitReplacesNoBudgetOfAnotherMeter(t *testing.T) {
+	t.Parallel()
+	budget := metered(1, "usd", 5, true)
+	budget.Pattern = must(rules.ParsePattern("attr." + rules.DescriptorAttribute + ":ai"))
+	w := newWorld(t, snapshot.Rows{Rules: []rules.Rule{budget}})
+	check := enforce.Check{
+		Request: request(), EffectivePlan: "free", Cost: enforce.Token, Costs: costs("usd", 9),
+		OwnLimit: &rules.Limit{Kind: rules.KindFixedWindow, Burst: 1000, Interval: time.Hour.Microseconds()},
+	}
+	check.Attributes = []rules.Attribute{{Name: rules.DescriptorAttribute, Value: "ai"}}
+	w.wantAllowed(w.decide(check))
+	check.Costs = nil
+	if d := w.decide(check); d.Allowed {
+		t.Error("a spent budget lets a descriptor with a limit of its own pass")
+	}
+}
+
+func TestASettlementOfRequestsReachesRulesThatAProcessDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	with := enforce.Settlement{
+		Cost: 2 * enforce.Token, HasCost: true,
+		MeterOf: func(rules.RuleID) (rules.Meter, bool) { return "", false },
+	}
+	if cost, ok := with.CostOf(1); !ok || cost != with.Cost {
+		t.Errorf("a settlement of requests leaves the estimate of an unknown rule: %d, %t", cost, ok)
+	}
+	with.Costs = costs("usd", 1)
+	if _, ok := with.CostOf(1); ok {
+		t.Error("a settlement by meter guesses what an unknown rule counts")
 	}
 }

@@ -15,7 +15,7 @@ func match(tenant *snapshot.Tenant, check *Check, now time.Time, dst []rules.Mat
 		return dst
 	}
 	for i := range dst {
-		if m := &dst[i]; isLimit(m) && namesDescriptor(m.Rule) {
+		if m := &dst[i]; isLimit(m) && isReplaceable(m.Rule) {
 			replaceLimit(m, *check.OwnLimit)
 		}
 	}
@@ -32,10 +32,12 @@ func replaceLimit(m *rules.Match, limit Limit) {
 	m.Limit, m.IsOwn = limit, true
 }
 
-// namesDescriptor reports whether a rule is for some descriptors. Other rules also limit what has no descriptor, so a
-// descriptor's limit must not replace theirs.
-func namesDescriptor(rule *rules.Rule) bool {
-	return slices.ContainsFunc(rule.Pattern.Segments(), func(s rules.Segment) bool {
+// isReplaceable reports whether a rule counts the requests of some descriptors. Other rules also limit what has no
+// descriptor, count something else or limit what is in flight, so a descriptor's limit must not replace theirs.
+func isReplaceable(rule *rules.Rule) bool {
+	namesDescriptor := func(s rules.Segment) bool {
 		return s.Field == rules.FieldAttribute && s.Attribute == rules.DescriptorAttribute
-	})
+	}
+	return rule.Meter == "" && rule.Algorithm != rules.Concurrency &&
+		slices.ContainsFunc(rule.Pattern.Segments(), namesDescriptor)
 }

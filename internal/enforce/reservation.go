@@ -68,8 +68,11 @@ type Settlement struct {
 	Cost    Tokens
 	HasCost bool
 	Costs   []MeterCost
-	// MeterOf returns what a rule counts. ok is false for a rule that the caller does not know, whose estimate stays.
-	// Without MeterOf all rules count requests.
+	// Cancel replaces all estimates by 0, whatever they count.
+	Cancel bool
+	// MeterOf returns what a rule counts. ok is false for a rule that the caller does not know, such as a new or
+	// removed one: it counts as one of requests if the settlement has no Costs, else its estimate stays. Without
+	// MeterOf all rules count requests.
 	MeterOf func(rule rules.RuleID) (meter rules.Meter, ok bool)
 	// Extend keeps the reservation and its slots open for its Life again, at most MaxReserveFor after the check, and
 	// settles nothing.
@@ -97,6 +100,8 @@ func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, 
 func (w *Settlement) CostOf(rule rules.RuleID) (cost Tokens, ok bool) {
 	meter, ok := w.meterOf(rule)
 	switch {
+	case w.Cancel:
+		return 0, true
 	case !ok || w.Extend:
 		return 0, false
 	case meter == "":
@@ -114,7 +119,8 @@ func (w *Settlement) meterOf(rule rules.RuleID) (meter rules.Meter, ok bool) {
 	if w.MeterOf == nil {
 		return "", true
 	}
-	return w.MeterOf(rule)
+	meter, ok = w.MeterOf(rule)
+	return meter, ok || len(w.Costs) == 0
 }
 
 // Forbidden reports whether the settlement would give back charges of another key.
@@ -154,6 +160,8 @@ func (w *Settlement) Settled(estimate Tokens, charges []Charge, final []Tokens) 
 	}
 	switch {
 	case s.Charged != NotCounted:
+	case w.Cancel:
+		s.Charged = 0
 	case w.HasCost:
 		s.Charged = w.Cost
 	case len(s.Costs) > 0:

@@ -23,7 +23,7 @@ const MaxMeters = 8
 type Charge string
 
 // ChargeBefore takes the cost before the work, and denies a check whose cost is not there. ChargeAfter passes a check
-// while anything is left, and then charges its cost in full.
+// while anything is left, and then charges as much of its cost as fits.
 const (
 	ChargeBefore Charge = "before"
 	ChargeAfter  Charge = "after"

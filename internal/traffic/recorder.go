@@ -36,7 +36,7 @@ type Check struct {
 	// DeniedAlone means that the bucket of that rule is the user's or address's own.
 	DeniedAlone bool
 	Proxied     bool
-	// Reserves means that the check reserved or was a record, so that it is only counted.
+	// Reserves means that the check reserved, was a record or had costs of other meters, so that it is only counted.
 	Reserves bool
 }
 

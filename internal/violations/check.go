@@ -13,6 +13,8 @@ type Check struct {
 	Request *rules.Request
 	Plan    string // plan of the decision
 	Cost    Tokens // of rules that count requests
+	// HasCosts: the check costs something else than requests.
+	HasCosts bool
 
 	Allowed bool
 	// Bypassed means that a bypass rule allowed the check.
@@ -37,16 +39,6 @@ func (c *Check) costOf(t *Tier) Tokens {
 	return t.Cost
 }
 
-// isLook reports whether the check costs nothing.
-func (c *Check) isLook() bool {
-	for i := range c.Tiers {
-		if c.costOf(&c.Tiers[i]) > 0 {
-			return false
-		}
-	}
-	return c.Cost == 0
-}
-
 func (c *Check) times() int64 { return max(1, c.Times) }
 
 // Tier is a rule's result.
@@ -64,7 +56,7 @@ type Tier struct {
 	BucketRead bool
 	Remaining  Tokens
 	RetryAfter time.Duration
-	// Charged is what a Record took from the bucket.
+	// Charged is what the check took from the bucket; only for a Record and a rule that is charged after.
 	Charged Tokens
 }
 

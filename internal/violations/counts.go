@@ -68,7 +68,7 @@ func (c *counters) add(minute int64, check *Check) {
 		verdicts := check.verdicts(t.Allowed)
 		if check.Allowed && t.Allowed && t.BucketRead {
 			cost := check.costOf(t)
-			if check.Record {
+			if check.Record || t.Rule.ChargedAfter {
 				cost = t.Charged
 			}
 			verdicts.take(cost, check.times())

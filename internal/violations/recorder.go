@@ -110,7 +110,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 
 // Record counts a decided check, without waiting for the sink.
 func (r *Recorder) Record(now time.Time, c *Check) {
-	if c.isLook() {
+	if c.Cost == 0 && !c.HasCosts {
 		return
 	}
 	// A random choice needs no shared memory.

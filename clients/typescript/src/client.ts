@@ -5,6 +5,8 @@ import { Queue } from './queue.js';
 import { type Check, type Decision, type Recorded, type Settlement, SluiceError } from './types.js';
 import { version } from './version.js';
 import {
+  amountOf,
+  amountsOf,
   decode,
   decodeRecorded,
   decodeReport,
@@ -15,8 +17,6 @@ import {
   type Json,
   problem,
   type Question,
-  refused,
-  tokens,
   undecided,
 } from './wire.js';
 
@@ -168,15 +168,16 @@ export class Sluice {
   /**
    * Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest, even
    * below zero, so that later checks wait. It settles once: sending it again after an error is safe. null, which is
-   * what a decision of the failure mode has, is not sent.
+   * what a decision of the failure mode has, is not sent. Costs by meter leave the estimates of others as they are.
    */
-  async settle(reservation: string | null, cost: number): Promise<Settlement> {
-    if (!Number.isFinite(cost)) throw refused('/cost', `must be a number; it is ${cost}`);
-    return this.#settle(reservation, { cost: tokens(cost) });
+  async settle(reservation: string | null, cost: number | Record<string, number>): Promise<Settlement> {
+    const members = typeof cost === 'number' ? { cost: amountOf('/cost', cost) } : { costs: amountsOf(cost) };
+    return this.#settle(reservation, members);
   }
 
   /**
-   * Charges what has happened, whatever is left: no rule denies a record, and `check.cost` is ignored. The key needs the
+   * Charges what has happened, whatever is left: no rule denies a record. `cost` is that of requests,
+   * `check.costs` those of other meters; `check.cost` is ignored. The key needs the
    * permissions `check` and `report`. The server charges an `id`, of 16 to 255 visible ASCII characters, once within two
    * minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
    * an id it is sent once, and may be charged although it fails. The failure mode does not apply.
@@ -197,7 +198,7 @@ export class Sluice {
 
   /** Gives back all that a reservation took. */
   cancel(reservation: string | null): Promise<Settlement> {
-    return this.#settle(reservation, { cost: 0 });
+    return this.#settle(reservation, { cancel: true });
   }
 
   /** Frees the slots that a reservation holds, and leaves its estimate charged. */
@@ -362,7 +363,7 @@ export class Sluice {
   }
 
   async #settle(reservation: string | null, members: object): Promise<Settlement> {
-    if (!reservation) return { settled: false, charged: 0, extended: false };
+    if (!reservation) return { settled: false, charged: 0, costs: {}, extended: false };
     return decodeSettlement(await this.#patient('POST', '/v1/settle', JSON.stringify({ reservation, ...members })));
   }
 

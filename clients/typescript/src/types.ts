@@ -10,8 +10,10 @@ export interface Check {
   method?: string | undefined;
   /** IPv4 or IPv6. */
   ip?: string | undefined;
-  /** Tokens to take, at most 1e9, rounded to 6 decimals. The default is 1; 0 looks and takes nothing. */
+  /** Requests to count, at most 1e9, rounded to 6 decimals. The default is 1; 0 looks and takes nothing. */
   cost?: number | undefined;
+  /** Costs of up to 7 other meters, such as `input_tokens` or `usd`, in the same range. */
+  costs?: Record<string, number> | undefined;
   /** For rules with `attr.<name>`; at most 16. */
   attributes?: Record<string, string> | undefined;
 }
@@ -62,6 +64,8 @@ export interface Tier {
   name: string;
   scope: string;
   keyPattern: string;
+  /** What the rule counts; null for requests. */
+  meter: string | null;
   /** `enforce`, or `shadow`: it reports and never denies. */
   mode: string;
   allowed: boolean;
@@ -79,8 +83,10 @@ export interface Tier {
 export interface Settlement {
   /** False: it was settled before, was extended, has expired, or there was none. */
   settled: boolean;
-  /** Tokens that were charged in the end; 0 if it was not settled. */
+  /** Requests that were charged in the end; 0 if it was not settled. */
   charged: number;
+  /** What was charged in the end of other meters. */
+  costs: Record<string, number>;
   /** `extend` found it open. */
   extended: boolean;
 }

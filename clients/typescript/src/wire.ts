@@ -19,8 +19,7 @@ export interface Question {
 
 /** Encodes a check. A hold, in milliseconds, reserves; 0 is the server's default. */
 export function encode(check: Check, hold?: number): Question {
-  const { userId, plan, endpoint, method, ip, attributes, cost = 1 } = check;
-  if (!Number.isFinite(cost)) throw refused('/cost', `must be a number; it is ${cost}`);
+  const { userId, plan, endpoint, method, ip, attributes, cost = 1, costs } = check;
   const named = {
     ...(userId ? { user_id: String(userId) } : {}),
     ...(plan ? { plan } : {}),
@@ -31,10 +30,11 @@ export function encode(check: Check, hold?: number): Question {
       ? { attributes: Object.fromEntries(Object.entries(attributes).sort(([a], [b]) => (a < b ? -1 : 1))) }
       : {}),
   };
-  const identity = JSON.stringify(named);
-  const amount = tokens(cost);
+  const amount = amountOf('/cost', cost);
+  const priced = costsOf(amount, costs);
+  const identity = JSON.stringify({ ...named, ...(priced && { costs: priced }) }); // a denial is for the same costs
   const more = {
-    ...(amount === 1 ? {} : { cost: amount }),
+    ...(priced ? { costs: priced } : amount === 1 ? {} : { cost: amount }),
     ...(hold === undefined ? {} : { reserve: true }),
     ...(hold ? { reserve_for: Math.ceil(hold / 1000) } : {}),
   };
@@ -44,13 +44,33 @@ export function encode(check: Check, hold?: number): Question {
 
 /** Encodes what has happened. */
 export function encodeRecord(check: Check, cost: number, id?: string): string {
-  const { identity } = encode({ ...check, cost });
+  const { costs, ...rest } = check;
+  const { identity, cost: amount } = encode({ ...rest, cost });
+  const priced = costsOf(amount, costs);
   return JSON.stringify({
     ...JSON.parse(identity),
-    cost: tokens(cost),
+    ...(priced ? { costs: priced } : { cost: amount }),
     record: true,
     ...(id ? { record_id: id } : {}),
   });
+}
+
+/** Costs by meter; null if there are none but that of requests. */
+function costsOf(requests: number, costs: Record<string, number> | undefined): Record<string, number> | null {
+  if (!costs || Object.keys(costs).length === 0) return null;
+  return { requests, ...amountsOf(costs) };
+}
+
+/** Rounds costs by meter, in the order of their names. */
+export function amountsOf(costs: Record<string, number>): Record<string, number> {
+  const sorted = Object.entries(costs).sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(sorted.map(([meter, cost]) => [meter, amountOf(`/costs/${meter}`, cost)]));
+}
+
+/** Rounds a cost, whose place errors name. */
+export function amountOf(pointer: string, cost: number): number {
+  if (!Number.isFinite(cost)) throw refused(pointer, `must be a number; it is ${cost}`);
+  return tokens(cost);
 }
 
 /** The buckets of reported latencies, in milliseconds; the last one, inf, is above them. */
@@ -128,6 +148,7 @@ function decodeTier(tier: Json): Tier {
     name: text(tier.name) ?? '',
     scope: (text(tier.scope) ?? '') as Tier['scope'],
     keyPattern: text(tier.key_pattern) ?? '',
+    meter: text(tier.meter),
     mode: (text(tier.mode) ?? '') as Tier['mode'],
     allowed: tier.allowed === true,
     limit: number(tier.limit),
@@ -162,6 +183,9 @@ export function decodeSettlement(answer: Json): Settlement {
     return {
       settled: answer.settled,
       charged: number(answer.charged) ?? 0,
+      costs: Object.fromEntries(
+        Object.entries(answer.charged_costs ?? {}).map(([meter, cost]) => [meter, number(cost as Json) ?? 0]),
+      ),
       extended: boolean(answer.extended),
     };
   });

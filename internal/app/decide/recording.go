@@ -80,7 +80,8 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 	}
 	*c = violations.Check{
 		Tenant: tenant.Tenant.ID, Request: &check.Request, Plan: decision.Plan, Cost: violations.Tokens(check.Cost),
-		Allowed: decision.Allowed, Bypassed: decision.Bypassed, Degraded: decision.Degraded,
+		HasCosts: check.Cost == 0 && !check.IsLook(),
+		Allowed:  decision.Allowed, Bypassed: decision.Bypassed, Degraded: decision.Degraded,
 		Tiers: tiers, Deciding: decision.Deciding, Times: decision.Times, Record: check.Record,
 	}
 	r.recorder.Record(time.Now(), c)
@@ -97,7 +98,7 @@ func (r recording) note(c *violations.Check, decision *enforce.Decision) {
 	}
 	for i := range decision.Tiers {
 		t := &decision.Tiers[i]
-		if len(t.Match.Rule.NotifyAt) == 0 || !t.BucketRead || t.Limit.Kind != rules.KindFixedWindow {
+		if len(t.Match.Rule.NotifyAt) == 0 || t.Match.IsOwn || !t.BucketRead || t.Limit.Kind != rules.KindFixedWindow {
 			continue
 		}
 		bucket := enforce.Bucket{Level: enforce.Level{Micros: t.Remaining}, Stamp: t.Stamp, Limit: t.Limit}

@@ -36,7 +36,7 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	*c = traffic.Check{
 		Tenant: tenant.Tenant.ID, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan,
 		Cost: int64(check.Cost), Denied: !decision.Allowed, Proxied: check.Proxied,
-		Reserves: check.Reserve || check.Record,
+		Reserves: check.Reserve || check.Record || len(check.Costs) > 0,
 	}
 	if len(check.Attributes) > 0 {
 		c.Named = tenant.NamesAttribute

@@ -105,9 +105,10 @@ func (s *surface) checkBatch(c *fasthttp.RequestCtx, by caller) error {
 }
 
 func mayRecord(checks []enforce.Check, by caller) error {
-	if slices.ContainsFunc(checks, func(c enforce.Check) bool { return c.Record }) &&
-		!slices.Contains(by.key.Permissions, auth.PermissionReport) {
-		return httpapi.Forbidden.Problem("Use an API key with the permission report to record.")
+	for i := range checks {
+		if checks[i].Record && !slices.Contains(by.key.Permissions, auth.PermissionReport) {
+			return httpapi.Forbidden.Problem("Use an API key with the permission report to record.")
+		}
 	}
 	return nil
 }

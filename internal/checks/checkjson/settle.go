@@ -17,6 +17,7 @@ func DecodeSettlement(body []byte) (id enforce.ReservationID, with enforce.Settl
 		Reservation string            `json:"reservation"`
 		Cost        amount            `json:"cost"`
 		Costs       map[string]amount `json:"costs"`
+		Cancel      bool              `json:"cancel"`
 		Extend      bool              `json:"extend"`
 	}
 	if err := httpapi.Decode(body, &from); err != nil {
@@ -30,15 +31,22 @@ func DecodeSettlement(body []byte) (id enforce.ReservationID, with enforce.Settl
 	case !ok:
 		wrong.add("/reservation", "must be the reservation of a check's answer")
 	}
-	with = enforce.Settlement{Cost: from.Cost.Tokens, HasCost: from.Cost.given, Extend: from.Extend}
+	with = enforce.Settlement{
+		Cost: from.Cost.Tokens, HasCost: from.Cost.given, Extend: from.Extend,
+		Cancel: from.Cancel,
+	}
 	if from.Cost.given && len(from.Costs) > 0 {
 		wrong.add("/costs", "must be left out beside cost, which is the cost of requests")
 	}
 	if !wrong.tooMany("/costs", len(from.Costs), rules.MaxMeters) {
 		setCosts(&with, from.Costs, &wrong)
 	}
-	if from.Extend && (with.HasCost || len(with.Costs) > 0) {
-		wrong.add("/extend", "must be false or left out with a cost: a reservation is settled or extended")
+	hasCost := with.HasCost || len(with.Costs) > 0
+	if from.Cancel && hasCost {
+		wrong.add("/cancel", "must be false or left out with a cost: a reservation is settled or canceled")
+	}
+	if from.Extend && (hasCost || from.Cancel) {
+		wrong.add("/extend", "must be false or left out with a cost or cancel: a reservation is settled or extended")
 	}
 	return id, with, httpapi.BodyProblem(wrong)
 }

@@ -19,10 +19,12 @@ func TestSettlementsByMeter(t *testing.T) {
 		t.Errorf("read as %+v, %v", with, err)
 	}
 	for body, pointer := range map[string]string{
-		`"cost":1,"costs":{"usd":1}`:      "/costs",
-		`"costs":{"USD":1}`:               "/costs/USD",
-		`"costs":{"usd":-1}`:              "/costs/usd",
-		`"extend":true,"costs":{"usd":1}`: "/extend",
+		`"cost":1,"costs":{"usd":1}`:                                      "/costs",
+		`"costs":{"USD":1}`:                                               "/costs/USD",
+		`"costs":{"usd":-1}`:                                              "/costs/usd",
+		`"extend":true,"costs":{"usd":1}`:                                 "/extend",
+		`"extend":true,"cancel":true`:                                     "/extend",
+		`"cancel":true,"costs":{"usd":1}`:                                 "/cancel",
 		`"costs":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}`: "/costs",
 	} {
 		var problem *httpapi.Problem

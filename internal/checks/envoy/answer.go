@@ -64,7 +64,7 @@ func (s *descriptorStatus) describe(d *enforce.Decision) {
 func shadowTier(d *enforce.Decision) (fewest *enforce.TierDecision) {
 	for i := range d.Tiers {
 		t := &d.Tiers[i]
-		if t.BucketRead && t.Limit.Kind != rules.KindConcurrency && (fewest == nil || t.Remaining < fewest.Remaining) {
+		if t.BucketRead && t.Limit.Kind != rules.KindConcurrency && (fewest == nil || t.IsScarcer(fewest)) {
 			fewest = t
 		}
 	}
@@ -155,7 +155,7 @@ func before(a, b *enforce.Decision) bool {
 	}
 	one, other := a.DecidingTier(), b.DecidingTier()
 	if a.Allowed {
-		return one.Remaining < other.Remaining
+		return one.IsScarcer(other)
 	}
 	if one.BucketRead != other.BucketRead {
 		return !one.BucketRead // a block, or a rule that fails closed, has no end

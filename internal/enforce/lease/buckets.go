@@ -308,7 +308,8 @@ func (b *Buckets) end(checks []enforce.BucketCheck, rest *sent, held map[enforce
 			part = &rest.splits[origin.split]
 		}
 		switch {
-		case !canServe(check):
+		case check.Look:
+		case check.Allowed && !canServe(check):
 		case check.Allowed:
 			b.notice(check, part, held, now, k%step == first)
 		case (err == nil || check.Answered) && !check.Recalled:

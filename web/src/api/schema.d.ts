@@ -3814,7 +3814,7 @@ export interface components {
         Meter: string;
         /**
          * @description When the rule charges a check. before: a check passes if its whole cost is there. after: a check passes while anything is left, also one that
-         *     does not name the meter, and is then charged in full: a `token_bucket` goes into debt, by at most one burst, and a window counts up to
+         *     does not name the meter, and is then charged what fits: a `token_bucket` goes into debt, by at most one burst, and a window counts up to
          *     its limit. Tiers of such rules have `charged`. For `token_bucket`, `fixed_window` and `sliding_window`; never lent.
          * @enum {string}
          */
@@ -8621,6 +8621,11 @@ export interface operations {
                     costs?: {
                         [key: string]: number;
                     };
+                    /**
+                     * @description Gives back all estimates, whatever they count
+                     * @default false
+                     */
+                    cancel?: boolean;
                     /** @default false */
                     extend?: boolean;
                 };

@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, Union
 from urllib.parse import quote, urlsplit
@@ -26,6 +26,7 @@ from ._version import __version__
 from ._wire import (
     Answer,
     Question,
+    amounts,
     decode_batch,
     decode_check,
     decode_recorded,
@@ -204,7 +205,9 @@ class Core:
             self._observe(check, began, decision)
         return decisions
 
-    def settle(self, reservation: str | None, cost: float) -> Steps[Settlement]:
+    def settle(self, reservation: str | None, cost: float | Mapping[str, float]) -> Steps[Settlement]:
+        if isinstance(cost, Mapping):
+            return self.finish(reservation, {"costs": amounts(cost)})
         return self.finish(reservation, {"cost": tokens(cost)})
 
     def finish(self, reservation: str | None, members: dict[str, Any]) -> Steps[Settlement]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from threading import Condition, Event, Lock, Thread, current_thread, local
 from types import TracebackType
@@ -146,14 +146,15 @@ class Sluice:
         raises an error that names it, and nothing is taken. Denials are neither remembered nor recalled."""
         return self._run(self._core.check_batch(checks))
 
-    def settle(self, reservation: str | None, cost: float) -> Settlement:
+    def settle(self, reservation: str | None, cost: float | Mapping[str, float]) -> Settlement:
         """Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest,
         even below zero, so that later checks wait. It settles once: sending it again after an error is safe. None,
         which is what a decision of the failure mode has, is not sent."""
         return self._run(self._core.settle(reservation, cost))
 
     def record(self, check: Check, cost: float, id: str | None = None) -> Recorded:
-        """Charges what has happened, whatever is left: no rule denies a record, and check.cost is ignored. The key needs the
+        """Charges what has happened, whatever is left: no rule denies a record. cost is that of requests,
+        check.costs those of other meters; check.cost is ignored. The key needs the
         permissions check and report. The server charges an id, of 16 to 255 visible ASCII characters, once within two
         minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
         an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
@@ -168,7 +169,7 @@ class Sluice:
 
     def cancel(self, reservation: str | None) -> Settlement:
         """Gives back all that a reservation took."""
-        return self._run(self._core.finish(reservation, {"cost": 0}))
+        return self._run(self._core.finish(reservation, {"cancel": True}))
 
     def release(self, reservation: str | None) -> Settlement:
         """Frees the slots that a reservation holds, and leaves its estimate charged."""

@@ -14,8 +14,9 @@ class Check:
     endpoint: str | None = None  #: a route template such as /orders/{id}; at most 1024 bytes
     method: str | None = None  #: in capital letters
     ip: str | None = None  #: IPv4 or IPv6
-    cost: float = 1  #: tokens to take, at most 1e9, rounded to 6 decimals; 0 looks and takes nothing
+    cost: float = 1  #: requests to count, at most 1e9, rounded to 6 decimals; 0 looks and takes nothing
     attributes: Mapping[str, str] = field(default_factory=dict)  #: for rules with attr.<name>; at most 16
+    costs: Mapping[str, float] = field(default_factory=dict)  #: of up to 7 other meters, such as input_tokens or usd
 
 
 #: Who made a decision: the server, an earlier denial whose wait is not over, or the failure mode.
@@ -38,6 +39,7 @@ class Tier:
     reset_after: float | None  #: seconds
     window: float | None = None  #: seconds that earn limit; None if RateLimit-Policy has no item for the tier
     more_after: float | None = None  #: seconds until remaining grows
+    meter: str | None = None  #: what the rule counts; None for requests
 
 
 @dataclass
@@ -70,8 +72,9 @@ class Settlement:
     """What became of a reservation."""
 
     settled: bool  #: False: it was settled before, was extended, has expired, or there was none
-    charged: float = 0  #: tokens that were charged in the end; 0 if it was not settled
+    charged: float = 0  #: requests that were charged in the end; 0 if it was not settled
     extended: bool = False  #: extend found it open
+    costs: dict[str, float] = field(default_factory=dict)  #: what was charged in the end of other meters
 
 
 @dataclass

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ._types import Check, Decision, FieldError, Recorded, Settlement, SluiceError, Tier
@@ -43,11 +45,13 @@ def encode(check: Check, hold: float | None = None) -> Question:
         named["ip"] = check.ip
     if check.attributes:
         named["attributes"] = dict(sorted(check.attributes.items()))
-    identity = _dumps(named)
     cost = tokens(check.cost)
     more: dict[str, Any] = {}
-    if cost != 1:
+    if check.costs:
+        named["costs"] = {"requests": cost, **amounts(check.costs)}  # a denial is for the same costs
+    elif cost != 1:
         more["cost"] = cost
+    identity = _dumps(named)
     if hold is not None:
         more["reserve"] = True
     if hold:
@@ -57,14 +61,23 @@ def encode(check: Check, hold: float | None = None) -> Question:
 
 def encode_record(check: Check, cost: float, id: str | None) -> str:
     """Encodes what has happened."""
-    record = {**json.loads(encode(check).identity), "cost": tokens(cost), "record": True}
+    record: dict[str, Any] = {**json.loads(encode(replace(check, costs={})).identity), "record": True}
+    if check.costs:
+        record["costs"] = {"requests": tokens(cost), **amounts(check.costs)}
+    else:
+        record["cost"] = tokens(cost)
     return _dumps({**record, "record_id": id} if id else record)
 
 
-def tokens(amount: float) -> float:
+def amounts(costs: Mapping[str, float]) -> dict[str, float]:
+    """Rounds costs by meter, in the order of their names."""
+    return {meter: tokens(cost, f"/costs/{meter}") for meter, cost in sorted(costs.items())}
+
+
+def tokens(amount: float, pointer: str = "/cost") -> float:
     """Rounds to the smallest amount there is."""
     if not math.isfinite(amount):
-        error = FieldError("/cost", f"must be a number; it is {amount}")
+        error = FieldError(pointer, f"must be a number; it is {amount}")
         raise SluiceError("request", "The check is not valid.", fields=[error])
     return round(amount, 6)
 
@@ -104,7 +117,13 @@ def decode_batch(answer: Answer, checks: int) -> list[Decision]:
 def decode_settlement(body: Any) -> Settlement:
     try:
         if isinstance(body["settled"], bool):
-            return Settlement(body["settled"], _number(body, "charged") or 0, _bool(body, "extended"))
+            costs = body.get("charged_costs") or {}
+            return Settlement(
+                body["settled"],
+                _number(body, "charged") or 0,
+                _bool(body, "extended"),
+                {meter: _number(costs, meter) or 0 for meter in costs},
+            )
     except (KeyError, TypeError):  # it is no object, or a member has another type
         pass
     raise problem(Answer(200, None, None))
@@ -173,6 +192,7 @@ def _decode_tier(tier: Any) -> Tier:
         _seconds(tier, "reset_after_ms"),
         _seconds(tier, "window_ms"),
         _seconds(tier, "more_after_ms"),
+        _text(tier, "meter"),
     )
 
 
