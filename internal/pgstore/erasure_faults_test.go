@@ -28,8 +28,7 @@ func TestAFailingErasureSaysWhyAndGoesOnWhenAskedAgain(t *testing.T) {
 		return 3, nil
 	})
 	first := must(w.EraseUser(ctx, ours, "mallory"))(t)
-	w.work(t, kind)
-	failed := must(w.Erasure(ctx, ours, first.ID))(t)
+	failed := w.workOn(t, kind, ours, first)
 	if !strings.Contains(failed.Error, "buckets could not be filled") || strings.Contains(failed.Error, "10.0.0.7") {
 		t.Errorf("the receipt says %q", failed.Error)
 	}
@@ -42,8 +41,7 @@ func TestAFailingErasureSaysWhyAndGoesOnWhenAskedAgain(t *testing.T) {
 	if again := must(w.EraseUser(ctx, ours, "mallory"))(t); again.ID != first.ID {
 		t.Errorf("asking again begins %s", again.ID)
 	}
-	w.work(t, kind)
-	ended := must(w.Erasure(ctx, ours, first.ID))(t)
+	ended := w.workOn(t, kind, ours, first)
 	if ended.FinishedAt.IsZero() || ended.Error != "" || !ended.NextTryAt.IsZero() {
 		t.Errorf("asked again, it is %+v", ended)
 	}
@@ -73,15 +71,15 @@ func TestNoTransactionIsOpenWhileBucketsAreFilled(t *testing.T) {
 	watch := connect(t, w.url)
 	first := must(w.EraseUser(t.Context(), w.ours.ID, "mallory"))(t)
 	var open []string
-	w.work(t, w.ErasureWork(func(context.Context, rules.TenantID, string) (int64, error) {
+	ended := w.workOn(t, w.ErasureWork(func(context.Context, rules.TenantID, string) (int64, error) {
 		open = lines(t, watch, `SELECT query FROM pg_stat_activity
 			WHERE datname = current_database() AND state = 'idle in transaction'`)
 		return 3, nil
-	}))
+	}), w.ours.ID, first)
 	if len(open) > 0 {
 		t.Errorf("a transaction waits after %q", open)
 	}
-	if ended := must(w.Erasure(t.Context(), w.ours.ID, first.ID))(t); ended.FinishedAt.IsZero() {
+	if ended.FinishedAt.IsZero() {
 		t.Errorf("it is %+v", ended)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -104,13 +105,20 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 
 func threeBuckets(context.Context, rules.TenantID, string) (int64, error) { return 3, nil }
 
+// workOn works on an erasure, a turn after the other, until it has ended or failed.
+func (w *world) workOn(t *testing.T, kind jobs.Kind, tenant rules.TenantID, erasure rules.Erasure) rules.Erasure {
+	t.Helper()
+	for turn := 0; erasure.FinishedAt.IsZero() && erasure.Error == "" && turn < 100; turn++ {
+		w.work(t, kind)
+		erasure = must(w.Erasure(t.Context(), tenant, erasure.ID))(t)
+	}
+	return erasure
+}
+
 func (w *world) erase(t *testing.T, tenant rules.TenantID, user string) map[string]int64 {
 	t.Helper()
 	erasure := must(w.EraseUser(t.Context(), tenant, user))(t)
-	for turn := 0; erasure.FinishedAt.IsZero() && turn < 100; turn++ {
-		w.work(t, w.ErasureWork(threeBuckets))
-		erasure = must(w.Erasure(t.Context(), tenant, erasure.ID))(t)
-	}
+	erasure = w.workOn(t, w.ErasureWork(threeBuckets), tenant, erasure)
 	if erasure.FinishedAt.IsZero() {
 		t.Fatalf("it is not finished: %+v", erasure)
 	}
