@@ -68,7 +68,7 @@ func DecodeCheck(r *httpapi.Reader) enforce.Check {
 			r.RefuseUnknown(checkFields)
 		}
 	}
-	if c.Record && !namesRequests { // only what it names has happened
+	if c.Record && !namesRequests { // a record has no default cost
 		c.Cost = 0
 	}
 	switch {
