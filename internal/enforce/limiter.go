@@ -468,8 +468,8 @@ func decidesBefore(a, b *TierDecision) bool {
 	return a.ResetAfter > b.ResetAfter
 }
 
-// IsScarcer reports whether an answer describes this tier rather than the other. A limit of requests wins over limits of
-// other meters. Two limits of requests compare what they have left, and two others the share of their limit.
+// IsScarcer reports whether an answer describes this tier rather than the other. A limit of requests wins over limits
+// of other meters. Two limits of requests compare what they have left, and two others the share of their limit.
 func (t *TierDecision) IsScarcer(other *TierDecision) bool {
 	countsRequests, otherDoes := t.Match.Rule.Meter == "", other.Match.Rule.Meter == ""
 	switch {
