@@ -86,7 +86,10 @@ export type UsersSearch = ReturnType<typeof usersSearch>;
 export const overridesSearch = parameters({ prefix: text, rule: number, ends: oneOf('soon', 'expired') });
 export type OverridesSearch = ReturnType<typeof overridesSearch>;
 
-/** The fields of the check as typed, which the server validates. Attributes are "org=acme&model=gpt-x". */
+/**
+ * The fields of the check as typed, which the server validates. Attributes are "org=acme&model=gpt-x", and the costs of
+ * other meters "input_tokens=1200".
+ */
 export const trySearch = parameters({
   user: text,
   plan: text,
@@ -94,6 +97,7 @@ export const trySearch = parameters({
   method: text,
   ip: text,
   cost: text,
+  costs: text,
   attributes: text,
 });
 export type TrySearch = ReturnType<typeof trySearch>;

@@ -27,11 +27,12 @@ export function explanation(
   near_misses: Explanation['near_misses'] = [],
 ): Explanation {
   const tiers = rules.map(
-    ({ rule_id, name, scope, key_pattern, mode }): Tier => ({
+    ({ rule_id, name, scope, key_pattern, meter, mode }): Tier => ({
       rule_id,
       name,
       scope,
       key_pattern,
+      ...(meter && { meter }),
       mode,
       allowed: decision.violated_rule_id !== rule_id,
       limit: 50,

@@ -11,6 +11,13 @@ test('what was left empty is no part of the check', () => {
   });
 });
 
+test('costs of other meters go with that of requests', () => {
+  expect(checkOf({ cost: '2', costs: 'input_tokens=1200&usd=0.012' })).toEqual({
+    costs: { requests: 2, input_tokens: 1200, usd: 0.012 },
+  });
+  expect(checkOf({ costs: 'usd=1' })).toEqual({ costs: { usd: 1 } });
+});
+
 test('a user id of digits stays a text, however long', () => {
   expect(checkOf({ user: '12345678901234567890' }).user_id).toBe('12345678901234567890');
 });
@@ -56,4 +63,12 @@ test('a bypass is said to be one', () => {
   expect(verdict(explanation({ limit: null, remaining: null }, [matched(2, { action: 'bypass' })]))).toMatch(
     /No other rule applies/,
   );
+});
+
+test('a verdict says what the rule counts', () => {
+  const rules = [matched(3), matched(4, { meter: 'input_tokens', name: 'input_tokens' })];
+  const denial = { allowed: false, violated_rule: 'user:{user_id}', violated_rule_id: 4, retry_after_ms: 35 };
+  expect(verdict(explanation(denial, rules))).toMatch(/^user:\{user_id\} \(input tokens\) has too little left/);
+  expect(verdict(explanation({}, rules))).toMatch(/50 of 50 tokens left/);
+  expect(verdict(explanation({}, rules.slice(1)))).toMatch(/50 of 50 input tokens left/);
 });

@@ -1,6 +1,7 @@
 import type { Check, Explanation, MatchedRule, Tier } from '~/api/types';
 import type { TrySearch } from '~/search';
 import { duration, exactNumber } from './format';
+import { meterUnit } from './meter';
 
 /** A check from the texts of the address, without empty ones. */
 export function checkOf(search: TrySearch): Check {
@@ -10,7 +11,10 @@ export function checkOf(search: TrySearch): Check {
   if (search.endpoint) check.endpoint = search.endpoint;
   if (search.method) check.method = search.method;
   if (search.ip) check.ip = search.ip;
-  if (search.cost) check.cost = Number(search.cost);
+  const requests = search.cost ? Number(search.cost) : undefined;
+  const costs = [...new URLSearchParams(search.costs)].map(([meter, cost]) => [meter, Number(cost)]);
+  if (costs.length > 0) check.costs = { ...(requests !== undefined && { requests }), ...Object.fromEntries(costs) };
+  else if (requests !== undefined) check.cost = requests;
   const attributes = Object.fromEntries(new URLSearchParams(search.attributes));
   if (Object.keys(attributes).length > 0) check.attributes = attributes;
   return check;
@@ -55,9 +59,10 @@ export function verdict(explanation: Explanation): string {
   if (decision.allowed && decision.remaining === null) return 'No rule limits this check.';
   if (decision.allowed) {
     const { remaining, limit } = decision;
-    return `The tightest matching rule has ${exactNumber(remaining ?? 0)} of ${exactNumber(limit ?? 0)} tokens left.`;
+    const unit = meterUnit(describedMeter(explanation)) || 'tokens';
+    return `The tightest matching rule has ${exactNumber(remaining ?? 0)} of ${exactNumber(limit ?? 0)} ${unit} left.`;
   }
-  const rule = decision.violated_rule ?? 'A rule';
+  const rule = deniedBy(explanation);
   switch (decision.reason) {
     case 'blocked':
       return `Blocked by ${rule}. Waiting does not help.`;
@@ -70,8 +75,25 @@ export function verdict(explanation: Explanation): string {
     case 'store_unavailable':
       return `Redis is not responding, and ${rule} denies until it does.`;
     default:
-      return `${rule} has too few tokens. It would be allowed in ${duration(decision.retry_after_ms ?? 0)}.`;
+      return `${rule} has ${describedMeter(explanation) ? 'too little left' : 'too few tokens'}. It would be allowed in ${duration(decision.retry_after_ms ?? 0)}.`;
   }
+}
+
+/** "user:{user_id}", "user:{user_id} (input tokens)" */
+export function deniedBy({ decision, rules }: Explanation): string {
+  const unit = meterUnit(rules.find(({ rule_id }) => rule_id === decision.violated_rule_id)?.meter);
+  return `${decision.violated_rule ?? 'A rule'}${unit && ` (${unit})`}`;
+}
+
+/** The meter of the rule that the top level of an answer describes. */
+export function describedMeter(explanation: Explanation): string | undefined {
+  const tiers = matchedTiers(explanation);
+  const decides = tiers.find((one) => one.decides);
+  if (decides) return decides.rule.meter;
+  const left = ({ tier }: MatchedTier) => (tier.remaining ?? 0) / (tier.limit ?? 1);
+  const limits = tiers.filter(({ rule, tier }) => rule.mode === 'enforce' && tier.limit !== null);
+  if (limits.some(({ rule }) => !rule.meter)) return undefined; // requests go first
+  return limits.sort((a, b) => left(a) - left(b))[0]?.rule.meter;
 }
 
 export const planSources = {

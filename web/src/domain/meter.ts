@@ -1,4 +1,5 @@
 import type { Rule } from '~/api/types';
+import { shortNumber } from './format';
 
 export const requests = 'requests';
 
@@ -9,6 +10,11 @@ export function meterUnit(meter: string | undefined): string {
   if (!meter || meter === requests) return '';
   const code = meter.toUpperCase();
   return currencies.has(code) ? code : meter.replaceAll('_', ' ');
+}
+
+/** "1.2 M input tokens", "0.75 USD", "12": for what is left or used. */
+export function meterAmount(value: number, meter: string | undefined): string {
+  return `${shortNumber(value)} ${meterUnit(meter)}`.trimEnd();
 }
 
 export const chargeLabels: Record<Rule['charge'], string> = {

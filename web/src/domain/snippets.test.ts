@@ -45,6 +45,15 @@ test('a look is a look in Go, where 0 is the default cost', () => {
   expect(snippet('go', url, { cost: 0 })).toContain('Look: true');
 });
 
+test('costs of other meters stand beside that of requests', () => {
+  const check = { costs: { requests: 2, input_tokens: 1200, usd: 0.5 } };
+  expect(snippet('go', url, check)).toMatch(
+    /Cost: {2}2,\n\t\tCosts: map\[string\]float64\{"input_tokens": 1200, "usd": 0.5\},/,
+  );
+  expect(snippet('python', url, check)).toMatch(/cost=2,\n {4}costs=\{"input_tokens":1200,"usd":0.5\},/);
+  expect(snippet('typescript', url, check)).toMatch(/cost: 2,\n {2}costs: \{"input_tokens":1200,"usd":0.5\},/);
+});
+
 test('whatever is typed reaches curl as it is', () => {
   // The shell itself says what curl would be given.
   const check = { ...checks.every, user_id: text.replace('\n', '') };

@@ -49,7 +49,8 @@ function shell(text: string): string {
 const quote = (text: string | number) => JSON.stringify(String(text));
 
 function go(url: string, check: Check): string {
-  const { user_id, plan, endpoint, method, ip, cost = 1, attributes = {} } = check;
+  const { user_id, plan, endpoint, method, ip, attributes = {} } = check;
+  const { cost, others } = costsOf(check);
   const fields: [string, string][] = [];
   for (const [name, value] of Object.entries({
     UserID: user_id,
@@ -60,8 +61,10 @@ function go(url: string, check: Check): string {
   })) {
     if (value !== undefined) fields.push([name, quote(value)]);
   }
-  if (cost === 0) fields.push(['Look', 'true']);
+  if (cost === 0 && Object.keys(others).length === 0) fields.push(['Look', 'true']);
   else if (cost !== 1) fields.push(['Cost', String(cost)]);
+  const priced = Object.entries(others).map(([meter, amount]) => `${quote(meter)}: ${amount}`);
+  if (priced.length > 0) fields.push(['Costs', `map[string]float64{${priced.join(', ')}}`]);
   const named = Object.entries(attributes).map(([name, value]) => `${quote(name)}: ${quote(value)}`);
   if (named.length > 0) fields.push(['Attributes', `map[string]string{${named.join(', ')}}`]);
   const longest = Math.max(...fields.map(([name]) => name.length)); // values stand in a column, as gofmt has them
@@ -102,12 +105,14 @@ func main() {
 }
 
 function python(url: string, check: Check): string {
-  const { user_id, plan, endpoint, method, ip, cost = 1, attributes = {} } = check;
+  const { user_id, plan, endpoint, method, ip, attributes = {} } = check;
+  const { cost, others } = costsOf(check);
   const fields: string[] = [];
   for (const [name, value] of Object.entries({ user_id, plan, endpoint, method, ip })) {
     if (value !== undefined) fields.push(`${name}=${quote(value)}`);
   }
   if (cost !== 1) fields.push(`cost=${cost}`);
+  if (Object.keys(others).length > 0) fields.push(`costs=${JSON.stringify(others)}`);
   if (Object.keys(attributes).length > 0) fields.push(`attributes=${JSON.stringify(attributes)}`);
   return `import os
 
@@ -125,12 +130,14 @@ else:
 }
 
 function typescript(url: string, check: Check): string {
-  const { user_id: userId, plan, endpoint, method, ip, cost = 1, attributes = {} } = check;
+  const { user_id: userId, plan, endpoint, method, ip, attributes = {} } = check;
+  const { cost, others } = costsOf(check);
   const fields: string[] = [];
   for (const [name, value] of Object.entries({ userId, plan, endpoint, method, ip })) {
     if (value !== undefined) fields.push(`${name}: ${quote(value)}`);
   }
   if (cost !== 1) fields.push(`cost: ${cost}`);
+  if (Object.keys(others).length > 0) fields.push(`costs: ${JSON.stringify(others)}`);
   if (Object.keys(attributes).length > 0) fields.push(`attributes: ${JSON.stringify(attributes)}`);
   return `import { Sluice } from '@sluicegate/client'; // npm install PATH/TO/sluicegate-client-0.1.0.tgz
 
@@ -143,6 +150,12 @@ if (decision.allowed) {
   console.log('denied, wait', decision.retryAfterMs, 'ms');
 }
 `;
+}
+
+/** The cost of requests, and those of other meters. */
+function costsOf({ cost = 1, costs = {} }: Check) {
+  const { requests = cost, ...others } = costs;
+  return { cost: requests, others };
 }
 
 function listed(fields: string[], indent: number, space: string): string {

@@ -7,6 +7,7 @@ import { RuleLink } from '~/components/RuleLink';
 import { type MatchedTier, matchedTiers } from '~/domain/check';
 import { duration, plural } from '~/domain/format';
 import { lentHint, lentText } from '~/domain/lent';
+import { meterUnit } from '~/domain/meter';
 import { actionLabels } from '~/domain/rule';
 import styles from './Explain.module.css';
 
@@ -52,7 +53,9 @@ export function MatchedRules({ tenant, explanation }: Props) {
 
 export function NearMisses({ tenant, explanation: { near_misses, unmatched_meters } }: Props) {
   const unmatched = unmatched_meters.length > 0 && (
-    <p className="soft">No matching rule counts {unmatched_meters.join(', ')}.</p>
+    <p role="status">
+      <Outcome tone="degraded">No matching rule counts {unmatched_meters.join(', ')}</Outcome>
+    </p>
   );
   if (near_misses.length === 0) return unmatched;
   return (
@@ -107,7 +110,7 @@ function TokensLeft({ rule, tier: { remaining, limit } }: MatchedTier) {
   return (
     <span className={styles.level}>
       <span>
-        <Num value={Math.floor(remaining * 100) / 100} /> of <Num value={limit} />
+        <Num value={Math.floor(remaining * 100) / 100} /> of <Num value={limit} unit={meterUnit(rule.meter)} />
       </span>
       {rule.lent && (
         <span className="soft" title={lentHint}>

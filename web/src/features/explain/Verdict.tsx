@@ -4,18 +4,20 @@ import { IconBan, IconCheck } from '~/components/icons';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Duration } from '~/components/Time';
-import { planSources, statusOf, verdict } from '~/domain/check';
+import { deniedBy, describedMeter, planSources, statusOf, verdict } from '~/domain/check';
+import { meterUnit } from '~/domain/meter';
 import styles from './Explain.module.css';
 
 export function Verdict({ explanation }: { explanation: Explanation }) {
   const { decision, plan_source } = explanation;
   const status = statusOf(explanation);
+  const unit = meterUnit(describedMeter(explanation));
   const { allowed, remaining, limit, retry_after_ms, reset_after_ms, plan, degraded } = decision;
   const Shape = allowed ? IconCheck : IconBan;
   return (
     <section className={styles.verdict} data-tone={allowed ? 'allowed' : 'denied'} aria-label="Decision">
       {/* Its numbers change every two seconds: only another verdict is worth hearing. */}
-      <Announce>{allowed ? 'Allowed' : `Denied by ${decision.violated_rule ?? 'a rule'}`}</Announce>
+      <Announce>{allowed ? 'Allowed' : `Denied by ${deniedBy(explanation)}`}</Announce>
       <div className={styles.said}>
         <h2>
           <Shape size={16} stroke={2.25} aria-hidden />
@@ -33,8 +35,8 @@ export function Verdict({ explanation }: { explanation: Explanation }) {
           {plan_source && <span className="soft"> · {planSources[plan_source]}</span>}
         </Fact>
         {limit !== null && (
-          <Fact name="Tokens left">
-            <Num value={remaining ?? 0} /> of <Num value={limit} />
+          <Fact name={unit ? 'Left' : 'Tokens left'}>
+            <Num value={remaining ?? 0} /> of <Num value={limit} unit={unit} />
           </Fact>
         )}
         {!allowed && (

@@ -13,7 +13,7 @@ interface Props {
   onAsk: (search: TrySearch) => void;
 }
 
-interface Attribute {
+interface Pair {
   id: number;
   name: string;
   value: string;
@@ -21,10 +21,12 @@ interface Attribute {
 
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'];
 const mostAttributes = 16;
+const mostMeters = 7; // beside requests
 
 export function CheckForm({ search, plans, error, onAsk }: Props) {
   const [fields, setFields] = useState(search);
-  const [attributes, setAttributes] = useState(() => attributesOf(search));
+  const [attributes, setAttributes] = useState(() => pairsOf(search.attributes));
+  const [costs, setCosts] = useState(() => pairsOf(search.costs));
   const set = (field: keyof TrySearch) => (value: string | null) =>
     setFields((before) => ({ ...before, [field]: value || undefined }));
   const typed = (field: keyof TrySearch) => ({
@@ -38,12 +40,10 @@ export function CheckForm({ search, plans, error, onAsk }: Props) {
 
   function submit(event: React.FormEvent) {
     event.preventDefault();
-    if (cost) return;
-    const given = attributes.filter(({ name }) => name !== '');
-    const query = new URLSearchParams(given.map(({ name, value }) => [name, value]));
+    if (cost || named(costs).some(({ value }) => costProblem(value))) return;
     onAsk(
       Object.fromEntries(
-        Object.entries({ ...fields, attributes: query.toString() })
+        Object.entries({ ...fields, attributes: textOf(attributes), costs: textOf(costs) })
           .map(([name, value]) => [name, value?.trim()])
           .filter(([, value]) => value),
       ),
@@ -80,47 +80,83 @@ export function CheckForm({ search, plans, error, onAsk }: Props) {
         placeholder="1"
         inputMode="decimal"
         {...typed('cost')}
-        error={cost ?? error?.field('/cost')}
+        error={cost ?? error?.field('/cost') ?? error?.field('/costs/requests')}
       />
-      <Attributes attributes={attributes} onChange={setAttributes} />
+      <Pairs
+        title="Costs of other meters"
+        one="Meter"
+        add="Add cost"
+        example={['input_tokens', '1200']}
+        pairs={costs}
+        most={mostMeters}
+        error={({ name, value }) => (name && costProblem(value)) || error?.field(`/costs/${name}`)}
+        onChange={setCosts}
+      />
+      <Pairs
+        title="Attributes"
+        one="Attribute"
+        add="Add attribute"
+        example={['org', 'acme']}
+        pairs={attributes}
+        most={mostAttributes}
+        onChange={setAttributes}
+      />
       <Button type="submit">Run check</Button>
     </form>
   );
 }
 
-function attributesOf(search: TrySearch): Attribute[] {
-  return [...new URLSearchParams(search.attributes)].map(([name, value], id) => ({ id, name, value }));
+function pairsOf(text: string | undefined): Pair[] {
+  return [...new URLSearchParams(text)].map(([name, value], id) => ({ id, name, value }));
 }
 
-interface AttributesProps {
-  attributes: Attribute[];
-  onChange: (attributes: Attribute[]) => void;
+function named(pairs: Pair[]): Pair[] {
+  return pairs.map((pair) => ({ ...pair, name: pair.name.trim() })).filter(({ name }) => name !== '');
 }
 
-function Attributes({ attributes, onChange }: AttributesProps) {
-  const change = (id: number, more: Partial<Attribute>) =>
-    onChange(attributes.map((one) => (one.id === id ? { ...one, ...more } : one)));
-  const id = Math.max(-1, ...attributes.map((one) => one.id)) + 1;
+function textOf(pairs: Pair[]): string {
+  return new URLSearchParams(named(pairs).map(({ name, value }) => [name, value.trim()])).toString();
+}
+
+interface PairsProps {
+  title: string;
+  /** Names a line for screen readers, with its number. */
+  one: string;
+  add: string;
+  example: [string, string];
+  pairs: Pair[];
+  most: number;
+  error?: (pair: Pair) => string | undefined;
+  onChange: (pairs: Pair[]) => void;
+}
+
+function Pairs({ title, one, add, example, pairs, most, error, onChange }: PairsProps) {
+  const change = (id: number, more: Partial<Pair>) =>
+    onChange(pairs.map((pair) => (pair.id === id ? { ...pair, ...more } : pair)));
+  const next = Math.max(-1, ...pairs.map((pair) => pair.id)) + 1;
   return (
     <fieldset className={styles.attributes}>
-      <legend>Attributes</legend>
-      {attributes.map(({ id, name, value }, index) => (
-        <div key={id} className={styles.attribute}>
+      <legend>{title}</legend>
+      {pairs.map((pair, index) => (
+        <div key={pair.id} className={styles.attribute}>
           <TextInput
-            aria-label={`Attribute ${index + 1}: name`}
-            placeholder="org"
-            value={name}
-            onChange={(event) => change(id, { name: event.currentTarget.value })}
+            aria-label={`${one} ${index + 1}: name`}
+            placeholder={example[0]}
+            value={pair.name}
+            autoComplete="off"
+            onChange={(event) => change(pair.id, { name: event.currentTarget.value })}
           />
           <TextInput
-            aria-label={`Attribute ${index + 1}: value`}
-            placeholder="acme"
-            value={value}
-            onChange={(event) => change(id, { value: event.currentTarget.value })}
+            aria-label={`${one} ${index + 1}: value`}
+            placeholder={example[1]}
+            value={pair.value}
+            error={error?.(pair)}
+            autoComplete="off"
+            onChange={(event) => change(pair.id, { value: event.currentTarget.value })}
           />
           <ActionIcon
-            aria-label={`Remove attribute ${index + 1}`}
-            onClick={() => onChange(attributes.filter((one) => one.id !== id))}
+            aria-label={`Remove ${one.toLowerCase()} ${index + 1}`}
+            onClick={() => onChange(pairs.filter(({ id }) => id !== pair.id))}
           >
             <IconX size={14} />
           </ActionIcon>
@@ -130,10 +166,10 @@ function Attributes({ attributes, onChange }: AttributesProps) {
         <Button
           variant="default"
           leftSection={<IconPlus size={14} aria-hidden />}
-          disabled={attributes.length >= mostAttributes}
-          onClick={() => onChange([...attributes, { id, name: '', value: '' }])}
+          disabled={pairs.length >= most}
+          onClick={() => onChange([...pairs, { id: next, name: '', value: '' }])}
         >
-          Add attribute
+          {add}
         </Button>
       </div>
     </fieldset>

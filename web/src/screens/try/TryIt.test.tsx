@@ -45,6 +45,23 @@ test('what is typed is asked, attributes and cost too', async () => {
   expect(sent?.body).toEqual({ user_id: '7', cost: 2.5, attributes: { org: 'acme' } });
 });
 
+test('costs of other meters are asked, and a meter that nothing counts is said', async () => {
+  const requests = server({ ...explanation(), unmatched_meters: ['gpu_seconds'] });
+  const { user } = open('/t/acme/try');
+  await user.click(await screen.findByRole('button', { name: 'Add cost' }));
+  await user.type(screen.getByLabelText('Meter 1: name'), 'gpu_seconds');
+  await user.type(screen.getByLabelText('Meter 1: value'), 'many');
+  await user.click(screen.getByRole('button', { name: 'Run check' }));
+  expect(screen.getByText(/must be a number from 0/)).toBeDefined();
+  expect(requests.some(({ path }) => path.endsWith('/explain'))).toBe(false);
+  await user.clear(screen.getByLabelText('Meter 1: value'));
+  await user.type(screen.getByLabelText('Meter 1: value'), '12');
+  await user.click(screen.getByRole('button', { name: 'Run check' }));
+  expect(await screen.findByText('No matching rule counts gpu_seconds')).toBeDefined();
+  expect(requests.find(({ path }) => path.endsWith('/explain'))?.body).toEqual({ costs: { gpu_seconds: 12 } });
+  expect(screen.getByLabelText<HTMLInputElement>('Meter 1: name').value).toBe('gpu_seconds');
+});
+
 test('a denial names the rule that decides, and why others did not match', async () => {
   server(
     explanation(
