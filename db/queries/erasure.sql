@@ -102,6 +102,28 @@ WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timesta
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 
+-- name: LockRecentDenials :exec
+-- Locks the user's recent denials and those of all other users, as LockSubjects does with counts.
+INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, o.value, o.other, 0
+FROM recent_denial AS c
+CROSS JOIN LATERAL (VALUES (c.value, false), (''::text COLLATE "C", true)) AS o (value, other)
+WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.dimension = 'user' AND c.value = sqlc.arg(user_id)::text
+ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied;
+
+-- name: EraseRecentDenials :execrows
+-- Adds the user's recent denials to those of all other users, which LockRecentDenials made and locked.
+WITH gone AS (
+    DELETE FROM recent_denial AS r
+    WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = 'user' AND r.value = sqlc.arg(user_id)::text
+    RETURNING r.*
+)
+UPDATE recent_denial AS r SET denied = r.denied + g.denied
+FROM gone AS g
+WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = g.dimension AND r.slot = g.slot AND r.rule_id = g.rule_id
+    AND r.mode = g.mode AND r.value = '' AND r.other;
+
 -- name: LockSubjects :exec
 -- Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where
 -- they are missing. ViolationsCounted locks in the same order, else the two could wait for each other.

@@ -343,14 +343,16 @@ func inSome(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string, in
 	}
 }
 
-// counts moves the counts of the user's subjects to those of all other subjects. It walks through the tenant's counts
-// by time, because the user can stand anywhere in a subject.
+// counts moves the counts of the user's subjects, and the user's recent denials, to those of all others. It walks
+// through the tenant's counts by time, because the user can stand anywhere in a subject.
 func (e *erasing) counts(ctx context.Context, at string) (rows int64, next string, err error) {
 	since := time.Unix(0, 0)
-	if at != "" {
-		if since, err = time.Parse(time.RFC3339, at); err != nil {
-			return 0, "", err
+	if at == "" {
+		if rows, err = e.recentDenials(ctx); rows > 0 || err != nil {
+			return rows, since.UTC().Format(time.RFC3339), err
 		}
+	} else if since, err = time.Parse(time.RFC3339, at); err != nil {
+		return 0, "", err
 	}
 	last, err := e.CountsPiece(ctx, e.tenant, since, e.atMost)
 	if err != nil || last.Unix() == 0 {
@@ -376,6 +378,13 @@ func (e *erasing) counts(ctx context.Context, at string) (rows int64, next strin
 		rows, err = e.EraseSubjects(ctx, theirs)
 	}
 	return rows, until.UTC().Format(time.RFC3339), err
+}
+
+func (e *erasing) recentDenials(ctx context.Context) (rows int64, err error) {
+	if err := e.LockRecentDenials(ctx, e.tenant, e.user); err != nil {
+		return 0, err
+	}
+	return e.EraseRecentDenials(ctx, e.tenant, e.user)
 }
 
 // deliveries takes the user's subjects from deliveries of alerts.

@@ -49,6 +49,8 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 		`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
 			mode, rule_name, key_pattern, user_id) VALUES ($1, $2, $3, now(), 80, now(), now(), 1, 1, '', '', '',
 				'` + mallory + `')`,
+		`INSERT INTO recent_denial SELECT $1, 'user', now(), $2, 'enforce', unnest(ARRAY['` + mallory + `', '']),
+			unnest(ARRAY[false, true]), 2 WHERE $3::text <> ''`,
 		`WITH e AS (
 				INSERT INTO export (tenant_id, requested_by_kind, requested_by_id, request)
 				SELECT $1, '', '', jsonb_build_object('user_id', '` + mallory + `')
@@ -60,7 +62,7 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 	}
 	erased := w.erase(t, ours, mallory)
 	want := map[string]int64{
-		"assignments": 1, "overrides": 1, "violations": 1, "crossings": 1, "months": 0, "counts": 1, "deliveries": 1,
+		"assignments": 1, "overrides": 1, "violations": 1, "crossings": 1, "months": 0, "counts": 2, "deliveries": 1,
 		"traffic_blocks": 0, "replays": 0, "audit_entries": 4, "exports": 1, "buckets": 3,
 	}
 	if !maps.Equal(erased, want) {
@@ -84,6 +86,10 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 	got := lines(t, owner, "SELECT concat_ws(' ', subject, other, denied, detail_dropped) FROM violation_minute")
 	if len(got) != 1 || got[0] != " t 6 3" {
 		t.Errorf("the counts are %q, want those of the user among others", got)
+	}
+	got = lines(t, owner, "SELECT concat_ws(' ', value, other, denied) FROM recent_denial")
+	if len(got) != 1 || got[0] != " t 4" {
+		t.Errorf("the recent denials are %q, want those of the user among others", got)
 	}
 	if _, err := owner.Exec(ctx, "UPDATE audit_event SET act = ''"); !isRefusal(err) {
 		t.Errorf("afterwards the log may be changed: %v", err)

@@ -53,7 +53,7 @@ var userData = map[string]string{
 	"rate_limit_step": "about rules: cause memory",
 	"rate_limit_violation": "handled: bucket_key user_id ip_address\n" +
 		"about the request, without its user: scope mode reason key_pattern endpoint method plan algorithm limit_text",
-	"recent_denial": "deleted after 15 minutes: dimension mode value",
+	"recent_denial": "handled: value\nabout the denial: dimension mode",
 	"tenant":        "configuration: slug name default_plan enforcement failure_mode",
 	"tenant_use":    "configuration: thing",
 	"traffic_block": "handled: users payload\nabout recording: writer",

@@ -28,8 +28,9 @@ const (
 	recentEvery = time.Second
 	arrival     = 2 * time.Second
 
-	// maxRecentValues bounds the values of a dimension that a process counts for a tenant in a slot.
-	maxRecentValues = 500
+	// maxRecentCounts bounds the counts of a dimension that a process has of a tenant in a slot. A value has one for
+	// each rule and mode.
+	maxRecentCounts = 500
 	// recentBytes approximates the memory of a count without its text, with its share of the map.
 	recentBytes = 200
 	// recentShards spread the locking of each dimension.
@@ -79,12 +80,12 @@ type tenantSlot struct {
 }
 
 // recentDenials counts the violations of one dimension exactly. Memory is bounded by counting values and rules together
-// once there are too many. A value keeps its memory until its slot is over, so that all writes of a slot together have
-// at most maxRecentValues of a tenant.
+// once there are too many. A count keeps its memory until its slot is over, so that all writes of a slot together have
+// at most maxRecentCounts of a tenant.
 type recentDenials struct {
 	mu     sync.Mutex
 	counts map[recentKey]*int64 // unwritten
-	values map[tenantSlot]int
+	kept   map[tenantSlot]int   // how many counts are of known values
 	latest int64
 	bytes  room
 }
@@ -95,7 +96,7 @@ func newRecents(maxBytes int) (all recents) {
 	for i := range all {
 		for j := range all[i] {
 			all[i][j] = &recentDenials{
-				counts: map[recentKey]*int64{}, values: map[tenantSlot]int{},
+				counts: map[recentKey]*int64{}, kept: map[tenantSlot]int{},
 				bytes: newRoom(maxBytes / len(dimensions) / recentShards),
 			}
 		}
@@ -135,8 +136,8 @@ func (r *recentDenials) add(key *recentKey, times int64) {
 	r.drop(key.slot)
 	at := tenantSlot{key.tenant, key.slot}
 	count := times
-	if r.values[at] < maxRecentValues && r.bytes.take(key.tenant, key.bytes()) {
-		r.values[at]++
+	if r.kept[at] < maxRecentCounts && r.bytes.take(key.tenant, key.bytes()) {
+		r.kept[at]++
 		own := *key
 		own.text = strings.Clone(key.text) // the caller's may be part of a large request
 		r.counts[own] = &count
@@ -169,9 +170,9 @@ func (r *recentDenials) drop(slot int64) {
 			}
 		}
 	}
-	for at := range r.values {
+	for at := range r.kept {
 		if at.slot < slot {
-			delete(r.values, at)
+			delete(r.kept, at)
 		}
 	}
 }

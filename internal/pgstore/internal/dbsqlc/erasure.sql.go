@@ -353,6 +353,27 @@ func (q *Queries) EraseOverrides(ctx context.Context, tenantID rules.TenantID, u
 	return result.RowsAffected(), nil
 }
 
+const eraseRecentDenials = `-- name: EraseRecentDenials :execrows
+WITH gone AS (
+    DELETE FROM recent_denial AS r
+    WHERE r.tenant_id = $1 AND r.dimension = 'user' AND r.value = $2::text
+    RETURNING r.tenant_id, r.dimension, r.slot, r.rule_id, r.mode, r.value, r.other, r.denied
+)
+UPDATE recent_denial AS r SET denied = r.denied + g.denied
+FROM gone AS g
+WHERE r.tenant_id = $1 AND r.dimension = g.dimension AND r.slot = g.slot AND r.rule_id = g.rule_id
+    AND r.mode = g.mode AND r.value = '' AND r.other
+`
+
+// Adds the user's recent denials to those of all other users, which LockRecentDenials made and locked.
+func (q *Queries) EraseRecentDenials(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseRecentDenials, tenantID, userID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const eraseSubjects = `-- name: EraseSubjects :one
 WITH erased AS (
     DELETE FROM violation_minute AS m
@@ -495,6 +516,22 @@ func (q *Queries) LockErasure(ctx context.Context, tenantID rules.TenantID, eras
 		&i.FinishedAt,
 	)
 	return i, err
+}
+
+const lockRecentDenials = `-- name: LockRecentDenials :exec
+INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, o.value, o.other, 0
+FROM recent_denial AS c
+CROSS JOIN LATERAL (VALUES (c.value, false), (''::text COLLATE "C", true)) AS o (value, other)
+WHERE c.tenant_id = $1 AND c.dimension = 'user' AND c.value = $2::text
+ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied
+`
+
+// Locks the user's recent denials and those of all other users, as LockSubjects does with counts.
+func (q *Queries) LockRecentDenials(ctx context.Context, tenantID rules.TenantID, userID string) error {
+	_, err := q.db.Exec(ctx, lockRecentDenials, tenantID, userID)
+	return err
 }
 
 const lockSubjects = `-- name: LockSubjects :exec
