@@ -76,6 +76,7 @@ type triedDescriptor struct {
 	Check       json.RawMessage `json:"check"`
 	Explanation json.RawMessage `json:"explanation"`
 	Replaced    bool            `json:"replaced"`
+	Recorded    bool            `json:"recorded"`
 }
 
 // tryDescriptorMapping handles POST …/gateways/descriptors/try; see tryAuthorizeMapping.
@@ -116,16 +117,20 @@ func (s *surface) triedDescriptors(r *http.Request) ([]byte, error) {
 func (s *surface) tryDescriptors(
 	ctx context.Context, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping, sample *sampleDescriptors,
 ) ([]triedDescriptor, error) {
-	checks := make([]gateway.Check, len(sample.Descriptors))
+	checks, isRecord := make([]gateway.Check, len(sample.Descriptors)), make([]bool, len(sample.Descriptors))
 	for i, d := range sample.Descriptors {
 		hits := max(1, sample.Hits)
 		if d.Hits != nil {
 			hits = *d.Hits
 		}
-		checks[i] = gateway.Check{
-			Request: mapping.Check(sample.Domain, d.Entries, nil),
-			Cost:    hits * int64(enforce.Token),
+		request, counted := mapping.Check(sample.Domain, d.Entries, nil)
+		checks[i].Request = request
+		if cost := hits * int64(enforce.Token); counted.Meter == "" {
+			checks[i].Cost = cost
+		} else {
+			checks[i].Costs = []gateway.MeterCost{{Meter: counted.Meter, Cost: cost}}
 		}
+		isRecord[i] = counted.Record && hits > 0
 		if _, err := tenant.PlanOf(&checks[i].Request); err != nil {
 			checks[i].Plan = "" // as the service does
 		}
@@ -147,7 +152,7 @@ func (s *surface) tryDescriptors(
 		if err != nil {
 			return nil, err
 		}
-		results[i] = triedDescriptor{asked, explanation, named[i] && !hasName(&checks[i])}
+		results[i] = triedDescriptor{asked, explanation, named[i] && !hasName(&checks[i]), isRecord[i]}
 	}
 	return results, nil
 }

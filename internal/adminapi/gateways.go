@@ -167,8 +167,11 @@ func (s *surface) explained(ctx context.Context, tenant *snapshot.Tenant, check 
 	if asked, err = json.Marshal(shownCheck(check)); err != nil {
 		return nil, nil, fmt.Errorf("write a check: %w", err)
 	}
-	explanation, err = s.ExplainCheck(ctx, tenant,
-		enforce.Check{Request: check.Request, Cost: enforce.Tokens(check.Cost), Proxied: true})
+	explained := enforce.Check{Request: check.Request, Cost: enforce.Tokens(check.Cost), Proxied: true}
+	for _, cost := range check.Costs {
+		explained.SetCost(cost.Meter, enforce.Tokens(cost.Cost))
+	}
+	explanation, err = s.ExplainCheck(ctx, tenant, explained)
 	return asked, explanation, err
 }
 
@@ -234,6 +237,14 @@ func (s *surface) mappingToTry(ctx context.Context, sent *openapi.AuthorizeMappi
 
 func shownCheck(c gateway.Check) map[string]any {
 	shown := map[string]any{"cost": json.Number(costText(c.Cost))}
+	if len(c.Costs) > 0 {
+		costs := map[string]any{rules.Meter("").Word(): shown["cost"]}
+		for _, cost := range c.Costs {
+			costs[string(cost.Meter)] = json.Number(costText(cost.Cost))
+		}
+		delete(shown, "cost")
+		shown["costs"] = costs
+	}
 	for name, text := range map[string]string{
 		"user_id": c.UserID, "plan": c.Plan, "endpoint": c.Endpoint,
 		"method": c.Method,

@@ -144,6 +144,15 @@ func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
 	if strings.Contains(got.body, `"descriptor":"a,plan"`) {
 		t.Errorf("a replaced descriptor has a name: %s", got.body)
 	}
+	got = try(`{"domain":"edge","hits_addend":2,` + entries +
+		`,"mapping":{"domains":{"edge":{"meter":"tokens","hits":{"customer":{"record":true},"a,plan":{"record":true}}}}}}`)
+	for _, part := range []string{
+		`"costs":{"requests":0,"tokens":2}`, `"recorded":true`, `"costs":{"requests":0,"tokens":0}`, `"recorded":false`,
+	} {
+		if got.status != 200 || !strings.Contains(got.body, part) {
+			t.Errorf("answered %d %s, want %s", got.status, got.body, part)
+		}
+	}
 	for body, want := range map[string]string{
 		`{"domain":"nobody",` + entries + `}`:                        `"answered":false,"results":[]`,
 		`{"domain":"d","descriptors":[]}`:                            `"/descriptors"`,

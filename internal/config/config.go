@@ -172,9 +172,10 @@ type Arguments struct {
 	DryRun             bool
 	Prune              bool
 	SkipUnsupported    bool
-	Merge, Replace     bool   // what an import does with the descriptors that its file lacks; Merge goes first
-	From, To           string // times, or durations ago
-	FailIf             string // a condition; "" for none
+	Record             []string // keys of descriptors
+	Merge, Replace     bool     // what an import does with the descriptors that its file lacks; Merge goes first
+	From, To           string   // times, or durations ago
+	FailIf             string   // a condition; "" for none
 }
 
 // Logger returns the configured logger.

@@ -74,6 +74,9 @@ func (c *Config) options() []option {
 				"Remove the descriptors of the domain that the files lack; their limits end."),
 			row("skip-unsupported", only(AdminImportEnvoy), "false", toggle(&c.Arguments.SkipUnsupported),
 				"Leave out limits that cannot be expressed, and name them."),
+			row("record", only(AdminImportEnvoy), "", several(&c.Arguments.Record, "KEY"),
+				"Hits of descriptors with this key have happened: they are charged, and denied only for the next.").
+				repeated(AdminImportEnvoy),
 			row("prune", only(AdminApply, AdminReplay), "false", toggle(&c.Arguments.Prune),
 				"Remove the plans, rules and overrides that the file does not name."),
 			row("from", only(AdminReplay), "24h", text(&c.Arguments.From, "TIME"),

@@ -53,6 +53,15 @@ func (c *Check) CostOf(rule *rules.Rule) (cost Tokens, isNamed bool) {
 	return 0, false
 }
 
+// SetCost sets the cost of rules that count a meter, which had none.
+func (c *Check) SetCost(meter rules.Meter, cost Tokens) {
+	if meter == "" {
+		c.Cost = cost
+		return
+	}
+	c.Costs = append(c.Costs, MeterCost{meter, cost})
+}
+
 // IsLook reports whether the check costs nothing.
 func (c *Check) IsLook() bool {
 	for i := range c.Costs {

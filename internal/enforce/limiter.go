@@ -69,9 +69,9 @@ const MaxTogether = 256
 // ErrTooManyBuckets means that the checks of one DecideTogether have more than MaxTogether buckets. Nothing was taken.
 var ErrTooManyBuckets = errors.New("the checks reach too many buckets")
 
-// DecideTogether decides checks of one tenant that are parts of one request. Tokens are taken for all checks or, if one
-// is denied, for none, and allowed reports which. decisions[i] answers checks[i] at the largest cost of each
-// bucket, even in a denied request. It reuses the memory of the decisions.
+// DecideTogether decides checks of one tenant that are parts of one request: all are records, or none. Tokens are taken
+// for all checks or, if one is denied, for none, and allowed reports which. decisions[i] answers checks[i] at the
+// largest cost of each bucket, even in a denied request. It reuses the memory of the decisions.
 //
 // A bucket that several checks share is charged once, at the largest of their costs. A bypass or a block decides its
 // own check only. The observer gets all checks of an allowed request, and only the denied ones of a denied request.
@@ -118,7 +118,9 @@ func (l *Limiter) decide(
 			case err == nil || sent[k].Answered:
 				s.answer(tenant, group, &sent[k], (*Decision).read)
 			case sent[k].Record:
-				group[0].refuseRecord()
+				for i := range group {
+					group[i].refuseRecord()
+				}
 			default:
 				l.degrade(ctx, tenant, checks[from:from+size], group, sent[k].Reserve, false)
 			}

@@ -43,8 +43,8 @@ func (s *scratch) merge(tenant *snapshot.Tenant, checks []Check, decisions []Dec
 	group.ReadAt = tenant.ReadAt()
 	before := len(s.tiers)
 	for i := range decisions {
-		group.NoDelay = group.NoDelay || checks[i].Proxied
-		if decisions[i].isDenied() {
+		group.NoDelay, group.Record = group.NoDelay || checks[i].Proxied, group.Record || checks[i].Record
+		if decisions[i].isDenied() || decisions[i].isUncharged {
 			group.Look = true
 			continue
 		}
@@ -84,7 +84,7 @@ func (s *scratch) answer(
 	part.Mixed = true
 	for i := range decisions {
 		d := &decisions[i]
-		if d.isDenied() {
+		if d.isDenied() || d.isUncharged {
 			continue
 		}
 		s.own = bucketTiers(tenant, nil, d.Tiers, s.own[:0])

@@ -265,7 +265,7 @@ func decodeRules(files []ruleset.File, current ruleset.Config) (ruleset.Config, 
 }
 
 func decodeEnvoy(args config.Arguments) decodeConfig {
-	options := ruleset.EnvoyOptions{SkipUnsupported: args.SkipUnsupported}
+	options := ruleset.EnvoyOptions{SkipUnsupported: args.SkipUnsupported, Record: args.Record}
 	switch {
 	case args.Merge:
 		options.Lost = ruleset.MergeLost

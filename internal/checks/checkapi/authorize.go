@@ -146,6 +146,9 @@ func (s *surface) checkOf(tenant *snapshot.Tenant, r *gateway.Request) (check en
 		s.Gap(gateway.GapCost)
 	}
 	check = enforce.Check{Request: mapped.Request, Cost: enforce.Tokens(mapped.Cost), Proxied: true}
+	for _, cost := range mapped.Costs {
+		check.SetCost(cost.Meter, enforce.Tokens(cost.Cost))
+	}
 	if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
 		return check, httpapi.InvalidRequest.Problem("The plan of the request is not one of the tenant.")
 	}

@@ -253,6 +253,20 @@ func TestAMappingSaysWhoTheVisitorIs(t *testing.T) {
 	}
 }
 
+func TestAMappingSaysWhatARequestCosts(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings(), with(limit(t, 1, "ip:{ip}", 0.1, 10), func(r *rules.Rule) {
+		r.Meter = "tokens"
+	}))
+	h.mapped(`{"costs":{"tokens":{"header":"x-tokens"}}}`)
+	lines := []string{"X-Forwarded-For: 203.0.113.9", "X-Tokens: 6"}
+	for _, want := range []int{200, 429} {
+		if w := h.authorize("GET", "/v1/authorize", lines...); w.Code != want {
+			t.Errorf("6 of 10 tokens are answered %d %s, want %d", w.Code, w.Body, want)
+		}
+	}
+}
+
 // TestNoSpellingOfAHeaderEscapesALimit: what a visitor can choose is neither refused nor without a bucket.
 func TestNoSpellingOfAHeaderEscapesALimit(t *testing.T) {
 	t.Parallel()

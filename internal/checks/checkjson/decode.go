@@ -189,12 +189,10 @@ func decodeCosts(r *httpapi.Reader, c *enforce.Check) (namesRequests bool) {
 			r.Skip()
 			continue
 		}
-		switch cost := decodeCost(r); {
-		case meter == "":
-			c.Cost, namesRequests = cost, true
-		case n < rules.MaxMeters:
-			c.Costs = append(c.Costs, enforce.MeterCost{Meter: meter, Cost: cost})
+		if cost := decodeCost(r); n < rules.MaxMeters {
+			c.SetCost(meter, cost)
 		}
+		namesRequests = namesRequests || meter == ""
 	}
 	if n > rules.MaxMeters {
 		r.Refuse(fmt.Sprintf("has %d meters; send at most %d", n, rules.MaxMeters))

@@ -118,7 +118,7 @@ func unitOf(t *enforce.TierDecision) unit {
 // headers returns the headers of the deciding descriptor: the denied one with the longest wait, else the one with the
 // fewest tokens left. Envoy itself derives X-RateLimit-* from the statuses.
 func (q *question) headers(tenant *snapshot.Tenant, now time.Time) []*core.HeaderValue {
-	decisions := q.decisions[:len(q.checks)]
+	decisions := q.asked.decisions[:len(q.asked.checks)]
 	decides := -1
 	for i := range decisions {
 		if decisions[i].DecidingTier() != nil && (decides < 0 || before(&decisions[i], &decisions[decides])) {
@@ -129,7 +129,7 @@ func (q *question) headers(tenant *snapshot.Tenant, now time.Time) []*core.Heade
 		return nil
 	}
 	q.fields.Reset()
-	q.fields.AddRateLimit(&decisions[decides], now, checkjson.Jitter(&tenant.Tenant, &q.checks[decides].Request))
+	q.fields.AddRateLimit(&decisions[decides], now, checkjson.Jitter(&tenant.Tenant, &q.asked.checks[decides].Request))
 	const most = 4 // RateLimit-Policy, RateLimit, Retry-After and X-Sluice-Reason
 	values, headers := make([]core.HeaderValue, 0, most), make([]*core.HeaderValue, 0, most)
 	for name, value := range q.fields.Strings() {

@@ -123,7 +123,7 @@ func newWorldWith(t testing.TB, change func(*envoy.Config), document string, lim
 		Keys: []auth.Key{
 			{
 				ID: "all", TenantID: tenantID, Digest: auth.DigestSecret(secret),
-				Permissions: []auth.Permission{"check", "refund"}, Revision: 1,
+				Permissions: []auth.Permission{"check", "refund", "report"}, Revision: 1,
 			},
 			{
 				ID: "check", TenantID: tenantID, Digest: auth.DigestSecret(secret),

@@ -26,11 +26,17 @@ func importedWorld(t *testing.T, configurations ...string) *world {
 		gateways = config.Gateways
 		limits = append(limits, config.Rules...)
 	}
+	return importedConfig(t, ruleset.Config{Gateways: gateways, Rules: limits})
+}
+
+func importedConfig(t *testing.T, config ruleset.Config) *world {
+	t.Helper()
+	limits := config.Rules
 	for i := range limits {
 		limits[i].ID, limits[i].TenantID, limits[i].Revision = rules.RuleID(i+1), tenantID, 1
 		limits[i].InForceSince = start.Add(-time.Hour)
 	}
-	return newWorld(t, gateways[0].Document, limits...)
+	return newWorld(t, config.Gateways[0].Document, limits...)
 }
 
 func decodeEnvoy(

@@ -11,28 +11,38 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// question is a request as checks and refunds, with the indexes of their descriptors. Its memory is reused.
+// question is a request, by what becomes of its descriptors. Its memory is reused.
 type question struct {
-	checks, refunds        []enforce.Check
-	indexes, refundIndexes []int
-	decisions              []enforce.Decision // as long as checks, or longer
-	fields                 checkjson.Headers
+	asked, recorded, refunded part
+	fields                    checkjson.Headers
+}
+
+type part struct {
+	checks    []enforce.Check
+	indexes   []int              // of their descriptors
+	decisions []enforce.Decision // as long as checks, or longer
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
 
+func (q *question) parts() [3]*part { return [...]*part{&q.asked, &q.recorded, &q.refunded} }
+
 func (q *question) release() {
-	if cap(q.checks) > keptDescriptors || cap(q.refunds) > keptDescriptors {
-		return
-	}
-	clear(q.checks)
-	clear(q.refunds)
-	*q = question{
-		checks: q.checks[:0], refunds: q.refunds[:0], indexes: q.indexes[:0], refundIndexes: q.refundIndexes[:0],
-		decisions: q.decisions,
-		fields:    q.fields,
+	for _, p := range q.parts() {
+		if cap(p.checks) > keptDescriptors {
+			return
+		}
+		clear(p.checks)
+		p.checks, p.indexes = p.checks[:0], p.indexes[:0]
 	}
 	questions.Put(q)
+}
+
+func (p *part) add(check enforce.Check, index int) {
+	p.checks, p.indexes = append(p.checks, check), append(p.indexes, index)
+	if len(p.checks) > len(p.decisions) {
+		p.decisions = append(p.decisions, enforce.Decision{})
+	}
 }
 
 // checkBounds refuses requests that no gateway sends.
@@ -79,10 +89,9 @@ func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.De
 			return invalid("descriptor %d has %d hits; send at most %d", i, hits, maxHits)
 		}
 		n := d.attributes()
-		check := enforce.Check{
-			Request: mapping.Check(r.domain, d.entries, attributes[:0:n]), Cost: enforce.Tokens(hits) * enforce.Token,
-			Proxied: true,
-		}
+		request, counted := mapping.Check(r.domain, d.entries, attributes[:0:n])
+		check := enforce.Check{Request: request, Proxied: true}
+		check.SetCost(counted.Meter, enforce.Tokens(hits)*enforce.Token)
 		if takesLimits {
 			check.OwnLimit = d.limit.limit()
 		}
@@ -95,14 +104,15 @@ func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.De
 				return invalid("descriptor %d: %v", i, err)
 			}
 		}
-		if d.negative {
-			q.refunds, q.refundIndexes = append(q.refunds, check), append(q.refundIndexes, i)
-			continue
+		switch {
+		case d.negative:
+			q.refunded.add(check, i)
+		case counted.Record && hits > 0:
+			check.Record = true
+			q.recorded.add(check, i)
+		default:
+			q.asked.add(check, i)
 		}
-		q.checks, q.indexes = append(q.checks, check), append(q.indexes, i)
-	}
-	if n := len(q.checks); n > len(q.decisions) {
-		q.decisions = append(q.decisions, make([]enforce.Decision, n-len(q.decisions))...)
 	}
 	mapping.Replace(r.domain, q.requests)
 	return nil
@@ -125,9 +135,9 @@ func (l ownLimit) limit() *rules.Limit {
 }
 
 func (q *question) requests(yield func(*rules.Request) bool) {
-	for _, checks := range [][]enforce.Check{q.checks, q.refunds} {
-		for i := range checks {
-			if !yield(&checks[i].Request) {
+	for _, p := range q.parts() {
+		for i := range p.checks {
+			if !yield(&p.checks[i].Request) {
 				return
 			}
 		}

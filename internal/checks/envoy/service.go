@@ -123,46 +123,71 @@ func (s *Server) shouldRateLimit(
 	if err := asked.read(r, tenant, mapping); err != nil {
 		return nil, err
 	}
-	if len(asked.refunds) > 0 && !slices.Contains(key.Permissions, auth.PermissionRefund) {
+	if len(asked.refunded.checks) > 0 && !slices.Contains(key.Permissions, auth.PermissionRefund) {
 		return nil, status.Error(codes.PermissionDenied,
 			"Negative hits need an API key with the permission "+string(auth.PermissionRefund)+".")
 	}
-	return s.decide(ctx, tenant, asked)
+	if len(asked.recorded.checks) > 0 && !slices.Contains(key.Permissions, auth.PermissionReport) {
+		return nil, status.Error(codes.PermissionDenied,
+			"Hits that the mapping records need an API key with the permission "+string(auth.PermissionReport)+".")
+	}
+	return s.decide(ctx, tenant, asked, newAnswer(len(r.descriptors)))
 }
 
-// decide takes for all checks together and, if they pass, makes the refunds.
-func (s *Server) decide(ctx context.Context, tenant *snapshot.Tenant, asked *question) (*rls.RateLimitResponse, error) {
-	decisions := asked.decisions[:len(asked.checks)]
-	allowed, err := s.Limiter.DecideTogether(ctx, tenant, asked.checks, decisions)
-	if errors.Is(err, enforce.ErrTooManyBuckets) {
-		return nil, invalid("the descriptors reach more than %d buckets; send fewer descriptors, or have fewer rules "+
-			"meet them", enforce.MaxTogether)
+// decide takes for all checks together. Whether they pass or not it charges the records and, if they pass, makes the
+// refunds.
+func (s *Server) decide(
+	ctx context.Context, tenant *snapshot.Tenant, asked *question, answer *answer,
+) (*rls.RateLimitResponse, error) {
+	allowed, err := s.decidePart(ctx, tenant, &asked.asked, answer)
+	if err != nil {
+		return nil, err
 	}
-	answer := newAnswer(len(asked.checks) + len(asked.refunds))
 	if !allowed {
 		answer.OverallCode = rls.RateLimitResponse_OVER_LIMIT
 	}
-	for i := range decisions {
-		if len(decisions[i].Tiers) == 0 && !decisions[i].Degraded {
-			s.Gap(gateway.GapRule)
-		}
-		answer.statuses[asked.indexes[i]].describe(&decisions[i])
+	switch recorded, err := s.decidePart(ctx, tenant, &asked.recorded, answer); {
+	case err != nil:
+		return nil, err
+	case !recorded && allowed: // on an error, Envoy lets a denied request pass
+		return nil, status.Error(codes.Unavailable, "The buckets did not answer in time; hits may not be recorded.")
 	}
-	for i := range asked.refunds {
+	for i := range asked.refunded.checks {
 		if !allowed {
 			break // nothing is given back; the statuses of refunds stay OK, without limits
 		}
-		given, err := s.Limiter.Refund(ctx, s.Creditor, tenant, &asked.refunds[i])
+		given, err := s.Limiter.Refund(ctx, s.Creditor, tenant, &asked.refunded.checks[i])
 		if err != nil {
 			s.Log.WarnContext(ctx, "hits were not given back", "tenant", tenant.Tenant.Slug, "error", err)
 			return nil, status.Error(codes.Unavailable,
 				"The buckets did not answer in time; some hits may have been given back.")
 		}
 		given.Allowed = true
-		answer.statuses[asked.refundIndexes[i]].describe(&given)
+		answer.statuses[asked.refunded.indexes[i]].describe(&given)
 	}
 	answer.ResponseHeadersToAdd = asked.headers(tenant, s.Now())
 	return &answer.RateLimitResponse, nil
+}
+
+func (s *Server) decidePart(ctx context.Context, tenant *snapshot.Tenant, p *part, answer *answer) (bool, error) {
+	if len(p.checks) == 0 {
+		return true, nil
+	}
+	decisions := p.decisions[:len(p.checks)]
+	allowed, err := s.Limiter.DecideTogether(ctx, tenant, p.checks, decisions)
+	if errors.Is(err, enforce.ErrTooManyBuckets) {
+		return false, invalid("the descriptors reach more than %d buckets; send fewer descriptors, or have fewer "+
+			"rules meet them", enforce.MaxTogether)
+	}
+	for i := range decisions {
+		if d := &decisions[i]; len(d.Tiers) == 0 && d.Allowed && !d.Degraded {
+			s.Gap(gateway.GapRule)
+		}
+		if d := &decisions[i]; d.Allowed || !d.Record { // records are never denied
+			answer.statuses[p.indexes[i]].describe(d)
+		}
+	}
+	return allowed, nil
 }
 
 // authorize returns the key of a request and its tenant, if the key has the permission.

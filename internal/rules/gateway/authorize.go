@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -22,10 +23,12 @@ import (
 // address of X-Forwarded-For.
 type Authorize struct {
 	// JWT verifies the tokens whose claims are read.
-	JWT        *JWT              `json:"jwt,omitempty"`
-	User       *User             `json:"user,omitempty"`
-	Plan       *Source           `json:"plan,omitempty"`
-	Cost       *Cost             `json:"cost,omitempty"`
+	JWT  *JWT    `json:"jwt,omitempty"`
+	User *User   `json:"user,omitempty"`
+	Plan *Source `json:"plan,omitempty"`
+	Cost *Cost   `json:"cost,omitempty"`
+	// Costs are the costs of other meters than requests.
+	Costs      map[string]Cost   `json:"costs,omitempty"`
 	Endpoint   *Endpoint         `json:"endpoint,omitempty"`
 	Address    *Address          `json:"address,omitempty"`
 	Attributes map[string]Source `json:"attributes,omitempty"`
@@ -221,8 +224,9 @@ func (a *Authorize) Validate() rules.FieldErrors {
 		source("plan", *a.Plan)
 	}
 	if a.Cost != nil {
-		a.Cost.validate(&e)
+		a.Cost.validate(&e, "cost")
 	}
+	a.validateCosts(&e)
 	if a.Endpoint != nil {
 		e.Add("endpoint.header", wrongHeader(a.Endpoint.Header))
 		e.Add("endpoint.method_header", wrongHeader(a.Endpoint.MethodHeader))
@@ -268,18 +272,37 @@ func wrongHeader(name string) string {
 	return ""
 }
 
-func (c *Cost) validate(e *rules.FieldErrors) {
-	if c.Header != "" && c.Query != "" {
-		e.Add("cost", "must have a header or a query parameter, not both")
+func (a *Authorize) validateCosts(e *rules.FieldErrors) {
+	const most = rules.MaxMeters - 1 // and cost
+	if len(a.Costs) > most {
+		e.Add("costs", fmt.Sprintf("must be at most %d, got %d", most, len(a.Costs)))
 	}
-	e.Add("cost.header", wrongHeader(c.Header))
+	for _, word := range slices.Sorted(maps.Keys(a.Costs)) {
+		meter, err := rules.ParseMeter(word)
+		switch {
+		case err != nil:
+			e.Add("costs", "has "+strconv.Quote(word)+", which is no meter: it "+err.Error())
+			continue
+		case meter == "":
+			e.Add("costs.requests", "must be left out: cost is the cost of requests")
+		}
+		cost := a.Costs[word]
+		cost.validate(e, "costs."+word)
+	}
+}
+
+func (c *Cost) validate(e *rules.FieldErrors, field string) {
+	if c.Header != "" && c.Query != "" {
+		e.Add(field, "must have a header or a query parameter, not both")
+	}
+	e.Add(field+".header", wrongHeader(c.Header))
 	if len(c.Query) > maxHeaderName || !utf8.ValidString(c.Query) || strings.Contains(c.Query, "\x00") {
-		e.Add("cost.query", fmt.Sprintf("must be the name of a query parameter, of at most %d bytes", maxHeaderName))
+		e.Add(field+".query", fmt.Sprintf("must be the name of a query parameter, of at most %d bytes", maxHeaderName))
 	}
 	if c.Default != nil {
 		millionths := *c.Default * token
 		if !(*c.Default >= 0 && *c.Default <= maxCost) || math.Abs(millionths-math.Round(millionths)) > 1e-3 {
-			e.Add("cost.default", fmt.Sprintf("must be from 0 to %d, with at most 6 decimals", maxCost))
+			e.Add(field+".default", fmt.Sprintf("must be from 0 to %d, with at most 6 decimals", maxCost))
 		}
 	}
 }
@@ -336,7 +359,7 @@ func wrongKeys(text string) string {
 
 // Compile returns the mapping of a valid document, which must not change afterwards.
 func (a *Authorize) Compile() *Mapping {
-	m := &Mapping{document: *a, endpoint: defaultEndpoint, method: defaultMethod, address: defaultAddress, cost: token}
+	m := &Mapping{document: *a, endpoint: defaultEndpoint, method: defaultMethod, address: defaultAddress}
 	canonical := func(to *string, name string) {
 		if name != "" {
 			*to = http.CanonicalHeaderKey(name)
@@ -362,13 +385,10 @@ func (a *Authorize) Compile() *Mapping {
 		source := read(*a.Plan)
 		m.document.Plan = &source
 	}
-	if a.Cost != nil {
-		cost := *a.Cost
-		canonical(&cost.Header, cost.Header)
-		m.document.Cost = &cost
-		if cost.Default != nil {
-			m.cost = int64(math.Round(*cost.Default * token))
-		}
+	m.cost = a.Cost.compile("")
+	for _, word := range slices.Sorted(maps.Keys(a.Costs)) {
+		cost := a.Costs[word]
+		m.costs = append(m.costs, cost.compile(rules.Meter(word)))
 	}
 	if a.Endpoint != nil {
 		canonical(&m.endpoint, a.Endpoint.Header)

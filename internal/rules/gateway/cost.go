@@ -1,32 +1,52 @@
 package gateway
 
 import (
+	"math"
+	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// costOf returns the cost in millionths of a token, and whether a cost was sent that is no number.
-func (m *Mapping) costOf(r *Request, query string) (millionths int64, unusable bool, err error) {
-	cost := m.document.Cost
+// cost is a compiled Cost of a meter.
+type cost struct {
+	meter         rules.Meter
+	header, query string
+	usual         int64 // the default, in millionths
+}
+
+func (c *Cost) compile(meter rules.Meter) cost {
+	compiled := cost{meter: meter, usual: token}
+	if c == nil {
+		return compiled
+	}
+	if compiled.query = c.Query; c.Header != "" {
+		compiled.header = http.CanonicalHeaderKey(c.Header)
+	}
+	if c.Default != nil {
+		compiled.usual = int64(math.Round(*c.Default * token))
+	}
+	return compiled
+}
+
+// of returns the cost of a request in millionths, and whether a cost was sent that is no number.
+func (c *cost) of(r *Request, query string) (millionths int64, unusable bool, err error) {
 	switch {
-	case cost == nil:
-		return m.cost, false, nil
-	case cost.Header != "":
-		value, _, err := one(r, cost.Header)
+	case c.header != "":
+		value, _, err := one(r, c.header)
 		if err != nil || len(value) == 0 {
-			return m.cost, false, err
+			return c.usual, false, err
 		}
 		if millionths, ok := parseCost(string(value)); ok {
 			return millionths, false, nil
 		}
-		return m.cost, true, nil
-	case cost.Query != "":
-		millionths, unusable = largest(query, cost.Query, m.cost)
+		return c.usual, true, nil
+	case c.query != "":
+		millionths, unusable = largest(query, c.query, c.usual)
 		return millionths, unusable, nil
 	}
-	return m.cost, false, nil
+	return c.usual, false, nil
 }
 
 // largest returns the largest value of a query parameter, at least the given one, because upstreams read different ones

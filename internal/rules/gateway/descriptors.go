@@ -36,6 +36,9 @@ type Domain struct {
 	Replaces map[string][]string `json:"replaces,omitempty"`
 	// OwnLimits: the limit that a descriptor brings replaces those of the matching rules that name descriptors.
 	OwnLimits bool `json:"own_limits,omitempty"`
+	// Meter is what hits count; "" is requests. Hits have what differs for a descriptor, by its name.
+	Meter string          `json:"meter,omitempty"`
+	Hits  map[string]Hits `json:"hits,omitempty"`
 }
 
 // DefaultKeys maps keys to fields for a mapping without Keys.
@@ -81,6 +84,8 @@ type domain struct {
 	templates *step               // nil without templates
 	replaces  map[string][]string // names of descriptors
 	ownLimits bool
+	usual     CountedHits
+	hits      map[string]CountedHits // by the name of a descriptor
 }
 
 // DefaultDescriptors is the mapping of a tenant without one.
@@ -145,6 +150,7 @@ func (d *Descriptors) Validate() rules.FieldErrors {
 			}
 		}
 		d.Domains[name].validateReplaces(&errs, "domains."+name+".replaces", seen)
+		d.Domains[name].validateHits(&errs, "domains."+name, seen)
 	}
 	if templates > MaxDescriptorTemplates {
 		errs.Add("domains", fmt.Sprintf("must have at most %d templates", MaxDescriptorTemplates))
@@ -203,7 +209,8 @@ func (d *Descriptors) Compile() *DescriptorMapping {
 		if len(document.Templates) == 0 {
 			root = nil
 		}
-		m.domains[name] = &domain{root, document.compileReplaces(), document.OwnLimits}
+		usual, hits := document.compileHits()
+		m.domains[name] = &domain{root, document.compileReplaces(), document.OwnLimits, usual, hits}
 	}
 	return m
 }
@@ -278,18 +285,21 @@ func (m *DescriptorMapping) TakesLimits(domain string) bool {
 // AddedAttributes is the number of attributes that Check adds to those of the entries.
 const AddedAttributes = 2
 
-// Check turns a descriptor into a request. Every entry becomes an attribute; those in Keys also fill a field. A
-// repeated attribute gets the suffix .2, .3 and so on. A text that is too long, not UTF-8 or contains NUL is replaced
-// by its hash: as an error, a visitor could provoke it, and proxies allow on errors. An invalid address is left out. At
-// most len(entries) + AddedAttributes attributes are appended to memory, which may be nil.
-func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules.Attribute) (r rules.Request) {
+// Check turns a descriptor into a request, and says what its hits are. Every entry becomes an attribute; those in Keys
+// also fill a field. A repeated attribute gets the suffix .2, .3 and so on. A text that is too long, not UTF-8 or
+// contains NUL is replaced by its hash: as an error, a visitor could provoke it, and proxies allow on errors. An invalid
+// address is left out. At most len(entries) + AddedAttributes attributes are appended to memory, which may be nil.
+func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules.Attribute) (
+	r rules.Request, hits CountedHits,
+) {
 	r.Attributes = memory
 	add := func(name, value string) {
 		r.Attributes = append(r.Attributes,
 			rules.Attribute{Name: name, Value: Shorten(value, rules.MaxAttributeValueLength)})
 	}
 	add(DomainAttribute, domain)
-	if name := m.name(domain, entries); name != "" {
+	name := m.name(domain, entries)
+	if name != "" {
 		add(DescriptorAttribute, name)
 	}
 	for _, e := range entries {
@@ -311,7 +321,7 @@ func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules
 		}
 		add(freeName(r.Attributes, AttributeName(e.Key)), e.Value)
 	}
-	return r
+	return r, m.hitsOf(domain, name)
 }
 
 func fill(field *string, value string, longest int) {

@@ -27,7 +27,8 @@ type Mapping struct {
 	endpoint   string // header of the request's URI
 	method     string // header of the method
 	address    string // header of the addresses
-	cost       int64  // the default, in millionths
+	cost       cost
+	costs      []cost // of other meters than requests, sorted by name
 	folds      []Fold
 	templates  templates
 	attributes []attribute // sorted by name
@@ -65,12 +66,19 @@ type Claims map[string]string
 // Check is the check that a request stands for.
 type Check struct {
 	rules.Request
-	// Cost is in millionths of a token.
-	Cost int64
+	// Cost is that of requests, in millionths of a token, and Costs are those of other meters.
+	Cost  int64
+	Costs []MeterCost
 	// NoAddress: the request has no usable address.
 	NoAddress bool
-	// UnusableCost: the cost is no number, so the default counts.
+	// UnusableCost: a cost is no number, so its default counts.
 	UnusableCost bool
+}
+
+// MeterCost is a cost in millionths.
+type MeterCost struct {
+	Meter rules.Meter
+	Cost  int64
 }
 
 // Gap is why a proxy's request may escape limits. Gaps are counted.
@@ -141,8 +149,15 @@ func (m *Mapping) Check(r *Request, claims Claims) (c Check, err error) {
 	if c.Endpoint, c.Method, query, err = m.target(r); err != nil {
 		return c, err
 	}
-	if c.Cost, c.UnusableCost, err = m.costOf(r, query); err != nil {
+	if c.Cost, c.UnusableCost, err = m.cost.of(r, query); err != nil {
 		return c, err
+	}
+	for i := range m.costs {
+		cost, unusable, err := m.costs[i].of(r, query)
+		if err != nil {
+			return c, err
+		}
+		c.Costs, c.UnusableCost = append(c.Costs, MeterCost{m.costs[i].meter, cost}), c.UnusableCost || unusable
 	}
 	if c.IP, err = m.visitor(r); err != nil {
 		return c, err

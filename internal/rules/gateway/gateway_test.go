@@ -272,6 +272,12 @@ func TestARequestBecomesACheck(t *testing.T) {
 			"", "", nil,
 			"ip=2001:db8::1 cost=1000000",
 		},
+		"costs of meters": {
+			`{"costs":{"input_tokens":{"header":"x-tokens"},"usd":{"query":"usd","default":0.5},"images":{}}}`,
+			headers{"X-Tokens: 1200"},
+			"/a", "usd=0.25&usd=2.0000001&usd=x", nil,
+			"endpoint=/a method=GET cost=1000000 images=1000000 input_tokens=1200000000 usd=2000001 unusable-cost",
+		},
 		"an address with zone": {
 			`{}`,
 			headers{"X-Forwarded-For: fe80::1%eth0"},
@@ -317,6 +323,9 @@ func show(c gateway.Check) string {
 		add("ip", c.IP.String())
 	}
 	add("cost", fmt.Sprint(c.Cost))
+	for _, cost := range c.Costs {
+		add(string(cost.Meter), fmt.Sprint(cost.Cost))
+	}
 	if c.UnusableCost {
 		parts = append(parts, "unusable-cost")
 	}
@@ -475,6 +484,11 @@ func TestAWrongMappingIsRefused(t *testing.T) {
 		`{"cost":{"header":"a","query":"b"}}`:                                       "cost",
 		`{"cost":{"default":-1}}`:                                                   "cost.default",
 		`{"cost":{"default":0.0000001}}`:                                            "cost.default",
+		`{"costs":{"usd":{"header":"a","query":"b"}}}`:                              "costs.usd",
+		`{"costs":{"usd":{"default":-1}}}`:                                          "costs.usd.default",
+		`{"costs":{"USD":{"header":"a"}}}`:                                          "costs",
+		`{"costs":{"requests":{"header":"a"}}}`:                                     "costs.requests",
+		`{"costs":{"a":{},"b":{},"c":{},"d":{},"e":{},"f":{},"g":{},"h":{}}}`:       "costs",
 		`{"address":{"trusted_hops":17}}`:                                           "address.trusted_hops",
 		`{"endpoint":{"templates":["orders"]}}`:                                     "endpoint.templates.0",
 		`{"endpoint":{"templates":["/a","/o{id}"]}}`:                                "endpoint.templates.1",
@@ -551,6 +565,9 @@ func TestAWrongMappingOfDescriptorsIsRefused(t *testing.T) {
 		`{"domains":{"d":{"templates":[["a"],["b"]],"replaces":{"c":["a"]}}}}`: "domains.d.replaces",
 		`{"domains":{"d":{"templates":[["a"]],"replaces":{"a":["a"]}}}}`:       "domains.d.replaces",
 		`{"domains":{"d":{"templates":[["a"]],"replaces":{"a":[]}}}}`:          "domains.d.replaces",
+		`{"domains":{"d":{"meter":"Tokens"}}}`:                                 "domains.d.meter",
+		`{"domains":{"d":{"hits":{"a":{"meter":"a b"}}}}}`:                     "domains.d.hits.a.meter",
+		`{"domains":{"d":{"templates":[["a"]],"hits":{"b":{"record":true}}}}}`: "domains.d.hits",
 		`{"domains":{"d":{"templates":[["a"]]},"e":{"replaces":{"a":["a"]}}}}`: "domains.e.replaces",
 		`{"domains":{"d":{"templates":[["` + strings.Repeat("x", 600) +
 			`"]]}}}`: "domains.d.templates.0",
@@ -576,7 +593,7 @@ func TestADescriptorWithoutANameGetsNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := d.Compile().Check("d", []gateway.Entry{{Key: "descriptor", Value: "a"}}, nil)
+	r, _ := d.Compile().Check("d", []gateway.Entry{{Key: "descriptor", Value: "a"}}, nil)
 	for _, a := range r.Attributes {
 		if a.Name == gateway.DescriptorAttribute {
 			t.Errorf("it is called %q", a.Value)

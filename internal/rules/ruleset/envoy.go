@@ -26,13 +26,16 @@ type EnvoyOptions struct {
 	Lost LostTemplates
 	// SkipUnsupported leaves out limits that cannot be expressed, with a note, instead of failing.
 	SkipUnsupported bool
+	// Record lists keys whose templates record their hits.
+	Record []string
 }
 
 // DecodeEnvoy converts a configuration of envoyproxy/ratelimit into rules and a descriptor mapping that give the same
 // answers. The configuration is all documents of all files; a ConfigMap of Kubernetes stands for the files in it. The
 // mapping is the tenant's current one, with the templates of the configuration's domains replaced.
 //
-// Each limit becomes a fixed window. Its rule matches the domain and the descriptor's template, with one bucket for
+// Each limit becomes a fixed window that is charged after, because the configuration does not say whether a proxy asks
+// with 0 hits and reports later. Its rule matches the domain and the descriptor's template, with one bucket for
 // each list of the other values. An unlimited descriptor becomes a template without a rule.
 //
 // Mistakes, and what cannot be expressed, are returned as Errors. The notes name what has another meaning here, and
@@ -41,6 +44,7 @@ func DecodeEnvoy(files []File, current []rules.Gateway, o EnvoyOptions) (config 
 	e := envoy{
 		decoder: decoder{plans: map[string]bool{}, seen: map[any]position{}}, options: o,
 		mapping: new(gateway.Descriptors), domains: map[string]*envoyDomain{}, valuesLeft: maxValues,
+		recorded: map[string]bool{},
 	}
 	for _, g := range current {
 		if g.Kind == rules.GatewayDescriptors {
@@ -83,7 +87,8 @@ type envoy struct {
 	order      []*envoyDomain
 	valuesLeft int // negative if there are too many
 	notes      Errors
-	domain     *envoyDomain // of the present document
+	domain     *envoyDomain    // of the present document
+	recorded   map[string]bool // keys of options.Record that templates have
 }
 
 type envoyDomain struct {
@@ -94,6 +99,7 @@ type envoyDomain struct {
 	seen      map[string]bool     // names of templates, also of those above others
 	named     map[string][]string // templates, by the name of their limit
 	replaces  map[string][]string // names of limits, by the template whose limit replaces them
+	records   []string            // names of templates that record
 }
 
 type entry struct {
@@ -124,6 +130,11 @@ func (e *envoy) finish() {
 		e.domain, e.file = d, d.file
 		domains[d.name] = e.withLost(gateway.Domain{Templates: d.templates, Replaces: d.replacedTemplates()}, d.line)
 	}
+	for _, key := range e.options.Record {
+		if !e.recorded[key] {
+			e.fail(0, "", fmt.Sprintf("must have a descriptor with the key %q of --record; none was found", key))
+		}
+	}
 	mapping := gateway.Descriptors{Keys: e.mapping.Keys, Domains: domains}
 	for _, wrong := range mapping.Validate() {
 		e.fail(0, wrong.Field, wrong.Message)
@@ -153,7 +164,7 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 		has[gateway.TemplateName(template)] = true
 	}
 	before := e.mapping.Domains[e.domain.name]
-	d.OwnLimits = before.OwnLimits
+	d.OwnLimits, d.Meter, d.Hits = before.OwnLimits, before.Meter, maps.Clone(before.Hits)
 	var lost []string
 	for _, template := range before.Templates {
 		if name := gateway.TemplateName(template); !has[name] {
@@ -177,6 +188,14 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 		e.fail(line, "descriptors", fmt.Sprintf("lacks %d of the descriptors that the tenant's domain has, such as "+
 			"%s, and their limits would end; import with --merge to keep them, or with --replace to remove them",
 			len(lost), lost[0]))
+	default:
+		maps.DeleteFunc(d.Hits, func(name string, _ gateway.Hits) bool { return !has[name] })
+	}
+	for _, name := range e.domain.records {
+		if d.Hits == nil {
+			d.Hits = map[string]gateway.Hits{}
+		}
+		d.Hits[name] = gateway.Hits{Meter: d.Hits[name].Meter, Record: true}
 	}
 	return d
 }
@@ -249,7 +268,17 @@ func templateOf(levels []entry) []string {
 func (e *envoy) addTemplate(levels []entry) (name string) {
 	template := templateOf(levels)
 	e.domain.templates = append(e.domain.templates, template)
-	return gateway.TemplateName(template)
+	name = gateway.TemplateName(template)
+	records := false
+	for i := range levels {
+		if slices.Contains(e.options.Record, levels[i].key) {
+			records, e.recorded[levels[i].key] = true, true
+		}
+	}
+	if records {
+		e.domain.records = append(e.domain.records, name)
+	}
+	return name
 }
 
 // units are the windows of envoyproxy/ratelimit, aligned to the Unix epoch.
@@ -317,10 +346,14 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 	rule := rules.Rule{
 		Pattern: pattern, Name: name, Action: rules.ActionLimit, Algorithm: rules.FixedWindow,
 		Window: rules.Window{Length: length}, Burst: requests, RateUnit: rules.PerSecond, Mode: rules.ModeEnforce,
-		Active: true,
+		Active: true, ChargedAfter: true,
 	}
 	if requests == 0 {
 		rule.Action, rule.Algorithm, rule.Window = rules.ActionBlock, rules.TokenBucket, rules.Window{}
+		rule.ChargedAfter = false
+	} else {
+		rule.Meter = e.mapping.Domains[e.domain.name].MeterOf(template)
+		rule.NameByMeter()
 	}
 	if above.boolean("shadow_mode", false) {
 		rule.Mode = rules.ModeShadow

@@ -7689,12 +7689,10 @@ export interface components {
                 default?: string;
             };
             plan?: components["schemas"]["MappingSource"];
-            cost?: {
-                header?: string;
-                /** @description A parameter of the visitor's query; counts at least the default, and the default if it is no number */
-                query?: string;
-                /** @description 1, if left out */
-                default?: number;
+            cost?: components["schemas"]["MappingCost"];
+            /** @description The costs of other meters than requests, by meter */
+            costs?: {
+                [key: string]: components["schemas"]["MappingCost"];
             };
             endpoint?: {
                 /** @description X-Forwarded-Uri, if left out */
@@ -7762,6 +7760,13 @@ export interface components {
              */
             version: number;
         };
+        MappingCost: {
+            header?: string;
+            /** @description A parameter of the visitor's query; counts at least the default, and the default if it is no number */
+            query?: string;
+            /** @description 1, if left out */
+            default?: number;
+        };
         StoredAuthorizeMapping: {
             mapping: components["schemas"]["AuthorizeMapping"];
             is_default: boolean;
@@ -7804,6 +7809,17 @@ export interface components {
             };
             /** @description The limit that a descriptor brings replaces those of the matching rules that name descriptors */
             own_limits?: boolean;
+            /** @description What hits count; requests, if left out */
+            meter?: string;
+            /** @description What the hits of a template are, by its steps joined with commas */
+            hits?: {
+                [key: string]: {
+                    /** @description What they count; the domain's meter, if left out */
+                    meter?: string;
+                    /** @description They have happened: more than 0 are charged whatever is left, 0 ask */
+                    record?: boolean;
+                };
+            };
         };
         StoredDescriptorMapping: {
             mapping: components["schemas"]["DescriptorMapping"];
@@ -7841,6 +7857,8 @@ export interface components {
                 explanation: components["schemas"]["Explanation"];
                 /** @description Another descriptor of the request replaces it, so it has no name */
                 replaced: boolean;
+                /** @description It is a record, which is charged even if the explanation denies it */
+                recorded: boolean;
             }[];
         };
         ConfigDiff: {

@@ -1770,14 +1770,10 @@ type AuthorizeMapping struct {
 		TrustedHops *int `json:"trusted_hops,omitempty"`
 	} `json:"address,omitempty"`
 	Attributes *map[string]MappingSource `json:"attributes,omitempty"`
-	Cost       *struct {
-		// Default 1, if left out
-		Default *float32 `json:"default,omitempty"`
-		Header  *string  `json:"header,omitempty"`
+	Cost       *MappingCost              `json:"cost,omitempty"`
 
-		// Query A parameter of the visitor's query; counts at least the default, and the default if it is no number
-		Query *string `json:"query,omitempty"`
-	} `json:"cost,omitempty"`
+	// Costs The costs of other meters than requests, by meter
+	Costs    *map[string]MappingCost `json:"costs,omitempty"`
 	Endpoint *struct {
 		// Folds Differences between paths that the application ignores. Endpoints have lower-case letters, no slash at the end, no path parameters (;v=1), and a slash for %2F.
 		Folds *[]AuthorizeMappingEndpointFolds `json:"folds,omitempty"`
@@ -2070,6 +2066,18 @@ type DatabaseStatusState string
 
 // DescriptorDomain defines model for DescriptorDomain.
 type DescriptorDomain struct {
+	// Hits What the hits of a template are, by its steps joined with commas
+	Hits *map[string]struct {
+		// Meter What they count; the domain's meter, if left out
+		Meter *string `json:"meter,omitempty"`
+
+		// Record They have happened: more than 0 are charged whatever is left, 0 ask
+		Record *bool `json:"record,omitempty"`
+	} `json:"hits,omitempty"`
+
+	// Meter What hits count; requests, if left out
+	Meter *string `json:"meter,omitempty"`
+
 	// OwnLimits The limit that a descriptor brings replaces those of the matching rules that name descriptors
 	OwnLimits *bool `json:"own_limits,omitempty"`
 
@@ -2570,6 +2578,16 @@ type MailStatus struct {
 
 	// State sent: the mail server has taken it; failed: given up after a refusal, 12 attempts, or its time
 	State MailState `json:"state"`
+}
+
+// MappingCost defines model for MappingCost.
+type MappingCost struct {
+	// Default 1, if left out
+	Default *float32 `json:"default,omitempty"`
+	Header  *string  `json:"header,omitempty"`
+
+	// Query A parameter of the visitor's query; counts at least the default, and the default if it is no number
+	Query *string `json:"query,omitempty"`
 }
 
 // MappingSource Either a header, or a claim of the verified token; a claim within another is written with a dot

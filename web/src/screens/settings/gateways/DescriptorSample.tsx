@@ -105,6 +105,9 @@ export function DescriptorSample({ tenant, mapping }: Props) {
                   Another descriptor of this request replaces this one, so rules for its name do not match.
                 </p>
               )}
+              {result.recorded && (
+                <p className="soft">Its hits are recorded: they are charged even if the explanation denies them.</p>
+              )}
             </>
           )}
         </div>

@@ -30,8 +30,9 @@ function server(mapping: object | null, more: Record<string, unknown> = {}, role
           check: { ip: '203.0.113.9', attributes: { descriptor: 'remote_address' } },
           explanation: explanation(),
           replaced: false,
+          recorded: true,
         },
-        { check: { user_id: '42', endpoint: '/orders' }, explanation: explanation(), replaced: true },
+        { check: { user_id: '42', endpoint: '/orders' }, explanation: explanation(), replaced: true, recorded: false },
       ],
     },
     ...more,
@@ -46,6 +47,7 @@ test('pasted descriptors are tried with the unsaved mapping, and each shows its 
   const { user } = open(at);
   expect(await screen.findByText('203.0.113.9')).toBeDefined();
   expect(within(screen.getByRole('table', { name: 'Matched rules' })).getByText('Each user')).toBeDefined();
+  expect(screen.getByText(/Its hits are recorded/)).toBeDefined();
   await user.click(screen.getByRole('radio', { name: 'Descriptor 2' }));
   expect(await screen.findByText('/orders')).toBeDefined();
   expect(screen.getByText(/Another descriptor of this request replaces this one/)).toBeDefined();
