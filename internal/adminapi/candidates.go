@@ -48,12 +48,7 @@ func (s *surface) CreateCandidate(ctx context.Context,
 	case err != nil:
 		return nil, err
 	}
-	return openapi.CreateCandidate201JSONResponse{RuleCreatedJSONResponse: openapi.RuleCreatedJSONResponse{
-		Body: showRule(&candidate),
-		Headers: openapi.RuleCreatedResponseHeaders{
-			ETag: etag(candidate.Version), Location: location("tenants/%s/rules/%s", tenant.Slug, int64(candidate.ID)),
-		},
-	}}, nil
+	return openapi.CreateCandidate201JSONResponse{RuleCreatedJSONResponse: answerNewRule(ctx, &candidate)}, nil
 }
 
 func cannotBeTried() error {

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 )
@@ -57,10 +60,16 @@ func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	described := map[string]string{}
+	people := &openapi3.SecurityRequirements{{"session": {}}}
 	for path, item := range description.Paths.Map() {
 		for method, o := range item.Operations() {
 			if !slices.Contains(o.Tags, "check") { // those are checkapi's
 				described[method+" "+path] = fmt.Sprint(o.Extensions["x-least-role"])
+				isForPeople := o.Extensions["x-permission"] == nil && described[method+" "+path] != "anyone" &&
+					described[method+" "+path] != "caller"
+				if isForPeople != reflect.DeepEqual(o.Security, people) {
+					t.Errorf("%s %s is for people: %t, but its security is %v", method, path, isForPeople, o.Security)
+				}
 			}
 		}
 	}
@@ -101,10 +110,10 @@ func TestAViewersOperationsAreReads(t *testing.T) {
 
 func TestChangesNeedAVersion(t *testing.T) {
 	t.Parallel()
-	// These end what cannot change meanwhile, or have their condition in the body.
+	// These end what cannot change meanwhile, have their condition in the body or replace whatever is there.
 	without := []string{
 		"signOut", "signOutEverywhere", "endAccountSessions", "endSession", "changePassword",
-		"revokeInvitation", "turnSecondFactorOff", "deleteParkedJob",
+		"revokeInvitation", "turnSecondFactorOff", "deleteParkedJob", "putRule",
 	}
 	description, err := readDescription()
 	if err != nil {

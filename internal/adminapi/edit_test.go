@@ -487,3 +487,93 @@ func TestASaveIsUndoneAsAWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestARuleIsPutByItsPatternPlanAndName declares a rule as automation does: the same request creates it, changes
+// nothing and, with other fields, replaces all of them.
+func TestARuleIsPutByItsPatternPlanAndName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	put := func(status int, body map[string]any, headers ...string) answer {
+		t.Helper()
+		return w.want(w.send(by, "PUT", "/api/v1/tenants/acme/rules", body, headers...), status)
+	}
+	wanted := map[string]any{"key_pattern": "user:{user_id}", "name": "daily", "rate": "1000/day", "burst_capacity": 10}
+	type rule struct {
+		shownRule
+		Rate      string
+		PerSecond float64 `json:"rate_per_second"`
+		Unit      string  `json:"rate_unit"`
+		Mode      string
+	}
+	made := put(http.StatusCreated, wanted)
+	first := read[rule](t, made)
+	if first.Rate != "1000/day" || first.PerSecond != 1000.0/86400 || first.Unit != "day" || first.Version != 1 {
+		t.Errorf("the rule is made as %+v", first)
+	}
+	if got := read[rule](t, put(http.StatusOK, wanted)); got != first {
+		t.Errorf("the same again makes it %+v", got)
+	}
+	wanted["mode"] = "shadow"
+	second := put(http.StatusOK, wanted, "If-Match", made.header.Get("ETag"))
+	if got := read[rule](t, second); got.RuleID != first.RuleID || got.Mode != "shadow" || got.Version == 1 {
+		t.Errorf("it is replaced by %+v", got)
+	}
+	refused := put(http.StatusPreconditionFailed, wanted, "If-Match", made.header.Get("ETag"))
+	if refused.header.Get("ETag") != second.header.Get("ETag") {
+		t.Error("a lost race does not tell the present ETag")
+	}
+	put(http.StatusPreconditionFailed, wanted, "If-None-Match", "*")
+	delete(wanted, "mode")
+	if got := read[rule](t, put(http.StatusOK, wanted, "If-Match", "*")); got.Mode != "enforce" {
+		t.Errorf("what is left out stays: %+v", got)
+	}
+	wanted["name"] = "other"
+	put(http.StatusPreconditionFailed, wanted, "If-Match", "*")
+	put(http.StatusCreated, wanted, "If-None-Match", "*")
+	listed := w.want(w.send(by, "GET", "/api/v1/tenants/acme/rules?pattern=user:%7Buser_id%7D&plan=&name=other", nil),
+		http.StatusOK)
+	if found := read[struct{ Items []rule }](t, listed).Items; len(found) != 1 || found[0].RuleID == first.RuleID {
+		t.Errorf("found by pattern, plan and name: %+v", found)
+	}
+}
+
+func TestARateIsReadAsPeopleWriteIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	stored := w.rule(w.acme)
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", stored.ID)
+	body := map[string]any{"rate": "0.5/minute"}
+	patched := w.want(w.send(by, "PATCH", path, body, "If-Match", "*"), http.StatusOK)
+	if !strings.Contains(patched.body, `"rate":"0.5/minute"`) {
+		t.Errorf("the rule is %s", patched.body)
+	}
+	override := map[string]any{"rate": "1000/day", "burst_capacity": 7, "reason": "a trial"}
+	put := w.want(w.send(by, "PUT", path+"/overrides/42", override, "If-None-Match", "*"), http.StatusCreated)
+	if !strings.Contains(put.body, `"rate":"1000/day"`) {
+		t.Errorf("the override is %s", put.body)
+	}
+	for name, c := range map[string]struct {
+		body map[string]any
+		want string
+	}{
+		"no unit":        {map[string]any{"rate": "1000"}, `"/rate"`},
+		"twice":          {map[string]any{"rate": "10/second", "rate_per_second": 10}, `beside rate`},
+		"two units":      {map[string]any{"rate": "10/second", "rate_unit": "day"}, `beside rate`},
+		"a short form":   {map[string]any{"rate": "10/s"}, `"/rate"`},
+		"out of bounds":  {map[string]any{"rate": "0/second"}, `"/rate_per_second"`},
+		"another type":   {map[string]any{"rate": 10}, `"/rate"`},
+		"unknown fields": {map[string]any{"rates": "10/second"}, `"/rates"`},
+	} {
+		got := w.want(w.send(by, "PATCH", path, c.body, "If-Match", "*"), http.StatusBadRequest)
+		if !strings.Contains(got.body, c.want) {
+			t.Errorf("%s: a rule answers %s", name, got.body)
+		}
+		c.body["burst_capacity"], c.body["reason"] = 7, "a trial"
+		got = w.want(w.send(by, "PUT", path+"/overrides/42", c.body, "If-Match", "*"), http.StatusBadRequest)
+		if !strings.Contains(got.body, c.want) {
+			t.Errorf("%s: an override answers %s", name, got.body)
+		}
+	}
+}

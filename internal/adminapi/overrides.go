@@ -16,7 +16,7 @@ func (s *surface) showOverride(o *rules.Override) openapi.Override { return over
 func overrideAt(o *rules.Override, now time.Time) openapi.Override {
 	return openapi.Override{
 		RuleId: int64(o.RuleID), UserId: o.UserID, RatePerSecond: o.RatePerSecond,
-		RateUnit:      openapi.RateUnit(o.RateUnit),
+		RateUnit: openapi.RateUnit(o.RateUnit), Rate: rateOrNull(o.RatePerSecond, o.RateUnit),
 		BurstCapacity: o.Burst, Reason: o.Reason, ExpiresAt: timeOrNull(o.ExpiresAt),
 		Expired:      !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now),
 		InForceSince: o.InForceSince.UTC(), Version: o.Revision,
@@ -129,6 +129,14 @@ func (s *surface) PutOverride(ctx context.Context,
 		Burst:         request.Body.BurstCapacity, Reason: request.Body.Reason,
 		ExpiresAt: orZero(request.Body.ExpiresAt),
 	}
+	if rate := request.Body.Rate; rate != nil {
+		if override.RatePerSecond, override.RateUnit, err = rules.ParseRate(*rate); err != nil {
+			return nil, rules.FieldErrors{{Field: "rate", Message: err.Error()}}
+		}
+		if request.Body.RatePerSecond != nil || request.Body.RateUnit != nil {
+			return nil, rules.FieldErrors{{Field: "rate", Message: "must be left out beside rate_per_second and rate_unit"}}
+		}
+	}
 	wrong := override.Validate(&rule, s.Now())
 	if isZeroTime(request.Body.ExpiresAt) {
 		wrong = append(wrong, wrongZeroTime)
@@ -160,7 +168,7 @@ func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
 		return rules.NoneStored, nil
 	case ifMatch == nil:
 		return 0, httpapi.Unconditional.Problem(
-			"Send If-None-Match: * to create the override, or its ETag as If-Match to replace it.")
+			"Send If-None-Match: * to create it, or its ETag as If-Match to replace it.")
 	}
 	at, err := expected(*ifMatch)
 	switch {

@@ -223,6 +223,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 
 		{get, tenant + "/rules", aViewer, x.ListRules},
 		{post, tenant + "/rules", anEditor, x.CreateRule},
+		{put, tenant + "/rules", anEditor, x.PutRule},
 		{get, tenant + "/rules/{rule_id}", aViewer, x.GetRule},
 		{patch, tenant + "/rules/{rule_id}", anEditor, x.UpdateRule},
 		{remove, tenant + "/rules/{rule_id}", anEditor, x.DeleteRule},

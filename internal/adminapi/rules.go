@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/oapi-codegen/nullable"
+
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -20,7 +22,15 @@ func showRule(r *rules.Rule) openapi.Rule {
 	if r.Action == rules.ActionLimit {
 		shown.LimitText = r.DescribeLimit()
 	}
+	shown.Rate = rateOrNull(r.RatePerSecond, r.RateUnit)
 	return shown
+}
+
+func rateOrNull(perSecond float64, unit rules.RateUnit) nullable.Nullable[string] {
+	if perSecond == 0 {
+		return nullable.NewNullNullable[string]()
+	}
+	return nullable.NewNullableWithValue(rules.FormatRate(perSecond, unit))
 }
 
 func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
@@ -59,7 +69,9 @@ func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.Fiel
 func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rules.FieldErrors {
 	unread := wrong
 	for _, f := range r.Validate(plans) {
-		if !slices.ContainsFunc(unread, func(u rules.FieldError) bool { return u.Field == f.Field }) {
+		if !slices.ContainsFunc(unread, func(u rules.FieldError) bool {
+			return u.Field == f.Field || u.Field == "rate" && f.Field == "rate_per_second"
+		}) {
 			wrong = append(wrong, f)
 		}
 	}
@@ -83,6 +95,9 @@ func (s *surface) ListRules(ctx context.Context,
 		filter.Plan = new(string)
 		set(filter.Plan, p.Plan)
 	}
+	if requestOf(ctx).r.URL.Query().Has("name") {
+		filter.Name = new(valueOf(p.Name))
+	}
 	if text := valueOf(p.Pattern); text != "" {
 		pattern, err := rules.ParsePattern(text)
 		if err != nil {
@@ -105,8 +120,7 @@ func (s *surface) ListRules(ctx context.Context,
 func (s *surface) CreateRule(ctx context.Context,
 	request openapi.CreateRuleRequestObject,
 ) (openapi.CreateRuleResponseObject, error) {
-	tenant := requestOf(ctx).tenant
-	rule, wrong := newRule(tenant.ID, request.Body)
+	rule, wrong := newRule(requestOf(ctx).tenant.ID, request.Body)
 	wrong, err := s.wrongRule(ctx, &rule, wrong)
 	if err != nil {
 		return nil, err
@@ -122,12 +136,79 @@ func (s *surface) CreateRule(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return openapi.CreateRule201JSONResponse{RuleCreatedJSONResponse: openapi.RuleCreatedJSONResponse{
-		Body: showRule(&rule),
-		Headers: openapi.RuleCreatedResponseHeaders{
-			ETag: etag(rule.Version), Location: location("tenants/%s/rules/%s", tenant.Slug, int64(rule.ID)),
-		},
-	}}, nil
+	return openapi.CreateRule201JSONResponse{RuleCreatedJSONResponse: answerNewRule(ctx, &rule)}, nil
+}
+
+func answerNewRule(ctx context.Context, r *rules.Rule) openapi.RuleCreatedJSONResponse {
+	return openapi.RuleCreatedJSONResponse{Body: showRule(r), Headers: openapi.RuleCreatedResponseHeaders{
+		ETag: etag(r.Version), Location: location("tenants/%s/rules/%s", requestOf(ctx).tenant.Slug, int64(r.ID)),
+	}}
+}
+
+func (s *surface) PutRule(ctx context.Context, request openapi.PutRuleRequestObject) (openapi.PutRuleResponseObject,
+	error,
+) {
+	at := rules.AnyVersion
+	if p := request.Params; p.IfMatch != nil || p.IfNoneMatch != nil {
+		var err error
+		if at, err = expectedOrNone(p.IfMatch, p.IfNoneMatch != nil); err != nil {
+			return nil, err
+		}
+	}
+	rule, wrong := newRule(requestOf(ctx).tenant.ID, request.Body)
+	wrong, err := s.wrongRule(ctx, &rule, wrong)
+	if err != nil {
+		return nil, err
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	isNew := false
+	stored, err := patched(at, func() (stored rules.Rule, err error) {
+		stored, isNew, err = s.putRule(ctx, rule, at)
+		return stored, err
+	})
+	switch {
+	case err != nil:
+		return nil, lost(ctx, err, func() (int64, error) {
+			present, err := s.sameRule(ctx, &rule)
+			return present.Version, err
+		})
+	case isNew:
+		return openapi.PutRule201JSONResponse{RuleCreatedJSONResponse: answerNewRule(ctx, &stored)}, nil
+	}
+	return openapi.PutRule200JSONResponse{TheRuleJSONResponse: answerRule(&stored)}, nil
+}
+
+func (s *surface) putRule(ctx context.Context, rule rules.Rule, at rules.Expected) (stored rules.Rule, isNew bool,
+	err error,
+) {
+	present, err := s.sameRule(ctx, &rule)
+	switch {
+	case err != nil:
+		return rules.Rule{}, false, err
+	case present.ID == 0 && (at == rules.AnyVersion || at == rules.NoneStored):
+		stored, err = s.store(ctx).CreateRule(ctx, rule)
+		if errors.Is(err, rules.ErrExists) {
+			err = rules.ErrChanged
+		}
+		return stored, true, err
+	case present.ID == 0, at == rules.NoneStored, at > 0 && !holds(at, present.Version):
+		return rules.Rule{}, false, rules.ErrChanged
+	}
+	rule.ID, rule.Version, rule.CandidateFor = present.ID, present.Version, present.CandidateFor
+	stored, err = s.store(ctx).UpdateRule(ctx, rule)
+	return stored, false, err
+}
+
+// sameRule returns the stored rule with a rule's pattern, plan and name; zero if there is none.
+func (s *surface) sameRule(ctx context.Context, rule *rules.Rule) (rules.Rule, error) {
+	found, err := s.Stores.Rules(ctx, rule.TenantID,
+		rules.RuleFilter{Pattern: rule.Pattern.String(), Plan: &rule.Plan, Name: &rule.Name}, 0, 1)
+	if err != nil || len(found.Rules) == 0 {
+		return rules.Rule{}, err
+	}
+	return found.Rules[0], nil
 }
 
 func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObject) (openapi.GetRuleResponseObject,

@@ -39,6 +39,7 @@ func (s *Store) Rules(
 				Last:       last,
 				Scope:      string(filter.Scope),
 				Plan:       filter.Plan,
+				Name:       filter.Name,
 				Mode:       string(filter.Mode),
 				Action:     string(filter.Action),
 				IsActive:   filter.Active,

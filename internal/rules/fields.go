@@ -142,9 +142,10 @@ func (r *Rule) Set(object []byte) FieldErrors {
 
 // Patch is Set for people: another action or algorithm drops the fields that the limit can no longer have, and another
 // window drops its zone and day. Naming such a field too is a mistake that Validate finds. The object may also have
-// expires_in_seconds.
+// rate, in place of rate_per_second and rate_unit, and expires_in_seconds.
 func (r *Rule) Patch(object []byte) FieldErrors {
 	given, wrong := namedIn(object)
+	wrong = append(wrong, expandRate(given)...)
 	f := r.Fields()
 	wrong = append(wrong, f.merge(given)...)
 	r.Action, r.Algorithm = f.Action, f.Algorithm
@@ -193,6 +194,26 @@ func (r *Rule) dropForeign() {
 	if r.Action != ActionLimit || r.Algorithm != FixedWindow {
 		r.NotifyAt = nil
 	}
+}
+
+func expandRate(given map[string]json.RawMessage) (wrong FieldErrors) {
+	text := given["rate"]
+	if text == nil {
+		return nil
+	}
+	for _, name := range []string{"rate_per_second", "rate_unit"} {
+		wrong.addIf(given[name] != nil, name, "must be left out beside rate")
+	}
+	var rate string
+	_ = json.Unmarshal(text, &rate)
+	perSecond, unit, err := ParseRate(rate)
+	if err != nil {
+		wrong.Add("rate", err.Error())
+		return wrong
+	}
+	given["rate_per_second"], _ = json.Marshal(perSecond)
+	given["rate_unit"], _ = json.Marshal(unit)
+	return wrong
 }
 
 func namedIn(object []byte) (given map[string]json.RawMessage, wrong FieldErrors) {

@@ -128,7 +128,9 @@ type PlanUse struct {
 type RuleFilter struct {
 	Scope Scope
 	// Plan selects the rules of one plan, or those for all plans if it points to "".
-	Plan   *string
+	Plan *string
+	// Name selects the rules of one name, or those without one if it points to "".
+	Name   *string
 	Mode   Mode
 	Action Action
 	Active *bool

@@ -166,6 +166,7 @@ export function rule(more: Partial<Rule> = {}): Rule {
     plan: 'pro',
     scope: 'user',
     meter: 'requests',
+    rate: '10/second',
     rate_per_second: 10,
     rate_unit: 'second',
     burst_capacity: 50,

@@ -230,6 +230,7 @@ export function override(more: Partial<Override> = {}): Override {
   return {
     rule_id: 12,
     user_id: '42',
+    rate: '100/second',
     rate_per_second: 100,
     rate_unit: 'second',
     burst_capacity: 500,

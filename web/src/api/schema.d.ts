@@ -1411,7 +1411,12 @@ export interface paths {
         };
         /** List rules */
         get: operations["listRules"];
-        put?: never;
+        /**
+         * Create or replace a rule
+         * @description The rule with this `key_pattern`, `plan` and `name` becomes what the body says, with the defaults for what it leaves out; 201 if there
+         *     was none. `If-Match` only replaces, `If-None-Match: *` only creates; 412 if the condition does not hold.
+         */
+        put: operations["putRule"];
         /** Create a rule */
         post: operations["createRule"];
         delete?: never;
@@ -3794,6 +3799,8 @@ export interface components {
         };
         /** @enum {string} */
         Scope: "user" | "endpoint" | "global" | "ip";
+        /** @description A decimal number per second, minute, hour or day, such as 1000/day; in place of rate_per_second and rate_unit */
+        Rate: string;
         /**
          * @description The unit in which people typed the rate; checks ignore it
          * @enum {string}
@@ -4700,6 +4707,7 @@ export interface components {
          *       "plan": "pro",
          *       "scope": "user",
          *       "meter": "requests",
+         *       "rate": "100/second",
          *       "rate_per_second": 100,
          *       "rate_unit": "second",
          *       "burst_capacity": 500,
@@ -4737,9 +4745,11 @@ export interface components {
             plan: string | null;
             scope: components["schemas"]["Scope"];
             meter: components["schemas"]["Meter"];
+            /** @description Such as 1000/day, exactly; null unless action is limit and the algorithm has a rate */
+            rate: string | null;
             /**
              * Format: double
-             * @description 0 unless action is limit and the algorithm has a rate
+             * @description The same in tokens; 0 for null
              */
             rate_per_second: number;
             rate_unit: components["schemas"]["RateUnit"];
@@ -4940,6 +4950,7 @@ export interface components {
             plan?: string | null;
             /** @default requests */
             meter?: components["schemas"]["Meter"];
+            rate?: components["schemas"]["Rate"];
             /**
              * Format: double
              * @description 0.000001 to 1000000000; only with action limit and an algorithm that has a rate
@@ -4991,6 +5002,7 @@ export interface components {
          */
         RulePatch: {
             meter?: components["schemas"]["Meter"];
+            rate?: components["schemas"]["Rate"];
             /** Format: double */
             rate_per_second?: number;
             rate_unit?: components["schemas"]["RateUnit"];
@@ -5121,6 +5133,7 @@ export interface components {
             name?: string;
             plan?: string | null;
             meter?: components["schemas"]["Meter"];
+            rate?: components["schemas"]["Rate"];
             /** Format: double */
             rate_per_second?: number;
             rate_unit?: components["schemas"]["RateUnit"];
@@ -5608,6 +5621,7 @@ export interface components {
             tokens: number;
         };
         OverrideLimit: {
+            rate?: components["schemas"]["Rate"];
             /**
              * Format: double
              * @description Left out or 0 if the algorithm of the rule has no rate
@@ -5629,6 +5643,7 @@ export interface components {
          * @example {
          *       "rule_id": 12,
          *       "user_id": "42",
+         *       "rate": "100/second",
          *       "rate_per_second": 100,
          *       "rate_unit": "second",
          *       "burst_capacity": 500,
@@ -5643,9 +5658,11 @@ export interface components {
             /** Format: int64 */
             rule_id: number;
             user_id: string;
+            /** @description Such as 1000/day, exactly; null if the algorithm of the rule has no rate */
+            rate: string | null;
             /**
              * Format: double
-             * @description 0 if the algorithm of the rule has no rate
+             * @description The same in tokens; 0 for null
              */
             rate_per_second: number;
             rate_unit: components["schemas"]["RateUnit"];
@@ -11259,6 +11276,8 @@ export interface operations {
                 scope?: components["schemas"]["Scope"];
                 /** @description A plan's name; empty selects the rules for all plans */
                 plan?: string;
+                /** @description A rule's name; empty selects the rules without one */
+                name?: string;
                 mode?: components["schemas"]["Mode"];
                 action?: components["schemas"]["Action"];
                 active?: boolean;
@@ -11301,6 +11320,56 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    putRule: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description The ETag of the version to replace, or `*`
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /** @description `*`: create, do not replace */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "key_pattern": "user:{user_id}",
+                 *       "plan": "pro",
+                 *       "rate": "100/second",
+                 *       "burst_capacity": 500
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewRule"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheRule"];
+            201: components["responses"]["RuleCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     createRule: {
         parameters: {
             query?: never;
@@ -11323,8 +11392,7 @@ export interface operations {
                  * @example {
                  *       "key_pattern": "user:{user_id}",
                  *       "plan": "pro",
-                 *       "rate_per_second": 100,
-                 *       "rate_unit": "second",
+                 *       "rate": "100/second",
                  *       "burst_capacity": 500
                  *     }
                  */
@@ -11439,7 +11507,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "rate_per_second": 20,
+                 *       "rate": "1200/minute",
                  *       "burst_capacity": 100
                  *     }
                  */
@@ -11824,13 +11892,13 @@ export interface operations {
                  *         {
                  *           "rule_id": 12,
                  *           "version": 3,
-                 *           "rate_per_second": 20,
+                 *           "rate": "20/second",
                  *           "burst_capacity": 100
                  *         },
                  *         {
                  *           "key_pattern": "user:{user_id}",
                  *           "plan": "enterprise",
-                 *           "rate_per_second": 1000,
+                 *           "rate": "1000/second",
                  *           "burst_capacity": 5000
                  *         },
                  *         {
@@ -12684,8 +12752,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "rate_per_second": 100,
-                 *       "rate_unit": "second",
+                 *       "rate": "100/second",
                  *       "burst_capacity": 500,
                  *       "reason": "migration week",
                  *       "expires_at": "2027-01-31T00:00:00Z"

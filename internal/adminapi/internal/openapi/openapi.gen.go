@@ -1191,6 +1191,21 @@ func (e ListTenantOverridesParamsSort) Valid() bool {
 	}
 }
 
+// Defines values for PutRuleParamsIfNoneMatch.
+const (
+	PutRuleParamsIfNoneMatchAsterisk PutRuleParamsIfNoneMatch = "*"
+)
+
+// Valid indicates whether the value is a known member of the PutRuleParamsIfNoneMatch enum.
+func (e PutRuleParamsIfNoneMatch) Valid() bool {
+	switch e {
+	case PutRuleParamsIfNoneMatchAsterisk:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PutOverrideParamsIfNoneMatch.
 const (
 	PutOverrideParamsIfNoneMatchAsterisk PutOverrideParamsIfNoneMatch = "*"
@@ -2854,7 +2869,10 @@ type Override struct {
 	ExpiresAt    nullable.Nullable[time.Time] `json:"expires_at"`
 	InForceSince time.Time                    `json:"in_force_since"`
 
-	// RatePerSecond 0 if the algorithm of the rule has no rate
+	// Rate Such as 1000/day, exactly; null if the algorithm of the rule has no rate
+	Rate nullable.Nullable[string] `json:"rate"`
+
+	// RatePerSecond The same in tokens; 0 for null
 	RatePerSecond float64 `json:"rate_per_second"`
 
 	// RateUnit The unit in which people typed the rate; checks ignore it
@@ -2871,6 +2889,9 @@ type OverrideLimit struct {
 
 	// ExpiresAt null: never
 	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
+
+	// Rate A decimal number per second, minute, hour or day, such as 1000/day; in place of rate_per_second and rate_unit
+	Rate *Rate `json:"rate,omitempty"`
 
 	// RatePerSecond Left out or 0 if the algorithm of the rule has no rate
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
@@ -3219,6 +3240,9 @@ type Quotas struct {
 	// Version Of the exceptions; 0 if there never was one
 	Version int64 `json:"version"`
 }
+
+// Rate A decimal number per second, minute, hour or day, such as 1000/day; in place of rate_per_second and rate_unit
+type Rate = string
 
 // RateUnit The unit in which people typed the rate; checks ignore it
 type RateUnit string
@@ -5320,7 +5344,10 @@ type ListRulesParams struct {
 	Scope *Scope `form:"scope,omitempty" json:"scope,omitempty"`
 
 	// Plan A plan's name; empty selects the rules for all plans
-	Plan   *string `form:"plan,omitempty" json:"plan,omitempty"`
+	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
+
+	// Name A rule's name; empty selects the rules without one
+	Name   *string `form:"name,omitempty" json:"name,omitempty"`
 	Mode   *Mode   `form:"mode,omitempty" json:"mode,omitempty"`
 	Action *Action `form:"action,omitempty" json:"action,omitempty"`
 	Active *bool   `form:"active,omitempty" json:"active,omitempty"`
@@ -5343,6 +5370,18 @@ type CreateRuleParams struct {
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// PutRuleParams defines parameters for PutRule.
+type PutRuleParams struct {
+	// IfMatch The ETag of the version to replace, or `*`
+	IfMatch *string `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*`: create, do not replace
+	IfNoneMatch *PutRuleParamsIfNoneMatch `json:"If-None-Match,omitempty"`
+}
+
+// PutRuleParamsIfNoneMatch defines parameters for PutRule.
+type PutRuleParamsIfNoneMatch string
 
 // DeleteRuleParams defines parameters for DeleteRule.
 type DeleteRuleParams struct {
@@ -5896,6 +5935,9 @@ type StartReplayJSONRequestBody = NewReplay
 // CreateRuleJSONRequestBody defines body for CreateRule for application/json ContentType.
 type CreateRuleJSONRequestBody = NewRule
 
+// PutRuleJSONRequestBody defines body for PutRule for application/json ContentType.
+type PutRuleJSONRequestBody = NewRule
+
 // UpdateRuleJSONRequestBody defines body for UpdateRule for application/json ContentType.
 type UpdateRuleJSONRequestBody = RulePatch
 
@@ -6312,6 +6354,9 @@ type ServerInterface interface {
 	// CreateRule Create a rule
 	// (POST /api/v1/tenants/{tenant}/rules)
 	CreateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateRuleParams)
+	// PutRule Create or replace a rule
+	// (PUT /api/v1/tenants/{tenant}/rules)
+	PutRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutRuleParams)
 	// DeleteRule Remove a rule and its overrides
 	// (DELETE /api/v1/tenants/{tenant}/rules/{rule_id})
 	DeleteRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params DeleteRuleParams)
@@ -12563,6 +12608,19 @@ func (siw *ServerInterfaceWrapper) ListRules(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "name" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "mode" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "mode", r.URL.Query(), &params.Mode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -12706,6 +12764,75 @@ func (siw *ServerInterfaceWrapper) CreateRule(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateRule(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutRule operation middleware
+func (siw *ServerInterfaceWrapper) PutRule(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutRuleParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch PutRuleParamsIfNoneMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutRule(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -16156,6 +16283,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules", wrapper.ListRules).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules", wrapper.CreateRule).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules", wrapper.PutRule).Methods(http.MethodPut)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}", wrapper.DeleteRule).Methods(http.MethodDelete)
 
@@ -20266,6 +20395,47 @@ func (response CreateRule422ApplicationProblemPlusJSONResponse) VisitCreateRuleR
 	return err
 }
 
+type PutRuleRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params PutRuleParams
+	Body   *PutRuleJSONRequestBody
+}
+
+type PutRuleResponseObject interface {
+	VisitPutRuleResponse(w http.ResponseWriter) error
+}
+
+type PutRule200JSONResponse struct{ TheRuleJSONResponse }
+
+func (response PutRule200JSONResponse) VisitPutRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRule201JSONResponse struct{ RuleCreatedJSONResponse }
+
+func (response PutRule201JSONResponse) VisitPutRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteRuleRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	RuleId RuleID     `json:"rule_id"`
@@ -22012,6 +22182,9 @@ type StrictServerInterface interface {
 	// CreateRule Create a rule
 	// (POST /api/v1/tenants/{tenant}/rules)
 	CreateRule(ctx context.Context, request CreateRuleRequestObject) (CreateRuleResponseObject, error)
+	// PutRule Create or replace a rule
+	// (PUT /api/v1/tenants/{tenant}/rules)
+	PutRule(ctx context.Context, request PutRuleRequestObject) (PutRuleResponseObject, error)
 	// DeleteRule Remove a rule and its overrides
 	// (DELETE /api/v1/tenants/{tenant}/rules/{rule_id})
 	DeleteRule(ctx context.Context, request DeleteRuleRequestObject) (DeleteRuleResponseObject, error)
@@ -25834,6 +26007,40 @@ func (sh *strictHandler) CreateRule(w http.ResponseWriter, r *http.Request, tena
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CreateRuleResponseObject); ok {
 		if err := validResponse.VisitCreateRuleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutRule operation middleware
+func (sh *strictHandler) PutRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutRuleParams) {
+	var request PutRuleRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body PutRuleJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutRule(ctx, request.(PutRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutRule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutRuleResponseObject); ok {
+		if err := validResponse.VisitPutRuleResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -19,6 +19,7 @@ type RuleShown struct {
 	Plan       nullable.Nullable[string] `json:"plan"`
 	Scope      Scope                     `json:"scope"`
 	LimitText  string                    `json:"limit_text"`
+	Rate       nullable.Nullable[string] `json:"rate"`
 	rules.Fields
 	CandidateFor nullable.Nullable[int64] `json:"candidate_for"`
 	Version      int64                    `json:"version"`

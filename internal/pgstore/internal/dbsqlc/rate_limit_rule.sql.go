@@ -516,16 +516,17 @@ SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate
 WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL
     AND ($4::text = '' OR scope = $4::text)
     AND ($5::text IS NULL OR coalesce(plan, '') = $5::text)
-    AND ($6::text = '' OR mode = $6::text)
-    AND ($7::text = '' OR action = $7::text)
-    AND ($8::boolean IS NULL OR is_active = $8::boolean)
-    AND ($9::text = '' OR key_pattern = $9::text)
-    AND ($10::text = ''
-        OR strpos(lower(key_pattern COLLATE "C"), lower($10::text COLLATE "C")) > 0
-        OR strpos(lower(name COLLATE "C"), lower($10::text COLLATE "C")) > 0
-        OR strpos(lower(description COLLATE "C"), lower($10::text COLLATE "C")) > 0)
+    AND ($6::text IS NULL OR name = $6::text)
+    AND ($7::text = '' OR mode = $7::text)
+    AND ($8::text = '' OR action = $8::text)
+    AND ($9::boolean IS NULL OR is_active = $9::boolean)
+    AND ($10::text = '' OR key_pattern = $10::text)
+    AND ($11::text = ''
+        OR strpos(lower(key_pattern COLLATE "C"), lower($11::text COLLATE "C")) > 0
+        OR strpos(lower(name COLLATE "C"), lower($11::text COLLATE "C")) > 0
+        OR strpos(lower(description COLLATE "C"), lower($11::text COLLATE "C")) > 0)
 ORDER BY rule_id
-LIMIT $11
+LIMIT $12
 `
 
 type RulesPageParams struct {
@@ -534,6 +535,7 @@ type RulesPageParams struct {
 	Last       rules.RuleID
 	Scope      string
 	Plan       *string
+	Name       *string
 	Mode       string
 	Action     string
 	IsActive   *bool
@@ -550,6 +552,7 @@ func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLim
 		arg.Last,
 		arg.Scope,
 		arg.Plan,
+		arg.Name,
 		arg.Mode,
 		arg.Action,
 		arg.IsActive,

@@ -11,6 +11,7 @@ function override(user_id: string, more: Partial<Override> = {}): Override {
   return {
     rule_id: 12,
     user_id,
+    rate: '100/second',
     rate_per_second: 100,
     rate_unit: 'second',
     burst_capacity: 500,

@@ -124,7 +124,10 @@ function partsOf(limit: Limit) {
   );
 }
 
-type Copied = Exclude<keyof MatrixCell, 'rule_id' | 'version' | 'remove' | keyof Place | Exclude<keyof Limit, 'meter'>>;
+type Copied = Exclude<
+  keyof MatrixCell,
+  'rule_id' | 'version' | 'remove' | 'rate' | keyof Place | Exclude<keyof Limit, 'meter'>
+>;
 
 /** The fields that a new rule copies from the one that it is like, beside its limit: all that a cell can carry. */
 const copied = {

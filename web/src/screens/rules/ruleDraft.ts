@@ -8,7 +8,7 @@ import { actionLabels, failureModeLabels, fieldLabels, leaseLabels, modeLabels }
 import { describeDuration, isCalendar } from '~/domain/window';
 
 /** A rule in its form. An unreadable number is NaN. */
-export type RuleDraft = Pick<Rule, keyof NewRule & keyof Rule>;
+export type RuleDraft = Pick<Rule, Exclude<keyof NewRule & keyof Rule, 'rate'>>;
 
 export const newRule: RuleDraft = {
   key_pattern: 'user:{user_id}',
