@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +58,8 @@ func (s *surface) ListBuckets(ctx context.Context,
 	answer := openapi.ListBuckets200JSONResponse{Items: make([]openapi.Bucket, len(tiers)), HasMore: hasMore}
 	for i := range tiers {
 		answer.Items[i] = showBucket(&matches[i], &tiers[i])
-		answer.Items[i].Overridden, _ = tenant.Stands(&matches[i], s.Now())
+		overridden, _ := tenant.Stands(&matches[i], s.Now())
+		answer.Items[i].Overridden = overridden && !matches[i].IsOwn
 		if i >= fixed {
 			answer.Items[i].Source = openapi.BucketSourceViolation
 		}
@@ -80,8 +80,9 @@ func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, user
 	}
 	for i := range recent {
 		// A rule that changed since then has left keys without a bucket.
-		match, ok := tenant.Bucket(recent[i].Rule, recent[i].Subject, s.Now())
-		if !ok {
+		key, err := enforce.ParseKey(tenant.Tenant.ID, recent[i].BucketKey())
+		match, ok := enforce.BucketOf(tenant, key, s.Now())
+		if err != nil || !ok {
 			continue
 		}
 		if key := enforce.KeyOf(&tenant.Tenant, &match); !seen[key] {
@@ -134,21 +135,25 @@ func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 		Scope: openapi.Scope(rule.Scope()), Mode: openapi.Mode(m.Mode), Plan: orNull(rule.Plan),
 		Tokens: tokens(bucket.Level.Micros), BurstCapacity: bucket.Limit.Burst, RatePerSecond: bucket.Limit.Rate,
 		RateUnit:  openapi.RateUnit(rule.RateUnit),
-		Algorithm: openapi.Algorithm(rule.Algorithm), LimitText: rule.Describe(bucket.Limit),
-		Window:       showWindow(rule, bucket),
+		Algorithm: openapi.Algorithm(bucket.Limit.Kind.Algorithm()), LimitText: rule.Describe(bucket.Limit),
+		Window:       showWindow(m, bucket),
 		ResetAfterMs: int64((t.TimeToFull() + time.Millisecond - 1) / time.Millisecond),
 		Source:       openapi.BucketSourceUser,
 	}
 }
 
 // showWindow shows the window that the bucket is in; null for a limit without one.
-func showWindow(rule *rules.Rule, bucket *enforce.Bucket) nullable.Nullable[openapi.BucketWindow] {
+func showWindow(m *rules.Match, bucket *enforce.Bucket) nullable.Nullable[openapi.BucketWindow] {
 	if bucket.Limit.Kind != rules.KindFixedWindow {
 		return nullable.NewNullNullable[openapi.BucketWindow]()
 	}
 	start, end := bucket.Limit.WindowAt(bucket.Stamp)
+	zone := "UTC"
+	if m.Rule.Window.Zone != "" && !m.IsOwn {
+		zone = m.Rule.Window.Zone
+	}
 	return nullable.NewNullableWithValue(openapi.BucketWindow{
-		StartsAt: time.UnixMicro(start).UTC(), EndsAt: time.UnixMicro(end).UTC(), Zone: cmp.Or(rule.Window.Zone, "UTC"),
+		StartsAt: time.UnixMicro(start).UTC(), EndsAt: time.UnixMicro(end).UTC(), Zone: zone,
 	})
 }
 
@@ -205,7 +210,7 @@ func (s *surface) changeBucket(
 		return answer, err
 	}
 	key, err := enforce.ParseKey(tenantID, text)
-	match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now())
+	match, ok := enforce.BucketOf(tenant, key, s.Now())
 	if err == nil && ok {
 		key = enforce.KeyOf(&tenant.Tenant, &match)
 		ok, err = s.isOf(ctx, tenant, &match, userID)

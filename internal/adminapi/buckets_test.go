@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 type lossyBuckets struct {
@@ -164,5 +166,61 @@ func TestABucketShowsWhatItHasLent(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the bucket never showed 4 tokens lent to 2 processes: %+v, %+v", got, got.Lent)
 		}
+	}
+}
+
+// TestABucketOfADescriptorsLimitIsShownAndReset: its key is in the violation, because no rule has the limit.
+func TestABucketOfADescriptorsLimitIsShownAndReset(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	rule := w.rule(w.acme, func(r *rules.Rule) {
+		r.Pattern = must(rules.ParsePattern("user:{user_id}:attr.descriptor:user_id"))(t)
+		r.Mode = rules.ModeEnforce
+	})
+	w.refresh()
+	limit := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 5, Interval: (365 * 24 * time.Hour).Microseconds()}
+	match := rules.Match{Rule: &rule, Limit: limit, IsOwn: true, Subject: "42"}
+	key := enforce.KeyOf(&w.acme, &match)
+	used := []enforce.BucketCheck{{Cost: 4 * enforce.Token, Tiers: []enforce.Tier{{Key: key, Limit: limit}}}}
+	if err := w.buckets.Take(w.ctx(), used); err != nil {
+		t.Fatal(err)
+	}
+	recorder := violations.NewRecorder(w.store, violations.Options{Logger: slog.New(slog.DiscardHandler)})
+	recorder.Record(time.Now(), &violations.Check{
+		Tenant: w.acme.ID, Request: &rules.Request{UserID: "42"}, Cost: violations.Token, Tiers: []violations.Tier{{
+			Rule: &rule, Mode: rules.ModeEnforce, Subject: "42", Reason: "limit_exceeded", Limit: limit, IsOwn: true,
+			BucketRead: true,
+		}},
+	})
+	if err := recorder.Flush(w.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	type bucket struct {
+		Key        string  `json:"bucket_key"`
+		Tokens     float64 `json:"tokens"`
+		Limit      string  `json:"limit_text"`
+		Algorithm  string  `json:"algorithm"`
+		Overridden bool    `json:"overridden"`
+	}
+	const path = "/api/v1/tenants/acme/users/42/buckets"
+	own := func() bucket {
+		t.Helper()
+		items := read[struct{ Items []bucket }](t, w.want(w.send(by, "GET", path, nil), http.StatusOK)).Items
+		if len(items) != 2 {
+			t.Fatalf("the user has the buckets %+v, want the rule's and the descriptor's", items)
+		}
+		return items[1]
+	}
+	want := bucket{key.Text(), 1, "5 per 365 days", "fixed_window", false}
+	if got := own(); got != want {
+		t.Errorf("the bucket is %+v, want %+v", got, want)
+	}
+	w.want(w.send(by, "POST", path+"/reset", map[string]any{"bucket_key": key.Text()}), http.StatusOK)
+	if got := own(); got.Tokens != 5 {
+		t.Errorf("after a reset it is %+v", got)
+	}
+	for _, wrong := range []string{"-12:5:42", "-0:5:60000000:42", strings.Replace(key.Text(), ":5:", ":05:", 1)} {
+		w.want(w.send(by, "POST", path+"/reset", map[string]any{"bucket_key": wrong}), http.StatusBadRequest)
 	}
 }

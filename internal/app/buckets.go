@@ -130,6 +130,7 @@ func (b *Buckets) Manageable(checksHere bool) ManageableBuckets {
 type ManageableBuckets interface {
 	enforce.Buckets
 	enforce.Creditor
+	enforce.EditStore
 }
 
 // Lender returns the store that lends tokens to clients, without the tokens of this process; nil if the store lends

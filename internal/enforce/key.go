@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // KeyOf returns the key of a match's bucket.
@@ -15,10 +17,23 @@ import (
 // limit in the subject, so that a caller that changes its limit back and forth fills no bucket.
 func KeyOf(tenant *rules.Tenant, m *rules.Match) Key {
 	if m.IsOwn {
-		limit := strconv.FormatInt(m.Limit.Burst, 10) + "/" + strconv.FormatInt(m.Limit.Interval, 10)
-		return Key{Tenant: tenant.ID, Rule: -m.Rule.ID, Subject: limit + ":" + m.Subject}
+		return Key{Tenant: tenant.ID, Rule: -m.Rule.ID, Subject: rules.OwnSubject(m.Limit, m.Subject)}
 	}
 	return Key{Tenant: tenant.ID, Rule: m.Rule.ID, Subject: m.Subject}
+}
+
+// BucketOf returns the match whose bucket has the key; see snapshot.Tenant.Bucket.
+func BucketOf(tenant *snapshot.Tenant, key Key, now time.Time) (m rules.Match, ok bool) {
+	if key.Rule >= 0 {
+		return tenant.Bucket(key.Rule, key.Subject, now)
+	}
+	limit, subject, ok := rules.CutOwnSubject(key.Subject)
+	if !ok {
+		return m, false
+	}
+	m, ok = tenant.Bucket(-key.Rule, subject, now)
+	m.Limit, m.IsOwn = limit, true
+	return m, ok && isReplaceable(m.Rule)
 }
 
 // Text returns the key without its tenant, as violations and the admin API show it: the rule's id, a colon, and the
@@ -27,6 +42,7 @@ func KeyOf(tenant *rules.Tenant, m *rules.Match) Key {
 //	12:42                        rule 12, user 42
 //	7:2:42,11:/api/search        rule 7, user 42 on /api/search
 //	3:                           rule 3, whose only bucket has no subject
+//	-12:100:60000000:42          rule 12, user 42, whose descriptor brought a limit of 100 per minute
 func (k Key) Text() string {
 	return strconv.FormatInt(int64(k.Rule), 10) + ":" + k.Subject
 }
@@ -40,7 +56,7 @@ func (k Key) IsLong() bool { return len(k.Subject) > maxSubject }
 // Digest returns the SHA-256 of the subject.
 func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.Subject)) }
 
-// ParseKey parses a Text. ParseKey does not check that the rule and subject exist; see snapshot.Tenant.Bucket.
+// ParseKey parses a Text. ParseKey does not check that the rule and subject exist; see BucketOf.
 func ParseKey(tenant rules.TenantID, text string) (Key, error) {
 	digits, subject, found := strings.Cut(text, ":")
 	id, err := strconv.ParseInt(digits, 10, 64)

@@ -512,14 +512,22 @@ func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 			continue
 		}
 		t := TierDecision{Match: m, Limit: m.Limit, Allowed: true}
-		if m.Rule.Action == rules.ActionBlock {
+		if actionOf(m) == rules.ActionBlock {
 			t.deny(Blocked)
 		}
 		d.Tiers = append(d.Tiers, t)
 	}
 }
 
-func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit && !isUnknown(m) }
+func isLimit(m *rules.Match) bool { return actionOf(m) == rules.ActionLimit && !isUnknown(m) }
+
+// actionOf returns the rule's action, and a block for a check's own limit of 0.
+func actionOf(m *rules.Match) rules.Action {
+	if m.IsOwn && m.Limit.Burst == 0 {
+		return rules.ActionBlock
+	}
+	return m.Rule.Action
+}
 
 func isUnknown(m *rules.Match) bool { return m.Rule.Unknown != "" }
 
@@ -530,7 +538,7 @@ func (c *Check) meets(m *rules.Match) bool {
 
 func enforced(action rules.Action) func(*rules.Match) bool {
 	return func(m *rules.Match) bool {
-		return m.Mode == rules.ModeEnforce && m.Rule.Action == action
+		return m.Mode == rules.ModeEnforce && actionOf(m) == action
 	}
 }
 

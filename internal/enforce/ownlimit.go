@@ -1,6 +1,8 @@
 package enforce
 
 import (
+	"context"
+	"crypto/rand"
 	"slices"
 	"time"
 
@@ -16,20 +18,10 @@ func match(tenant *snapshot.Tenant, check *Check, now time.Time, dst []rules.Mat
 	}
 	for i := range dst {
 		if m := &dst[i]; isLimit(m) && isReplaceable(m.Rule) {
-			replaceLimit(m, *check.OwnLimit)
+			m.Limit, m.IsOwn = *check.OwnLimit, true
 		}
 	}
 	return dst
-}
-
-func replaceLimit(m *rules.Match, limit Limit) {
-	if limit.Burst == 0 {
-		block := *m.Rule
-		block.Action = rules.ActionBlock
-		m.Rule = &block
-		return
-	}
-	m.Limit, m.IsOwn = limit, true
 }
 
 // isReplaceable reports whether a rule counts the requests of some descriptors. Other rules also limit what has no
@@ -40,4 +32,44 @@ func isReplaceable(rule *rules.Rule) bool {
 	}
 	return rule.Meter == "" && rule.Algorithm != rules.Concurrency &&
 		slices.ContainsFunc(rule.Pattern.Segments(), namesDescriptor)
+}
+
+// OwnBuckets returns the buckets in a store that have a check's own limit and belong to a user. Those whose subject is
+// stored as a digest are left out.
+//
+// Only their keys have their limits, so OwnBuckets walks over the store, with edits that change nothing.
+func OwnBuckets(
+	ctx context.Context, store EditStore, tenant *snapshot.Tenant, userID string,
+) (found []rules.Match, err error) {
+	if !tenant.NamesAttribute(rules.DescriptorAttribute) {
+		return nil, nil
+	}
+	isUsers := func(s rules.Segment) bool {
+		return s.Field == rules.FieldUser && (s.Placeholder || s.Value == userID)
+	}
+	seen := map[Key]bool{} // Redis may return a key twice
+	walk := rand.Text()
+	var edits []Edit
+	for rule := range tenant.Rules() {
+		if !isReplaceable(rule) || !slices.ContainsFunc(rule.Pattern.Segments(), isUsers) {
+			continue
+		}
+		key := Key{Tenant: tenant.Tenant.ID, Rule: -rule.ID}
+		edits = append(edits, Edit{
+			Tenant: key.Tenant, Rule: key.Rule, ID: walk,
+			Limit: func(subject string) (Limit, bool) {
+				key := key
+				key.Subject = subject
+				if m, ok := BucketOf(tenant, key, time.Now()); ok && m.Owner() == userID && !seen[key] {
+					seen[key] = true
+					found = append(found, m)
+				}
+				return Limit{}, false
+			},
+		})
+	}
+	if len(edits) > 0 {
+		err = store.ApplyEdits(ctx, edits)
+	}
+	return found, err
 }

@@ -188,11 +188,16 @@ func networkText(f *violations.Filter) string {
 
 func violationFromRow(row dbsqlc.RateLimitViolation) violations.Violation {
 	_, subject, _ := strings.Cut(row.BucketKey, ":")
+	var own rules.Limit
+	if strings.HasPrefix(row.BucketKey, "-") {
+		own, subject, _ = rules.CutOwnSubject(subject)
+	}
 	v := violations.Violation{
 		ID:        violations.ID{At: row.RequestedAt.UTC(), Number: row.ViolationID},
 		Tenant:    row.TenantID,
 		Rule:      row.RuleID,
 		Subject:   subject,
+		OwnLimit:  own,
 		Reason:    row.Reason,
 		Scope:     rules.Scope(row.Scope),
 		Mode:      rules.Mode(row.Mode),

@@ -37,19 +37,22 @@ const (
 	PerDay    RateUnit = "day"
 )
 
-func (u RateUnit) seconds() float64 {
+// Length returns the unit's length; 0 for a unit that this version does not know.
+func (u RateUnit) Length() time.Duration {
 	switch u {
 	case PerSecond:
-		return 1
+		return time.Second
 	case PerMinute:
-		return 60
+		return time.Minute
 	case PerHour:
-		return 3600
+		return time.Hour
 	case PerDay:
-		return 86400
+		return 24 * time.Hour
 	}
 	return 0
 }
+
+func (u RateUnit) seconds() float64 { return u.Length().Seconds() }
 
 // Mode says whether a rule decides or only reports.
 type Mode string

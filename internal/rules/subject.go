@@ -81,6 +81,24 @@ func (p Pattern) OwnerOf(subject string) string {
 	return user
 }
 
+// OwnSubject returns the subject of the bucket of a limit that came with a check: the burst, the window in
+// microseconds, and the subject of the bucket that it replaces, joined with colons.
+func OwnSubject(limit Limit, subject string) string {
+	return strconv.FormatInt(limit.Burst, 10) + ":" + strconv.FormatInt(limit.Interval, 10) + ":" + subject
+}
+
+// CutOwnSubject decodes an OwnSubject; ok is false for any other text.
+func CutOwnSubject(text string) (limit Limit, subject string, ok bool) {
+	burst, rest, _ := strings.Cut(text, ":")
+	window, subject, _ := strings.Cut(rest, ":")
+	limit.Kind = KindFixedWindow
+	limit.Burst, _ = strconv.ParseInt(burst, 10, 64)
+	limit.Interval, _ = strconv.ParseInt(window, 10, 64)
+	ok = OwnSubject(limit, subject) == text && limit.Burst >= 1 && limit.Burst <= MaxBurst &&
+		limit.Interval >= 1 && limit.Interval <= MaxWindow.Microseconds()
+	return limit, subject, ok
+}
+
 // splitSubject decodes what AppendSubject encoded; ok is false for any other text.
 func splitSubject(subject string, placeholders int) (values []string, ok bool) {
 	switch placeholders {

@@ -52,6 +52,7 @@ type Tier struct {
 	Allowed bool
 	Reason  string // "" if allowed
 	Limit   rules.Limit
+	IsOwn   bool // see rules.Match
 	// BucketRead means that Remaining is the bucket's level after the check.
 	BucketRead bool
 	Remaining  Tokens
@@ -88,6 +89,9 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 	if t.Rule.Action == rules.ActionLimit {
 		v.Rate, v.Burst, v.LimitText = t.Limit.Rate, t.Limit.Burst, t.Rule.Describe(t.Limit)
 	}
+	if t.IsOwn {
+		v.OwnLimit, v.Algorithm = t.Limit, rules.FixedWindow
+	}
 	return v
 }
 
@@ -95,5 +99,6 @@ func (v *Violation) sameAs(c *Check, t *Tier) bool {
 	return v.UserID == c.Request.UserID && v.Endpoint == c.Request.Endpoint && v.Method == c.Request.Method &&
 		v.IP == rules.PlainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.costOf(t) &&
 		v.Mode == t.Mode && v.Reason == t.Reason && v.Version == t.Rule.Version &&
-		(t.Rule.Action != rules.ActionLimit || v.Rate == t.Limit.Rate && v.Burst == t.Limit.Burst)
+		(t.Rule.Action != rules.ActionLimit || v.Rate == t.Limit.Rate && v.Burst == t.Limit.Burst) &&
+		(v.OwnLimit == rules.Limit{}) != t.IsOwn && (!t.IsOwn || v.OwnLimit == t.Limit)
 }

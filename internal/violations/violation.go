@@ -27,6 +27,8 @@ type Violation struct {
 	Rule   rules.RuleID
 	// Subject identifies the bucket within the rule; see rules.Match.
 	Subject string
+	// OwnLimit is a limit that came with the check, and whose bucket it is; else zero.
+	OwnLimit rules.Limit
 
 	// Reason is limit_exceeded, blocked, cost_exceeds_limit, concurrency_exceeded or store_unavailable.
 	Reason  string
@@ -100,7 +102,10 @@ func ParseID(text string) (ID, error) {
 // maxMicros is the end of the year 9999.
 const maxMicros = 253402300799999999
 
-// BucketKey returns the rule's id, a colon and the subject.
+// BucketKey returns the rule's id, a colon and the subject, as enforce.KeyOf does.
 func (v *Violation) BucketKey() string {
+	if v.OwnLimit.Burst > 0 {
+		return strconv.FormatInt(int64(-v.Rule), 10) + ":" + rules.OwnSubject(v.OwnLimit, v.Subject)
+	}
 	return strconv.FormatInt(int64(v.Rule), 10) + ":" + v.Subject
 }

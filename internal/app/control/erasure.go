@@ -17,7 +17,7 @@ var errNotLoaded = errors.New("the rules of the tenant were not loaded yet")
 
 // fillBuckets returns what fills the buckets that a user id alone determines, and puts them on their rules' limits. The
 // limit is as of now, because an override that was erased left no trace, and a bucket keeps the later one of two
-// limits. A full bucket expires when it is not used.
+// limits. A full bucket expires when it is not used. Those of enforce.OwnBuckets are filled too.
 func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets) pgstore.FillBuckets {
 	const atMost = 500
 	return func(ctx context.Context, id rules.TenantID, userID string) (filled int64, err error) {
@@ -31,13 +31,20 @@ func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets) pgsto
 		tenant := latest.Tenant(id)
 		matches := tenant.UserBuckets(userID, "", time.Now(), atMost)
 		for i := range matches {
-			if matches[i].Owner() != userID {
-				continue // a shared one
-			}
 			limit := matches[i].Rule.Limit()
 			limit.Since = max(limit.Since, matches[i].Limit.Since+1, time.Now().UnixMicro())
-			key := enforce.KeyOf(&tenant.Tenant, &matches[i])
-			if _, _, err := buckets.Credit(ctx, key, limit, enforce.Fill); err != nil {
+			matches[i].Limit = limit
+		}
+		own, err := enforce.OwnBuckets(ctx, buckets, tenant, userID)
+		if err != nil {
+			return 0, fmt.Errorf("find the buckets of a user who was erased: %w", err)
+		}
+		for _, match := range append(matches, own...) {
+			if match.Owner() != userID {
+				continue // a shared one
+			}
+			key := enforce.KeyOf(&tenant.Tenant, &match)
+			if _, _, err := buckets.Credit(ctx, key, match.Limit, enforce.Fill); err != nil {
 				return filled, fmt.Errorf("fill the buckets of a user who was erased: %w", err)
 			}
 			filled++

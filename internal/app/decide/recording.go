@@ -73,7 +73,7 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 		cost, _ := check.CostOf(t.Match.Rule)
 		tiers = append(tiers, violations.Tier{
 			Rule: t.Match.Rule, Mode: t.Match.Mode, Subject: t.Match.Subject, Cost: violations.Tokens(cost),
-			Allowed: t.Allowed, Reason: string(t.Reason), Limit: t.Limit,
+			Allowed: t.Allowed, Reason: string(t.Reason), Limit: t.Limit, IsOwn: t.Match.IsOwn,
 			BucketRead: t.BucketRead, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
 			Charged: violations.Tokens(t.Charged),
 		})

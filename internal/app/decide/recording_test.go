@@ -133,3 +133,43 @@ func TestTheRecorderCountsWhatClientsDecided(t *testing.T) {
 		t.Errorf("the recorder counts %+v", stats)
 	}
 }
+
+func TestADescriptorsLimitIsInItsViolation(t *testing.T) {
+	t.Parallel()
+	pattern, err := rules.ParsePattern("user:{user_id}:attr.descriptor:d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant := snapshot.New(snapshot.Rows{
+		Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: rules.DefaultSettings()}},
+		Rules:   []rules.Rule{quotaRow(t, 12, func(r *rules.Rule) { r.Pattern = pattern })},
+	}).Tenant(1)
+	sink := new(kept)
+	recorder := violations.NewRecorder(sink, violations.Options{})
+	buckets := membucket.New(membucket.Options{})
+	limiter := enforce.NewLimiter(buckets, buckets, observers{recording{recorder}}, nil)
+	for _, own := range []enforce.Limit{
+		{Burst: 1, Interval: 60_000_000}, {Burst: 1, Interval: 86_400_000_000}, {Interval: 3_600_000_000},
+	} {
+		own.Kind = rules.KindFixedWindow
+		check := enforce.Check{
+			Request: rules.Request{UserID: "42", Attributes: []rules.Attribute{{Name: "descriptor", Value: "d"}}},
+			Cost:    2 * enforce.Token, OwnLimit: &own,
+		}
+		limiter.Decide(t.Context(), tenant, []enforce.Check{check}, make([]enforce.Decision, 1))
+	}
+	if err := recorder.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range sink.rows {
+		got = append(got, v.BucketKey()+" "+v.Reason+" "+v.LimitText)
+	}
+	want := []string{
+		"-12:1:60000000:42 cost_exceeds_limit 1 per minute", "-12:1:86400000000:42 cost_exceeds_limit 1 per day",
+		"12:42 blocked 0 per hour",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the violations are %q, want %q", got, want)
+	}
+}

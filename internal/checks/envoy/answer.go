@@ -40,7 +40,7 @@ func newAnswer(descriptors int) *answer {
 
 // describe sets the status of a decision from the tier that decided, like the top level of an answer in JSON, else from
 // the shadow tier with the fewest tokens. Without such a tier the status has no limit.
-func (s *descriptorStatus) describe(d *enforce.Decision) {
+func (s *descriptorStatus) describe(d *enforce.Decision, now time.Time) {
 	if !d.Allowed {
 		s.Code = rls.RateLimitResponse_OVER_LIMIT
 	}
@@ -50,15 +50,30 @@ func (s *descriptorStatus) describe(d *enforce.Decision) {
 	}
 	switch {
 	case t != nil && t.BucketRead:
-		s.limit.Name, s.limit.RequestsPerUnit, s.limit.Unit = t.Match.Rule.Name, uint32(t.Limit.Burst), unitOf(t)
-		s.CurrentLimit = &s.limit
+		s.limitBy(t)
 		if d.Allowed || d.Reason == enforce.CostExceedsLimit {
 			s.LimitRemaining = uint32(max(0, t.Remaining.Whole()))
 		}
-		s.resetAfter(untilReset(t))
+	case d.Reason == enforce.Blocked:
+		s.limitBy(limitOfNone(t, now))
 	case d.Reason == enforce.StoreUnavailable:
 		s.resetAfter(time.Second)
 	}
+}
+
+func (s *descriptorStatus) limitBy(t *enforce.TierDecision) {
+	s.limit.Name, s.limit.RequestsPerUnit, s.limit.Unit = t.Match.Rule.Name, uint32(t.Limit.Burst), unitOf(t)
+	s.CurrentLimit = &s.limit
+	s.resetAfter(untilReset(t))
+}
+
+// limitOfNone returns a block as a limit of 0 in a window: that of a descriptor's own limit, or the rule's rate unit.
+func limitOfNone(block *enforce.TierDecision, now time.Time) *enforce.TierDecision {
+	limit := enforce.Limit{Kind: rules.KindFixedWindow, Interval: block.Match.Limit.Interval}
+	if !block.Match.IsOwn {
+		limit.Interval = max(block.Match.Rule.RateUnit.Length(), time.Second).Microseconds()
+	}
+	return &enforce.TierDecision{Match: block.Match, Limit: limit, Stamp: now.UnixMicro()}
 }
 
 func shadowTier(d *enforce.Decision) (fewest *enforce.TierDecision) {

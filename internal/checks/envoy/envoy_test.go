@@ -333,7 +333,7 @@ func TestADeniedRequestGivesNothingBack(t *testing.T) {
 	back := descriptor("tier", "a")
 	back.IsNegativeHits = true
 	expect(t, w.ask(t, "acme", 1, back, descriptor("user_id", "42")), "OVER_LIMIT | OK | OVER_LIMIT 1/MINUTE 0 60s")
-	expect(t, w.ask(t, "acme", 1, descriptor("blocked", "1"), back), "OVER_LIMIT | OVER_LIMIT | OK")
+	expect(t, w.ask(t, "acme", 1, descriptor("blocked", "1"), back), "OVER_LIMIT | OVER_LIMIT 0/SECOND 0 1s | OK")
 	expect(t, w.ask(t, "acme", 1, descriptor("tier", "a")), "OK | OK 5/MINUTE 3 60s")
 }
 

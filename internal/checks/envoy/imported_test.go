@@ -145,7 +145,8 @@ descriptors:
 	expect(t, w.ask(t, "nested", 1, descriptor("user", "2")), "OK | OK 1/MINUTE 0 60s")
 	expect(t, w.ask(t, "nested", 1, descriptor("user", "vip")), "OK | OK")
 	expect(t, w.ask(t, "nested", 1, descriptor("user", "partner")), "OK | OK 3/MINUTE 2 60s")
-	expect(t, w.ask(t, "nested", 1, descriptor("user", "partner", "path", "/slow")), "OVER_LIMIT | OVER_LIMIT")
+	expect(t, w.ask(t, "nested", 1, descriptor("user", "partner", "path", "/slow")),
+		"OVER_LIMIT | OVER_LIMIT 0/MINUTE 0 60s")
 	for range 2 {
 		expect(t, w.ask(t, "nested", 1, descriptor("user", "partner", "path", "/a")), "OK | OK 1/MINUTE 0 60s")
 	}
@@ -259,7 +260,9 @@ descriptors:
   - {key: yearly, rate_limit: {unit: YEAR, requests_per_unit: 2}}
   - {key: minutes, rate_limit: {unit: minute, unit_multiplier: 5, requests_per_unit: 2}}
   - {key: weeks, rate_limit: {unit: day, unit_multiplier: 7, requests_per_unit: 2}}
+  - {key: never, rate_limit: {unit: hour, requests_per_unit: 0}}
 `)
+	expect(t, w.ask(t, "long", 1, descriptor("never", "a")), "OVER_LIMIT | OVER_LIMIT 0/HOUR 0 3600s")
 	for _, want := range []string{"OK | OK 2/YEAR 1", "OK | OK 2/YEAR 0", "OVER_LIMIT | OVER_LIMIT 2/YEAR 0"} {
 		if got := brief(w.ask(t, "long", 1, descriptor("yearly", "a"))); !strings.HasPrefix(got, want) {
 			t.Errorf("got %s, want %s", got, want)
@@ -272,6 +275,21 @@ descriptors:
 	expect(t, w.ask(t, "long", 1, descriptor("minutes", "a")), "OK | OK 2/UNKNOWN 1 300s")
 	if got := brief(w.ask(t, "long", 1, descriptor("weeks", "a"))); !strings.HasPrefix(got, "OK | OK 2/WEEK 1") {
 		t.Errorf("seven days: %s", got)
+	}
+}
+
+// TestAnImportNotesNearLimits: at 80 %, as there, unless a window is so short that the notes would be too many.
+func TestAnImportNotesNearLimits(t *testing.T) {
+	t.Parallel()
+	config, _, err := decodeEnvoy("domain: d\ndescriptors:"+limitOf("a", "minute", "10")+limitOf("b", "hour", "10")+
+		limitOf("c", "day", "0"), nil, ruleset.EnvoyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]int{nil, {80}, nil} {
+		if got := config.Rules[i].NotifyAt; !slices.Equal(got, want) {
+			t.Errorf("%s is noted at %v, want %v", config.Rules[i].Pattern, got, want)
+		}
 	}
 }
 

@@ -52,7 +52,8 @@ func TestADescriptorsLimitReplacesThoseOfItsRulesWhereTheMappingAllows(t *testin
 	// A limit above that of a rule that names no descriptor does not replace it.
 	expect(t, w.ask(t, "edge", 95, bringing(1<<31, typev3.RateLimitUnit_YEAR, "user_id", "42")),
 		"OK | OK 100/DAY 0 43140s")
-	expect(t, w.ask(t, "edge", 1, bringing(0, typev3.RateLimitUnit_DAY, "user_id", "7")), "OVER_LIMIT | OVER_LIMIT")
+	expect(t, w.ask(t, "edge", 1, bringing(0, typev3.RateLimitUnit_DAY, "user_id", "7")),
+		"OVER_LIMIT | OVER_LIMIT 0/DAY 0 43140s")
 	expect(t, w.ask(t, "edge", 1, bringing(1, typev3.RateLimitUnit_DAY, "x", "7")), "OK | OK") // no rule
 }
 

@@ -139,6 +139,7 @@ func (s *Server) shouldRateLimit(
 func (s *Server) decide(
 	ctx context.Context, tenant *snapshot.Tenant, asked *question, answer *answer,
 ) (*rls.RateLimitResponse, error) {
+	now := s.Now()
 	allowed, err := s.decidePart(ctx, tenant, &asked.asked, answer)
 	if err != nil {
 		return nil, err
@@ -163,9 +164,9 @@ func (s *Server) decide(
 				"The buckets did not answer in time; some hits may have been given back.")
 		}
 		given.Allowed = true
-		answer.statuses[asked.refunded.indexes[i]].describe(&given)
+		answer.statuses[asked.refunded.indexes[i]].describe(&given, now)
 	}
-	answer.ResponseHeadersToAdd = asked.headers(tenant, s.Now())
+	answer.ResponseHeadersToAdd = asked.headers(tenant, now)
 	return &answer.RateLimitResponse, nil
 }
 
@@ -184,7 +185,7 @@ func (s *Server) decidePart(ctx context.Context, tenant *snapshot.Tenant, p *par
 			s.Gap(gateway.GapRule)
 		}
 		if d := &decisions[i]; d.Allowed || !d.Record { // records are never denied
-			answer.statuses[p.indexes[i]].describe(d)
+			answer.statuses[p.indexes[i]].describe(d, s.Now())
 		}
 	}
 	return allowed, nil

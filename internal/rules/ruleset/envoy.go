@@ -350,8 +350,11 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 	}
 	if requests == 0 {
 		rule.Action, rule.Algorithm, rule.Window = rules.ActionBlock, rules.TokenBucket, rules.Window{}
-		rule.ChargedAfter = false
+		rule.ChargedAfter, rule.RateUnit = false, rateUnit(length)
 	} else {
+		if length >= time.Hour {
+			rule.NotifyAt = []int{nearLimit}
+		}
 		rule.Meter = e.mapping.Domains[e.domain.name].MeterOf(template)
 		rule.NameByMeter()
 	}
@@ -366,6 +369,20 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 		return
 	}
 	e.config.Rules = append(e.config.Rules, rule)
+}
+
+// nearLimit is the share at which envoyproxy/ratelimit counts near_limit. Crossings are kept one by one, and shorter
+// windows would have too many.
+const nearLimit = 80
+
+// rateUnit returns the longest unit that is not longer.
+func rateUnit(length time.Duration) (longest rules.RateUnit) {
+	for _, unit := range []rules.RateUnit{rules.PerSecond, rules.PerMinute, rules.PerHour, rules.PerDay} {
+		if unit.Length() <= length {
+			longest = unit
+		}
+	}
+	return longest
 }
 
 func patternOf(domain, name string, levels []entry) string {

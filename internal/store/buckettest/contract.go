@@ -1,13 +1,16 @@
 package buckettest
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 func runContract(t *testing.T, open func(t *testing.T) Store) {
@@ -40,6 +43,7 @@ func runContract(t *testing.T, open func(t *testing.T) Store) {
 		"a record takes no slots, and a look at one takes nothing":    recordsTakeNoSlots,
 		"a record with an id is charged once in two minutes":          recordsOnce,
 		"an id of a record is one tenant's, and one of a Record":      recordIDsAreOneTenants,
+		"a user's buckets of limits that came with checks are found":  findsOwnBuckets,
 	}
 	for name, check := range promises {
 		t.Run(name, func(t *testing.T) {
@@ -327,5 +331,60 @@ func expectUnchanged(t *testing.T, s Store, before map[string]string) {
 	t.Helper()
 	if state := s.State(); !maps.Equal(state, before) {
 		t.Errorf("written:\n%s\nbefore:\n%s", wholly(state), wholly(before))
+	}
+}
+
+type editStore func(now int64, edits []enforce.Edit) error
+
+func (s editStore) ApplyEdits(_ context.Context, edits []enforce.Edit) error {
+	return s(after(0), edits)
+}
+
+func findsOwnBuckets(t *testing.T, s Store) {
+	pattern, err := rules.ParsePattern("user:{user_id}:attr.descriptor:d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := rules.Rule{
+		ID: 12, TenantID: 1, Pattern: pattern, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
+		Algorithm: rules.TokenBucket, RatePerSecond: 1, Burst: 10, Active: true,
+	}
+	tenant := snapshot.New(snapshot.Rows{
+		Tenants: []rules.Tenant{{ID: 1, Slug: "acme"}}, Rules: []rules.Rule{rule},
+	}).Tenant(1)
+	window := func(burst int64, length time.Duration) enforce.Limit {
+		return enforce.Limit{Kind: rules.KindFixedWindow, Burst: burst, Interval: length.Microseconds()}
+	}
+	tierOf := func(limit enforce.Limit, user string) enforce.Tier {
+		m := rules.Match{Rule: &rule, Limit: limit, IsOwn: true, Subject: user}
+		return enforce.Tier{Key: enforce.KeyOf(&tenant.Tenant, &m), Limit: limit}
+	}
+	minute, year := tierOf(window(5, time.Minute), "42"), tierOf(window(100, 365*24*time.Hour), "42")
+	other := tierOf(window(5, time.Minute), "421")
+	take(t, s, after(0), checkOf(3, minute), checkOf(3, year), checkOf(3, other),
+		checkOf(3, enforce.Tier{Key: key(12, "42"), Limit: tenPerSecond}))
+	before := s.State()
+	found, err := enforce.OwnBuckets(t.Context(), editStore(s.ApplyEdits), tenant, "42")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for i := range found {
+		texts = append(texts, enforce.KeyOf(&tenant.Tenant, &found[i]).Text())
+	}
+	slices.Sort(texts)
+	if want := []string{"-12:100:31536000000000:42", "-12:5:60000000:42"}; !slices.Equal(texts, want) {
+		t.Fatalf("found %q, want %q", texts, want)
+	}
+	expectUnchanged(t, s, before)
+	for i := range found {
+		if _, _, err := s.Credit(after(0), enforce.KeyOf(&tenant.Tenant, &found[i]), found[i].Limit,
+			enforce.Fill); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := take(t, s, after(0), checkOf(0, minute), checkOf(0, year), checkOf(0, other))
+	for i, want := range []float64{5, 100, 2} {
+		expectTokens(t, answers[i], want)
 	}
 }
