@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -66,5 +68,36 @@ func TestErrorsBecomeAnswersInOnePlace(t *testing.T) {
 				t.Errorf("log is %q, want %q in it", logged.String(), test.logged)
 			}
 		})
+	}
+}
+
+// TestEachKindOfProblemIsInTheContractAndExplained reads the kinds from their source, because Go cannot list them.
+func TestEachKindOfProblemIsInTheContractAndExplained(t *testing.T) {
+	t.Parallel()
+	read := func(path string) string {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	prefixes := map[string]string{
+		"typePrefix": "urn:sluice:problem:", "draftPrefix": "https://iana.org/assignments/http-problem-types#",
+	}
+	_, listed, _ := strings.Cut(read("../../api/openapi.yaml"), "    ProblemType:")
+	listed, _, _ = strings.Cut(listed, "    FieldError:")
+	pages := read("../../docs/admin-api.md") + read("../../docs/check-api.md")
+	kinds := regexp.MustCompile(`(typePrefix|draftPrefix) \+ "([a-z-]+)"`).FindAllStringSubmatch(read("problem.go"), -1)
+	if got := strings.Count(listed, `- "`); len(kinds) < 20 || got != len(kinds) {
+		t.Errorf("the contract has %d types, and problem.go %d kinds", got, len(kinds))
+	}
+	for _, kind := range kinds {
+		if name := prefixes[kind[1]] + kind[2]; !strings.Contains(listed, `"`+name+`"`) {
+			t.Errorf("%s is not in the contract", name)
+		}
+		if !strings.Contains(pages, "`"+kind[2]+"`") {
+			t.Errorf("no page says what to do about %s", kind[2])
+		}
 	}
 }

@@ -3779,8 +3779,7 @@ export interface components {
          *     }
          */
         Problem: {
-            /** @description The kind of problem; never changes */
-            type: string;
+            type: components["schemas"]["ProblemType"];
             title: string;
             status: number;
             /** @description What to do */
@@ -3791,6 +3790,12 @@ export interface components {
             "violated-policies"?: string[];
             errors?: components["schemas"]["FieldError"][];
         };
+        /**
+         * @description The kind of problem; never changes. docs/admin-api.md and docs/check-api.md say of each what to do. Other kinds may come: fall
+         *     back to the status.
+         * @enum {string}
+         */
+        ProblemType: "urn:sluice:problem:invalid-request" | "urn:sluice:problem:unauthorized" | "urn:sluice:problem:forbidden" | "urn:sluice:problem:tenant-suspended" | "urn:sluice:problem:second-factor-required" | "urn:sluice:problem:fresh-proof-required" | "urn:sluice:problem:not-found" | "urn:sluice:problem:method-not-allowed" | "urn:sluice:problem:conflict" | "urn:sluice:problem:quota-exceeded" | "urn:sluice:problem:in-use" | "urn:sluice:problem:no-shared-store" | "urn:sluice:problem:idempotency-key-reused" | "urn:sluice:problem:request-in-progress" | "urn:sluice:problem:answer-lost" | "urn:sluice:problem:precondition-failed" | "urn:sluice:problem:precondition-required" | "urn:sluice:problem:request-timeout" | "urn:sluice:problem:headers-too-large" | "https://iana.org/assignments/http-problem-types#quota-exceeded" | "urn:sluice:problem:blocked" | "urn:sluice:problem:cost-exceeds-limit" | "urn:sluice:problem:record-ids-exhausted" | "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity" | "urn:sluice:problem:too-many-requests" | "urn:sluice:problem:body-too-large" | "urn:sluice:problem:unsupported-media-type" | "urn:sluice:problem:internal" | "urn:sluice:problem:unavailable";
         FieldError: {
             /** @description A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter, /audit/812 an entry of the audit log */
             pointer: string;

@@ -729,6 +729,105 @@ func (e PlatformAuditObjectKind) Valid() bool {
 	}
 }
 
+// Defines values for ProblemType.
+const (
+	HttpsianaOrgassignmentshttpProblemTypesQuotaExceeded            ProblemType = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	HttpsianaOrgassignmentshttpProblemTypesTemporaryReducedCapacity ProblemType = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	UrnSluiceProblemAnswerLost                                      ProblemType = "urn:sluice:problem:answer-lost"
+	UrnSluiceProblemBlocked                                         ProblemType = "urn:sluice:problem:blocked"
+	UrnSluiceProblemBodyTooLarge                                    ProblemType = "urn:sluice:problem:body-too-large"
+	UrnSluiceProblemConflict                                        ProblemType = "urn:sluice:problem:conflict"
+	UrnSluiceProblemCostExceedsLimit                                ProblemType = "urn:sluice:problem:cost-exceeds-limit"
+	UrnSluiceProblemForbidden                                       ProblemType = "urn:sluice:problem:forbidden"
+	UrnSluiceProblemFreshProofRequired                              ProblemType = "urn:sluice:problem:fresh-proof-required"
+	UrnSluiceProblemHeadersTooLarge                                 ProblemType = "urn:sluice:problem:headers-too-large"
+	UrnSluiceProblemIdempotencyKeyReused                            ProblemType = "urn:sluice:problem:idempotency-key-reused"
+	UrnSluiceProblemInUse                                           ProblemType = "urn:sluice:problem:in-use"
+	UrnSluiceProblemInternal                                        ProblemType = "urn:sluice:problem:internal"
+	UrnSluiceProblemInvalidRequest                                  ProblemType = "urn:sluice:problem:invalid-request"
+	UrnSluiceProblemMethodNotAllowed                                ProblemType = "urn:sluice:problem:method-not-allowed"
+	UrnSluiceProblemNoSharedStore                                   ProblemType = "urn:sluice:problem:no-shared-store"
+	UrnSluiceProblemNotFound                                        ProblemType = "urn:sluice:problem:not-found"
+	UrnSluiceProblemPreconditionFailed                              ProblemType = "urn:sluice:problem:precondition-failed"
+	UrnSluiceProblemPreconditionRequired                            ProblemType = "urn:sluice:problem:precondition-required"
+	UrnSluiceProblemQuotaExceeded                                   ProblemType = "urn:sluice:problem:quota-exceeded"
+	UrnSluiceProblemRecordIdsExhausted                              ProblemType = "urn:sluice:problem:record-ids-exhausted"
+	UrnSluiceProblemRequestInProgress                               ProblemType = "urn:sluice:problem:request-in-progress"
+	UrnSluiceProblemRequestTimeout                                  ProblemType = "urn:sluice:problem:request-timeout"
+	UrnSluiceProblemSecondFactorRequired                            ProblemType = "urn:sluice:problem:second-factor-required"
+	UrnSluiceProblemTenantSuspended                                 ProblemType = "urn:sluice:problem:tenant-suspended"
+	UrnSluiceProblemTooManyRequests                                 ProblemType = "urn:sluice:problem:too-many-requests"
+	UrnSluiceProblemUnauthorized                                    ProblemType = "urn:sluice:problem:unauthorized"
+	UrnSluiceProblemUnavailable                                     ProblemType = "urn:sluice:problem:unavailable"
+	UrnSluiceProblemUnsupportedMediaType                            ProblemType = "urn:sluice:problem:unsupported-media-type"
+)
+
+// Valid indicates whether the value is a known member of the ProblemType enum.
+func (e ProblemType) Valid() bool {
+	switch e {
+	case HttpsianaOrgassignmentshttpProblemTypesQuotaExceeded:
+		return true
+	case HttpsianaOrgassignmentshttpProblemTypesTemporaryReducedCapacity:
+		return true
+	case UrnSluiceProblemAnswerLost:
+		return true
+	case UrnSluiceProblemBlocked:
+		return true
+	case UrnSluiceProblemBodyTooLarge:
+		return true
+	case UrnSluiceProblemConflict:
+		return true
+	case UrnSluiceProblemCostExceedsLimit:
+		return true
+	case UrnSluiceProblemForbidden:
+		return true
+	case UrnSluiceProblemFreshProofRequired:
+		return true
+	case UrnSluiceProblemHeadersTooLarge:
+		return true
+	case UrnSluiceProblemIdempotencyKeyReused:
+		return true
+	case UrnSluiceProblemInUse:
+		return true
+	case UrnSluiceProblemInternal:
+		return true
+	case UrnSluiceProblemInvalidRequest:
+		return true
+	case UrnSluiceProblemMethodNotAllowed:
+		return true
+	case UrnSluiceProblemNoSharedStore:
+		return true
+	case UrnSluiceProblemNotFound:
+		return true
+	case UrnSluiceProblemPreconditionFailed:
+		return true
+	case UrnSluiceProblemPreconditionRequired:
+		return true
+	case UrnSluiceProblemQuotaExceeded:
+		return true
+	case UrnSluiceProblemRecordIdsExhausted:
+		return true
+	case UrnSluiceProblemRequestInProgress:
+		return true
+	case UrnSluiceProblemRequestTimeout:
+		return true
+	case UrnSluiceProblemSecondFactorRequired:
+		return true
+	case UrnSluiceProblemTenantSuspended:
+		return true
+	case UrnSluiceProblemTooManyRequests:
+		return true
+	case UrnSluiceProblemUnauthorized:
+		return true
+	case UrnSluiceProblemUnavailable:
+		return true
+	case UrnSluiceProblemUnsupportedMediaType:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProcessStatusDatabase.
 const (
 	ProcessStatusDatabaseDown    ProcessStatusDatabase = "down"
@@ -3115,12 +3214,17 @@ type Problem struct {
 	Status    int     `json:"status"`
 	Title     string  `json:"title"`
 
-	// Type The kind of problem; never changes
-	Type string `json:"type"`
+	// Type The kind of problem; never changes. docs/admin-api.md and docs/check-api.md say of each what to do. Other kinds may come: fall
+	// back to the status.
+	Type ProblemType `json:"type"`
 
 	// ViolatedPolicies The names in RateLimit-Policy of the limits that deny the request
 	ViolatedPolicies *[]string `json:"violated-policies,omitempty"`
 }
+
+// ProblemType The kind of problem; never changes. docs/admin-api.md and docs/check-api.md say of each what to do. Other kinds may come: fall
+// back to the status.
+type ProblemType string
 
 // ProcessStatus A process that answers checks
 type ProcessStatus struct {
