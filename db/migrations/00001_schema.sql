@@ -931,6 +931,7 @@ CREATE TABLE rate_limit_violation (
     retry_after_ms  bigint, -- null if waiting would not have helped
     algorithm       text             NOT NULL,
     limit_text      text             NOT NULL, -- as people say it
+    meter           text             NOT NULL DEFAULT '', -- '': requests
     CONSTRAINT rate_limit_violation_pkey PRIMARY KEY (tenant_id, requested_at, violation_id)
 ) PARTITION BY RANGE (requested_at);
 
@@ -1041,6 +1042,7 @@ CREATE TABLE quota_crossing (
     rule_name      text             NOT NULL,
     key_pattern    text             NOT NULL,
     user_id        text             COLLATE "C", -- whose bucket it is; null for one that users share
+    meter          text             NOT NULL DEFAULT '', -- '': requests
     CONSTRAINT quota_crossing_pkey PRIMARY KEY (tenant_id, rule_id, subject, window_start, share)
 );
 

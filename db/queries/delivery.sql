@@ -23,7 +23,8 @@ LIMIT sqlc.arg(page_size);
 SELECT sqlc.embed(d), sqlc.embed(a), t.slug,
     coalesce((SELECT r.key_pattern FROM rate_limit_rule AS r
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
-    coalesce((SELECT concat_ws(' · ', nullif(r.name, ''), coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
+    coalesce((SELECT concat_ws(' · ', nullif(r.parameters ->> 'meter', r.name), nullif(r.name, ''),
+        coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id

@@ -179,12 +179,12 @@ ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE 
 INSERT INTO rate_limit_violation (
     tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version,
     rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms,
-    algorithm, limit_text)
+    algorithm, limit_text, meter)
 SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v.last_at, now() + interval '5 minutes'),
     v.count, v.rule_id, v.bucket_key, v.scope, v.mode, v.reason, v.key_pattern, v.rule_version,
     v.rate_per_second, v.burst_capacity, nullif(v.user_id, ''), nullif(v.ip_address, '')::inet, nullif(v.endpoint, ''),
     nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0),
-    v.algorithm, v.limit_text
+    v.algorithm, v.limit_text, v.meter
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id,
         unnest(sqlc.arg(requested_at)::timestamptz[]) AS requested_at,
@@ -201,7 +201,8 @@ FROM (
         unnest(sqlc.arg(plans)::text[]) AS plan, unnest(sqlc.arg(costs)::double precision[]) AS cost,
         unnest(sqlc.arg(tokens)::double precision[]) AS tokens_at_time,
         unnest(sqlc.arg(retry_after_ms)::bigint[]) AS retry_after_ms,
-        unnest(sqlc.arg(algorithms)::text[]) AS algorithm, unnest(sqlc.arg(limit_texts)::text[]) AS limit_text
+        unnest(sqlc.arg(algorithms)::text[]) AS algorithm, unnest(sqlc.arg(limit_texts)::text[]) AS limit_text,
+        unnest(sqlc.arg(meters)::text[]) AS meter
 ) AS v;
 
 -- name: CrossingsRecorded :exec
@@ -209,11 +210,11 @@ FROM (
 -- same time.
 INSERT INTO quota_crossing AS c (
     tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name,
-        key_pattern, user_id)
+        key_pattern, user_id, meter)
 SELECT DISTINCT ON (n.tenant_id, n.rule_id, n.subject, n.window_start, n.share)
     n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.window_end,
     least(n.crossed_at, now() + interval '5 minutes'), n.used, n.burst_capacity, n.mode, n.rule_name, n.key_pattern,
-        nullif(n.user_id, '')
+        nullif(n.user_id, ''), n.meter
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
         unnest(sqlc.arg(subjects)::text[]) COLLATE "C" AS subject,
@@ -222,7 +223,8 @@ FROM (
             unnest(sqlc.arg(crossed_at)::timestamptz[]) AS crossed_at,
         unnest(sqlc.arg(used)::double precision[]) AS used, unnest(sqlc.arg(bursts)::bigint[]) AS burst_capacity,
         unnest(sqlc.arg(modes)::text[]) AS mode, unnest(sqlc.arg(rule_names)::text[]) AS rule_name,
-        unnest(sqlc.arg(key_patterns)::text[]) AS key_pattern, unnest(sqlc.arg(user_ids)::text[]) AS user_id
+        unnest(sqlc.arg(key_patterns)::text[]) AS key_pattern, unnest(sqlc.arg(user_ids)::text[]) AS user_id,
+        unnest(sqlc.arg(meters)::text[]) AS meter
 ) AS n
 ORDER BY n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.crossed_at, n.used
 ON CONFLICT (tenant_id, rule_id, subject, window_start, share) DO UPDATE

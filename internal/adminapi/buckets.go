@@ -139,6 +139,7 @@ func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 		Window:       showWindow(m, bucket),
 		ResetAfterMs: int64((t.TimeToFull() + time.Millisecond - 1) / time.Millisecond),
 		Source:       openapi.BucketSourceUser,
+		Meter:        rule.Meter.Word(),
 	}
 }
 

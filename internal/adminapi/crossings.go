@@ -55,6 +55,6 @@ func showCrossing(c *violations.Crossing) openapi.Crossing {
 		CrossingId: c.Number, RuleId: int64(c.Rule), KeyPattern: c.Pattern, Name: c.RuleName,
 		Mode:    openapi.Mode(c.Mode),
 		Subject: c.Subject, UserId: orNull(c.UserID), Share: c.Share, Used: c.Used.Float(), BurstCapacity: c.Burst,
-		WindowStartsAt: c.WindowStart, WindowEndsAt: c.WindowEnd, CrossedAt: c.At,
+		WindowStartsAt: c.WindowStart, WindowEndsAt: c.WindowEnd, CrossedAt: c.At, Meter: c.Meter.Word(),
 	}
 }

@@ -268,6 +268,7 @@ func nameRule(r *rules.Rule) openapi.RuleName {
 	return openapi.RuleName{
 		RuleId: int64(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
 		Scope: openapi.Scope(r.Scope()), Mode: openapi.Mode(r.Mode), Removed: r.Removed,
+		Meter: r.Meter.Word(),
 	}
 }
 

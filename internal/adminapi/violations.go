@@ -31,6 +31,7 @@ func showViolation(v *violations.Violation) openapi.Violation {
 		Scope: openapi.Scope(v.Scope), Mode: openapi.Mode(v.Mode), Reason: openapi.Reason(v.Reason),
 		KeyPattern: v.Pattern, RatePerSecond: v.Rate, BurstCapacity: v.Burst,
 		Algorithm: openapi.Algorithm(cmp.Or(v.Algorithm, rules.TokenBucket)), LimitText: v.LimitText,
+		Meter:  v.Meter.Word(),
 		UserId: orNull(v.UserID), IpAddress: nullable.NewNullNullable[string](), Endpoint: orNull(v.Endpoint),
 		Method: orNull(v.Method), Plan: orNull(v.Plan), Cost: v.Cost.Float(),
 		TokensAtTime: nullable.NewNullNullable[float64](), QueueMs: nullable.NewNullNullable[int64](),

@@ -19,7 +19,7 @@ var violationHeader = []string{
 	"violation_id", "requested_at", "last_at", "count", "rule_id", "rule_version", "bucket_key", "scope", "mode",
 	"reason",
 	"key_pattern", "rate_per_second", "burst_capacity", "user_id", "ip_address", "endpoint", "method", "plan", "cost",
-	"tokens_at_time", "retry_after_ms", "algorithm", "limit_text", "queue_ms",
+	"tokens_at_time", "retry_after_ms", "algorithm", "limit_text", "queue_ms", "meter",
 }
 
 func (s *surface) ExportViolations(ctx context.Context,
@@ -78,7 +78,7 @@ func violationRecord(v *openapi.Violation) []string {
 		v.KeyPattern, formatFloat(v.RatePerSecond), formatInt(v.BurstCapacity), orZero(v.UserId), orZero(v.IpAddress),
 		orZero(v.Endpoint), orZero(v.Method), orZero(v.Plan), formatFloat(v.Cost),
 		cell(v.TokensAtTime, formatFloat), cell(v.RetryAfterMs, formatInt), string(v.Algorithm), v.LimitText,
-		cell(v.QueueMs, formatInt),
+		cell(v.QueueMs, formatInt), v.Meter,
 	}
 }
 

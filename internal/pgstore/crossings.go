@@ -31,6 +31,7 @@ func recordCrossings(ctx context.Context, queries *dbsqlc.Queries, crossings []v
 		rows.RuleNames = append(rows.RuleNames, c.RuleName)
 		rows.KeyPatterns = append(rows.KeyPatterns, c.Pattern)
 		rows.UserIds = append(rows.UserIds, c.UserID)
+		rows.Meters = append(rows.Meters, string(c.Meter))
 	}
 	if err := queries.CrossingsRecorded(ctx, rows); err != nil {
 		return fmt.Errorf("record crossings: %w", err)
@@ -79,5 +80,6 @@ func crossingFromRow(row dbsqlc.QuotaCrossing) violations.Crossing {
 		At:   row.CrossedAt.UTC(),
 		Used: tokens(row.Used), Burst: row.BurstCapacity,
 		Mode: rules.Mode(row.Mode), RuleName: row.RuleName, Pattern: row.KeyPattern, UserID: orEmpty(row.UserID),
+		Meter: rules.Meter(row.Meter),
 	}
 }

@@ -16,7 +16,7 @@ func crossing(tenant rules.TenantID, at time.Time, change ...func(*violations.Cr
 	c := violations.Crossing{
 		Tenant: tenant, Rule: 12, Subject: "42", WindowStart: hour, WindowEnd: hour.Add(time.Hour), Share: 80, At: at,
 		Used: 80_500_000, Burst: 100, Mode: rules.ModeEnforce, RuleName: "hourly", Pattern: "user:{user_id}",
-		UserID: "42",
+		UserID: "42", Meter: "usd",
 	}
 	for _, f := range change {
 		f(&c)

@@ -207,6 +207,7 @@ func violationFromRow(row dbsqlc.RateLimitViolation) violations.Violation {
 		Burst:     row.BurstCapacity,
 		Algorithm: rules.Algorithm(row.Algorithm),
 		LimitText: row.LimitText,
+		Meter:     rules.Meter(row.Meter),
 		UserID:    orEmpty(row.UserID),
 		Endpoint:  orEmpty(row.Endpoint),
 		Method:    orEmpty(row.Method),

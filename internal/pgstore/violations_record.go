@@ -166,6 +166,7 @@ func appendViolation(rows *dbsqlc.ViolationsRecordedParams, v *violations.Violat
 	rows.Tokens = append(rows.Tokens, tokens)
 	rows.Algorithms = append(rows.Algorithms, string(v.Algorithm))
 	rows.LimitTexts = append(rows.LimitTexts, v.LimitText)
+	rows.Meters = append(rows.Meters, string(v.Meter))
 	rows.RetryAfterMs = append(rows.RetryAfterMs, int64((v.RetryAfter+time.Millisecond-1)/time.Millisecond))
 }
 

@@ -23,7 +23,7 @@ func violation(tenant rules.TenantID, at time.Time) violations.Violation {
 		Scope: rules.ScopeUser, Mode: rules.ModeEnforce, Pattern: "user:{user_id}", Version: 3, Rate: 0.5, Burst: 50,
 		UserID: "42", IP: netip.MustParseAddr("203.0.113.9"), Endpoint: "/api/search", Method: "GET", Plan: "free",
 		Cost: 1_500_000, Tokens: 650_000, TokensKnown: true, RetryAfter: 35 * time.Millisecond, Count: 2,
-		LastAt: at.Add(time.Millisecond),
+		LastAt: at.Add(time.Millisecond), Meter: "usd",
 	}
 }
 

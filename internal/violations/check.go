@@ -74,6 +74,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 		Pattern:     t.Rule.Pattern.String(),
 		Version:     t.Rule.Version,
 		Algorithm:   t.Rule.Algorithm,
+		Meter:       t.Rule.Meter,
 		UserID:      strings.Clone(c.Request.UserID),
 		IP:          rules.PlainIP(c.Request.IP),
 		Endpoint:    strings.Clone(c.Request.Endpoint),

@@ -41,6 +41,7 @@ type Crossing struct {
 	Mode     rules.Mode
 	RuleName string
 	Pattern  string
+	Meter    rules.Meter
 	// UserID owns the bucket; "" for a shared bucket.
 	UserID string
 }
@@ -115,6 +116,7 @@ func (u *Use) crossing(subject string, share int, start, end int64) Crossing {
 		Tenant: u.Tenant, Rule: u.Rule.ID, Subject: storedSubject(subject), Share: share,
 		WindowStart: time.UnixMicro(start).UTC(), WindowEnd: time.UnixMicro(end).UTC(), At: time.UnixMicro(u.At).UTC(),
 		Used: u.Used, Burst: u.Limit.Burst, Mode: u.Mode, RuleName: u.Rule.Name, Pattern: u.Rule.Pattern.String(),
+		Meter: u.Rule.Meter,
 	}
 	c.UserID = u.Rule.Pattern.OwnerOf(subject)
 	return c

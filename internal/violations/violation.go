@@ -44,6 +44,7 @@ type Violation struct {
 	// LimitText describes the limit in force: 10 per second, bursts to 50; "" for a block.
 	Algorithm rules.Algorithm
 	LimitText string
+	Meter     rules.Meter
 
 	// From the check; "" or the zero Addr if missing. Plan is the plan in force.
 	UserID   string

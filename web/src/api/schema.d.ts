@@ -5747,6 +5747,7 @@ export interface components {
          *       "rule_id": 12,
          *       "key_pattern": "user:{user_id}",
          *       "name": "",
+         *       "meter": "requests",
          *       "scope": "user",
          *       "mode": "enforce",
          *       "plan": "pro",
@@ -5769,6 +5770,8 @@ export interface components {
             rule_id: number;
             key_pattern: string;
             name: string;
+            /** @description What the rule counts */
+            meter: string;
             scope: components["schemas"]["Scope"];
             mode: components["schemas"]["Mode"];
             plan: string | null;
@@ -6661,6 +6664,7 @@ export interface components {
          *       "burst_capacity": 50,
          *       "algorithm": "token_bucket",
          *       "limit_text": "10 per second, bursts to 50",
+         *       "meter": "requests",
          *       "user_id": "42",
          *       "ip_address": "203.0.113.9",
          *       "endpoint": "/api/search",
@@ -6716,6 +6720,8 @@ export interface components {
             algorithm: components["schemas"]["Algorithm"];
             /** @description The limit then in force as people say it; empty for a block, and in rows that an older release wrote */
             limit_text: string;
+            /** @description What the rule counts */
+            meter: string;
             /** @description null, also for the next four: the check had none */
             user_id: string | null;
             ip_address: string | null;
@@ -6760,6 +6766,7 @@ export interface components {
          *           "burst_capacity": 50,
          *           "algorithm": "token_bucket",
          *           "limit_text": "10 per second, bursts to 50",
+         *           "meter": "requests",
          *           "user_id": "42",
          *           "ip_address": "203.0.113.9",
          *           "endpoint": "/api/search",
@@ -6820,6 +6827,7 @@ export interface components {
          *       "rule_id": 12,
          *       "key_pattern": "user:{user_id}",
          *       "name": "monthly",
+         *       "meter": "requests",
          *       "mode": "enforce",
          *       "subject": "42",
          *       "user_id": "42",
@@ -6842,6 +6850,8 @@ export interface components {
             key_pattern: string;
             /** @description The rule's */
             name: string;
+            /** @description What the rule counts */
+            meter: string;
             mode: components["schemas"]["Mode"];
             /** @description The bucket within the rule; one longer than 1024 bytes ends in its digest */
             subject: string;
@@ -6877,6 +6887,7 @@ export interface components {
          *           "rule_id": 12,
          *           "key_pattern": "user:{user_id}",
          *           "name": "monthly",
+         *           "meter": "requests",
          *           "mode": "enforce",
          *           "subject": "42",
          *           "user_id": "42",
@@ -6913,6 +6924,7 @@ export interface components {
          *         "burst_capacity": 50,
          *         "algorithm": "token_bucket",
          *         "limit_text": "10 per second, bursts to 50",
+         *         "meter": "requests",
          *         "user_id": "42",
          *         "ip_address": "203.0.113.9",
          *         "endpoint": "/api/search",
@@ -7180,6 +7192,8 @@ export interface components {
             name: string;
             /** @description null: all plans */
             plan: string | null;
+            /** @description What the rule counts */
+            meter: string;
             scope: components["schemas"]["Scope"];
             mode: components["schemas"]["Mode"];
             /** @description The rule was removed; the other fields are its last */

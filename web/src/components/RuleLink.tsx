@@ -1,14 +1,13 @@
 import { Link } from '@tanstack/react-router';
-import type { Rule } from '~/api/types';
 import { patternInWords } from '~/domain/pattern';
-import { ruleDetail } from '~/domain/rule';
+import { type Named, ruleDetail } from '~/domain/rule';
 import { Outcome } from './Outcome';
 
 interface Props {
   tenant: string;
   id: number;
   /** Missing where the rule is unknown or not loaded yet. The page of a removed rule names who removed it. */
-  rule: (Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { removed?: boolean }) | undefined;
+  rule: (Named & { removed?: boolean }) | undefined;
 }
 
 export function RuleLink({ tenant, id, rule }: Props) {

@@ -84,8 +84,8 @@ const causes: Record<string, string> = {
 };
 
 /** "Each user · daily · free" */
-function ruleOf(key_pattern: string, name: string, plan: string): string {
-  return [ruleTitle({ key_pattern, name }), plan].filter(Boolean).join(' · ');
+function ruleOf(key_pattern: string, name: string, plan: string, meter: string): string {
+  return [ruleTitle({ key_pattern, name, meter }), plan].filter(Boolean).join(' · ');
 }
 
 /** The names of objects that entries have by id only; undefined for removed ones. */
@@ -102,7 +102,7 @@ export function objectOf({ object: { kind, id }, before, after, row_count }: Aud
   const text = (field: string) => (typeof row[field] === 'string' ? row[field] : '');
   switch (kind) {
     case 'rule':
-      return `rule ${ruleOf(text('key_pattern'), text('name'), text('plan')) || id}`;
+      return `rule ${ruleOf(text('key_pattern'), text('name'), text('plan'), text('meter')) || id}`;
     case 'override':
       return overrideOf(id, names);
     case 'user':

@@ -1,7 +1,10 @@
 import type { Rule } from '~/api/types';
-import { shortNumber } from './format';
+import { exactNumber, shortNumber } from './format';
 
 export const requests = 'requests';
+
+export const isMeter = (text: string) => /^[a-z][a-z0-9_]{0,31}$/.test(text);
+export const notAMeter = 'must be a lower-case letter and up to 31 lower-case letters, digits and _, such as usd';
 
 const currencies = new Set(Intl.supportedValuesOf('currency'));
 
@@ -12,9 +15,28 @@ export function meterUnit(meter: string | undefined): string {
   return currencies.has(code) ? code : meter.replaceAll('_', ' ');
 }
 
+/** What a bucket holds: "tokens" of requests, "input tokens", "USD". */
+export function heldUnit(meter: string | undefined): string {
+  return meterUnit(meter) || 'tokens';
+}
+
+export function isMoney(meter: string | undefined): boolean {
+  return currencies.has((meter ?? '').toUpperCase());
+}
+
+/** The least that a check takes, so that less is nothing: a request, or a millionth of another meter. */
+export function least(meter: string | undefined): number {
+  return meterUnit(meter) ? 1e-6 : 1;
+}
+
 /** "1.2 M input tokens", "0.75 USD", "12": for what is left or used. */
 export function meterAmount(value: number, meter: string | undefined): string {
   return `${shortNumber(value)} ${meterUnit(meter)}`.trimEnd();
+}
+
+/** "1,200,000 input tokens", "0.75 USD", "12" */
+export function exactAmount(value: number, meter: string | undefined): string {
+  return `${exactNumber(value)} ${meterUnit(meter)}`.trimEnd();
 }
 
 export const chargeLabels: Record<Rule['charge'], string> = {

@@ -1,5 +1,6 @@
 import type { Rule } from '~/api/types';
-import { meterUnit } from './meter';
+import { shortNumber } from './format';
+import { isMoney, meterUnit } from './meter';
 import {
   describeDuration,
   describeWindow,
@@ -164,16 +165,28 @@ function stepsOf(limit: Limit): string | null {
   return `${rateSentence(limit)} in steps of ${every}`;
 }
 
-/** A limit in a cell: "10/s", "100/month", "20 at once". */
+/** A limit in a cell: "10/s", "100/month", "1.2 M/month", "100 USD/month", "20 at once". */
 export function limitShort(limit: Limit): string {
-  const burst = exact.format(limit.burst_capacity);
+  const burst = shortAmount(limit.burst_capacity, limit.meter);
   if (limit.algorithm === 'concurrency') return `${burst} at once`;
-  if (!hasWindow(limit.algorithm)) return limit.rate_per_second > 0 ? rateShort(limit) : `burst ${burst}`;
+  if (!hasWindow(limit.algorithm)) {
+    if (limit.rate_per_second === 0) return `burst ${burst}`;
+    const { number, unit } = perUnit(limit);
+    return `${shortAmount(number, limit.meter)}/${short[unit]}`;
+  }
   const window = isCalendar(limit.window) ? limit.window : describeWindow(limit);
   return `${burst}/${short[window as RateUnit] ?? window}`;
 }
 
-/** "10/s": for cells and chips, beside the sentence. */
+/** An amount in a cell, whose row says what it counts: exact for requests, short for others, money with its currency. */
+export function shortAmount(value: number, meter: string | undefined): string {
+  const unit = meterUnit(meter);
+  if (!unit) return exact.format(value);
+  const text = shortNumber(value).replace(/\.0(?=\D)/, '');
+  return isMoney(meter) ? `${text} ${unit}` : text;
+}
+
+/** "10/s", exactly: for what is edited, and beside the sentence. */
 export function rateShort(rate: Rate): string {
   const { number, unit } = perUnit(rate);
   return `${exact.format(number)}/${short[unit]}`;

@@ -5,6 +5,9 @@ test.each([
   [{ key_pattern: 'user:{user_id}:endpoint:/api/reports', name: '', plan: null }, 'Each user on /api/reports'],
   [{ key_pattern: 'ip:203.0.113.9', name: 'temporary', plan: null }, 'Address 203.0.113.9 · temporary'],
   [{ key_pattern: 'endpoint:/internal/*', name: '', plan: null }, 'Everything below /internal/'],
+  [{ key_pattern: 'user:{user_id}', name: 'usd', meter: 'usd', plan: null }, 'Each user · USD'],
+  [{ key_pattern: 'user:{user_id}', name: 'monthly', meter: 'usd', plan: null }, 'Each user · USD · monthly'],
+  [{ key_pattern: 'user:{user_id}', name: 'requests', meter: 'requests', plan: null }, 'Each user · requests'],
 ])('%o is called %s', (rule, title) => {
   expect(ruleTitle(rule)).toBe(title);
 });

@@ -3,11 +3,21 @@ import { meterUnit } from './meter';
 import { patternInWords } from './pattern';
 import { type Limit, limitSentence } from './rate';
 
-type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { meter?: string };
+/** What names a rule. Without a meter it counts requests. */
+export type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { meter?: string };
+
+/**
+ * Tells rules of one pattern and plan apart: "daily", "input tokens", "USD · monthly", or "". A rule of another meter
+ * than requests that nobody named has the meter's name.
+ */
+export function ruleName({ name, meter }: Pick<Named, 'name' | 'meter'>): string {
+  const unit = meterUnit(meter);
+  return [unit, unit && name === meter ? '' : name].filter(Boolean).join(' · ');
+}
 
 /** "Each user · daily", "Each user · input tokens" */
-export function ruleTitle({ key_pattern, name, meter }: Omit<Named, 'plan'>): string {
-  return [patternInWords(key_pattern), meterUnit(meter), name === meter ? '' : name].filter(Boolean).join(' · ');
+export function ruleTitle(rule: Omit<Named, 'plan'>): string {
+  return [patternInWords(rule.key_pattern), ruleName(rule)].filter(Boolean).join(' · ');
 }
 
 /** A rule in a list or a choice: "Each user · daily · pro · shadow". */
@@ -17,8 +27,8 @@ export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>
 }
 
 /** Tells rules of one pattern apart: "daily · pro". */
-export function ruleDetail({ name, plan, meter }: Omit<Named, 'key_pattern'>): string {
-  return [meterUnit(meter), name === meter ? '' : name, plan ?? 'all plans'].filter(Boolean).join(' · ');
+export function ruleDetail(rule: Omit<Named, 'key_pattern'>): string {
+  return [ruleName(rule), rule.plan ?? 'all plans'].filter(Boolean).join(' · ');
 }
 
 /** The effect of a rule: "10 per second, bursts to 50", "Always denied". */

@@ -1,7 +1,8 @@
 import type { Violation } from '~/api/types';
 import { duration, exactNumber, plural } from './format';
-import { patternInWords } from './pattern';
+import { exactAmount, meterUnit } from './meter';
 import { hasWindow, limitSentence, unitOf } from './rate';
+import { ruleTitle } from './rule';
 
 /** Orders violations, the latest first: by the microseconds at the start of an id, then by its number. */
 export function laterFirst(a: Violation, b: Violation): number {
@@ -42,8 +43,8 @@ export function whatHappened(violation: Violation): string {
   return `${who(violation)}${plan} ${was(violation)}${where}. ${why(violation)}${shadow(violation)}`;
 }
 
-function named(pattern: string): string {
-  return `“${patternInWords(pattern)}”`;
+function named(violation: Violation): string {
+  return `“${ruleTitle({ ...violation, name: '' })}”`;
 }
 
 function was({ mode, reason, count, requested_at, last_at }: Violation): string {
@@ -55,26 +56,26 @@ function was({ mode, reason, count, requested_at, last_at }: Violation): string 
 }
 
 function why(violation: Violation): string {
-  const { reason, key_pattern, cost, burst_capacity } = violation;
+  const { reason, cost, burst_capacity } = violation;
   switch (reason) {
     case 'blocked':
-      return `The rule ${named(key_pattern)} blocks every request that matches. Waiting would not have helped.`;
+      return `The rule ${named(violation)} blocks every request that matches. Waiting would not have helped.`;
     case 'cost_exceeds_limit':
       return hasWindow(violation.algorithm)
-        ? `A request took ${tokens(cost)}, and ${named(key_pattern)} never allows more than ` +
+        ? `A request took ${tokens(cost, violation)}, and ${named(violation)} never allows more than ` +
             `${exactNumber(burst_capacity)} in one window. Waiting would not have helped.`
-        : `A request took ${tokens(cost)}, and ${bucket(violation)} never holds more than ${exactNumber(
+        : `A request took ${tokens(cost, violation)}, and ${bucket(violation)} never holds more than ${exactNumber(
             burst_capacity,
           )}. Waiting would not have helped.`;
     case 'concurrency_exceeded':
       return (
-        `All ${plural(burst_capacity, 'place')} of ${named(key_pattern)}${inBrackets(violation)} were taken. ` +
+        `All ${plural(burst_capacity, 'place')} of ${named(violation)}${inBrackets(violation)} were taken. ` +
         'A request gets a place as soon as one is released.'
       );
     case 'reservations_exhausted':
       return 'The tenant had 100,000 open reservations, which is the most. Settle reservations, or let them expire.';
     case 'store_unavailable':
-      return `Redis did not answer, and the rule ${named(key_pattern)} denies until it does.`;
+      return `Redis did not answer, and the rule ${named(violation)} denies until it does.`;
     default:
       return short(violation);
   }
@@ -86,46 +87,47 @@ function inBrackets(violation: Violation): string {
 }
 
 function short(violation: Violation): string {
-  const { tokens_at_time: held, cost, retry_after_ms: wait, key_pattern, algorithm } = violation;
+  const { tokens_at_time: held, cost, retry_after_ms: wait, algorithm } = violation;
   const later = wait === null ? '.' : `. It would have been allowed ${duration(wait)} later.`;
   const limit = limitThen(violation);
   if (hasWindow(algorithm)) {
     const left = held === null ? 'nothing was left' : `${exactNumber(Math.round(held * 100) / 100)} was left`;
     return (
-      `Of the limit ${named(key_pattern)}${inBrackets(violation)} ${left}, and a request takes ` +
+      `Of the limit ${named(violation)}${inBrackets(violation)} ${left}, and a request takes ` +
       `${exactNumber(cost)}${later}`
     );
   }
   if (algorithm === 'leaky_bucket') return `${queue(violation)}${later}`;
   const name = bucket(violation);
   const begin = `${name[0]?.toUpperCase()}${name.slice(1)}${limit ? ` (${limit})` : ''}`;
-  const lacked = held === null ? 'was empty' : `held ${tokens(held)} and a request takes ${exactNumber(cost)}`;
+  const lacked =
+    held === null ? 'was empty' : `held ${tokens(held, violation)} and a request takes ${exactNumber(cost)}`;
   return `${begin} ${lacked}${later}`;
 }
 
 /** The queue that denied: it was full, or its caller, a proxy, cannot wait. */
 function queue(violation: Violation): string {
   const { tokens_at_time: held, cost, queue_ms } = violation;
-  const begin = `The queue of ${named(violation.key_pattern)}${inBrackets(violation)}`;
+  const begin = `The queue of ${named(violation)}${inBrackets(violation)}`;
   if (queue_ms === null) return `${begin} was full`;
   if (held !== null && held >= cost)
     return `${begin} would have delayed the request by ${duration(queue_ms)}, and its proxy cannot wait`;
   return `${begin} was full, with a delay of ${duration(queue_ms)}`;
 }
 
-function bucket({ scope, key_pattern }: Violation): string {
-  switch (scope) {
+function bucket(violation: Violation): string {
+  switch (violation.scope) {
     case 'user':
-      return `their bucket for ${named(key_pattern)}`;
+      return `their bucket for ${named(violation)}`;
     case 'global':
       return 'the bucket that all requests share';
     default:
-      return `the bucket for ${named(key_pattern)}`;
+      return `the bucket for ${named(violation)}`;
   }
 }
 
-function tokens(count: number): string {
-  return plural(Math.round(count * 100) / 100, 'token');
+function tokens(count: number, { meter }: Violation): string {
+  return meterUnit(meter) ? exactAmount(count, meter) : plural(Math.round(count * 100) / 100, 'token');
 }
 
 function shadow({ mode }: Violation): string {

@@ -1981,6 +1981,9 @@ type Bucket struct {
 	// LimitText The limit in force as people say it
 	LimitText string `json:"limit_text"`
 
+	// Meter What the rule counts
+	Meter string `json:"meter"`
+
 	// Mode A shadow rule counts and reports but never decides
 	Mode Mode   `json:"mode"`
 	Name string `json:"name"`
@@ -2135,6 +2138,9 @@ type Crossing struct {
 	CrossedAt  time.Time `json:"crossed_at"`
 	CrossingId int64     `json:"crossing_id"`
 	KeyPattern string    `json:"key_pattern"`
+
+	// Meter What the rule counts
+	Meter string `json:"meter"`
 
 	// Mode A shadow rule counts and reports but never decides
 	Mode Mode `json:"mode"`
@@ -3688,6 +3694,9 @@ type RuleList struct {
 type RuleName struct {
 	KeyPattern string `json:"key_pattern"`
 
+	// Meter What the rule counts
+	Meter string `json:"meter"`
+
 	// Mode A shadow rule counts and reports but never decides
 	Mode Mode   `json:"mode"`
 	Name string `json:"name"`
@@ -4318,8 +4327,11 @@ type Violation struct {
 	LastAt time.Time `json:"last_at"`
 
 	// LimitText The limit then in force as people say it; empty for a block, and in rows that an older release wrote
-	LimitText string                    `json:"limit_text"`
-	Method    nullable.Nullable[string] `json:"method"`
+	LimitText string `json:"limit_text"`
+
+	// Meter What the rule counts
+	Meter  string                    `json:"meter"`
+	Method nullable.Nullable[string] `json:"method"`
 
 	// Mode A shadow rule counts and reports but never decides
 	Mode Mode `json:"mode"`

@@ -453,6 +453,7 @@ type QuotaCrossing struct {
 	RuleName      string
 	KeyPattern    string
 	UserID        *string
+	Meter         string
 }
 
 type RateLimitOverride struct {
@@ -536,6 +537,7 @@ type RateLimitViolation struct {
 	RetryAfterMs  *int64
 	Algorithm     string
 	LimitText     string
+	Meter         string
 }
 
 type RateLimitViolationDefault struct {
@@ -564,6 +566,7 @@ type RateLimitViolationDefault struct {
 	RetryAfterMs  *int64
 	Algorithm     string
 	LimitText     string
+	Meter         string
 }
 
 type RecentDenial struct {

@@ -685,11 +685,11 @@ func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams
 const crossingsRecorded = `-- name: CrossingsRecorded :exec
 INSERT INTO quota_crossing AS c (
     tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name,
-        key_pattern, user_id)
+        key_pattern, user_id, meter)
 SELECT DISTINCT ON (n.tenant_id, n.rule_id, n.subject, n.window_start, n.share)
     n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.window_end,
     least(n.crossed_at, now() + interval '5 minutes'), n.used, n.burst_capacity, n.mode, n.rule_name, n.key_pattern,
-        nullif(n.user_id, '')
+        nullif(n.user_id, ''), n.meter
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
         unnest($3::text[]) COLLATE "C" AS subject,
@@ -698,7 +698,8 @@ FROM (
             unnest($7::timestamptz[]) AS crossed_at,
         unnest($8::double precision[]) AS used, unnest($9::bigint[]) AS burst_capacity,
         unnest($10::text[]) AS mode, unnest($11::text[]) AS rule_name,
-        unnest($12::text[]) AS key_pattern, unnest($13::text[]) AS user_id
+        unnest($12::text[]) AS key_pattern, unnest($13::text[]) AS user_id,
+        unnest($14::text[]) AS meter
 ) AS n
 ORDER BY n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.crossed_at, n.used
 ON CONFLICT (tenant_id, rule_id, subject, window_start, share) DO UPDATE
@@ -721,6 +722,7 @@ type CrossingsRecordedParams struct {
 	RuleNames    []string
 	KeyPatterns  []string
 	UserIds      []string
+	Meters       []string
 }
 
 // ” means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the
@@ -740,6 +742,7 @@ func (q *Queries) CrossingsRecorded(ctx context.Context, arg CrossingsRecordedPa
 		arg.RuleNames,
 		arg.KeyPatterns,
 		arg.UserIds,
+		arg.Meters,
 	)
 	return err
 }
@@ -3353,12 +3356,12 @@ const violationsRecorded = `-- name: ViolationsRecorded :exec
 INSERT INTO rate_limit_violation (
     tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version,
     rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms,
-    algorithm, limit_text)
+    algorithm, limit_text, meter)
 SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v.last_at, now() + interval '5 minutes'),
     v.count, v.rule_id, v.bucket_key, v.scope, v.mode, v.reason, v.key_pattern, v.rule_version,
     v.rate_per_second, v.burst_capacity, nullif(v.user_id, ''), nullif(v.ip_address, '')::inet, nullif(v.endpoint, ''),
     nullif(v.method, ''), nullif(v.plan, ''), v.cost, nullif(v.tokens_at_time, 'NaN'), nullif(v.retry_after_ms, 0),
-    v.algorithm, v.limit_text
+    v.algorithm, v.limit_text, v.meter
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id,
         unnest($2::timestamptz[]) AS requested_at,
@@ -3375,7 +3378,8 @@ FROM (
         unnest($18::text[]) AS plan, unnest($19::double precision[]) AS cost,
         unnest($20::double precision[]) AS tokens_at_time,
         unnest($21::bigint[]) AS retry_after_ms,
-        unnest($22::text[]) AS algorithm, unnest($23::text[]) AS limit_text
+        unnest($22::text[]) AS algorithm, unnest($23::text[]) AS limit_text,
+        unnest($24::text[]) AS meter
 ) AS v
 `
 
@@ -3403,6 +3407,7 @@ type ViolationsRecordedParams struct {
 	RetryAfterMs []int64
 	Algorithms   []string
 	LimitTexts   []string
+	Meters       []string
 }
 
 // ” and 0 mean nothing, and NaN means that the bucket was not read.
@@ -3431,6 +3436,7 @@ func (q *Queries) ViolationsRecorded(ctx context.Context, arg ViolationsRecorded
 		arg.RetryAfterMs,
 		arg.Algorithms,
 		arg.LimitTexts,
+		arg.Meters,
 	)
 	return err
 }

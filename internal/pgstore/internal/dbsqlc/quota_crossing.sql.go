@@ -13,7 +13,7 @@ import (
 )
 
 const crossingsBefore = `-- name: CrossingsBefore :many
-SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id FROM quota_crossing
+SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id, meter FROM quota_crossing
 WHERE tenant_id = $1
     AND (crossed_at, crossing_id) < ($2::timestamptz, $3::bigint)
 ORDER BY crossed_at DESC, crossing_id DESC
@@ -57,6 +57,7 @@ func (q *Queries) CrossingsBefore(ctx context.Context, arg CrossingsBeforeParams
 			&i.RuleName,
 			&i.KeyPattern,
 			&i.UserID,
+			&i.Meter,
 		); err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func (q *Queries) CrossingsBefore(ctx context.Context, arg CrossingsBeforeParams
 }
 
 const crossingsOfRuleBefore = `-- name: CrossingsOfRuleBefore :many
-SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id FROM quota_crossing
+SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id, meter FROM quota_crossing
 WHERE tenant_id = $1 AND rule_id = $2
     AND (crossed_at, crossing_id) < ($3::timestamptz, $4::bigint)
 ORDER BY crossed_at DESC, crossing_id DESC
@@ -115,6 +116,7 @@ func (q *Queries) CrossingsOfRuleBefore(ctx context.Context, arg CrossingsOfRule
 			&i.RuleName,
 			&i.KeyPattern,
 			&i.UserID,
+			&i.Meter,
 		); err != nil {
 			return nil, err
 		}
@@ -127,7 +129,7 @@ func (q *Queries) CrossingsOfRuleBefore(ctx context.Context, arg CrossingsOfRule
 }
 
 const crossingsOfUserBefore = `-- name: CrossingsOfUserBefore :many
-SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id FROM quota_crossing
+SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id, meter FROM quota_crossing
 WHERE tenant_id = $1 AND user_id = $2::text
     AND ($3::bigint = 0 OR rule_id = $3::bigint)
     AND (crossed_at, crossing_id) < ($4::timestamptz, $5::bigint)
@@ -177,6 +179,7 @@ func (q *Queries) CrossingsOfUserBefore(ctx context.Context, arg CrossingsOfUser
 			&i.RuleName,
 			&i.KeyPattern,
 			&i.UserID,
+			&i.Meter,
 		); err != nil {
 			return nil, err
 		}

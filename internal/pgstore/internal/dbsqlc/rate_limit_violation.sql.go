@@ -231,7 +231,7 @@ func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams
 }
 
 const violation = `-- name: Violation :one
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text, meter FROM rate_limit_violation
 WHERE tenant_id = $1 AND requested_at = $2
     AND violation_id = $3
 `
@@ -265,6 +265,7 @@ func (q *Queries) Violation(ctx context.Context, tenantID rules.TenantID, reques
 		&i.RetryAfterMs,
 		&i.Algorithm,
 		&i.LimitText,
+		&i.Meter,
 	)
 	return i, err
 }
@@ -283,7 +284,7 @@ func (q *Queries) ViolationArrivedAt(ctx context.Context, tenantID rules.TenantI
 }
 
 const violationsArrived = `-- name: ViolationsArrived :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
+SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text, meter FROM rate_limit_violation
 WHERE tenant_id = $1
     AND recorded_at >= coalesce($2::timestamptz,
         now()) - make_interval(secs => $3::double precision)
@@ -340,6 +341,7 @@ func (q *Queries) ViolationsArrived(ctx context.Context, arg ViolationsArrivedPa
 			&i.RetryAfterMs,
 			&i.Algorithm,
 			&i.LimitText,
+			&i.Meter,
 		); err != nil {
 			return nil, err
 		}
@@ -352,8 +354,8 @@ func (q *Queries) ViolationsArrived(ctx context.Context, arg ViolationsArrivedPa
 }
 
 const violationsBefore = `-- name: ViolationsBefore :many
-SELECT looked.tenant_id, looked.violation_id, looked.requested_at, looked.last_at, looked.recorded_at, looked.count, looked.rule_id, looked.bucket_key, looked.scope, looked.mode, looked.reason, looked.key_pattern, looked.rule_version, looked.rate_per_second, looked.burst_capacity, looked.user_id, looked.ip_address, looked.endpoint, looked.method, looked.plan, looked.cost, looked.tokens_at_time, looked.retry_after_ms, looked.algorithm, looked.limit_text FROM (
-    SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
+SELECT looked.tenant_id, looked.violation_id, looked.requested_at, looked.last_at, looked.recorded_at, looked.count, looked.rule_id, looked.bucket_key, looked.scope, looked.mode, looked.reason, looked.key_pattern, looked.rule_version, looked.rate_per_second, looked.burst_capacity, looked.user_id, looked.ip_address, looked.endpoint, looked.method, looked.plan, looked.cost, looked.tokens_at_time, looked.retry_after_ms, looked.algorithm, looked.limit_text, looked.meter FROM (
+    SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text, meter FROM rate_limit_violation
     WHERE tenant_id = $1
         AND requested_at >= $2 AND requested_at <= $3
         AND (requested_at, violation_id) < ($3::timestamptz, $4::bigint)
@@ -451,6 +453,7 @@ func (q *Queries) ViolationsBefore(ctx context.Context, arg ViolationsBeforePara
 			&i.RetryAfterMs,
 			&i.Algorithm,
 			&i.LimitText,
+			&i.Meter,
 		); err != nil {
 			return nil, err
 		}

@@ -8,7 +8,9 @@ import { ShowMore } from '~/components/ShowMore';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { exactNumber, percent, plainTime, zonedTime } from '~/domain/format';
+import { exactAmount } from '~/domain/meter';
 import { patternInWords } from '~/domain/pattern';
+import { ruleName } from '~/domain/rule';
 import styles from './Crossings.module.css';
 import { crossingsQuery, type WhichCrossings } from './queries';
 
@@ -58,7 +60,7 @@ interface RowProps {
 }
 
 function Row({ tenant, crossing, rule, names }: RowProps) {
-  const { share, mode, crossed_at, used, burst_capacity, window_ends_at } = crossing;
+  const { share, mode, crossed_at, used, burst_capacity, meter, window_ends_at } = crossing;
   return (
     <li className={styles.crossing}>
       <div>
@@ -72,7 +74,7 @@ function Row({ tenant, crossing, rule, names }: RowProps) {
           {mode === 'shadow' && <Outcome tone="shadow">Shadow</Outcome>}
         </span>
         <span className="soft">
-          {exactNumber(used)} of {exactNumber(burst_capacity)} used; window until{' '}
+          {exactNumber(used)} of {exactAmount(burst_capacity, meter)} used; window until{' '}
           {zonedTime(Date.parse(window_ends_at), rule?.window_zone ?? 'UTC')}
         </span>
       </div>
@@ -87,12 +89,12 @@ function Row({ tenant, crossing, rule, names }: RowProps) {
 }
 
 function OfRule({ tenant, crossing, rule }: Omit<RowProps, 'names'>) {
-  const { rule_id, key_pattern, name } = crossing;
+  const { rule_id, key_pattern } = crossing;
   if (rule) return <RuleLink tenant={tenant} id={rule_id} rule={rule} />;
   return (
     <>
       {patternInWords(key_pattern)}{' '}
-      <span className="soft">{[name, rule === null && 'removed'].filter(Boolean).join(' · ')}</span>
+      <span className="soft">{[ruleName(crossing), rule === null && 'removed'].filter(Boolean).join(' · ')}</span>
     </>
   );
 }

@@ -12,8 +12,10 @@ import { SidePanel } from '~/components/SidePanel';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { Duration, RelativeTime } from '~/components/Time';
 import { exactNumber, exactTime, plural } from '~/domain/format';
-import { patternInWords, splitsByUser } from '~/domain/pattern';
+import { exactAmount } from '~/domain/meter';
+import { splitsByUser } from '~/domain/pattern';
 import { hasRate, limitSentence } from '~/domain/rate';
+import { ruleTitle } from '~/domain/rule';
 import { endpointOf, limitThen, whatHappened, who } from '~/domain/violation';
 import type { TrySearch } from '~/search';
 import { useRole } from '~/session';
@@ -195,12 +197,12 @@ function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen' | 'blo
         Rule: detail?.rule ? (
           <RuleLink tenant={tenant} id={rule_id} rule={detail.rule} />
         ) : (
-          patternInWords(violation.key_pattern)
+          ruleTitle({ ...violation, name: '' })
         ),
         'Limit at that time': limitThen(violation),
-        Cost: `${exactNumber(cost)} each`,
+        Cost: `${exactAmount(cost, violation.meter)} each`,
         [hasRate(violation.algorithm) ? 'Tokens left' : 'Left']:
-          tokens_at_time !== null && exactNumber(Math.floor(tokens_at_time * 100) / 100),
+          tokens_at_time !== null && exactAmount(Math.floor(tokens_at_time * 100) / 100, violation.meter),
         'Delay of the queue': queue_ms !== null && <Duration ms={queue_ms} />,
         Wait: retry_after_ms === null ? 'Waiting would not have helped' : <Duration ms={retry_after_ms} />,
         'Bucket key': (
@@ -239,7 +241,7 @@ function Beside({ detail: { violation, beside }, onOpen }: { detail: ViolationDe
                 </time>
               </Tooltip>
               <OutcomeOf violation={one} />
-              <span className={styles.besideWhat}>{endpointOf(one) ?? patternInWords(one.key_pattern)}</span>
+              <span className={styles.besideWhat}>{endpointOf(one) ?? ruleTitle({ ...one, name: '' })}</span>
               <span className="numeric soft">× {exactNumber(one.count)}</span>
             </button>
           </li>

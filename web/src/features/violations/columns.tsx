@@ -6,8 +6,8 @@ import { Outcome } from '~/components/Outcome';
 import { RuleName } from '~/components/RuleLink';
 import { Duration, RelativeTime } from '~/components/Time';
 import { exactNumber } from '~/domain/format';
-import { patternInWords } from '~/domain/pattern';
 import { rateShort, unitOf } from '~/domain/rate';
+import { ruleTitle } from '~/domain/rule';
 import { endpointOf, limitThen } from '~/domain/violation';
 import styles from './violations.module.css';
 
@@ -37,11 +37,11 @@ const columnsWith = (rules: Rule[]): Column<Violation>[] => [
     key: 'rule',
     header: 'Rule',
     under: true,
-    render: ({ rule_id, key_pattern }) => {
+    render: ({ rule_id, key_pattern, meter }) => {
       const rule = rules.find((one) => one.rule_id === rule_id);
       return (
         <span className={styles.rule}>
-          {rule ? <RuleName id={rule_id} rule={rule} /> : patternInWords(key_pattern)}
+          {rule ? <RuleName id={rule_id} rule={rule} /> : ruleTitle({ key_pattern, name: '', meter })}
         </span>
       );
     },

@@ -10,8 +10,8 @@ import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
 import { percent, shortNumber } from '~/domain/format';
 import { type Group, groupFilter, groupNouns } from '~/domain/group';
-import { patternInWords } from '~/domain/pattern';
 import type { Span } from '~/domain/range';
+import { ruleTitle } from '~/domain/rule';
 import { Blocked, useBlock } from '~/features/temporary/Blocked';
 import { useRole } from '~/session';
 import { type Answer, atPresent, type Limited, limitedQuery, standsOut } from './limited';
@@ -121,7 +121,7 @@ function columnsOf(tenant: string, span: Span, onBlock: AttackProps['onBlock']):
       render: ({ rule }) =>
         rule && (
           <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule.rule_id) }} title={rule.key_pattern}>
-            {patternInWords(rule.key_pattern)}
+            {ruleTitle({ name: '', ...rule })}
           </Link>
         ),
     },

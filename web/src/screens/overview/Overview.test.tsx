@@ -37,6 +37,7 @@ const half = {
   key_pattern: 'user:{user_id}',
   name: 'half',
   plan: 'free',
+  meter: 'requests',
   scope: 'user',
   mode: 'shadow',
   removed: false,

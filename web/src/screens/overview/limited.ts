@@ -21,7 +21,7 @@ export interface Limited {
   /** How that compares with the mean of the five minutes before. */
   trend: 'up' | 'down' | 'steady';
   /** The rule that denies most now or, if none does, that of most of the latest denials. */
-  rule: Pick<RuleName, 'rule_id' | 'key_pattern'> | undefined;
+  rule: (Pick<RuleName, 'rule_id' | 'key_pattern' | 'meter'> & { name?: string }) | undefined;
   /** The endpoint of most of the latest recorded denials. */
   endpoint: string | undefined;
   users: (string | null)[];

@@ -20,6 +20,7 @@ import {
   type Rate,
   rateShort,
   shapeOf,
+  shortAmount,
 } from '~/domain/rate';
 import { actionLabels } from '~/domain/rule';
 import type { Unread } from './draft';
@@ -68,7 +69,7 @@ export function CellValue({ rule, limit, now, lastHour, share }: ValueProps) {
           <span className="aside">was </span>
           <s>
             {limitShort(rule)}
-            {hasRate(rule.algorithm) && ` · ${exactNumber(rule.burst_capacity)}`}
+            {hasRate(rule.algorithm) && ` · ${shortAmount(rule.burst_capacity, rule.meter)}`}
           </s>
         </span>
       )}
@@ -123,7 +124,7 @@ function LimitText({ limit, from }: { limit: Limit; from?: string }) {
 }
 
 function besides(limit: Limit): string {
-  const burst = exactNumber(limit.burst_capacity);
+  const burst = shortAmount(limit.burst_capacity, limit.meter);
   switch (limit.algorithm) {
     case 'leaky_bucket':
       return `queue ${burst}`;

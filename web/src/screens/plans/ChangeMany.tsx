@@ -3,8 +3,8 @@ import { useState } from 'react';
 import type { MatrixRow, Plan } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { plural } from '~/domain/format';
-import { patternInWords } from '~/domain/pattern';
 import { isValid, parseNumber, times } from '~/domain/rate';
+import { ruleTitle } from '~/domain/rule';
 import { cellId, type Draft, type Edit, edited, ruleAt } from './draft';
 
 const allPlans = '*';
@@ -124,11 +124,9 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
   );
 }
 
-/** "2 of 3 rules stay as they are, because pro has no limit of its own there: Each user and Each address (daily)." */
+/** "2 of 3 rules stay as they are, because pro has no limit of its own there: Each user and Each address · daily." */
 function leftAloneSentence(rows: MatrixRow[], plan: string, of: number): string {
-  const names = rows
-    .slice(0, 3)
-    .map(({ key_pattern, name }) => `${patternInWords(key_pattern)}${name && ` (${name})`}`);
+  const names = rows.slice(0, 3).map(ruleTitle);
   if (rows.length > names.length) names.push(`${rows.length - names.length} more`);
   const last = names.pop();
   const listed = names.length > 0 ? `${names.join(', ')} and ${last}` : last;

@@ -4,8 +4,8 @@ import { effectSentence, useEffectOf } from '~/components/Effect';
 import { IconAlert } from '~/components/icons';
 import { plural } from '~/domain/format';
 import { identityText, newRuleOf } from '~/domain/newRule';
-import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
+import { ruleTitle } from '~/domain/rule';
 import { becomes, whenWords } from '~/domain/scheduled';
 import { type Draft, rowId } from './draft';
 import { removalNotes } from './inForce';
@@ -49,8 +49,7 @@ export function Changes({ tenant, diff, draft, rows, plans, scheduled, isLater }
           return (
             <li key={`${rule.key_pattern} ${rule.name} ${rule.plan}`}>
               <span>
-                {patternInWords(rule.key_pattern)}
-                {rule.name && ` (${rule.name})`} on <strong>{rule.plan ?? 'all plans'}</strong>
+                {ruleTitle(rule)} on <strong>{rule.plan ?? 'all plans'}</strong>
               </span>
               {before && (
                 <span className={styles.from}>

@@ -2,16 +2,17 @@ import { Tooltip } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { memo } from 'react';
 import type { Verdicts } from '~/api/queries';
-import type { MatrixRow, Rule, ScheduledChange } from '~/api/types';
+import type { Rule, ScheduledChange } from '~/api/types';
 import { Ends } from '~/components/Ends';
 import { IconAlert, IconArrowRight } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
+import { meterUnit } from '~/domain/meter';
 import { patternInWords } from '~/domain/pattern';
 import { type Limit, limitSentence } from '~/domain/rate';
-import { ruleEffect } from '~/domain/rule';
+import { ruleEffect, ruleName } from '~/domain/rule';
 import { whenWords } from '~/domain/scheduled';
 import { CellEditor, CellValue } from './Cell';
-import { type Edit, modelOf, type Place, type Unread } from './draft';
+import { type Edit, modelOf, type Place, type Row, type Unread } from './draft';
 import { heldTo, type InForce } from './inForce';
 import styles from './Matrix.module.css';
 import type { Position } from './useVisible';
@@ -20,7 +21,7 @@ export interface CellActions {
   onFocus: (at: Position) => void;
   onKeyDown: (event: React.KeyboardEvent, at: Position, place: Place, rule: Rule | null) => void;
   onOpen: (at: Position, rule: Rule | null) => void;
-  onSplit: (row: MatrixRow) => void;
+  onSplit: (row: Row) => void;
   onCancel: (at: Position, place: Place) => void;
   onLeave: (place: Place) => void;
   onCommit: (at: Position, place: Place, rule: Rule | null, limit: Limit, how: 'enter' | 'blur') => void;
@@ -30,7 +31,7 @@ export interface CellActions {
 
 interface Props {
   tenant: string;
-  row: MatrixRow;
+  row: Row;
   /** null: all plans. */
   plan: string | null;
   at: Position;
@@ -70,7 +71,8 @@ function DrawnCell(props: Props) {
   const { candidate, scheduled, splittable, actions } = props;
   const place = { key_pattern: row.key_pattern, name: row.name, plan };
   const limit = change ? change.limit : rule;
-  const label = `${patternInWords(place.key_pattern)}${place.name && ` ${place.name}`}, ${place.plan ?? 'all plans'}`;
+  const called = [patternInWords(row.key_pattern), ruleName(row)].filter(Boolean).join(' ');
+  const label = `${called}, ${plan ?? 'all plans'}`;
   const wrong = error ?? unread?.wrong;
   return (
     <td
@@ -105,6 +107,9 @@ function DrawnCell(props: Props) {
             <span className={styles.rate}>{[unread.rate, unread.burst].filter(Boolean).join(' · ')}</span>
           ) : (
             <CellValue rule={rule} limit={limit} now={now} lastHour={lastHour} share={share} />
+          )}
+          {rule && rule.meter !== row.meter && (
+            <span className={styles.name}>{meterUnit(rule.meter) || 'requests'}</span>
           )}
           {change?.shadow && change.limit && <Outcome tone="shadow">shadow</Outcome>}
           {candidate && !change && (

@@ -1,20 +1,20 @@
 import { Button, Group, NativeSelect } from '@mantine/core';
-import type { MatrixRow } from '~/api/types';
 import { FilterField } from '~/components/FilterField';
 import { plural } from '~/domain/format';
 import { isFound } from '~/domain/pattern';
-import { scopeLabels } from '~/domain/rule';
+import { ruleName, scopeLabels } from '~/domain/rule';
 import type { PlansSearch } from '~/search';
+import type { Row } from './draft';
 import styles from './Matrix.module.css';
 
 export const filtersFrom = 12;
 
-export function rowFits(row: MatrixRow, { q, scope }: PlansSearch): boolean {
-  return (!scope || row.scope === scope) && isFound(q, row.key_pattern, row.name);
+export function rowFits(row: Row, { q, scope }: PlansSearch): boolean {
+  return (!scope || row.scope === scope) && isFound(q, row.key_pattern, row.name, ruleName(row));
 }
 
 interface Props {
-  rows: MatrixRow[];
+  rows: Row[];
   shown: number;
   search: PlansSearch;
   set: (change: PlansSearch) => void;

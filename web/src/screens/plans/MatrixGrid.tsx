@@ -1,9 +1,11 @@
 import { Fragment, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { Verdicts } from '~/api/queries';
-import type { MatrixRow, Plan, Rule, ScheduledChange } from '~/api/types';
-import { patternInWords } from '~/domain/pattern';
+import type { Plan, Rule, ScheduledChange } from '~/api/types';
+import { meterUnit } from '~/domain/meter';
+import { patternInWords, upper } from '~/domain/pattern';
 import type { Limit } from '~/domain/rate';
-import { cellId, type Draft, type Edit, type Place, rowId, ruleAt, type Unread } from './draft';
+import { ruleName } from '~/domain/rule';
+import { cellId, type Draft, type Edit, modelOf, type Place, type Row, rowId, ruleAt, type Unread } from './draft';
 import { type CellActions, GridCell } from './GridCell';
 import { inForce, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
@@ -13,7 +15,7 @@ import { type Position, useVisible } from './useVisible';
 interface Props {
   tenant: string;
   plans: Plan[];
-  rows: MatrixRow[];
+  rows: Row[];
   draft: Draft;
   unread: ReadonlyMap<string, Unread>;
   errors: Map<string, string>;
@@ -29,7 +31,7 @@ interface Props {
   added?: string;
   onEdit: (edit: Edit) => void;
   onUnread: (place: Place, unread: Unread | null) => void;
-  onSplit: (row: MatrixRow) => void;
+  onSplit: (row: Row) => void;
   onMultiply: (plan: string) => void;
   /** Whether a cell has input that is not in the draft yet. */
   onTyping: (typing: boolean) => void;
@@ -69,6 +71,7 @@ export function MatrixGrid(props: Props) {
   // A filter, or somebody else, can leave fewer rows.
   const at = { ...current, row: found ?? Math.max(0, Math.min(current.row, rows.length - 1)) };
   const editing = found === null ? null : edited;
+  const grouped = rows.some(({ meter }) => meter !== rows[0]?.meter);
   const visible = useVisible(scroller, { rows: rows.length, columns: columns.length }, at);
 
   if (added !== begun) {
@@ -101,8 +104,10 @@ export function MatrixGrid(props: Props) {
 
   function edit(place: Place, base: Rule | null, limit: Limit | null) {
     const before = draft.get(cellId(place));
+    const row = rows.find((one) => rowId(one) === rowId(place));
+    const counted = limit && { ...limit, meter: base?.meter ?? row?.meter };
     onUnread(place, null);
-    onEdit({ base, ...before, place, limit });
+    onEdit({ base, charge: row && modelOf(row)?.charge, ...before, place, limit: counted });
   }
 
   function keys(event: React.KeyboardEvent, position: Position, place: Place, rule: Rule | null) {
@@ -153,7 +158,7 @@ export function MatrixGrid(props: Props) {
   };
   const [actions] = useState(() => lasting(latest as React.RefObject<CellActions>));
 
-  function cell(row: MatrixRow, position: Position, splittable: boolean) {
+  function cell(row: Row, position: Position, splittable: boolean) {
     const plan = columns[position.column]?.name ?? null;
     const id = cellId({ ...row, plan });
     const rule = ruleAt(row, plan);
@@ -232,13 +237,26 @@ export function MatrixGrid(props: Props) {
             const row = rows[index];
             if (!row) return null;
             const splittable = editable && !splitProblem(row, plans);
+            const begins = grouped && rows[index - 1]?.meter !== row.meter;
             return (
               <Fragment key={rowId(row)}>
                 <SkippedRows height={skipped} columns={columns.length + 1} />
-                <tr ref={visible.measureRow} data-index={index} aria-rowindex={index + 2}>
+                {begins && (
+                  <tr aria-hidden>
+                    <td colSpan={columns.length + 1} className={styles.group}>
+                      <span>{upper(meterUnit(row.meter) || 'requests')}</span>
+                    </td>
+                  </tr>
+                )}
+                <tr
+                  ref={visible.measureRow}
+                  data-index={index}
+                  data-begins={begins || undefined}
+                  aria-rowindex={index + 2}
+                >
                   <th scope="row" aria-colindex={1}>
                     <span className={styles.words}>{patternInWords(row.key_pattern)}</span>
-                    {row.name && <span className={styles.name}>{row.name}</span>}
+                    {ruleName(row) && <span className={styles.name}>{ruleName(row)}</span>}
                     <code>{row.key_pattern}</code>
                   </th>
                   {visible.columns.map((column) => (
@@ -264,8 +282,8 @@ interface Current extends Position {
 }
 
 /** Where the current row is after others came or went; null if it went itself. */
-function rowOf(rows: MatrixRow[], { row, rule }: Current): number | null {
-  const is = (one: MatrixRow | undefined) => one !== undefined && (rule === undefined || rowId(one) === rule);
+function rowOf(rows: Row[], { row, rule }: Current): number | null {
+  const is = (one: Row | undefined) => one !== undefined && (rule === undefined || rowId(one) === rule);
   if (is(rows[row])) return row;
   const moved = rows.findIndex(is);
   return moved < 0 ? null : moved;

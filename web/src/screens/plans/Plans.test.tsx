@@ -40,6 +40,43 @@ test('plans stand in the order in which the server names them, whatever their ra
   expect(await columns()).toEqual(['Rule', 'enterprise', 'free', 'pro', 'All plans']);
 });
 
+test('rows of another meter stand together, say so, and give it to new limits', async () => {
+  const tokens = rule({
+    rule_id: 5,
+    plan: 'free',
+    name: 'usd',
+    meter: 'usd',
+    burst_capacity: 1_200_000,
+    charge: 'after',
+  });
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': page([
+      { ...row, key_pattern: 'global', name: 'usd', rules: [tokens] },
+      { ...row, rules: [free, pro] },
+    ]),
+    'POST /api/v1/tenants/acme/matrix': { dry_run: true, text: '', changes: [] },
+  });
+  const { user } = open('/t/acme/plans');
+  const grid = await screen.findByRole('grid', { name: 'Limits by plan' });
+  expect(Array.from(grid.querySelectorAll('tbody tr'), (one) => one.textContent?.split(/user:|global/)[0])).toEqual([
+    'Requests',
+    'Each user',
+    'USD',
+    'All requestsUSD',
+  ]);
+  expect(within(grid).getByText('10 USD/s').parentElement?.textContent).toBe('10 USD/sburst 1.2\u202fM USD');
+  const empty = grid.querySelector<HTMLElement>('tr[data-index="1"] td[data-plan="pro"]');
+  empty?.focus();
+  await user.keyboard('20/s{Enter}');
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  await screen.findByRole('dialog');
+  await waitFor(() => expect(requests.some(({ method }) => method === 'POST')).toBe(true));
+  expect(requests.find(({ method }) => method === 'POST')?.body).toMatchObject({
+    cells: [{ key_pattern: 'global', name: 'usd', plan: 'pro', meter: 'usd', charge: 'after', rate_per_second: 20 }],
+  });
+});
+
 test('a cell says what it denied', async () => {
   fakeServer(world());
   open('/t/acme/plans');

@@ -20,6 +20,7 @@ import { useRole, useTenant } from '~/session';
 import { AddRule } from './AddRule';
 import { ChangeMany } from './ChangeMany';
 import {
+  byMeter,
   type Clash,
   candidatesOf,
   cellId,
@@ -27,6 +28,7 @@ import {
   edited,
   merged,
   type Place,
+  type Row,
   rowId,
   scheduleProblem,
   type Unread,
@@ -61,7 +63,7 @@ export default function Plans() {
   const [open, setOpen] = useState<'plan' | 'limit' | 'many' | 'review' | 'schedule' | null>(null);
   /** The plan whose limits are multiplied; undefined: the first. */
   const [multiplied, setMultiplied] = useState<string>();
-  const [added, setAdded] = useState<MatrixRow[]>([]);
+  const [added, setAdded] = useState<Row[]>([]);
   /** Added rows whose rules start in shadow mode. */
   const [shadows, setShadows] = useState<ReadonlySet<string>>(new Set());
   const [draft, setDraft] = useState<Draft>(new Map());
@@ -71,7 +73,7 @@ export default function Plans() {
   const [typing, setTyping] = useState(false);
   const close = () => setOpen(null);
 
-  function discard(kept: MatrixRow[] = []) {
+  function discard(kept: Row[] = []) {
     setDraft(new Map());
     setUnread(new Map());
     setErrors(new Map());
@@ -121,7 +123,7 @@ export default function Plans() {
   const ends = useMemo(() => endsOf(matrix.data ?? []), [matrix.data]);
   const passed = useLastPassed(ends);
   const rows = useMemo(
-    () => withAdded(withoutCandidates(rowsAt(matrix.data ?? [], passed), candidates), added),
+    () => byMeter(withAdded(withoutCandidates(rowsAt(matrix.data ?? [], passed), candidates), added)),
     [matrix.data, passed, candidates, added],
   );
   const shown = useMemo(() => rows.filter((row) => added.includes(row) || rowFits(row, search)), [rows, added, search]);
@@ -315,7 +317,7 @@ function unsaved(changes: number, unread: number, blank: number): string {
   return `${cells}. Correct the marked cells, or press Escape in them`;
 }
 
-function withoutLimit(added: MatrixRow[], draft: Draft, unread: ReadonlyMap<string, Unread>): MatrixRow[] {
+function withoutLimit(added: Row[], draft: Draft, unread: ReadonlyMap<string, Unread>): Row[] {
   const filled = new Set([...draft.values()].map(({ place }) => rowId(place)));
   const typed = new Set([...unread.keys()].map((cell) => JSON.stringify(JSON.parse(cell).slice(0, 2))));
   return added.filter((row) => !filled.has(rowId(row)) && !typed.has(rowId(row)));
@@ -326,7 +328,7 @@ function endsOf(rows: MatrixRow[]): number[] {
 }
 
 /** The saved rows, below new ones that have no saved cell yet. */
-function withAdded(saved: MatrixRow[], added: MatrixRow[]): MatrixRow[] {
+function withAdded(saved: MatrixRow[], added: Row[]): Row[] {
   const known = new Set(saved.map(rowId));
   return [...added.filter((row) => !known.has(rowId(row))), ...saved];
 }

@@ -13,7 +13,7 @@ import { ErrorState, LoadingLines } from '~/components/states';
 import { done } from '~/components/toast';
 import { mostMerges } from '~/components/useSave';
 import { plural } from '~/domain/format';
-import { patternInWords } from '~/domain/pattern';
+import { ruleTitle } from '~/domain/rule';
 import { StartReplay } from '~/features/replay/StartReplay';
 import { ScheduleDialog } from '~/features/scheduled/ScheduleDialog';
 import { Changes, candidateOf } from './Changes';
@@ -159,17 +159,12 @@ interface HeldProps {
 }
 
 function Held({ held, problem, onSplit }: HeldProps) {
-  const { key_pattern, name } = held.row;
   return (
     <div className={styles.warning} role="status">
       <IconAlert size={16} aria-hidden />
       <div>
         <p>
-          <strong>
-            {patternInWords(key_pattern)}
-            {name && ` (${name})`}:
-          </strong>{' '}
-          {heldSentence(held)}
+          <strong>{ruleTitle(held.row)}:</strong> {heldSentence(held)}
         </p>
         {problem ? (
           <p className="soft">{problem}</p>

@@ -3,6 +3,9 @@ import type { MatrixCell, MatrixRow, NewScheduledRule, Rule, RulePatch } from '~
 import { requests } from '~/domain/meter';
 import { hasRate, type Limit, sameLimit, shapeOf } from '~/domain/rate';
 
+/** A row of the matrix. A cell of another meter than its row's says so. */
+export type Row = MatrixRow & { meter?: string };
+
 /** The position of a cell: a rule (pattern and name) and a plan, or all plans. */
 export interface Place {
   key_pattern: string;
@@ -18,6 +21,8 @@ export interface Edit {
   limit: Limit | null;
   /** For a new rule: the rule that its other fields are copied from. */
   like?: Rule;
+  /** For a new rule: when the other rules of its row charge. */
+  charge?: Rule['charge'];
   /** A new rule that starts in shadow mode. */
   shadow?: boolean;
 }
@@ -30,6 +35,14 @@ export interface Unread {
 }
 
 export type Draft = ReadonlyMap<string, Edit>;
+
+/** The rows of each meter together, those of requests first. */
+export function byMeter(rows: Row[]): Row[] {
+  const place = ({ meter }: Row) => (meter === requests ? '' : (meter ?? ''));
+  return rows
+    .map((row) => (row.meter ? row : { ...row, meter: row.rules[0]?.meter ?? requests }))
+    .sort((a, b) => (place(a) < place(b) ? -1 : place(a) > place(b) ? 1 : 0));
+}
 
 export function cellId({ key_pattern, name, plan }: Place): string {
   return JSON.stringify([key_pattern, name, plan]);
@@ -77,7 +90,7 @@ export function without(draft: Draft, id: string): Draft {
 
 /** The cells to send, in the order of the draft, so that `/cells/3` is the fourth edit. */
 export function cellsOf(draft: Draft): MatrixCell[] {
-  return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like, shadow }) => {
+  return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like, charge, shadow }) => {
     if (base && !limit) return { rule_id: base.rule_id, version: base.version, remove: true };
     const rate = limit && hasRate(limit.algorithm) ? limit.rate_per_second : undefined;
     const values = {
@@ -93,6 +106,8 @@ export function cellsOf(draft: Draft): MatrixCell[] {
           plan,
           ...values,
           ...(limit && partsOf(limit)),
+          ...(limit?.meter && limit.meter !== requests && { meter: limit.meter }),
+          ...(charge === 'after' && { charge }),
           ...(like && detailsOf(like)),
           ...(shadow && { mode: 'shadow' as const }),
         };
@@ -156,7 +171,7 @@ function detailsOf(like: Rule): Partial<MatrixCell> {
 }
 
 /** The limit that new cells of a row are like, so that one row is one kind of limit; null for a row without any. */
-export function modelOf(row: MatrixRow): Limit | null {
+export function modelOf(row: MatrixRow): Rule | null {
   return row.rules.find(({ action }) => action === 'limit') ?? null;
 }
 

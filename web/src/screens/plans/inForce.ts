@@ -144,7 +144,7 @@ export function split(draft: Draft, row: MatrixRow, plans: Plan[]): Draft {
   if (!isLimit(all)) return draft;
   const { key_pattern, name } = row;
   const { rate_per_second, rate_unit, burst_capacity } = all;
-  const limit = { rate_per_second, rate_unit, burst_capacity, ...shapeOf(all) };
+  const limit = { rate_per_second, rate_unit, burst_capacity, meter: all.meter, ...shapeOf(all) };
   const like = ruleAt(row, null) ?? undefined;
   let next = draft;
   for (const plan of plans) {

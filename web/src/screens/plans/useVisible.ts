@@ -1,4 +1,10 @@
-import { defaultRangeExtractor, type Range, useVirtualizer, type Virtualizer } from '@tanstack/react-virtual';
+import {
+  defaultRangeExtractor,
+  measureElement,
+  type Range,
+  useVirtualizer,
+  type Virtualizer,
+} from '@tanstack/react-virtual';
 import type { RefObject } from 'react';
 
 /** Up to so many rows and columns are all drawn. */
@@ -10,6 +16,8 @@ const rowHeight = 52;
 const columnWidth = 148;
 const headerHeight = 44;
 const firstWidth = 248;
+/** Above the first row of a meter. */
+const groupHeight = 32;
 
 export interface Position {
   row: number;
@@ -50,6 +58,8 @@ export function useVisible(
     count: long ? count.rows : 0,
     getScrollElement,
     estimateSize: () => rowHeight,
+    measureElement: (row, entry, rows) =>
+      measureElement(row, entry, rows) + (row.hasAttribute('data-begins') ? groupHeight : 0),
     paddingStart: headerHeight,
     overscan: 6,
     rangeExtractor: (range) => including(range, at.row),

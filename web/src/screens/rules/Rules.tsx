@@ -16,7 +16,7 @@ import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import { isOn } from '~/domain/group';
 import { isFound, patternInWords } from '~/domain/pattern';
-import { type Choice, choicesOf, modeLabels, ruleEffect, scopeLabels } from '~/domain/rule';
+import { type Choice, choicesOf, modeLabels, ruleEffect, ruleName, scopeLabels } from '~/domain/rule';
 import { EndingSoon } from '~/features/overrides/EndingSoon';
 import { headings } from '~/headings';
 import type { RulesSearch } from '~/search';
@@ -34,7 +34,7 @@ const columnsOf = (inForce: Map<number, ScheduledChange>): Column<Rule>[] => [
       <span className={styles.pattern}>
         <span className={styles.words}>
           {patternInWords(rule.key_pattern)}
-          {rule.name && <span className="soft"> · {rule.name}</span>}
+          {ruleName(rule) && <span className="soft"> · {ruleName(rule)}</span>}
         </span>
         <code>{rule.key_pattern}</code>
       </span>

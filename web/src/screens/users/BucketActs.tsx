@@ -9,6 +9,8 @@ import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
 import { exactNumber, plural } from '~/domain/format';
 import { roomOf } from '~/domain/lent';
+import { exactAmount, heldUnit, meterUnit } from '~/domain/meter';
+import { upper } from '~/domain/pattern';
 import { ruleTitle } from '~/domain/rule';
 
 interface Props {
@@ -29,7 +31,7 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
       }),
     );
     await changed(queries, tenant, 'bucket');
-    done(`Bucket refilled to ${plural(Math.floor(change.tokens_after), 'token')}`);
+    done(`Bucket refilled to ${heldText(change.tokens_after, bucket)}`);
   }
   return (
     <ConfirmAction
@@ -38,8 +40,8 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
       title="Refill this bucket?"
       effect={
         <>
-          User {user} can use all {exactNumber(Math.floor(roomOf(bucket)))} tokens of <em>{ruleTitle(bucket)}</em> at
-          once
+          User {user} can use all {exactNumber(Math.floor(roomOf(bucket)))} {heldUnit(bucket.meter)} of{' '}
+          <em>{ruleTitle(bucket)}</em> at once
           {lent && `, beside ${exactNumber(Math.ceil(lent.tokens))} that are lent to processes`}. The limit does not
           change.
         </>
@@ -71,22 +73,22 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
       }),
     );
     await changed(queries, tenant, 'bucket');
-    done(`Bucket set to ${plural(Math.floor(tokens_after), 'token')}`);
+    done(`Bucket set to ${heldText(tokens_after, bucket)}`);
   }
 
   return (
     <FormDialog
       onClose={onClose}
-      title="Adjust tokens"
-      verb={amount < 0 ? 'Take tokens' : 'Add tokens'}
+      title={`Adjust ${heldUnit(bucket.meter)}`}
+      verb={`${amount < 0 ? 'Take' : 'Add'} ${heldUnit(bucket.meter)}`}
       disabled={!Number.isFinite(amount) || amount === 0}
       save={credit}
     >
       {(wrong) => (
         <>
           <NumberInput
-            label="Tokens"
-            description="A negative number takes tokens away."
+            label={upper(heldUnit(bucket.meter))}
+            description="A negative number takes some away."
             value={tokens}
             onChange={setTokens}
             decimalScale={6}
@@ -98,7 +100,7 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
           {Number.isFinite(amount) && (
             <p className="soft">
               The bucket of <em>{ruleTitle(bucket)}</em> will hold about {exactNumber(Math.round(after))} of{' '}
-              {exactNumber(burst_capacity)} tokens
+              {exactNumber(burst_capacity)} {heldUnit(bucket.meter)}
               {held + amount > most &&
                 (bucket.lent ? ', its maximum beside what is lent to processes' : ', its maximum')}
               .
@@ -108,4 +110,9 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
       )}
     </FormDialog>
   );
+}
+
+/** "12 tokens", "0.75 USD" */
+function heldText(held: number, { meter }: Bucket): string {
+  return meterUnit(meter) ? exactAmount(held, meter) : plural(Math.floor(held), 'token');
 }

@@ -2,10 +2,13 @@ import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { isStatus } from '~/api/problem';
 import type { Bucket } from '~/api/types';
+import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { duration, exactNumber } from '~/domain/format';
 import { lentHint, lentText, roomOf } from '~/domain/lent';
+import { heldUnit, least, meterUnit } from '~/domain/meter';
+import { upper } from '~/domain/pattern';
 import { hasRate } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import { Credit, Reset } from './BucketActs';
@@ -101,7 +104,8 @@ interface RowProps {
 
 function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps) {
   const level = useLevel(bucket, readAt);
-  const { burst_capacity, mode } = bucket;
+  const { burst_capacity, mode, meter } = bucket;
+  const unit = meterUnit(meter);
   const nouns = nounsOf(bucket);
   return (
     <li className={styles.bucket}>
@@ -115,16 +119,16 @@ function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps
           aria-valuemin={0}
           aria-valuemax={burst_capacity}
           aria-valuenow={Math.floor(level)}
-          data-empty={level < 1 || undefined}
+          data-empty={level < least(meter) || undefined}
           data-mode={mode}
         >
           <div style={{ width: `${(level / burst_capacity) * 100}%` }} />
         </div>
         <div className={styles.reading}>
           <span>
-            <strong className="numeric">{tokens(level)}</strong>{' '}
+            <strong className="numeric">{unit ? <Num value={level} /> : tokens(level)}</strong>{' '}
             <span className="soft">
-              of {exactNumber(burst_capacity)} {nouns.left}
+              of {unit ? <Num value={burst_capacity} unit={unit} /> : exactNumber(burst_capacity)} {nouns.left}
             </span>
           </span>
           <span className="soft numeric">{rest(bucket, level)}</span>
@@ -145,28 +149,29 @@ function tokens(level: number): string {
   return level < 10 ? (Math.floor(level * 10) / 10).toFixed(1) : exactNumber(Math.floor(level));
 }
 
-function nounsOf({ algorithm }: Bucket) {
+function nounsOf({ algorithm, meter }: Bucket) {
   switch (algorithm) {
     case 'leaky_bucket':
       return { title: 'Free places in the queue', left: 'places free' };
     case 'concurrency':
       return { title: 'Free places', left: 'places free' };
     case 'token_bucket':
-      return { title: 'Tokens in the bucket', left: 'tokens' };
+      return { title: `${upper(heldUnit(meter))} in the bucket`, left: meterUnit(meter) ? 'left' : 'tokens' };
     default:
       return { title: 'What is left of the window', left: 'left' };
   }
 }
 
 function rest(bucket: Bucket, level: number): string {
-  const { burst_capacity, rate_per_second, mode, lent, algorithm, reset_after_ms } = bucket;
+  const { burst_capacity, rate_per_second, mode, lent, algorithm, reset_after_ms, meter } = bucket;
   if (algorithm === 'concurrency') return level < 1 ? 'all places are taken' : '';
   if (!hasRate(algorithm)) {
     return level >= burst_capacity ? 'unused' : `all of it in ${duration(reset_after_ms)} at most`;
   }
   const denies = mode === 'shadow' ? 'would deny' : 'denies';
-  if (level < 1 && lent) return ''; // nobody knows what processes give back
-  if (level < 1) return `${denies} for ${duration(((1 - level) / rate_per_second) * 1000)} more`;
+  const isEmpty = level < least(meter);
+  if (isEmpty && lent) return ''; // nobody knows what processes give back
+  if (isEmpty) return `${denies} for ${duration(((least(meter) - level) / rate_per_second) * 1000)} more`;
   const missing = roomOf(bucket) - level;
   return missing < 0.005 ? 'full' : `full in ${duration((missing / rate_per_second) * 1000)}`;
 }

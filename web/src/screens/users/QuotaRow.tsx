@@ -1,6 +1,8 @@
 import type { Bucket } from '~/api/types';
+import { Num } from '~/components/Num';
 import { useNow } from '~/components/Time';
 import { exactNumber, relative, zonedTime } from '~/domain/format';
+import { least, meterUnit } from '~/domain/meter';
 import { ruleLabel } from '~/domain/rule';
 import { type BucketAct, BucketMenu } from './BucketMenu';
 import { BucketName } from './BucketName';
@@ -15,9 +17,10 @@ interface Props {
 }
 
 export function QuotaRow({ tenant, bucket, edit, onOverride, onAct }: Props) {
-  const { burst_capacity, tokens, mode } = bucket;
+  const { burst_capacity, tokens, mode, meter } = bucket;
   const used = Math.max(0, burst_capacity - tokens);
-  const isUsedUp = tokens < 1;
+  const isUsedUp = tokens < least(meter);
+  const unit = meterUnit(meter);
   return (
     <li className={styles.bucket}>
       <BucketName tenant={tenant} bucket={bucket} />
@@ -37,8 +40,10 @@ export function QuotaRow({ tenant, bucket, edit, onOverride, onAct }: Props) {
         </div>
         <div className={styles.reading}>
           <span>
-            <strong className="numeric">{exactNumber(Math.round(used * 10) / 10)}</strong>{' '}
-            <span className="soft">of {exactNumber(burst_capacity)} used</span>
+            <strong className="numeric">{unit ? <Num value={used} /> : exactNumber(Math.round(used * 10) / 10)}</strong>{' '}
+            <span className="soft">
+              of {unit ? <Num value={burst_capacity} unit={unit} /> : exactNumber(burst_capacity)} used
+            </span>
             {isUsedUp && (
               <span className={mode === 'shadow' ? 'soft' : styles.usedUp}>
                 {mode === 'shadow' ? ', would deny' : ', used up'}

@@ -96,6 +96,25 @@ test('a bucket can be filled up and credited', async () => {
   ]);
 });
 
+test('buckets and quotas of other meters say what they hold', async () => {
+  userServer({
+    [`GET ${its}/buckets`]: {
+      items: [
+        bucket({ name: 'input_tokens', meter: 'input_tokens', tokens: 1_234_567, burst_capacity: 2_000_000 }),
+        quota({ name: 'monthly', meter: 'usd', tokens: 0.75, burst_capacity: 100 }),
+      ],
+      has_more: false,
+    },
+  });
+  open('/t/acme/users/42');
+  const tokens = await screen.findByRole('meter', {
+    name: 'Input tokens in the bucket of Each user · input tokens · free',
+  });
+  expect(tokens.parentElement?.textContent).toMatch(/^1\.2.M of 2\.0.M input tokens left/);
+  const money = screen.getByRole('meter', { name: 'Use of Each user · USD · monthly · free' });
+  expect(money.parentElement?.textContent).toMatch(/^99\.25 of 100 USD used(?!, used up)/);
+});
+
 test('buckets in the memory of other processes are said to be there', async () => {
   userServer({ [`GET ${its}/buckets`]: () => problem(409, 'buckets-elsewhere') });
   open('/t/acme/users/42');

@@ -445,8 +445,8 @@ test('on a phone the rows of violations keep their endpoint and rule, on a line 
 
 test('a rule that denies much is let through for an hour from its group', async () => {
   const busy = rule({ rule_id: 12, version: 3 });
-  const { rule_id, key_pattern, name, plan, scope, mode } = busy;
-  const named = { rule_id, key_pattern, name, plan, scope, mode, removed: false };
+  const { rule_id, key_pattern, name, plan, meter, scope, mode } = busy;
+  const named = { rule_id, key_pattern, name, plan, meter, scope, mode, removed: false };
   const requests = server({
     [`GET ${base}/stats/top`]: {
       by: 'rule',
@@ -513,8 +513,8 @@ test('a rule that denies much is let through for an hour from its group', async 
 test('a rule that somebody else changed is shown as it is now, and a second press changes that', async () => {
   let version = 3;
   const sent: unknown[] = [];
-  const { rule_id, key_pattern, name, plan, scope, mode } = rule({ rule_id: 12 });
-  const named = { rule_id, key_pattern, name, plan, scope, mode, removed: false };
+  const { rule_id, key_pattern, name, plan, meter, scope, mode } = rule({ rule_id: 12 });
+  const named = { rule_id, key_pattern, name, plan, meter, scope, mode, removed: false };
   server({
     [`GET ${base}/stats/top`]: top('rule', [{ value: '12', denied: 90, checks: 100, last_at: null, rule: named }]),
     [`GET ${base}/rules/12`]: () => ({ json: rule({ rule_id: 12, version }), headers: { ETag: `"${version}"` } }),
