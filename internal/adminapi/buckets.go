@@ -58,8 +58,7 @@ func (s *surface) ListBuckets(ctx context.Context,
 	answer := openapi.ListBuckets200JSONResponse{Items: make([]openapi.Bucket, len(tiers)), HasMore: hasMore}
 	for i := range tiers {
 		answer.Items[i] = showBucket(&matches[i], &tiers[i])
-		overridden, _ := tenant.Stands(&matches[i], s.Now())
-		answer.Items[i].Overridden = overridden && !matches[i].IsOwn
+		answer.Items[i].Overridden, _ = tenant.Stands(&matches[i], s.Now())
 		if i >= fixed {
 			answer.Items[i].Source = openapi.BucketSourceViolation
 		}

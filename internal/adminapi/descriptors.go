@@ -69,6 +69,10 @@ type sampleDescriptors struct {
 	Descriptors []struct {
 		Hits    *int64 `json:"hits_addend"`
 		Entries []gateway.Entry
+		Limit   struct {
+			Requests int64 `json:"requests_per_unit"`
+			Unit     string
+		}
 	}
 }
 
@@ -77,6 +81,7 @@ type triedDescriptor struct {
 	Explanation json.RawMessage `json:"explanation"`
 	Replaced    bool            `json:"replaced"`
 	Recorded    bool            `json:"recorded"`
+	OwnLimit    bool            `json:"own_limit"`
 }
 
 // tryDescriptorMapping handles POST …/gateways/descriptors/try; see tryAuthorizeMapping.
@@ -148,13 +153,28 @@ func (s *surface) tryDescriptors(
 	})
 	results := make([]triedDescriptor, len(checks))
 	for i := range checks {
-		asked, explanation, err := s.explained(ctx, tenant, checks[i])
+		var own *rules.Limit
+		if limit := &sample.Descriptors[i].Limit; mapping.TakesLimits(sample.Domain) {
+			own = gateway.OwnLimit(limit.Requests, unitNumber(limit.Unit))
+		}
+		asked, explanation, err := s.explained(ctx, tenant, checks[i], own)
 		if err != nil {
 			return nil, err
 		}
-		results[i] = triedDescriptor{asked, explanation, named[i] && !hasName(&checks[i]), isRecord[i]}
+		results[i] = triedDescriptor{
+			asked, explanation, named[i] && !hasName(&checks[i]), isRecord[i], own != nil,
+		}
 	}
 	return results, nil
+}
+
+func unitNumber(name string) int64 {
+	for number, unit := range gateway.LimitUnits {
+		if unit.Name == name {
+			return int64(number)
+		}
+	}
+	return 0
 }
 
 func hasName(c *gateway.Check) bool {

@@ -161,13 +161,13 @@ func readSample(r *http.Request, sample any) error {
 	return nil
 }
 
-func (s *surface) explained(ctx context.Context, tenant *snapshot.Tenant, check gateway.Check) (asked,
-	explanation []byte, err error,
+func (s *surface) explained(ctx context.Context, tenant *snapshot.Tenant, check gateway.Check, own *rules.Limit) (
+	asked, explanation []byte, err error,
 ) {
 	if asked, err = json.Marshal(shownCheck(check)); err != nil {
 		return nil, nil, fmt.Errorf("write a check: %w", err)
 	}
-	explained := enforce.Check{Request: check.Request, Cost: enforce.Tokens(check.Cost), Proxied: true}
+	explained := enforce.Check{Request: check.Request, Cost: enforce.Tokens(check.Cost), Proxied: true, OwnLimit: own}
 	for _, cost := range check.Costs {
 		explained.SetCost(cost.Meter, enforce.Tokens(cost.Cost))
 	}
@@ -206,7 +206,7 @@ func (s *surface) triedMapping(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, explanation, err := s.explained(ctx, tenant, check)
+	asked, explanation, err := s.explained(ctx, tenant, check, nil)
 	if err != nil {
 		return nil, err
 	}

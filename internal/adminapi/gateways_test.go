@@ -153,6 +153,16 @@ func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
 			t.Errorf("answered %d %s, want %s", got.status, got.body, part)
 		}
 	}
+	const limited = `"descriptors":[{"entries":[{"key":"customer","value":"42"}],"limit":{"requests_per_unit":7,"unit":"HOUR"}}]`
+	for _, allowed := range []string{"true", "false"} {
+		got = try(`{"domain":"edge",` + limited + `,"mapping":{"keys":{"customer":"user_id"},"domains":{"edge":{"own_limits":` +
+			allowed + `}}}}`)
+		if got.status != 200 || !strings.Contains(got.body, `"own_limit":`+allowed) ||
+			strings.Contains(got.body, `"limit_text":"7 per hour","overridden":false`) != (allowed == "true") ||
+			strings.Contains(got.body, `"algorithm":"fixed_window"`) != (allowed == "true") {
+			t.Errorf("with own_limits %s: %d %s", allowed, got.status, got.body)
+		}
+	}
 	for body, want := range map[string]string{
 		`{"domain":"nobody",` + entries + `}`:                        `"answered":false,"results":[]`,
 		`{"domain":"d","descriptors":[]}`:                            `"/descriptors"`,

@@ -172,6 +172,7 @@ type Arguments struct {
 	DryRun             bool
 	Prune              bool
 	SkipUnsupported    bool
+	OwnLimits          bool
 	Record             []string // keys of descriptors
 	Merge, Replace     bool     // what an import does with the descriptors that its file lacks; Merge goes first
 	From, To           string   // times, or durations ago

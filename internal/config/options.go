@@ -74,6 +74,8 @@ func (c *Config) options() []option {
 				"Remove the descriptors of the domain that the files lack; their limits end."),
 			row("skip-unsupported", only(AdminImportEnvoy), "false", toggle(&c.Arguments.SkipUnsupported),
 				"Leave out limits that cannot be expressed, and name them."),
+			row("own-limits", only(AdminImportEnvoy), "false", toggle(&c.Arguments.OwnLimits),
+				"Let descriptors bring limits in place of those of the files."),
 			row("record", only(AdminImportEnvoy), "", several(&c.Arguments.Record, "KEY"),
 				"Hits of descriptors with this key have happened: they are charged, and denied only for the next.").
 				repeated(AdminImportEnvoy),

@@ -265,7 +265,9 @@ func decodeRules(files []ruleset.File, current ruleset.Config) (ruleset.Config, 
 }
 
 func decodeEnvoy(args config.Arguments) decodeConfig {
-	options := ruleset.EnvoyOptions{SkipUnsupported: args.SkipUnsupported, Record: args.Record}
+	options := ruleset.EnvoyOptions{
+		SkipUnsupported: args.SkipUnsupported, Record: args.Record, OwnLimits: args.OwnLimits,
+	}
 	switch {
 	case args.Merge:
 		options.Lost = ruleset.MergeLost

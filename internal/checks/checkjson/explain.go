@@ -146,7 +146,11 @@ func appendMatch(b []byte, m *rules.Match, overridden bool, share int) []byte {
 	b = appendRule(append(b, '{'), m.Rule, m.Mode)
 	b = httpapi.AppendText(append(b, `,"plan":`...), m.Rule.Plan)
 	b = httpapi.AppendText(append(b, `,"action":`...), string(m.Rule.Action))
-	b = httpapi.AppendText(append(b, `,"algorithm":`...), string(m.Rule.Algorithm))
+	algorithm := m.Rule.Algorithm
+	if m.IsOwn {
+		algorithm = rules.FixedWindow
+	}
+	b = httpapi.AppendText(append(b, `,"algorithm":`...), string(algorithm))
 	if unknown := m.Rule.Unknown; unknown != "" {
 		b = httpapi.AppendText(append(b, `,"unknown":`...), unknown)
 		b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))

@@ -57,7 +57,7 @@ func TestADescriptorsLimitReplacesThoseOfItsRulesWhereTheMappingAllows(t *testin
 	expect(t, w.ask(t, "edge", 1, bringing(1, typev3.RateLimitUnit_DAY, "x", "7")), "OK | OK") // no rule
 }
 
-func TestAnImportKeepsThatADomainTakesLimits(t *testing.T) {
+func TestAnImportLetsADomainTakeLimits(t *testing.T) {
 	t.Parallel()
 	before := []rules.Gateway{{
 		Kind: rules.GatewayDescriptors, Document: `{"domains":{"edge":{"own_limits":true}}}`,
@@ -67,6 +67,11 @@ func TestAnImportKeepsThatADomainTakesLimits(t *testing.T) {
 	const want = `{"domains":{"edge":{"templates":[["key1"]],"own_limits":true}}}`
 	if err != nil || config.Gateways[0].Document != want {
 		t.Errorf("%v, %v, want %s", config.Gateways, err, want)
+	}
+	config, _, err = decodeEnvoy("domain: edge\ndescriptors:"+limitOf("key1", "second", "50"), nil,
+		ruleset.EnvoyOptions{OwnLimits: true})
+	if err != nil || config.Gateways[0].Document != want {
+		t.Errorf("with --own-limits: %v, %v, want %s", config.Gateways, err, want)
 	}
 }
 

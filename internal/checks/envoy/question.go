@@ -2,7 +2,6 @@ package envoy
 
 import (
 	"sync"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -93,7 +92,7 @@ func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.De
 		check := enforce.Check{Request: request, Proxied: true}
 		check.SetCost(counted.Meter, enforce.Tokens(hits)*enforce.Token)
 		if takesLimits {
-			check.OwnLimit = d.limit.limit()
+			check.OwnLimit = gateway.OwnLimit(int64(d.limit.requests), int64(d.limit.unit))
 		}
 		attributes = attributes[n:]
 		var err error
@@ -116,22 +115,6 @@ func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.De
 	}
 	mapping.Replace(r.domain, q.requests)
 	return nil
-}
-
-// units are the lengths of type.v3.RateLimitUnit, as envoyproxy/ratelimit counts them.
-var units = map[int32]time.Duration{
-	1: time.Second, 2: time.Minute, 3: time.Hour, 4: day, 5: 30 * day, 6: 365 * day,
-}
-
-// limit returns nil without a unit that this version knows.
-func (l ownLimit) limit() *rules.Limit {
-	unit, known := units[l.unit]
-	if !known {
-		return nil
-	}
-	return &rules.Limit{
-		Kind: rules.KindFixedWindow, Burst: min(int64(l.requests), rules.MaxBurst), Interval: unit.Microseconds(),
-	}
 }
 
 func (q *question) requests(yield func(*rules.Request) bool) {

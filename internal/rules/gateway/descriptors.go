@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -280,6 +281,36 @@ func (m *DescriptorMapping) Answers(slug, domain string) bool {
 func (m *DescriptorMapping) TakesLimits(domain string) bool {
 	d := m.domains[domain]
 	return d != nil && d.ownLimits
+}
+
+// LimitUnits are the names and lengths of type.v3.RateLimitUnit, by its numbers, as envoyproxy/ratelimit counts them.
+// The first one is no unit.
+//
+//nolint:gochecknoglobals // a constant
+var LimitUnits = [...]struct {
+	Name   string
+	Length time.Duration
+}{
+	{},
+	{"SECOND", time.Second},
+	{"MINUTE", time.Minute},
+	{"HOUR", time.Hour},
+	{"DAY", day},
+	{"MONTH", 30 * day},
+	{"YEAR", 365 * day},
+}
+
+const day = 24 * time.Hour
+
+// OwnLimit returns the limit of a descriptor, or nil without a unit that this version knows.
+func OwnLimit(requests, unit int64) *rules.Limit {
+	if unit < 1 || unit >= int64(len(LimitUnits)) {
+		return nil
+	}
+	return &rules.Limit{
+		Kind: rules.KindFixedWindow, Burst: min(requests, rules.MaxBurst),
+		Interval: LimitUnits[unit].Length.Microseconds(),
+	}
 }
 
 // AddedAttributes is the number of attributes that Check adds to those of the entries.

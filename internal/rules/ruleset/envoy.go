@@ -26,6 +26,8 @@ type EnvoyOptions struct {
 	Lost LostTemplates
 	// SkipUnsupported leaves out limits that cannot be expressed, with a note, instead of failing.
 	SkipUnsupported bool
+	// OwnLimits lets descriptors of the configuration's domains bring their own limits.
+	OwnLimits bool
 	// Record lists keys whose templates record their hits.
 	Record []string
 }
@@ -164,7 +166,7 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 		has[gateway.TemplateName(template)] = true
 	}
 	before := e.mapping.Domains[e.domain.name]
-	d.OwnLimits, d.Meter, d.Hits = before.OwnLimits, before.Meter, maps.Clone(before.Hits)
+	d.OwnLimits, d.Meter, d.Hits = before.OwnLimits || e.options.OwnLimits, before.Meter, maps.Clone(before.Hits)
 	var lost []string
 	for _, template := range before.Templates {
 		if name := gateway.TemplateName(template); !has[name] {

@@ -41,9 +41,13 @@ func (t *Tenant) ownLimit(rule *rules.Rule, now int64) rules.Limit {
 	return limit
 }
 
-// Stands returns whether a match's limit is an override, and otherwise its share of the configured rate, in percent.
+// Stands returns whether a match's limit is an override, and otherwise its share of the configured rate, in percent. A
+// limit that came with a check is no override, and has all of its rate.
 func (t *Tenant) Stands(m *rules.Match, now time.Time) (overridden bool, sharePercent int) {
 	own := t.ownLimit(m.Rule, now.UnixMicro())
+	if m.IsOwn {
+		return false, 100
+	}
 	if !m.Limit.SameAmounts(own) {
 		return true, 100
 	}

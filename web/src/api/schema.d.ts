@@ -7877,6 +7877,13 @@ export interface components {
                  * @description The descriptor's own cost
                  */
                 hits_addend?: number;
+                /** @description Replaces those of the rules that name descriptors if the domain has `own_limits` */
+                limit?: {
+                    /** Format: int64 */
+                    requests_per_unit: number;
+                    /** @enum {string} */
+                    unit: "SECOND" | "MINUTE" | "HOUR" | "DAY" | "MONTH" | "YEAR";
+                };
                 /** @description The service takes 16; a check that is shown has at most 16 attributes, and two are the domain and the name */
                 entries: {
                     key: string;
@@ -7895,6 +7902,8 @@ export interface components {
                 replaced: boolean;
                 /** @description It is a record, which is charged even if the explanation denies it */
                 recorded: boolean;
+                /** @description Its limit replaces those of the rules that name descriptors */
+                own_limit: boolean;
             }[];
         };
         ConfigDiff: {

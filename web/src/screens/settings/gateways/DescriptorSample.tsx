@@ -105,6 +105,9 @@ export function DescriptorSample({ tenant, mapping }: Props) {
                   Another descriptor of this request replaces this one, so rules for its name do not match.
                 </p>
               )}
+              {sample?.descriptors[at]?.limit && !result.own_limit && (
+                <p className="soft">Its limit is ignored, because the domain has no “own_limits”.</p>
+              )}
               {result.recorded && (
                 <p className="soft">Its hits are recorded: they are charged even if the explanation denies them.</p>
               )}

@@ -31,8 +31,15 @@ function server(mapping: object | null, more: Record<string, unknown> = {}, role
           explanation: explanation(),
           replaced: false,
           recorded: true,
+          own_limit: false,
         },
-        { check: { user_id: '42', endpoint: '/orders' }, explanation: explanation(), replaced: true, recorded: false },
+        {
+          check: { user_id: '42', endpoint: '/orders' },
+          explanation: explanation(),
+          replaced: true,
+          recorded: false,
+          own_limit: true,
+        },
       ],
     },
     ...more,
@@ -63,6 +70,30 @@ test('pasted descriptors are tried with the unsaved mapping, and each shows its 
   );
   fireEvent.change(screen.getByLabelText('Descriptors'), { target: { value: '=7' } });
   expect(await screen.findByText(/must be “key=value, key=value”/)).toBeDefined();
+});
+
+test('a descriptor’s limit is tried, and said to be ignored where the domain takes none', async () => {
+  const requests = server({ domains: { edge: {} } });
+  const { user } = open(at);
+  expect(await screen.findByText('203.0.113.9')).toBeDefined();
+  expect(screen.queryByText(/Its limit is ignored/)).toBeNull();
+  const entries = [{ key: 'remote_address', value: '203.0.113.9' }];
+  const limit = { requestsPerUnit: 7, unit: 'HOUR' };
+  fireEvent.change(screen.getByLabelText('Descriptors'), {
+    target: {
+      value: JSON.stringify({
+        descriptors: [
+          { entries, limit },
+          { entries, limit },
+        ],
+      }),
+    },
+  });
+  expect(await screen.findByText(/Its limit is ignored/)).toBeDefined();
+  const own = { entries, limit: { requests_per_unit: 7, unit: 'HOUR' } };
+  await waitFor(() => expect(requests.at(-1)?.body).toMatchObject({ descriptors: [own, own] }));
+  await user.click(screen.getByRole('radio', { name: 'Descriptor 2' }));
+  await waitFor(() => expect(screen.queryByText(/Its limit is ignored/)).toBeNull());
 });
 
 test('a domain that is not the tenant’s, and a mapping that is wrong, are said', async () => {

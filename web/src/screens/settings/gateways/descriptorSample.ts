@@ -8,6 +8,12 @@ export interface DescriptorSampleDraft {
 
 export const firstDescriptors = 'remote_address=203.0.113.9\nuser_id=42,path=/orders';
 
+/** A limit as JSON of protobuf has it. */
+const limitOf = ({ requests_per_unit, requestsPerUnit, unit }: Record<string, never>) => ({
+  requests_per_unit: requests_per_unit ?? requestsPerUnit ?? 0,
+  unit,
+});
+
 const notLines = 'must be “key=value, key=value” on each line, or a request as JSON';
 
 /** The request of a draft, or its errors. A domain in JSON replaces the typed one. */
@@ -27,7 +33,7 @@ export function descriptorsOf(
         sample: {
           domain: read.domain ?? domain.trim(),
           ...(hits > 0 && { hits_addend: hits }),
-          descriptors: list.map(({ entries }) => ({ entries })),
+          descriptors: list.map(({ entries, limit }) => ({ entries, ...(limit && { limit: limitOf(limit) }) })),
           ...rest,
         },
       };
