@@ -318,8 +318,9 @@ const AddedAttributes = 2
 
 // Check turns a descriptor into a request, and says what its hits are. Every entry becomes an attribute; those in Keys
 // also fill a field. A repeated attribute gets the suffix .2, .3 and so on. A text that is too long, not UTF-8 or
-// contains NUL is replaced by its hash: as an error, a visitor could provoke it, and proxies allow on errors. An invalid
-// address is left out. At most len(entries) + AddedAttributes attributes are appended to memory, which may be nil.
+// contains NUL is replaced by its hash: as an error, a visitor could provoke it, and proxies allow on errors. An
+// invalid address is left out. At most len(entries) + AddedAttributes attributes are appended to memory, which may be
+// nil.
 func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules.Attribute) (
 	r rules.Request, hits CountedHits,
 ) {
