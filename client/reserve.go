@@ -17,6 +17,7 @@ type Settlement struct {
 	// Costs are what was charged in the end of other meters.
 	Costs    map[string]float64
 	Extended bool // Extend found it open
+	Denied   bool // ExtendCosts asked for more than is left; the reservation is open, and as it was
 }
 
 // Settle replaces a reservation's estimate by the real cost. A lower cost returns the rest; a higher one takes more,
@@ -32,6 +33,12 @@ func (c *Client) Settle(ctx context.Context, reservation string, cost float64) (
 
 // SettleCosts is Settle for costs by meter, "requests" among them. Meters that it does not name keep their estimates.
 func (c *Client) SettleCosts(ctx context.Context, reservation string, costs map[string]float64) (Settlement, error) {
+	return c.settleCosts(ctx, reservation, "", costs)
+}
+
+func (c *Client) settleCosts(
+	ctx context.Context, reservation, members string, costs map[string]float64,
+) (Settlement, error) {
 	rounded := make(map[string]json.Number, len(costs))
 	for meter, cost := range costs {
 		number, err := tokens(cost)
@@ -44,7 +51,7 @@ func (c *Client) SettleCosts(ctx context.Context, reservation string, costs map[
 	if err != nil {
 		return Settlement{}, fmt.Errorf("encode the costs: %w", err)
 	}
-	return c.settle(ctx, reservation, `,"costs":`+string(text))
+	return c.settle(ctx, reservation, members+`,"costs":`+string(text))
 }
 
 // Cancel returns all that a reservation took.
@@ -59,7 +66,15 @@ func (c *Client) Release(ctx context.Context, reservation string) (Settlement, e
 
 // Extend prolongs a reservation by its hold, at most until 24 hours after its check. See Settlement.Extended.
 func (c *Client) Extend(ctx context.Context, reservation string) (Settlement, error) {
-	return c.settle(ctx, reservation, `,"extend":true`)
+	return c.settle(ctx, reservation, extending)
+}
+
+const extending = `,"extend":true`
+
+// ExtendCosts is Extend with new estimates by meter, for work that costs more than was reserved. Higher ones are
+// decided like a check, and lower ones change nothing. See Settlement.Denied.
+func (c *Client) ExtendCosts(ctx context.Context, reservation string, costs map[string]float64) (Settlement, error) {
+	return c.settleCosts(ctx, reservation, extending, costs)
 }
 
 func (c *Client) settle(ctx context.Context, reservation, members string) (Settlement, error) {
@@ -75,6 +90,7 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 		Charged  float64            `json:"charged"`
 		Costs    map[string]float64 `json:"charged_costs"`
 		Extended bool               `json:"extended"`
+		Denied   bool               `json:"denied"`
 	}
 	body := []byte(`{"reservation":` + string(id) + members + `}`)
 	if err := c.request(ctx, http.MethodPost, "/v1/settle", body, &answer); err != nil {
@@ -85,6 +101,7 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 	}
 	return Settlement{
 		Settled: *answer.Settled, Charged: answer.Charged, Costs: answer.Costs, Extended: answer.Extended,
+		Denied: answer.Denied,
 	}, nil
 }
 

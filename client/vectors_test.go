@@ -264,7 +264,11 @@ func (s *vectorStep) run(t *testing.T, client *Client) {
 		case "release":
 			got, err = client.Release(t.Context(), s.Reservation)
 		case "extend":
-			got, err = client.Extend(t.Context(), s.Reservation)
+			if s.Costs == nil {
+				got, err = client.Extend(t.Context(), s.Reservation)
+			} else {
+				got, err = client.ExtendCosts(t.Context(), s.Reservation, s.Costs)
+			}
 		}
 		if err == nil {
 			costs := map[string]any{}
@@ -273,6 +277,7 @@ func (s *vectorStep) run(t *testing.T, client *Client) {
 			}
 			wantMembers(t, "the settlement", map[string]any{
 				"settled": got.Settled, "charged": got.Charged, "costs": costs, "extended": got.Extended,
+				"denied": got.Denied,
 			}, s.Settlement)
 		}
 	case "usage":

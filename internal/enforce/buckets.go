@@ -183,6 +183,8 @@ type Tier struct {
 	// is charged its cost as far as it fits: a token bucket can go into debt by one burst, and other algorithms give
 	// what is left. Leases do not serve the tier.
 	After bool
+	// Meter is what the tier counts. Only reservations need it.
+	Meter rules.Meter
 	// Cost is the tier's own cost in a Mixed check.
 	Cost Tokens
 

@@ -209,18 +209,3 @@ func TestADescriptorsLimitReplacesNoBudgetOfAnotherMeter(t *testing.T) {
 		t.Error("a spent budget lets a descriptor with a limit of its own pass")
 	}
 }
-
-func TestASettlementOfRequestsReachesRulesThatAProcessDoesNotKnow(t *testing.T) {
-	t.Parallel()
-	with := enforce.Settlement{
-		Cost: 2 * enforce.Token, HasCost: true,
-		MeterOf: func(rules.RuleID) (rules.Meter, bool) { return "", false },
-	}
-	if cost, ok := with.CostOf(1); !ok || cost != with.Cost {
-		t.Errorf("a settlement of requests leaves the estimate of an unknown rule: %d, %t", cost, ok)
-	}
-	with.Costs = costs("usd", 1)
-	if _, ok := with.CostOf(1); ok {
-		t.Error("a settlement by meter guesses what an unknown rule counts")
-	}
-}

@@ -22,7 +22,6 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 		m, ok := tenant.Bucket(rule, subject, l.now())
 		return m.Limit, ok && !isUnknown(&m)
 	}
-	with.MeterOf = tenant.MeterOf
 	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
 	l.observeWindows(tenant, settled.Windows)
 	if errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
@@ -142,7 +141,7 @@ func (l *Limiter) release(ctx context.Context, now time.Time) {
 	for due := l.lost.pop(now); len(due) > 0 && ctx.Err() == nil; due = l.lost.pop(now) {
 		for tenant, one := range due {
 			settled, err := l.shared.SettleReservation(ctx, tenant, one.id,
-				Settlement{HasCost: !one.passed, Key: one.key})
+				Settlement{Cancel: !one.passed, Key: one.key})
 			switch {
 			case settled.Found || err == nil && one.missed || now.After(one.until):
 				continue

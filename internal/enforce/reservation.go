@@ -70,12 +70,9 @@ type Settlement struct {
 	Costs   []MeterCost
 	// Cancel replaces all estimates by 0, whatever they count.
 	Cancel bool
-	// MeterOf returns what a rule counts. ok is false for a rule that the caller does not know, such as a new or
-	// removed one: it counts as one of requests if the settlement has no Costs, else its estimate stays. Without
-	// MeterOf all rules count requests.
-	MeterOf func(rule rules.RuleID) (meter rules.Meter, ok bool)
 	// Extend keeps the reservation and its slots open for its Life again, at most MaxReserveFor after the check, and
-	// settles nothing.
+	// settles nothing. Costs above the estimates are decided like a check, and become the estimates; lower ones change
+	// nothing.
 	Extend bool
 	// Key is the id of the settling API key. Only the reserving key may give back, unless MayRefund.
 	Key       string
@@ -96,14 +93,11 @@ func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, 
 	return reserved
 }
 
-// CostOf returns the cost that replaces the estimate of a rule, if one does.
-func (w *Settlement) CostOf(rule rules.RuleID) (cost Tokens, ok bool) {
-	meter, ok := w.meterOf(rule)
+// CostOf returns the cost that replaces the estimates of a meter, if one does.
+func (w *Settlement) CostOf(meter rules.Meter) (cost Tokens, ok bool) {
 	switch {
 	case w.Cancel:
 		return 0, true
-	case !ok || w.Extend:
-		return 0, false
 	case meter == "":
 		return w.Cost, w.HasCost
 	}
@@ -115,22 +109,14 @@ func (w *Settlement) CostOf(rule rules.RuleID) (cost Tokens, ok bool) {
 	return 0, false
 }
 
-func (w *Settlement) meterOf(rule rules.RuleID) (meter rules.Meter, ok bool) {
-	if w.MeterOf == nil {
-		return "", true
-	}
-	meter, ok = w.MeterOf(rule)
-	return meter, ok || len(w.Costs) == 0
-}
-
 // Forbidden reports whether the settlement would give back charges of another key.
 func (w *Settlement) Forbidden(reservedBy string, charges []Charge) bool {
-	if w.Key == reservedBy || w.MayRefund {
+	if w.Key == reservedBy || w.MayRefund || w.Extend {
 		return false
 	}
 	for i := range charges {
 		c := &charges[i]
-		if cost, ok := w.CostOf(c.Key.Rule); ok && c.Limit.Kind != rules.KindConcurrency &&
+		if cost, ok := w.CostOf(c.Meter); ok && c.Limit.Kind != rules.KindConcurrency &&
 			charge(c.Limit, cost) < c.Amount {
 			return true
 		}
@@ -146,12 +132,11 @@ const NotCounted Tokens = -1
 func (w *Settlement) Settled(estimate Tokens, charges []Charge, final []Tokens) Settled {
 	s := Settled{Found: true, Charged: NotCounted}
 	for i := range charges {
-		meter, ok := w.meterOf(charges[i].Key.Rule)
-		if !ok || final[i] == NotCounted {
+		if final[i] == NotCounted {
 			continue
 		}
 		least := &s.Charged
-		if meter != "" {
+		if meter := charges[i].Meter; meter != "" {
 			least = s.costOf(meter)
 		}
 		if *least == NotCounted || final[i] < *least {
@@ -184,8 +169,10 @@ func (s *Settled) costOf(meter rules.Meter) *Tokens {
 
 // Settled is the answer to a Settlement.
 type Settled struct {
-	// Found: the reservation was open, and is now settled or extended.
+	// Found: the reservation was open, and is now settled or extended, unless Denied.
 	Found bool
+	// Denied: a bucket does not hold the higher costs of an Extend. Nothing changed, and the reservation is open.
+	Denied bool
 	// Charged is the final cost of requests: the least charge of any bucket. Charged is less than Cost if a bucket
 	// reached its deepest debt, and more if a window ended before a refund. Costs are those of other meters.
 	Charged Tokens
@@ -239,31 +226,38 @@ func (c *BucketCheck) Open(now int64) OpenReservation {
 func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) *State,
 	keep func(i int, state State),
 ) Settled {
-	latest := r.Taken + MaxReserveFor.Microseconds()
-	if with.Extend {
-		r.Ends = min(now+r.Life.Microseconds(), latest)
-	}
-	final, windows := make([]Tokens, len(r.Charges)), Settled{}
+	final, states := make([]Tokens, len(r.Charges)), make([]State, len(r.Charges))
+	mustWrite, windows := make([]bool, len(r.Charges)), Settled{}
 	for i := range r.Charges {
-		charge := &r.Charges[i]
+		charge, state := &r.Charges[i], &states[i]
 		limit := with.LimitFor(charge.Key.Rule, charge.Key.Subject, charge.Key.IsLong(), charge.Limit)
-		state, mustWrite := NewState(limit, now), false
+		*state = NewState(limit, now)
 		if held := bucket(i); held != nil {
-			state = *held
-			mustWrite = state.Advance(limit, 0, now)
+			*state = *held
+			mustWrite[i] = state.Advance(limit, 0, now)
 		}
-		before := state
-		if final[i] = NotCounted; with.Extend {
-			state.Extend(r.ID.Holder(), latest)
-		} else if final[i] = charge.Settle(&state, &with, r.Taken, r.ID.Holder()); final[i] != NotCounted {
+		before, isHeld := *state, false
+		if final[i], isHeld = charge.Settle(state, &with, r.Taken, r.ID.Holder()); !isHeld {
+			return Settled{Found: true, Denied: true}
+		}
+		if final[i] != NotCounted {
 			windows.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
 		}
-		if mustWrite || state != before {
-			keep(i, state)
+		mustWrite[i] = mustWrite[i] || *state != before
+	}
+	for i := range r.Charges {
+		if mustWrite[i] {
+			keep(i, states[i])
 		}
 	}
 	settled := with.Settled(r.Cost, r.Charges, final)
 	settled.Windows = windows.Windows
+	if with.Extend {
+		r.Ends = min(now+r.Life.Microseconds(), r.Taken+MaxReserveFor.Microseconds())
+		for i := range r.Charges {
+			r.Charges[i].Amount = max(r.Charges[i].Amount, final[i])
+		}
+	}
 	return settled
 }
 
@@ -272,49 +266,69 @@ type Charge struct {
 	Key    Key
 	Limit  Limit // in force at the time
 	Amount Tokens
+	// Meter, Shadow and After are those of the Tier.
+	Meter         rules.Meter
+	Shadow, After bool
 }
+
+// IsPlain reports whether the charge is of an enforced rule that counts requests before the work, as all were when
+// there was only that.
+func (c *Charge) IsPlain() bool { return c.Meter == "" && !c.Shadow && !c.After }
 
 // Charges returns the amounts that a check took.
 func (c *BucketCheck) Charges() []Charge {
 	var charges []Charge
 	for i := range c.Tiers {
 		if tier := &c.Tiers[i]; tier.Holds {
-			charges = append(charges, Charge{tier.Key, tier.Bucket.Limit, tier.Charged})
+			charges = append(charges, Charge{
+				tier.Key, tier.Bucket.Limit, tier.Charged, tier.Meter, tier.Shadow, tier.After,
+			})
 		}
 	}
 	return charges
 }
 
 // Settle corrects an amount taken at a time, and returns the bucket's charge then, or NotCounted. The state must be
-// advanced.
+// advanced. isHeld is false if an Extend has a cost that an enforced bucket does not hold.
 //
 // A refund goes back into the same window only. A surcharge can put a token bucket into debt, by at most one burst; the
 // other algorithms give what is left.
-func (c *Charge) Settle(s *State, with *Settlement, taken int64, holder Holder) (charged Tokens) {
+func (c *Charge) Settle(s *State, with *Settlement, taken int64, holder Holder) (charged Tokens, isHeld bool) {
 	if s.Limit.Kind == rules.KindConcurrency {
-		s.release(holder)
-		return NotCounted
+		if with.Extend {
+			s.extend(holder, taken+MaxReserveFor.Microseconds())
+		} else {
+			s.release(holder)
+		}
+		return NotCounted, true
 	}
 	if c.Limit.Kind == rules.KindConcurrency {
-		return NotCounted
+		return NotCounted, true
 	}
 	estimate := charge(s.Limit, c.Amount) // the limit may count whole tokens by now
-	cost, ok := with.CostOf(c.Key.Rule)
-	if !ok {
-		return estimate
+	cost, ok := with.CostOf(c.Meter)
+	more := charge(s.Limit, cost) - estimate
+	switch {
+	case !ok || with.Extend && more <= 0:
+		return estimate, true
+	case with.Extend && !s.View().Level.Holds(c.needed(more)):
+		return estimate, c.Shadow
+	case more >= 0:
+		return estimate + s.takeMore(more, Holder{}), true
 	}
-	wanted := charge(s.Limit, cost)
-	if wanted < estimate {
-		return estimate - s.giveBack(estimate-wanted, taken)
-	}
-	return estimate + s.takeMore(wanted-estimate, Holder{})
+	return estimate - s.giveBack(-more, taken), true
 }
 
-// Extend restarts the time of a holder's concurrency slot, up to a latest time.
-func (s *State) Extend(holder Holder, latest int64) {
-	if s.Limit.Kind != rules.KindConcurrency {
-		return
+// needed returns the amount that the bucket must hold for the charge to grow.
+func (c *Charge) needed(more Tokens) Tokens {
+	if c.After {
+		return 1
 	}
+	return more
+}
+
+// extend restarts the time of a holder's concurrency slot, up to a latest time.
+func (s *State) extend(holder Holder, latest int64) {
 	for at := 0; at < len(s.Entries); at += holdBytes {
 		if s.Entries[at:at+holderBytes] == string(holder[:]) {
 			s.Entries = s.Entries[:at] + holdOf(holder, min(s.Stamp+s.Limit.Interval, latest)) +

@@ -165,6 +165,7 @@ func bucketTiers(tenant *snapshot.Tenant, check *Check, tiers []TierDecision, ds
 			Shadow:     m.Mode == rules.ModeShadow,
 			NeverLease: m.Rule.NeverLeased,
 			After:      m.Rule.ChargedAfter,
+			Meter:      m.Rule.Meter,
 			Cost:       cost,
 		})
 	}

@@ -118,7 +118,9 @@ def call(client: Any, step: dict[str, Any]) -> Any:
         return client.settle(step["reservation"], step.get("costs") or step["cost"])
     if kind == "usage":
         return client.usage(step["user_id"], plan=step.get("plan"))
-    return {"cancel": client.cancel, "release": client.release, "extend": client.extend}[kind](step["reservation"])
+    if kind == "extend":
+        return client.extend(step["reservation"], step.get("costs"))
+    return {"cancel": client.cancel, "release": client.release}[kind](step["reservation"])
 
 
 def plain(value: dict[str, Any]) -> dict[str, Any]:

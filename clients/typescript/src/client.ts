@@ -171,8 +171,7 @@ export class Sluice {
    * what a decision of the failure mode has, is not sent. Costs by meter leave the estimates of others as they are.
    */
   async settle(reservation: string | null, cost: number | Record<string, number>): Promise<Settlement> {
-    const members = typeof cost === 'number' ? { cost: amountOf('/cost', cost) } : { costs: amountsOf(cost) };
-    return this.#settle(reservation, members);
+    return this.#settle(reservation, costMembers(cost));
   }
 
   /**
@@ -206,9 +205,12 @@ export class Sluice {
     return this.#settle(reservation, {});
   }
 
-  /** Keeps a reservation alive for as long again. */
-  extend(reservation: string | null): Promise<Settlement> {
-    return this.#settle(reservation, { extend: true });
+  /**
+   * Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes the
+   * estimate; a lower one changes nothing.
+   */
+  async extend(reservation: string | null, cost?: number | Record<string, number>): Promise<Settlement> {
+    return this.#settle(reservation, { extend: true, ...(cost !== undefined && costMembers(cost)) });
   }
 
   /**
@@ -363,7 +365,7 @@ export class Sluice {
   }
 
   async #settle(reservation: string | null, members: object): Promise<Settlement> {
-    if (!reservation) return { settled: false, charged: 0, costs: {}, extended: false };
+    if (!reservation) return { settled: false, charged: 0, costs: {}, extended: false, denied: false };
     return decodeSettlement(await this.#patient('POST', '/v1/settle', JSON.stringify({ reservation, ...members })));
   }
 
@@ -373,6 +375,10 @@ export class Sluice {
     if (status !== 200 || answer === null) throw problem(status, answer);
     return answer;
   }
+}
+
+function costMembers(cost: number | Record<string, number>) {
+  return typeof cost === 'number' ? { cost: amountOf('/cost', cost) } : { costs: amountsOf(cost) };
 }
 
 /** Why fetch failed. Its own message is "fetch failed"; the cause says more, and names no header. */

@@ -89,6 +89,8 @@ export interface Settlement {
   costs: Record<string, number>;
   /** `extend` found it open. */
   extended: boolean;
+  /** `extend` asked for more than is left; the reservation is open, and as it was. */
+  denied: boolean;
 }
 
 /** What became of a record. */

@@ -187,6 +187,7 @@ export function decodeSettlement(answer: Json): Settlement {
         Object.entries(answer.charged_costs ?? {}).map(([meter, cost]) => [meter, number(cost as Json) ?? 0]),
       ),
       extended: boolean(answer.extended),
+      denied: boolean(answer.denied),
     };
   });
 }

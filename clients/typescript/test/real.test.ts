@@ -101,7 +101,7 @@ test('reservations are settled, and usage is told', async () => {
     assert.ok(allowed && reservation);
     return reservation;
   };
-  const none = { settled: false, charged: 0, costs: {}, extended: false };
+  const none = { settled: false, charged: 0, costs: {}, extended: false, denied: false };
   const reservation = await reserve(2);
   assert.deepEqual(await limits.extend(reservation), { ...none, extended: true });
   assert.deepEqual(await limits.settle(reservation, 0.5), { ...none, settled: true, charged: 0.5 });

@@ -77,10 +77,11 @@ async function call(limits: Sluice, step: Json): Promise<unknown> {
       return limits.checkBatch(step.checks.map(readCheck));
     case 'settle':
       return limits.settle(step.reservation, step.costs ?? step.cost);
+    case 'extend':
+      return limits.extend(step.reservation, step.costs);
     case 'cancel':
     case 'release':
-    case 'extend':
-      return limits[step.call as 'cancel' | 'release' | 'extend'](step.reservation);
+      return limits[step.call as 'cancel' | 'release'](step.reservation);
     case 'usage':
       return limits.usage(step.user_id, { plan: step.plan });
     default:

@@ -85,10 +85,10 @@ func TestSettlementsThatMakeNoSense(t *testing.T) {
 		`{}`:                                     "/reservation",
 		`{"reservation":"x"}`:                    "/reservation",
 		`{"reservation":"` + id + `","cost":-1}`: "/cost",
-		`{"reservation":"` + id + `","cost":"1"}`:             "/cost",
-		`{"reservation":"` + id + `","extend":1}`:             "/extend",
-		`{"reservation":"` + id + `","cost":1,"extend":true}`: "/extend",
-		`{"reservation":"` + id + `","settle":true}`:          "/settle",
+		`{"reservation":"` + id + `","cost":"1"}`:                  "/cost",
+		`{"reservation":"` + id + `","extend":1}`:                  "/extend",
+		`{"reservation":"` + id + `","cancel":true,"extend":true}`: "/extend",
+		`{"reservation":"` + id + `","settle":true}`:               "/settle",
 	} {
 		h.wantRefused(h.post("/v1/settle", body), pointer)
 	}

@@ -45,8 +45,8 @@ func DecodeSettlement(body []byte) (id enforce.ReservationID, with enforce.Settl
 	if from.Cancel && hasCost {
 		wrong.add("/cancel", "must be false or left out with a cost: a reservation is settled or canceled")
 	}
-	if from.Extend && (hasCost || from.Cancel) {
-		wrong.add("/extend", "must be false or left out with a cost or cancel: a reservation is settled or extended")
+	if from.Extend && from.Cancel {
+		wrong.add("/extend", "must be false or left out with cancel: a reservation is canceled or extended")
 	}
 	return id, with, httpapi.BodyProblem(wrong)
 }
@@ -67,6 +67,8 @@ func setCosts(with *enforce.Settlement, costs map[string]amount, wrong *mistakes
 // AppendSettled appends the answer to a settlement as a JSON object.
 func AppendSettled(b []byte, settled enforce.Settled, with enforce.Settlement) []byte {
 	switch {
+	case settled.Denied:
+		return append(b, `{"settled":false,"extended":false,"denied":true}`...)
 	case with.Extend && settled.Found:
 		return append(b, `{"settled":false,"extended":true}`...)
 	case with.Extend:

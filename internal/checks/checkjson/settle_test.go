@@ -19,12 +19,11 @@ func TestSettlementsByMeter(t *testing.T) {
 		t.Errorf("read as %+v, %v", with, err)
 	}
 	for body, pointer := range map[string]string{
-		`"cost":1,"costs":{"usd":1}`:                                      "/costs",
-		`"costs":{"USD":1}`:                                               "/costs/USD",
-		`"costs":{"usd":-1}`:                                              "/costs/usd",
-		`"extend":true,"costs":{"usd":1}`:                                 "/extend",
-		`"extend":true,"cancel":true`:                                     "/extend",
-		`"cancel":true,"costs":{"usd":1}`:                                 "/cancel",
+		`"cost":1,"costs":{"usd":1}`:      "/costs",
+		`"costs":{"USD":1}`:               "/costs/USD",
+		`"costs":{"usd":-1}`:              "/costs/usd",
+		`"extend":true,"cancel":true`:     "/extend",
+		`"cancel":true,"costs":{"usd":1}`: "/cancel",
 		`"costs":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1}`: "/costs",
 	} {
 		var problem *httpapi.Problem
@@ -40,5 +39,10 @@ func TestSettlementsByMeter(t *testing.T) {
 	const want = `{"settled":true,"charged":1,"charged_costs":{"input_tokens":7,"usd":0.000001}}`
 	if got := string(AppendSettled(nil, settled, with)); got != want {
 		t.Errorf("answered %s, want %s", got, want)
+	}
+	const denied = `{"settled":false,"extended":false,"denied":true}`
+	if got := string(AppendSettled(nil, enforce.Settled{Found: true, Denied: true},
+		enforce.Settlement{Extend: true})); got != denied {
+		t.Errorf("answered %s, want %s", got, denied)
 	}
 }

@@ -101,15 +101,6 @@ func (t *Tenant) BucketOfUser(id rules.RuleID, user string, now time.Time) (m ru
 	return t.match(rule, subject, user, now), true
 }
 
-// MeterOf returns what a rule counts. ok is false if the rule does not exist.
-func (t *Tenant) MeterOf(id rules.RuleID) (meter rules.Meter, ok bool) {
-	rule, found := t.rules.get(id)
-	if !found {
-		return "", false
-	}
-	return rule.Meter, true
-}
-
 // CommonLimit returns the limit of all buckets of a rule. ok is false if the rule does not exist, or has or had
 // overrides or steps.
 func (t *Tenant) CommonLimit(id rules.RuleID) (limit rules.Limit, ok bool) {

@@ -172,6 +172,7 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 			Limit:  h.limits[rule][rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "reader")],
 			Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
 			After:  rapid.IntRange(0, 2).Draw(t, "after") == 0,
+			Meter:  [...]rules.Meter{"", "tokens", "usd"}[rule%3],
 		}
 		if h.forgettable(tier) {
 			h.renew(&tier)

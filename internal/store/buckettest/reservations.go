@@ -34,6 +34,8 @@ func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 		"an unused bucket is settled by the limit in force":              settlesByTheLimitInForce,
 		"a settlement returns the windows from which it took more":       returnsWindows,
 		"a reservation keeps what was charged after":                     reservesWhatWasCharged,
+		"an extension takes a higher cost of every meter or of none":     extendsTheEstimate,
+		"an extension of a cost that is charged after takes what fits":   extendsWhatIsChargedAfter,
 	}
 	if open(t).Newer != nil {
 		promises["a bucket of a newer release is not settled"] = leavesNewerBucketsAlone
@@ -175,6 +177,74 @@ func extends(t *testing.T, s Store) {
 	// it was open for ten minutes more
 	expectSettled(t, settleAt(t, s, after(20*time.Minute), 1, enforce.Settlement{Extend: true}), false, 0)
 	left(t, s, after(24*time.Minute), tier, 1)
+}
+
+func extension(requests float64, costs ...enforce.MeterCost) enforce.Settlement {
+	with := cost(requests)
+	with.Extend, with.Costs = true, costs
+	return with
+}
+
+func tokensCost(tokens float64) enforce.MeterCost {
+	return enforce.MeterCost{Meter: "tokens", Cost: enforce.Tokens(tokens * float64(enforce.Token))}
+}
+
+func extendsTheEstimate(t *testing.T, s Store) {
+	requests := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0), Cost: enforce.Token}
+	tokens := enforce.Tier{
+		Key: key(2, "42"), Limit: window(rules.KindFixedWindow, 100), Meter: "tokens", Cost: 20 * enforce.Token,
+	}
+	shadow := enforce.Tier{
+		Key: key(3, "42"), Limit: limit(1e-6, 30, 0), Meter: "tokens", Shadow: true, Cost: 20 * enforce.Token,
+	}
+	slot := enforce.Tier{Key: key(4, "42"), Limit: slots(1, 15*time.Minute), Cost: enforce.Token}
+	check := reserving(1, 20, requests, tokens, shadow, slot)
+	check.Mixed = true
+	expectAllowed(t, take(t, s, after(0), check), true)
+	expect := func(with enforce.Settlement, isDenied bool, leftOf ...float64) {
+		t.Helper()
+		with.Key = "another key" // an extension gives nothing back
+		if got := settleAt(t, s, after(0), 1, with); !got.Found || got.Denied != isDenied {
+			t.Errorf("extended as %+v, want it denied: %t", got, isDenied)
+		}
+		for i, tier := range []enforce.Tier{requests, tokens, shadow} {
+			left(t, s, after(0), tier, leftOf[i])
+		}
+	}
+	expect(extension(1, tokensCost(30)), false, 9, 70, 0)
+	expect(extension(1, tokensCost(30)), false, 9, 70, 0) // a repeat
+	expect(extension(0, tokensCost(5)), false, 9, 70, 0)  // lower costs
+	expect(extension(2, tokensCost(101)), true, 9, 70, 0)
+	expect(extension(11, tokensCost(40)), true, 9, 70, 0)
+	expect(extension(2, tokensCost(100)), false, 8, 0, 0) // the shadow rule lacks it
+	// A denied extension does not extend the reservation, and the last that was not denied did.
+	expect(extension(2, tokensCost(101)), true, 8, 0, 0)
+	left(t, s, after(0), slot, 0)
+	with := cost(2)
+	with.Costs = []enforce.MeterCost{tokensCost(60)}
+	settled := settleAt(t, s, after(0), 1, with)
+	expectSettled(t, settled, true, 2)
+	left(t, s, after(0), tokens, 40)
+	left(t, s, after(0), shadow, -30) // 30 more than it was charged
+}
+
+func extendsWhatIsChargedAfter(t *testing.T, s Store) {
+	tokens := chargedAfter(enforce.Tier{Key: key(2, "42"), Limit: limit(1e-6, 10, 0), Meter: "tokens"})
+	expectAllowed(t, take(t, s, after(0), reserving(1, 4, tokens)), true)
+	with := enforce.Settlement{Extend: true, Costs: []enforce.MeterCost{tokensCost(15)}}
+	if got := settleAt(t, s, after(0), 1, with); got.Denied {
+		t.Errorf("extended as %+v while 6 are left", got)
+	}
+	left(t, s, after(0), tokens, -5)
+	with.Costs = []enforce.MeterCost{tokensCost(16)}
+	if got := settleAt(t, s, after(0), 1, with); !got.Denied {
+		t.Errorf("extended as %+v while nothing is left", got)
+	}
+	settled := settleAt(t, s, after(0), 1, enforce.Settlement{Costs: []enforce.MeterCost{tokensCost(12)}})
+	if len(settled.Costs) != 1 || settled.Costs[0] != tokensCost(12) {
+		t.Errorf("settled as %+v, want 12 tokens", settled)
+	}
+	left(t, s, after(0), tokens, -2)
 }
 
 func keepsDebtInBounds(t *testing.T, s Store) {
@@ -329,26 +399,18 @@ func returnsWindows(t *testing.T, s Store) {
 	}
 }
 
-type openReservation struct {
-	id      enforce.ReservationID
-	at      int64
-	ends    int64
-	cost    enforce.Tokens
-	charges []enforce.Charge
-}
-
 func runReservationHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t, rules.TenantID(3_000_000+tenant.Add(1)), drawAnyLimit)
-		var open []openReservation
+		var open []enforce.OpenReservation
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			h.advance(t, s)
 			if len(open) > 0 && rapid.Bool().Draw(t, "settle") {
 				i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
-				one := open[i]
-				open = append(open[:i], open[i+1:]...)
-				h.settleReservation(t, s, &one)
+				if !h.settleReservation(t, s, &open[i]) {
+					open = append(open[:i], open[i+1:]...)
+				}
 				continue
 			}
 			one := h.drawAsk(t)
@@ -369,66 +431,57 @@ func runReservationHistories(t *testing.T, s Store) {
 				t.Fatalf("%v after the start: %v", h.elapsed(), err)
 			}
 			if want[0].Allowed {
-				open = append(open, openReservation{
-					id: id, at: h.now, ends: h.now + time.Hour.Microseconds(), cost: one.Cost,
-					charges: want[0].Charges(),
-				})
+				open = append(open, want[0].Open(h.now))
 			}
 		}
 	})
 }
 
-func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
+// settleReservation settles, cancels or extends a reservation, and reports whether it is open afterwards.
+func (h *history) settleReservation(t *rapid.T, s Store, one *enforce.OpenReservation) (isOpen bool) {
 	// A store may have forgotten charges that have ended by its clock.
-	for i := range one.charges {
-		if h.mayBeGone(one.charges[i].Key) || h.unsure[one.charges[i].Key] {
-			return
+	for i := range one.Charges {
+		if h.mayBeGone(one.Charges[i].Key) || h.unsure[one.Charges[i].Key] {
+			return false
 		}
 	}
-	if h.latest >= one.ends || h.now < one.at {
-		return
+	if h.latest >= one.Ends || h.now < one.Taken {
+		return false
 	}
 	with := enforce.Settlement{
 		Key: reserver, HasCost: true,
-		Cost: max(0, one.cost+enforce.Tokens(rapid.Int64Range(-3_000_000, 3_000_000).Draw(t, "difference"))),
+		Cost:   max(0, one.Cost+enforce.Tokens(rapid.Int64Range(-3_000_000, 3_000_000).Draw(t, "difference"))),
+		Extend: rapid.IntRange(0, 2).Draw(t, "extend") == 0,
 	}
 	if rapid.Bool().Draw(t, "settles by meter") {
 		with.HasCost = rapid.Bool().Draw(t, "settles requests")
 		with.Costs = []enforce.MeterCost{{Meter: "tokens", Cost: enforce.Tokens(
 			rapid.Int64Range(0, 6_000_000).Draw(t, "tokens"))}}
-		with.MeterOf = func(rule rules.RuleID) (rules.Meter, bool) {
-			return [...]rules.Meter{"", "tokens", "usd"}[rule%3], rule != 2
-		}
 	}
-	final, windows := make([]enforce.Tokens, len(one.charges)), enforce.Settled{}
+	want := one.Settle(with, h.now, func(i int) *enforce.State {
+		if state, used := h.reference[one.Charges[i].Key]; used {
+			return &state
+		}
+		return nil
+	}, func(i int, state enforce.State) { h.reference[one.Charges[i].Key] = state })
 	var tiers []enforce.Tier
-	for i := range one.charges {
-		charge := &one.charges[i]
-		state, used := h.reference[charge.Key]
-		if !used {
-			state = enforce.NewState(charge.Limit, h.now)
+	for i := range one.Charges {
+		tier := enforce.Tier{Key: one.Charges[i].Key, Limit: one.Charges[i].Limit}
+		if state, used := h.reference[tier.Key]; used {
+			tier.Limit = state.Limit
 		}
-		mustWrite := state.Advance(charge.Limit, 0, h.now)
-		before := state
-		final[i] = charge.Settle(&state, &with, one.at, one.id.Holder())
-		windows.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
-		if state != before || mustWrite {
-			h.reference[charge.Key] = state
-		}
-		tiers = append(tiers, enforce.Tier{Key: charge.Key, Limit: state.Limit})
+		tiers = append(tiers, tier)
 	}
-	want := with.Settled(one.cost, one.charges, final)
-	want.Windows = windows.Windows
-	got, err := s.SettleReservation(h.now, h.tenant, one.id, with)
+	got, err := s.SettleReservation(h.now, h.tenant, one.ID, with)
 	if err != nil {
 		t.Fatalf("settle: %v", err)
 	}
-	if !got.Found || got.Charged != want.Charged || !slices.Equal(got.Costs, want.Costs) ||
-		!slices.Equal(got.Windows, want.Windows) {
+	if got.Found != want.Found || got.Denied != want.Denied || got.Charged != want.Charged ||
+		!slices.Equal(got.Costs, want.Costs) || !slices.Equal(got.Windows, want.Windows) {
 		t.Fatalf("%v after the start: settled as %+v, want %+v", h.elapsed(), got, want)
 	}
 	if len(tiers) == 0 {
-		return
+		return with.Extend
 	}
 	looks := []enforce.BucketCheck{{Tiers: tiers}}
 	wantLooks := clone(looks)
@@ -439,4 +492,5 @@ func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
 	if err := equalAnswers(looks, wantLooks); err != nil {
 		t.Fatalf("%v after the start, after a settlement: %v", h.elapsed(), err)
 	}
+	return with.Extend
 }

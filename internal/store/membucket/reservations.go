@@ -95,7 +95,7 @@ func (s *Store) SettleReservation(
 			}
 		})
 	if with.Extend {
-		heap.Fix(r, one.at)
+		heap.Fix(r, one.at) // also if it is denied
 	} else {
 		heap.Remove(r, one.at)
 		delete(r.open, id)

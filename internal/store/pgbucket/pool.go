@@ -121,8 +121,8 @@ FROM unnest($1::tid[], $2::bytea[], $3::bigint[]) AS k (at, state, full_at) WHER
 SELECT k.tenant_id, k.reservation_id, k.record, k.ends_at
 FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS k (tenant_id, reservation_id, record, ends_at)`
 	recordSQL = `SELECT record FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2`
-	holdSQL   = `SELECT ends_at FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2 FOR UPDATE`
-	extendSQL = `UPDATE bucket_reservation SET ends_at = $3 WHERE tenant_id = $1 AND reservation_id = $2`
+	holdSQL   = `SELECT ends_at, record FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2 FOR UPDATE`
+	extendSQL = `UPDATE bucket_reservation SET ends_at = $3, record = $4 WHERE tenant_id = $1 AND reservation_id = $2`
 	closeSQL  = `DELETE FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2`
 	// A locked row belongs to a settlement, which will find that it has ended.
 	closeEndedSQL = `DELETE FROM bucket_reservation WHERE ctid = ANY (ARRAY(

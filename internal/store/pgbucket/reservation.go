@@ -198,17 +198,18 @@ func (g *settlement) parse(record []byte) bool {
 }
 
 func (g *settlement) ask(p *pgconn.Pipeline, statements *statements) {
-	g.held = false
+	g.held, g.refusal = false, nil
 	p.SendQueryStatement(statements.hold, [][]byte{int8Param(int64(g.tenant)), g.id[:]}, binaryFormat, binaryFormat)
 }
 
 func (g *settlement) read(values [][]byte) {
 	g.held, g.ends = true, int64(binary.BigEndian.Uint64(values[0]))
+	g.parse(values[1]) // it has grown if somebody extended it
 }
 
 func (g *settlement) decide(t *transaction) {
-	g.settled, g.refusal = enforce.Settled{}, nil
-	if !g.held || g.ends <= t.now {
+	g.settled = enforce.Settled{}
+	if !g.held || g.ends <= t.now || g.refusal != nil {
 		return
 	}
 	for i := range t.rows {
@@ -236,13 +237,14 @@ func (g *settlement) decide(t *transaction) {
 }
 
 func (g *settlement) write(p *pgconn.Pipeline, statements *statements, _ int64) (sent int) {
-	if !g.settled.Found {
+	if !g.settled.Found || g.settled.Denied {
 		return 0
 	}
 	tenant := int8Param(int64(g.tenant))
 	if g.with.Extend {
-		p.SendQueryStatement(statements.extend, [][]byte{tenant, g.id[:], int8Param(g.reservation.Ends)}, binaryFormat,
-			nil)
+		p.SendQueryStatement(statements.extend, [][]byte{
+			tenant, g.id[:], int8Param(g.reservation.Ends), appendRecord(nil, &g.reservation),
+		}, binaryFormat, nil)
 	} else {
 		p.SendQueryStatement(statements.close, [][]byte{tenant, g.id[:]}, binaryFormat, nil)
 	}
@@ -309,19 +311,27 @@ func (s *Store) forgetSome(ctx context.Context, tenant rules.TenantID) (isLast b
 
 // A record has the charges of a check. Numbers are little-endian; the rules for versions are those of buckets.
 //
-//	version (byte, 1)  time (int64)  cost (int64)  life in µs (int64)
+//	version (byte)  time (int64)  cost (int64)  life in µs (int64)
 //	length of the API key's id (byte)  that id
 //	for each bucket: rule (int64)  length of the subject (16 bits)  subject  kind (byte)
 //	limit, as in a state (32 bytes)  charge (int64)
+//	in version 2 also: 1 for a shadow rule, + 2 if it is charged after (byte)  length of its meter (byte)  meter
+//
+// Version 1 has the charges that are plain.
 const (
-	recordVersion = 1
+	plainVersion  = 1
+	recordVersion = 2
 	recordHeader  = 1 + 3*8 + 1
 	limitBytes    = 1 + 4*8
 )
 
 func appendRecord(b []byte, r *enforce.OpenReservation) []byte {
 	le := binary.LittleEndian
-	b = append(b, recordVersion)
+	version := byte(plainVersion)
+	if slices.ContainsFunc(r.Charges, func(c enforce.Charge) bool { return !c.IsPlain() }) {
+		version = recordVersion
+	}
+	b = append(b, version)
 	b = le.AppendUint64(b, uint64(r.Taken))
 	b = le.AppendUint64(b, uint64(r.Cost))
 	b = le.AppendUint64(b, uint64(r.Life.Microseconds()))
@@ -334,8 +344,21 @@ func appendRecord(b []byte, r *enforce.OpenReservation) []byte {
 		b = append(le.AppendUint16(b, uint16(len(subject))), subject...)
 		b = appendLimit(append(b, byte(charge.Limit.Kind)), &charge.Limit)
 		b = le.AppendUint64(b, uint64(charge.Amount))
+		if version > plainVersion {
+			b = append(append(b, modeOf(charge), byte(len(charge.Meter))), charge.Meter...)
+		}
 	}
 	return b
+}
+
+func modeOf(c *enforce.Charge) (mode byte) {
+	if c.Shadow {
+		mode = 1
+	}
+	if c.After {
+		mode += 2
+	}
+	return mode
 }
 
 var errBrokenRecord = errors.New("the record of the reservation is invalid; another program writes to its table")
@@ -344,9 +367,11 @@ func parseRecord(b []byte) (r enforce.OpenReservation, err error) {
 	if len(b) > 0 && b[0] > recordVersion && b[0] <= maxVersion {
 		return r, ErrUnknownVersion
 	}
-	if len(b) < recordHeader || b[0] != recordVersion || len(b) < recordHeader+int(b[recordHeader-1]) {
+	if len(b) < recordHeader || b[0] < plainVersion || b[0] > recordVersion ||
+		len(b) < recordHeader+int(b[recordHeader-1]) {
 		return r, errBrokenRecord
 	}
+	version := b[0]
 	le := binary.LittleEndian
 	r.Taken, r.Cost = int64(le.Uint64(b[1:])), enforce.Tokens(le.Uint64(b[9:]))
 	r.Life = time.Duration(le.Uint64(b[17:])) * time.Microsecond
@@ -362,8 +387,14 @@ func parseRecord(b []byte) (r enforce.OpenReservation, err error) {
 		charge.Key.Subject = string(b[10:end])
 		charge.Limit = limitAt(rules.Kind(b[end]), b[end+1:])
 		charge.Amount = enforce.Tokens(le.Uint64(b[end+limitBytes:]))
+		if b = b[end+limitBytes+8:]; version > plainVersion {
+			if len(b) < 2 || len(b) < 2+int(b[1]) {
+				return r, errBrokenRecord
+			}
+			charge.Shadow, charge.After = b[0]&1 != 0, b[0]&2 != 0
+			charge.Meter, b = rules.Meter(b[2:2+b[1]]), b[2+b[1]:]
+		}
 		r.Charges = append(r.Charges, charge)
-		b = b[end+limitBytes+8:]
 	}
 	return r, nil
 }

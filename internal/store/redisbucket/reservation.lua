@@ -2,9 +2,13 @@
 --
 -- A record has the charges of a check, and is stored beside the tenant's buckets under a random id:
 --
---   version (byte, 1)  time (double)  cost (double)  life in µs (double)
---   length of the API key's id (byte)  that id
---   for each bucket: length of the key (16 bits)  key  limit (32 bytes)  charge (double)
+--   version (byte)  time (double)  cost (double)  life in µs (double)
+--   the owner: length of the API key's id (byte)  that id
+--     in version 2 also: length (32 bits)  the meters of the check's tiers, each after a zero
+--   for each bucket: length of the key (16 bits)  key  limit (30 bytes)
+--     4 × the index of its tier, + 1 for shadow, + 2 if it is charged after (16 bits)  charge (double)
+--
+-- Version 1 has only enforced rules that count requests and are not charged after.
 --
 --   KEYS[1]  the record
 --   KEYS[2]  the tenant's index: open reservations by their end
@@ -12,7 +16,8 @@
 --   ARGV[1]  the record as the caller read it
 --   ARGV[2]  the limits of the buckets, 32 bytes each
 --   ARGV[3]  the calendars of these limits
---   ARGV[4]  the act (byte; 0: settle, 1: extend), and the cost of each bucket (doubles; -1: keep the estimate)
+--   ARGV[4]  the act (byte; 0: settle, 1: extend), and the cost of each bucket (doubles; -1: keep the estimate). An
+--            extension decides higher costs like a check, and keeps the estimate of lower ones
 --   ARGV[5]  the id (16 bytes)
 --   ARGV[6]  the time in microseconds, from tests only
 --
@@ -22,6 +27,7 @@
 --            1: the record has changed since it was read
 --            2: a bucket has an unknown version; nothing was changed
 --            3: done
+--            4: denied, because a bucket does not hold a higher cost; nothing was changed
 --            5: a bucket has no window that has the time; nothing was changed
 --
 -- If done, also:
@@ -42,38 +48,42 @@ local now, slack = read_clock(ARGV[6])
 local ends = call('ZSCORE', KEYS[2], ARGV[5])
 if not ends or tonumber(ends) <= now then return '\0' end
 local version, taken, _, life, key_length = unpack_struct('<BdddB', record)
-local extends = string.byte(ARGV[4]) == 1
+local extends, denied = string.byte(ARGV[4]) == 1, false
 local count = #KEYS - 2
 local tools = make_tools(now, slack, make_lender, earn, full_step, expiry, read_limits(ARGV[2], count, ARGV[3], now))
 local holder = string.sub(ARGV[5], 1, 8)
 
 -- Advance the buckets first, because nothing may be written if one of them cannot be settled.
-local buckets, at = {}, 27 + key_length
-local charges, windows = {}, {}
+local buckets, at, kept_from = {}, 27 + key_length, 1
+if version > 1 then at = at + 4 + unpack_struct('<I', record, at) end
+local charges, windows, kept = {}, {}, {} -- kept is the record of an extension
 local latest = taken + MAX_RESERVE_FOR * 1000
 for i = 1, count do
   local key_size = unpack_struct('<H', record, at)
-  local kind = unpack_struct('<H', record, at + 2 + key_size + 28)
-  local amount = unpack_struct('<d', record, at + 2 + key_size + 32)
+  local kind, tier, estimate = unpack_struct('<HHd', record, at + 2 + key_size + 28)
   at = at + 2 + key_size + 40
   local b, is_changed = tools.advance(i - 1, call('MGET', KEYS[i + 2])[1], 0)
   if b.micros <= OUTSIDE then return b.micros == OUTSIDE and '\5' or '\2' end
   buckets[i] = b
   local now_charged = -1
-  if extends then
-    if b.kind == CONCURRENCY then is_changed = tools.release(b, holder, min(now + b.interval, latest)) or is_changed end
-  elseif b.kind == CONCURRENCY then
-    is_changed = tools.release(b, holder) or is_changed
+  if b.kind == CONCURRENCY then
+    is_changed = tools.release(b, holder, extends and min(now + b.interval, latest)) or is_changed
   elseif kind ~= CONCURRENCY then
-    amount = tools.charge(b.kind, amount)
+    local amount = tools.charge(b.kind, estimate)
     now_charged = amount
     local cost = unpack_struct('<d', ARGV[4], 8 * i - 6)
     if cost >= 0 then
-      local wanted = tools.charge(b.kind, cost)
-      if wanted < amount then
-        now_charged = amount - tools.give_back(b, amount - wanted, taken)
+      local more = tools.charge(b.kind, cost) - amount
+      if extends and more > 0 then
+        local needed, level = tier % 4 >= 2 and 1 or more, tools.left(b)
+        if level < needed - 1 or level == needed - 1 and b.fraction < HALF then
+          more, denied = 0, denied or tier % 2 == 0
+        end
+      end
+      if more < 0 then
+        if not extends then now_charged = amount - tools.give_back(b, -more, taken) end
       else
-        local more = tools.take_more(b, wanted - amount)
+        more = tools.take_more(b, more)
         now_charged = amount + more
         if b.kind == FIXED_WINDOW and more > 0 then
           windows[#windows + 1] = pack('<HdddIddHH', i - 1, b.micros, more,
@@ -82,10 +92,15 @@ for i = 1, count do
       end
       is_changed = is_changed or now_charged ~= amount
     end
+    if extends and now_charged > estimate then
+      kept[#kept + 1] = string.sub(record, kept_from, at - 9) .. pack('<d', now_charged)
+      kept_from = at
+    end
   end
   charges[i] = pack('<d', now_charged)
   b.is_changed = is_changed
 end
+if denied then return '\4' end
 for i = 1, count do
   if buckets[i].is_changed then tools.write(KEYS[i + 2], buckets[i]) end
 end
@@ -93,7 +108,8 @@ end
 if extends then
   ends = min(now + life, taken + MAX_RESERVE_FOR * 1000)
   call('ZADD', KEYS[2], format('%.0f', ends), ARGV[5])
-  call('PEXPIRE', KEYS[1], format('%.0f', math.max(1, ceil((ends - now) / 1000))))
+  local ms = format('%.0f', math.max(1, ceil((ends - now) / 1000)))
+  call('SET', KEYS[1], table.concat(kept) .. string.sub(record, kept_from), 'PX', ms)
   call('PEXPIRE', KEYS[2], MAX_RESERVE_FOR)
 else
   call('DEL', KEYS[1])

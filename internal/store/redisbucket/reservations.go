@@ -2,9 +2,11 @@ package redisbucket
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -34,7 +36,8 @@ type reservation struct {
 }
 
 const (
-	recordVersion     = 1
+	plainVersion      = 1
+	recordVersion     = 2
 	maxVersion        = 31 // see bucket.lua
 	recordHeaderBytes = 1 + 3*8 + 1
 )
@@ -45,7 +48,7 @@ func parseRecord(text string) (r reservation, err error) {
 	if len(text) > 0 && text[0] > recordVersion && text[0] <= maxVersion {
 		return r, ErrUnknownVersion
 	}
-	if len(text) < recordHeaderBytes || text[0] != recordVersion {
+	if len(text) < recordHeaderBytes || text[0] < plainVersion || text[0] > recordVersion {
 		return r, errBrokenRecord
 	}
 	r.text, r.cost = text, enforce.Tokens(float(text[9:]))
@@ -54,11 +57,21 @@ func parseRecord(text string) (r reservation, err error) {
 		return r, errBrokenRecord
 	}
 	r.key = text[recordHeaderBytes:end]
-	for rest := text[end:]; rest != ""; {
+	rest := text[end:]
+	var meters []string // of the tiers, after an empty one
+	if text[0] > plainVersion {
+		const length = 4
+		if len(rest) < length || len(rest)-length < int(uint32At(rest)) {
+			return r, errBrokenRecord
+		}
+		end := length + int(uint32At(rest))
+		meters, rest = strings.Split(rest[length:end], "\x00"), rest[end:]
+	}
+	for rest != "" {
 		if len(rest) < 2 {
 			return r, errBrokenRecord
 		}
-		size := int(rest[0]) | int(rest[1])<<8
+		size := uint16At(rest)
 		if len(rest) < 2+size+limitBytes+8 {
 			return r, errBrokenRecord
 		}
@@ -67,6 +80,12 @@ func parseRecord(text string) (r reservation, err error) {
 			Limit: limitAt(rest[2+size:]), Amount: enforce.Tokens(float(rest[2+size+limitBytes:])),
 		}
 		charge.Key.Rule, charge.Key.Subject, _, _ = parseKey(rest[2 : 2+size])
+		if tier := uint16At(rest[2+size+limitBytes-2:]); meters != nil {
+			if tier/4+1 >= len(meters) {
+				return r, errBrokenRecord
+			}
+			charge.Meter, charge.Shadow, charge.After = rules.Meter(meters[tier/4+1]), tier&1 != 0, tier&2 != 0
+		}
 		r.charges = append(r.charges, charge)
 		rest = rest[2+size+limitBytes+8:]
 	}
@@ -75,8 +94,9 @@ func parseRecord(text string) (r reservation, err error) {
 
 // The first byte of reservation.lua's reply.
 const (
-	recordGone    = 0
-	recordChanged = 1
+	recordGone     = 0
+	recordChanged  = 1
+	extensionFails = 4
 )
 
 const (
@@ -137,7 +157,7 @@ func (s *Store) settleRecord(
 		limit := limitOf(record.keys[i], &with, record.charges[i].Limit)
 		limits = appendLimit(limits, limit, &count)
 		calendars = appendCalendar(calendars, limit, stamp)
-		cost, ok := with.CostOf(record.charges[i].Key.Rule)
+		cost, ok := with.CostOf(record.charges[i].Meter)
 		if !ok {
 			cost = enforce.NotCounted
 		}
@@ -168,6 +188,8 @@ func (s *Store) settleRecord(
 		return settled, false, nil
 	case recordChanged:
 		return settled, true, nil
+	case extensionFails:
+		return enforce.Settled{Found: true, Denied: true}, false, nil
 	}
 	final := make([]enforce.Tokens, len(record.keys))
 	if len(reply) < 1+8*len(final) {
@@ -190,7 +212,7 @@ func readWindows(settled *enforce.Settled, tenant rules.TenantID, keys []string,
 	}
 	stamp := int64(float(reply))
 	for reply = reply[8:]; reply != ""; reply = reply[size:] {
-		index := int(reply[0]) | int(reply[1])<<8
+		index := uint16At(reply)
 		if index >= len(keys) {
 			return fmt.Errorf("a reply with a window of bucket %d of %d", index, len(keys))
 		}
@@ -216,12 +238,30 @@ func limitOf(key string, with *enforce.Settlement, reserved enforce.Limit) enfor
 // ForgottenReservations counts the reservations that ended without a settlement, once their tenant reserves again.
 func (s *Store) ForgottenReservations() int64 { return s.forgotten.Load() }
 
-func appendReservation(buf []byte, r *enforce.Reservation) []byte {
+func appendReservation(buf []byte, r *enforce.Reservation, tiers []enforce.Tier) []byte {
 	life := float64(min(r.Life, enforce.MaxReserveFor) / time.Microsecond)
 	if r.Optional {
 		life = -life
 	}
 	buf = appendFloat(buf, life)
 	buf = append(buf, r.ID[:]...)
-	return append(buf, r.Key[:min(len(r.Key), 255)]...)
+	version, meters := byte(plainVersion), 0
+	for i := range tiers {
+		meters += 1 + len(tiers[i].Meter)
+		if tier := &tiers[i]; tier.Meter != "" || tier.Shadow || tier.After {
+			version = recordVersion
+		}
+	}
+	key := r.Key[:min(len(r.Key), 255)]
+	buf = append(append(buf, version, byte(len(key))), key...)
+	if version == plainVersion {
+		return buf
+	}
+	buf = binary.LittleEndian.AppendUint32(buf, uint32(meters))
+	for i := range tiers {
+		buf = append(append(buf, 0), tiers[i].Meter...)
+	}
+	return buf
 }
+
+func uint16At(s string) int { return int(s[0]) | int(s[1])<<8 }

@@ -241,7 +241,7 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 	}
 	s.endArg()
 	if check := s.checks[0]; check.Reserve != nil {
-		s.text = appendReservation(s.text, check.Reserve)
+		s.text = appendReservation(s.text, check.Reserve, check.Tiers)
 	} else if check.HasRecordID() {
 		s.text = append(appendFloat(s.text, 0), check.RecordID[:]...)
 	}

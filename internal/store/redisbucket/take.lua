@@ -10,8 +10,8 @@
 --   ARGV[4]  the calendars of these limits, 32 bytes each
 --   ARGV[5]  the checks' holders, 8 bytes each; empty without a concurrency limit
 --   ARGV[6]  for a check that reserves, which is alone in its script: the reservation's life in microseconds (double;
---            below 0: the check passes without a reservation if there are too many), its id (16 bytes), and the id of
---            the API key; for a record with an id, also alone: 0 (double) and the id (16 bytes); else empty
+--            below 0: the check passes without a reservation if there are too many), its id (16 bytes), the version of
+--            its record, and the record's owner; for a record with an id, also alone: 0 (double) and the id (16 bytes); else empty
 --   ARGV[7]  the time in microseconds, from tests only
 --
 -- The reply is one string; indexes count from 0:
@@ -294,7 +294,8 @@ while at <= words do
       if reserved and reply[r + 1] % 2 == 1 then
         local column = wiring[i]
         reserved[#reserved + 1] = pack('<H', #KEYS[i]) .. KEYS[i] .. pack('<dIddHHd',
-          rates[column], bursts[column], sinces[column], intervals[column], kinds[column], 0, amount)
+          rates[column], bursts[column], sinces[column], intervals[column], kinds[column],
+          (tier - first) * 4 + mode, amount)
       end
       r = r + 2
     end
@@ -366,10 +367,11 @@ end
 
 -- The record of a reservation; see reservation.lua.
 if reserved then
-  local life, id, key = math.abs((unpack_struct('<d', ARGV[6]))), string.sub(ARGV[6], 9, 24), string.sub(ARGV[6], 25)
+  local life, id = math.abs((unpack_struct('<d', ARGV[6]))), string.sub(ARGV[6], 9, 24)
   local ms = format('%.0f', math.ceil(life / 1000))
   call('SET', KEYS[keys + 1],
-    pack('<BdddB', 1, now, unpack_struct('<d', costs), life, #key) .. key .. table.concat(reserved), 'PX', ms)
+    string.sub(ARGV[6], 25, 25) .. pack('<ddd', now, unpack_struct('<d', costs), life) .. string.sub(ARGV[6], 26)
+      .. table.concat(reserved), 'PX', ms)
   call('ZADD', KEYS[keys + 2], format('%.0f', now + life), id)
   call('PEXPIRE', KEYS[keys + 2], MAX_RESERVE_FOR)
 end

@@ -63,7 +63,8 @@ export interface paths {
          * @description Replaces the estimate of a reserved check by what it really cost, once. A lower cost gives the rest back; a higher one takes
          *     the rest, from token buckets even below zero, by at most one burst. Without a cost the estimate stays. Places of
          *     concurrency rules are freed. `extend` keeps the reservation and its places as long again, at most 24 hours after the
-         *     check, and settles nothing. A reservation that was settled before, or has ended, is answered `"settled": false`.
+         *     check, and settles nothing. Costs above the estimates, which it may carry, are decided like a check: a denied
+         *     extension changes nothing, and the reservation stays open. A reservation that was settled before, or has ended, is answered `"settled": false`.
          *
          *     To give back what another key reserved needs the permission `refund`.
          */
@@ -8720,6 +8721,8 @@ export interface operations {
                         };
                         /** @description Only there if it was asked for */
                         extended?: boolean;
+                        /** @description Only there if an extension asked for more than is left: the reservation is open, and as it was */
+                        denied?: boolean;
                     };
                 };
             };

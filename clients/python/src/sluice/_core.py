@@ -206,9 +206,10 @@ class Core:
         return decisions
 
     def settle(self, reservation: str | None, cost: float | Mapping[str, float]) -> Steps[Settlement]:
-        if isinstance(cost, Mapping):
-            return self.finish(reservation, {"costs": amounts(cost)})
-        return self.finish(reservation, {"cost": tokens(cost)})
+        return self.finish(reservation, cost_members(cost))
+
+    def extend(self, reservation: str | None, cost: float | Mapping[str, float] | None) -> Steps[Settlement]:
+        return self.finish(reservation, {"extend": True, **({} if cost is None else cost_members(cost))})
 
     def finish(self, reservation: str | None, members: dict[str, Any]) -> Steps[Settlement]:
         if not reservation:
@@ -371,3 +372,7 @@ def report_body(backend: str, latencies: Iterable[float], errors: int) -> str:
 def is_answer(error: SluiceError | None) -> bool:
     """Whether the server is well: a refusal is an answer."""
     return error is None or error.kind in ("request", "key")
+
+
+def cost_members(cost: float | Mapping[str, float]) -> dict[str, Any]:
+    return {"costs": amounts(cost)} if isinstance(cost, Mapping) else {"cost": tokens(cost)}

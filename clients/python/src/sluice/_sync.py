@@ -175,9 +175,10 @@ class Sluice:
         """Frees the slots that a reservation holds, and leaves its estimate charged."""
         return self._run(self._core.finish(reservation, {}))
 
-    def extend(self, reservation: str | None) -> Settlement:
-        """Keeps a reservation alive for as long again."""
-        return self._run(self._core.finish(reservation, {"extend": True}))
+    def extend(self, reservation: str | None, cost: float | Mapping[str, float] | None = None) -> Settlement:
+        """Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes the
+        estimate; a lower one changes nothing."""
+        return self._run(self._core.extend(reservation, cost))
 
     def report(self, backend: str, latencies: Iterable[float], errors: int = 0) -> bool:
         """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it:

@@ -75,6 +75,7 @@ class Settlement:
     charged: float = 0  #: requests that were charged in the end; 0 if it was not settled
     extended: bool = False  #: extend found it open
     costs: dict[str, float] = field(default_factory=dict)  #: what was charged in the end of other meters
+    denied: bool = False  #: extend asked for more than is left; the reservation is open, and as it was
 
 
 @dataclass

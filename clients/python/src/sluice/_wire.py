@@ -123,6 +123,7 @@ def decode_settlement(body: Any) -> Settlement:
                 _number(body, "charged") or 0,
                 _bool(body, "extended"),
                 {meter: _number(costs, meter) or 0 for meter in costs},
+                _bool(body, "denied"),
             )
     except (KeyError, TypeError):  # it is no object, or a member has another type
         pass
