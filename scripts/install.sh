@@ -78,7 +78,7 @@ readonly python_venv=clients/python/.venv
 python() {
   local one
   for one in "$PWD/$python_venv/bin/python" python3 /usr/bin/python3; do
-    if command -v "$one" >/dev/null && "$one" -c 'import httpx, django, mypy' >/dev/null 2>&1; then
+    if command -v "$one" >/dev/null && "$one" -c 'import httpx, django, mypy, flit_core' >/dev/null 2>&1; then
       command -v "$one"
       return
     fi
@@ -175,7 +175,7 @@ debian_chromium() { apt_install chromium; }
 debian_compiler() { apt_install gcc libc6-dev; }
 debian_curl() { apt_install curl; }
 debian_proxies() { apt_install nginx-light caddy haproxy && not_at_boot nginx && not_at_boot caddy && not_at_boot haproxy; }
-debian_python() { apt_install python3 python3-httpx python3-django mypy; }
+debian_python() { apt_install python3 python3-httpx python3-django mypy flit; }
 
 # --- macOS -----------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ brew_curl() { brew install --quiet curl >&2; }
 brew_proxies() { brew install --quiet nginx caddy haproxy >&2; }
 brew_python() {
   command -v python3 >/dev/null || brew install --quiet python >&2
-  python3 -m venv $python_venv && $python_venv/bin/pip install --quiet httpx django mypy >&2
+  python3 -m venv $python_venv && $python_venv/bin/pip install --quiet httpx django mypy flit_core >&2
 }
 brew_compiler() {
   say "a C compiler is missing; run: xcode-select --install"

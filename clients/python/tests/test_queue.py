@@ -6,9 +6,13 @@ import logging
 import os
 import queue
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 import unittest
+import zipfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -682,6 +686,23 @@ class OptionsTest(unittest.TestCase):
     def test_the_version_is_that_of_the_package(self) -> None:
         packaged = (Path(__file__).parents[1] / "pyproject.toml").read_text()
         self.assertIn(f'\nversion = "{__version__}"\n', packaged)
+
+    def test_a_build_for_pip_leaves_nothing_in_the_folder(self) -> None:
+        folder = Path(__file__).parents[1]
+
+        def listed() -> set[Path]:
+            return {path for path in folder.rglob("*") if "__pycache__" not in path.parts}
+
+        before = listed()
+        with tempfile.TemporaryDirectory() as built:
+            code = "import sys, flit_core.buildapi as b; print(b.build_wheel(sys.argv[1]))"
+            run = subprocess.run([sys.executable, "-c", code, built], cwd=folder, capture_output=True, text=True)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            names = set(zipfile.ZipFile(Path(built) / run.stdout.strip()).namelist())
+        self.assertEqual(listed(), before)
+        self.assertLessEqual({f"sluice/{path.name}" for path in (folder / "src/sluice").glob("*.py*")}, names)
+        self.assertIn("sluice/py.typed", names)
+        self.assertIn(f"sluicegate-{__version__}.dist-info/LICENSE", names)
 
 
 class LimiterTest(unittest.TestCase):

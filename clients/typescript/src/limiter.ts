@@ -1,3 +1,5 @@
+import { onAbort } from './abort.js';
+
 /**
  * A token bucket in this process, to pace one's own requests to a service that limits them. It starts full. It asks no
  * server.
@@ -73,14 +75,13 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
       reject(signal.reason);
       return;
     }
-    const end = () => {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    };
     const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', end);
+      stay();
       resolve();
     }, Math.ceil(ms)); // fractions are cut off
-    signal?.addEventListener('abort', end, { once: true });
+    const stay = onAbort(signal, () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    });
   });
 }

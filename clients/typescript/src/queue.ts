@@ -1,3 +1,4 @@
+import { onAbort } from './abort.js';
 import type { Breaker } from './breaker.js';
 import { type Denial, decided, type Memory } from './memory.js';
 import { longest, whenCalm } from './patience.js';
@@ -138,14 +139,13 @@ export class Queue {
   /** The request goes on when its caller leaves, since its answer tells what the server took. */
   #unlessLeft(request: Promise<Decision>, signal: AbortSignal): Promise<Decision> {
     return new Promise((resolve, reject) => {
-      const leave = () => reject(signal.reason);
-      signal.addEventListener('abort', leave, { once: true });
+      const stay = onAbort(signal, () => reject(signal.reason));
       request
         .then((decision) => {
           if (signal.aborted) this.#transport.unwanted(decision);
           resolve(decision);
         }, reject)
-        .finally(() => signal.removeEventListener('abort', leave));
+        .finally(stay);
     });
   }
 
@@ -172,7 +172,7 @@ export class Queue {
       let left = false;
       const finish = () => {
         waiting.ended = true;
-        signal?.removeEventListener('abort', abort);
+        stay();
       };
       const waiting: Waiting = {
         question,
@@ -192,13 +192,12 @@ export class Queue {
         },
       };
       /** Takes the check out of the queue, so that nothing is taken for a caller that is gone. */
-      const abort = () => {
+      const stay = onAbort(signal, () => {
         left = true;
         if (group.waiting.delete(waiting)) this.#waiting--;
         this.#forget(group);
         waiting.reject(signal?.reason);
-      };
-      signal?.addEventListener('abort', abort, { once: true });
+      });
       group.waiting.add(waiting);
       this.#turns.add(group);
       this.#waiting++;

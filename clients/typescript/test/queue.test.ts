@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -146,6 +146,32 @@ test('a caller that leaves takes its check along', async () => {
   rest.let();
   alone[1]?.let();
   await Promise.all([stayer, ...first]);
+});
+
+test('one signal for many checks keeps no listener, whatever becomes of them', async () => {
+  const decided = (user: string) =>
+    user === 'denied' ? { status: 429, allowed: false, reason: 'blocked' } : { status: 200, allowed: true };
+  const server = await serve(({ body }) => {
+    const { checks, user_id: user } = JSON.parse(body);
+    if (user === 'refused') return { status: 400, body: { type: 'urn:x', errors: [] } };
+    if (user === 'failed') return { status: 500, body: {} };
+    return {
+      body: checks ? { results: checks.map((check: { user_id: string }) => decided(check.user_id)) } : decided(user),
+    };
+  });
+  const limits = new Sluice({ url: server.url, key: testKey, timeout: 30_000, logger: quiet });
+  const { signal } = new AbortController();
+  for (const alone of ['refused', 'failed', 'allowed']) {
+    const users = [alone, 'denied', 'allowed', ...Array.from({ length: 100 }, (_, i) => `${alone} ${i}`)];
+    const checks = users.map((userId) => limits.check({ userId }, { signal }));
+    assert.equal(getEventListeners(signal, 'abort').length, 1); // Node warns of a leak at eleven
+    await Promise.allSettled(checks);
+    assert.equal(getEventListeners(signal, 'abort').length, 0, alone);
+  }
+  const limiter = new Limiter(1, 1000);
+  await Promise.all(Array.from({ length: 20 }, () => limiter.wait(1, { signal })));
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
+  await limits.close();
 });
 
 test('the place of a caller that left is freed when the answer comes', async () => {
