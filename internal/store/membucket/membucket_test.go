@@ -66,6 +66,10 @@ func TestConformance(t *testing.T) {
 	buckettest.RunCredits(t, open)
 	buckettest.RunReservations(t, open)
 	buckettest.RunLeases(t, open)
+	t.Run("streams use up a budget and nothing above it", func(t *testing.T) {
+		t.Parallel()
+		buckettest.RunStreams(t, open(t))
+	})
 }
 
 func TestATenantHasOnlySoManyIDsOfRecords(t *testing.T) {
