@@ -18,7 +18,8 @@ import (
 type event struct {
 	at      int64 // in milliseconds
 	subject *subject
-	cost    int64
+	cost    int64   // of requests
+	others  []int64 // of the meters of the subject's run
 }
 
 type subject struct {
@@ -228,10 +229,14 @@ func (c *cursor) until(end int64, events []event) []event {
 			if at >= end {
 				break
 			}
-			if s.run.Costs == nil {
+			switch {
+			case s.run.Costs == nil:
 				events = append(events, event{at: at, subject: s, cost: s.run.Cost})
-			} else {
-				events = appendParts(events, at, s, s.run.Costs[c.at[i]])
+			case s.run.Flags.Is(traffic.Sum):
+				events = appendParts(events, at, s, s.run.CostsAt(c.at[i]))
+			default:
+				costs := s.run.CostsAt(c.at[i])
+				events = append(events, event{at: at, subject: s, cost: costs[0], others: costs[1:]})
 			}
 			c.at[i]++
 		}
@@ -242,14 +247,21 @@ func (c *cursor) until(end int64, events []event) []event {
 	return events
 }
 
-func appendParts(events []event, at int64, s *subject, cost int64) []event {
-	parts := min(mostParts, max(1, cost/int64(enforce.Token)))
+// appendParts spreads what a second's checks cost over that second, a part for each request.
+func appendParts(events []event, at int64, s *subject, costs []int64) []event {
+	parts := min(mostParts, max(1, costs[0]/int64(enforce.Token)))
+	each := make([]int64, 0, parts*int64(len(costs)))
 	for i := range parts {
-		part := cost / parts
-		if i == 0 {
-			part += cost % parts
+		start := len(each)
+		for _, cost := range costs {
+			part := cost / parts
+			if i == 0 {
+				part += cost % parts
+			}
+			each = append(each, part)
 		}
-		events = append(events, event{at: at + i*1000/parts, subject: s, cost: part})
+		part := each[start:]
+		events = append(events, event{at: at + i*1000/parts, subject: s, cost: part[0], others: part[1:]})
 	}
 	return events
 }
@@ -279,6 +291,7 @@ type decider struct {
 	now      int64 // in microseconds
 	kinds    map[rules.RuleID]bucketKind
 	check    [1]enforce.Check
+	costs    []enforce.MeterCost // of check
 	decision [1]enforce.Decision
 	decided  []outcome // of the last events
 }
@@ -329,9 +342,13 @@ func (d *decider) decide(ctx context.Context, events []event) {
 			continue
 		}
 		c := enforce.Check{
-			EffectivePlan: run.Plan, Cost: enforce.Tokens(e.cost),
-			Proxied: run.Flags.Is(traffic.Proxied),
+			EffectivePlan: run.Plan, Cost: enforce.Tokens(e.cost), Costs: d.costs[:0],
+			Proxied: run.Flags.Is(traffic.Proxied), Record: run.Flags.Is(traffic.Record),
 		}
+		for j, cost := range e.others {
+			c.Costs = append(c.Costs, enforce.MeterCost{Meter: run.Meters[j], Cost: enforce.Tokens(cost)})
+		}
+		d.costs = c.Costs
 		c.Method, c.Endpoint = run.Method, run.Endpoint
 		if e.subject.role == counted {
 			c.UserID, c.IP, c.Attributes = run.UserID, run.IP, run.Attributes

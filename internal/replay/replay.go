@@ -193,7 +193,7 @@ func (r *run) count(events []event) {
 	for i := range events {
 		e := &events[i]
 		s := e.subject
-		if e.at < since || e.at >= until || s.role == fed || s.role == ignored {
+		if e.at < since || e.at >= until || s.role == fed || s.role == ignored || s.run.Flags.Is(traffic.Record) {
 			continue
 		}
 		r.first, r.last = min(r.first, e.at), max(r.last, e.at)

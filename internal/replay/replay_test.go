@@ -78,10 +78,15 @@ func (*street) StoreAnswered(time.Duration, error) {}
 func (s *street) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	c := traffic.Check{
 		Tenant: 1, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan,
-		Cost: int64(check.Cost), At: s.now,
+		Cost: int64(check.Cost), At: s.now, Record: check.Record,
 		Named: tenant.NamesAttribute, Denied: !decision.Allowed,
 	}
-	s.all++
+	for _, cost := range check.Costs {
+		c.Costs = append(c.Costs, traffic.Cost{Meter: cost.Meter, Amount: int64(cost.Cost)})
+	}
+	if !check.Record {
+		s.all++
+	}
 	if t := decision.DecidingTier(); t != nil && !decision.Allowed {
 		c.Decider = t.Match.Rule.ID
 		s.denied[c.Decider]++
@@ -90,8 +95,12 @@ func (s *street) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision
 }
 
 func (s *street) check(at time.Time, request *rules.Request, plan string) {
+	s.decide(at, enforce.Check{Request: *request, EffectivePlan: plan, Cost: enforce.Token})
+}
+
+func (s *street) decide(at time.Time, check enforce.Check) {
 	s.now = at.UnixMicro()
-	checks := [1]enforce.Check{{Request: *request, EffectivePlan: plan, Cost: enforce.Token}}
+	checks := [1]enforce.Check{check}
 	var decisions [1]enforce.Decision
 	s.limiter.Decide(s.t.Context(), s.tenant, checks[:], decisions[:])
 }
@@ -221,6 +230,45 @@ func TestTheReplayOfTheRulesInForceIsWhatWasDecided(t *testing.T) {
 				t.Error("the shadow rule would have denied nothing")
 			}
 		})
+	}
+}
+
+// TestTheReplayOfMetersIsWhatWasDecided has budgets of tokens and money, charged before, after, and by records.
+func TestTheReplayOfMetersIsWhatWasDecided(t *testing.T) {
+	t.Parallel()
+	tokens, money := rule(t, 1, "user:{user_id}", "", 40, 4000), rule(t, 2, "user:{user_id}", "", 0, 3)
+	tokens.Meter, tokens.Name = "input_tokens", "input_tokens"
+	money.Meter, money.Name, money.ChargedAfter = "usd", "usd", true
+	money.Algorithm, money.Window = rules.FixedWindow, rules.Window{Length: 10 * time.Minute}
+	s := newStreet(t, tokens, money, rule(t, 3, "global", "", 0.2, 5))
+	random := rand.New(rand.NewPCG(3, 4))
+	at := noon
+	for at.Before(noon.Add(time.Hour)) {
+		check := enforce.Check{
+			Request: rules.Request{UserID: fmt.Sprint("user-", random.IntN(20))}, EffectivePlan: "free",
+			Cost: enforce.Token,
+		}
+		amount := enforce.Tokens(1+random.IntN(2000)) * enforce.Token
+		switch random.IntN(3) {
+		case 0:
+			check.Costs = []enforce.MeterCost{{Meter: "input_tokens", Cost: amount}}
+		case 1:
+			check.Cost, check.Record = 0, true
+			check.Costs = []enforce.MeterCost{{Meter: "input_tokens", Cost: amount}, {Meter: "usd", Cost: amount / 10_000}}
+		}
+		s.decide(at, check)
+		at = at.Add(time.Duration(1+random.IntN(500)) * time.Millisecond)
+	}
+	result := s.replay(s.input(nil, at))
+	if result.Read != s.all || result.Agreeing != s.all {
+		t.Errorf("%d of %d checks are replayed, and %d decided as they were", result.Read, s.all, result.Agreeing)
+	}
+	if len(s.denied) != 3 {
+		t.Errorf("only the rules %v denied, so little is shown", s.denied)
+	}
+	money.Burst = 1000
+	if wider := s.replay(s.input(candidateOf(money), at)); wider.NoLongerDenied.Value == 0 {
+		t.Error("a higher budget of money would have allowed nothing more")
 	}
 }
 

@@ -63,13 +63,15 @@ type Run struct {
 	UserID, Plan, Method, Endpoint string
 	IP                             netip.Addr
 	Attributes                     []rules.Attribute
-	Cost                           int64 // of each check, in millionths of a token
+	Cost                           int64         // of each check, of requests, in millionths; unused if there are Costs
+	Meters                         []rules.Meter // what checks cost beside requests
 	// Decider is the rule that denied the checks; 0 if they were allowed, or denied only by exhausted reservations.
 	Decider rules.RuleID
 	Flags   Flags
 	// Times are in milliseconds since the Block's First, ascending.
 	Times []uint32
-	// Costs are the costs of sums, one for each time; nil for others.
+	// Costs are those of sums and of checks with Meters: for each time that of requests, then those of Meters. nil for
+	// others.
 	Costs []int64
 }
 
@@ -84,12 +86,22 @@ const (
 	Extra
 	// Sum marks costs outside of the sample, added up by second.
 	Sum
+	// Metered marks checks with costs of other meters than requests.
+	Metered
+	// Record marks what was charged after it had happened.
+	Record
 
-	allFlags = Denied | Proxied | Extra | Sum
+	allFlags = Denied | Proxied | Extra | Sum | Metered | Record
 )
 
-// Is reports whether a flag is set.
+// Is reports whether a flag, or one of several, is set.
 func (f Flags) Is(flag Flags) bool { return f&flag != 0 }
+
+// CostsAt returns the costs of the check with the index of its time: that of requests, then those of Meters.
+func (r *Run) CostsAt(time int) []int64 {
+	n := 1 + len(r.Meters)
+	return r.Costs[time*n : (time+1)*n]
+}
 
 // IsExtra reports whether the run may be listed, but not extrapolated.
 func (r *Run) IsExtra() bool { return r.Flags.Is(Extra) }
@@ -100,7 +112,9 @@ func (r *Run) Request() rules.Request {
 }
 
 const (
-	payloadVersion = 1
+	// Blocks with meters or records have the second version, so that processes that know neither refuse them.
+	plainVersion   = 1
+	meteredVersion = 2
 	// maxPayload bounds the memory to read a block.
 	maxPayload = 64 << 20
 	// MaxBlockChecks bounds the checks of a block.
@@ -130,6 +144,7 @@ func (b *Block) SetRuns(runs []Run) {
 	var columns [8][]byte
 	put := func(column int, n uint64) { columns[column] = binary.AppendUvarint(columns[column], n) }
 	b.Checks = 0
+	version := byte(plainVersion)
 	for i := range runs {
 		r := &runs[i]
 		put(0, uint64(r.Flags))
@@ -146,6 +161,15 @@ func (b *Block) SetRuns(runs []Run) {
 			put(4, texts.of(a.Name))
 			put(4, texts.of(a.Value))
 		}
+		if r.Flags.Is(Metered) {
+			put(4, uint64(len(r.Meters)))
+			for _, meter := range r.Meters {
+				put(4, texts.of(string(meter)))
+			}
+		}
+		if r.Flags.Is(Metered | Record) {
+			version = meteredVersion
+		}
 		put(5, uint64(len(r.Times)))
 		before := uint32(0)
 		for _, at := range r.Times {
@@ -159,7 +183,7 @@ func (b *Block) SetRuns(runs []Run) {
 			b.Checks += len(r.Times)
 		}
 	}
-	raw := append([]byte(nil), payloadVersion)
+	raw := append([]byte(nil), version)
 	raw = binary.AppendUvarint(raw, uint64(len(texts.all)))
 	for _, text := range texts.all {
 		raw = append(binary.AppendUvarint(raw, uint64(len(text))), text...)
@@ -202,7 +226,7 @@ func (b *Block) runs(of *string) ([]Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errCorrupt, err)
 	}
-	if len(raw) == 0 || raw[0] != payloadVersion {
+	if len(raw) == 0 || raw[0] != plainVersion && raw[0] != meteredVersion {
 		return nil, fmt.Errorf("%w: it was written by another version", errCorrupt)
 	}
 	in := &reader{rest: raw[1:]}
@@ -253,6 +277,12 @@ func (b *Block) runs(of *string) ([]Run, error) {
 				r.Attributes[j] = rules.Attribute{Name: lookUp(4, texts), Value: lookUp(4, texts)}
 			}
 		}
+		if r.Flags.Is(Metered) {
+			r.Meters = make([]rules.Meter, columns[4].count())
+			for j := range r.Meters {
+				r.Meters[j] = rules.Meter(lookUp(4, texts))
+			}
+		}
 		times := int(columns[5].number())
 		if times > len(columns[6].rest) {
 			return nil, errCorrupt
@@ -263,11 +293,12 @@ func (b *Block) runs(of *string) ([]Run, error) {
 			at += uint32(columns[6].number())
 			r.Times[j] = at
 		}
-		if r.Flags.Is(Sum) {
-			if times > len(columns[7].rest) {
+		if r.Flags.Is(Sum | Metered) {
+			costs := times * (1 + len(r.Meters))
+			if costs > len(columns[7].rest) {
 				return nil, errCorrupt
 			}
-			r.Costs = make([]int64, times)
+			r.Costs = make([]int64, costs)
 			for j := range r.Costs {
 				r.Costs[j] = int64(columns[7].number())
 			}
@@ -288,10 +319,15 @@ func skipRun(columns *[8]reader, flags Flags) {
 	}
 	columns[3].skip(3)
 	columns[4].skip(2 * columns[4].count())
+	meters := 0
+	if flags.Is(Metered) {
+		meters = columns[4].count()
+		columns[4].skip(meters)
+	}
 	times := int(columns[5].number())
 	columns[6].skip(times)
-	if flags.Is(Sum) {
-		columns[7].skip(times)
+	if flags.Is(Sum | Metered) {
+		columns[7].skip(times * (1 + meters))
 	}
 }
 

@@ -1,6 +1,8 @@
 package traffic_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -30,6 +32,9 @@ func TestTheRunsOfAUserAreThoseAmongAll(t *testing.T) {
 				[]rules.Attribute{{Name: "org", Value: "acme"}, {Name: "key", Value: "k"}}
 		case 2:
 			run.UserID, run.Flags, run.Costs = "", traffic.Sum, []int64{1, 1 << 30, 7}
+		case 3:
+			run.Flags, run.Meters = traffic.Metered|traffic.Record, []rules.Meter{"input_tokens", "usd"}
+			run.Cost, run.Costs = 0, []int64{1, 2, 3, 4, 5, 6, 7, 1 << 40, 9}
 		}
 		all = append(all, run)
 	}
@@ -41,5 +46,32 @@ func TestTheRunsOfAUserAreThoseAmongAll(t *testing.T) {
 		if err != nil || len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
 			t.Errorf("user %q has the runs\n%v (%v), want\n%v", user, got, err, want)
 		}
+	}
+}
+
+// TestBlocksOfOlderProcessesAreRead reads what a process that knew no meters wrote, and writes the same for it.
+func TestBlocksOfOlderProcessesAreRead(t *testing.T) {
+	t.Parallel()
+	written, err := base64.StdEncoding.DecodeString(
+		"KLUv/QAAQQIAAQUEZnJlZQNHRVQCL2EDb3JnBGFjbWUCCAHgxlsHCAAAAgEABgTLAHEJAAYBAgMBAAME" +
+			"AQQFAAICAgYB8wMA6AcGA4CAgIAE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []traffic.Run{
+		{
+			UserID: "42", Plan: "free", Method: "GET", Endpoint: "/a", Cost: 1_500_000, Times: []uint32{1, 500},
+			Attributes: []rules.Attribute{{Name: "org", Value: "acme"}}, IP: netip.MustParseAddr("203.0.113.9"),
+			Decider: 7, Flags: traffic.Denied,
+		},
+		{Plan: "free", Endpoint: "/a", Flags: traffic.Sum, Times: []uint32{0, 1000}, Costs: []int64{3, 1 << 30}},
+	}
+	block := traffic.Block{Users: []string{"42"}, Payload: written}
+	if got, err := block.Runs(); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the block has the runs\n%v (%v), want\n%v", got, err, want)
+	}
+	block.SetRuns(want)
+	if !bytes.Equal(block.Payload, written) {
+		t.Errorf("the same checks are written as %s", base64.StdEncoding.EncodeToString(block.Payload))
 	}
 }

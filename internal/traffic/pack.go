@@ -47,21 +47,32 @@ func (r *Recorder) unpack(buffer []byte) {
 		at := int64(binary.LittleEndian.Uint64(in.take(8)))
 		head := in.take(3)
 		stratum, level, flags := int(head[0]), int(head[1]), Flags(head[2])
-		// Everything after the head is the same for all checks of a run; for sums, everything after the cost.
+		// Everything after the head is the same for all checks of a run; for sums and checks with meters, everything
+		// after the costs.
 		body := in.rest
-		cost := int64(in.number())
-		texts := in.rest
+		costs := append(make([]int64, 0, 1+rules.MaxMeters), int64(in.number()))
+		if flags.Is(Metered) {
+			for range in.take(1)[0] {
+				costs = append(costs, int64(in.number()))
+			}
+		}
+		if flags.Is(Sum | Metered) {
+			body = in.rest
+		}
+		if flags.Is(Metered) {
+			for n := in.count(); n > 0; n = in.count() {
+				in.take(n)
+			}
+		}
 		for range 3 {
 			in.take(in.count())
 		}
-		var identity []byte
 		if flags.Is(Sum) {
-			identity = texts[:len(texts)-len(in.rest)]
 			at -= at % 1000
 		} else {
 			in.number()
 			user := in.take(in.count())
-			if r.months.add(tenant, at, user, flags.Is(Denied), cost) {
+			if !flags.Is(Record) && r.months.add(tenant, at, user, flags.Is(Denied), costs[0]) {
 				signal(r.monthly)
 			}
 			in.take(int(in.take(1)[0]))
@@ -73,8 +84,8 @@ func (r *Recorder) unpack(buffer []byte) {
 				in.take(name)
 				in.take(in.count())
 			}
-			identity = body[:len(body)-len(in.rest)]
 		}
+		identity := body[:len(body)-len(in.rest)]
 		switch {
 		case flags.Is(Sum):
 			stratum = StratumOfSums
@@ -88,7 +99,7 @@ func (r *Recorder) unpack(buffer []byte) {
 			r.packs[key] = p
 		}
 		before := p.bytes
-		p.add(flags, identity, at, cost)
+		p.add(flags, identity, at, costs)
 		r.bytes += p.bytes - before
 		r.recorded.Add(1)
 		if p.checks >= MaxBlockChecks {
@@ -97,7 +108,7 @@ func (r *Recorder) unpack(buffer []byte) {
 	}
 }
 
-func (p *pack) add(flags Flags, identity []byte, at, cost int64) {
+func (p *pack) add(flags Flags, identity []byte, at int64, costs []int64) {
 	var key [512]byte
 	named := append(append(key[:0], byte(flags)), identity...)
 	run := p.runs[string(named)]
@@ -111,12 +122,16 @@ func (p *pack) add(flags Flags, identity []byte, at, cost int64) {
 	if flags.Is(Sum) {
 		for i := len(run.at) - 1; i >= max(0, len(run.at)-lateSums); i-- {
 			if run.at[i] == at {
-				run.Costs[i] += cost
+				for j, sum := range run.CostsAt(i) {
+					run.Costs[i*len(costs)+j] = sum + costs[j]
+				}
 				return
 			}
 		}
-		run.Costs = append(run.Costs, cost)
-		p.bytes += checkBytes
+	}
+	if flags.Is(Sum | Metered) {
+		run.Costs = append(run.Costs, costs...)
+		p.bytes += checkBytes * len(costs)
 	}
 	run.at = append(run.at, at)
 	p.bytes += checkBytes
@@ -126,7 +141,12 @@ func readRun(flags Flags, identity []byte) Run {
 	in := reader{rest: identity}
 	text := func() string { return string(in.take(in.count())) }
 	run := Run{Flags: flags}
-	if !flags.Is(Sum) {
+	switch {
+	case flags.Is(Metered):
+		for meter := text(); meter != ""; meter = text() {
+			run.Meters = append(run.Meters, rules.Meter(meter))
+		}
+	case !flags.Is(Sum):
 		run.Cost = int64(in.number())
 	}
 	run.Plan, run.Method, run.Endpoint = text(), text(), text()
@@ -153,7 +173,7 @@ func (p *pack) block(key packKey) Block {
 		if run.Costs == nil {
 			slices.Sort(run.at)
 		} else {
-			sortSums(run)
+			sortWithCosts(run)
 		}
 		all = append(all, run)
 	}
@@ -196,15 +216,16 @@ func compareRuns(a, b *Run) int {
 	return a.IP.Compare(b.IP)
 }
 
-func sortSums(run *packedRun) {
+func sortWithCosts(run *packedRun) {
 	order := make([]int, len(run.at))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return int(run.at[a] - run.at[b]) })
-	at, costs := make([]int64, len(order)), make([]int64, len(order))
+	at, costs := make([]int64, len(order)), make([]int64, 0, len(run.Costs))
 	for i, from := range order {
-		at[i], costs[i] = run.at[from], run.Costs[from]
+		at[i] = run.at[from]
+		costs = append(costs, run.CostsAt(from)...)
 	}
 	run.at, run.Costs = at, costs
 }

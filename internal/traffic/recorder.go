@@ -24,7 +24,8 @@ type Check struct {
 	Settings *rules.Settings
 	Request  *rules.Request
 	Plan     string // plan of the decision
-	Cost     int64  // in millionths of a token
+	Cost     int64  // of requests, in millionths
+	Costs    []Cost // of other meters, by their names, at most rules.MaxMeters
 	At       int64  // in microseconds since the Unix epoch, if possible on the buckets' clock
 	// Times is the number of equal checks, spread over Span until At; 0 is one.
 	Times int64
@@ -36,8 +37,16 @@ type Check struct {
 	// DeniedAlone means that the bucket of that rule is the user's or address's own.
 	DeniedAlone bool
 	Proxied     bool
-	// Reserves means that the check reserved, was a record or had costs of other meters, so that it is only counted.
+	// Reserves means that the check reserved, so that it is only counted.
 	Reserves bool
+	// Record means that the check charged what had happened, and could not be denied.
+	Record bool
+}
+
+// Cost is the cost of a check for rules that count a meter.
+type Cost struct {
+	Meter  rules.Meter
+	Amount int64 // in millionths
 }
 
 // Options bound a Recorder. A zero value means the default.

@@ -154,6 +154,60 @@ func TestARecordedCheckIsReadBackAsItWas(t *testing.T) {
 	}
 }
 
+func TestCostsOfMetersAreReadBackAndSummedOutsideOfTheSample(t *testing.T) {
+	t.Parallel()
+	sink := &shelf{usage: []traffic.Usage{{Tenant: 1, Days: 1, YesterdayBytes: 4000}}}
+	r := traffic.NewRecorder(sink, traffic.Options{Budget: traffic.Budget{PerTenant: 1000, Total: 1 << 40}})
+	r.Record(check("42", noon))
+	traffic.AdjustNow(t.Context(), r)
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sink.blocks = nil
+	var want, got [3]int64 // of requests, input_tokens and usd
+	for i := range 400 {
+		c := check(fmt.Sprint("user-", i), noon.Add(time.Duration(i%7)*time.Second))
+		c.Request.IP, c.Record = netip.Addr{}, i%2 == 0
+		c.Costs = []traffic.Cost{{Meter: "input_tokens", Amount: int64(i) * 1_000_000}, {Meter: "usd", Amount: int64(i)}}
+		r.Record(c)
+		for j, amount := range []int64{c.Cost, c.Costs[0].Amount, c.Costs[1].Amount} {
+			want[j] += amount
+		}
+	}
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var sums, alone, records int
+	for _, b := range sink.blocks {
+		runs, err := b.Runs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range runs {
+			run := &runs[i]
+			if !slices.Equal(run.Meters, []rules.Meter{"input_tokens", "usd"}) {
+				t.Fatalf("a run has the meters %v", run.Meters)
+			}
+			if run.Flags.Is(traffic.Record) {
+				records++
+			}
+			for at := range run.Times {
+				if run.Flags.Is(traffic.Sum) {
+					sums++
+				} else {
+					alone++
+				}
+				for j, cost := range run.CostsAt(at) {
+					got[j] += cost
+				}
+			}
+		}
+	}
+	if got != want || sums > 14 || sums == 0 || alone == 0 || records == 0 {
+		t.Errorf("%d sums and %d checks cost %v, want %v and at most a sum for each second", sums, alone, got, want)
+	}
+}
+
 func TestTheStateTellsWhatTheBudgetsLeave(t *testing.T) {
 	t.Parallel()
 	sink := &shelf{stored: 14_000, usage: []traffic.Usage{

@@ -69,10 +69,16 @@ func (s *shard) add(c *Check, level int) bool {
 	if c.Proxied {
 		flags |= Proxied
 	}
+	if len(c.Costs) > 0 {
+		flags |= Metered
+	}
+	if c.Record {
+		flags |= Record
+	}
 	isOutside := stratum < level
 	start := len(s.buffer)
 	if isOutside && !c.DeniedAlone { // a check denied by its user's own limit takes nothing from shared limits
-		s.buffer = appendHead(s.buffer, c, stratum, level, Sum)
+		s.buffer = appendHead(s.buffer, c, stratum, level, Sum|flags&(Metered|Record))
 		s.buffer = appendText(appendText(appendText(s.buffer, c.Plan), q.Method), q.Endpoint)
 	}
 	if !isOutside || c.Denied {
@@ -101,12 +107,24 @@ func (s *shard) add(c *Check, level int) bool {
 	return true
 }
 
-// A check in the buffer begins with its tenant, time, stratum, level, flags and cost.
+// A check in the buffer begins with its tenant, time, stratum, level, flags and cost of requests. If it has costs of
+// other meters, their number, the amounts and the names follow.
 func appendHead(b []byte, c *Check, stratum, level int, flags Flags) []byte {
 	b = binary.AppendUvarint(b, uint64(c.Tenant))
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.At/1000))
 	b = append(b, byte(stratum), byte(level), byte(flags))
-	return binary.AppendUvarint(b, uint64(c.Cost))
+	b = binary.AppendUvarint(b, uint64(c.Cost))
+	if !flags.Is(Metered) {
+		return b
+	}
+	b = append(b, byte(len(c.Costs)))
+	for i := range c.Costs {
+		b = binary.AppendUvarint(b, uint64(c.Costs[i].Amount))
+	}
+	for i := range c.Costs {
+		b = appendText(b, string(c.Costs[i].Meter))
+	}
+	return append(b, 0) // ends the names
 }
 
 func appendText(b []byte, text string) []byte {

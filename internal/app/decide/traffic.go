@@ -1,7 +1,9 @@
 package decide
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,14 +31,20 @@ const (
 )
 
 func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
-	if tenant.Tenant.Settings.RecordDays == 0 || check.IsLook() {
+	isUncharged := check.Record && (decision.Repeated || !decision.Allowed)
+	if tenant.Tenant.Settings.RecordDays == 0 || check.IsLook() || isUncharged {
 		return
 	}
 	c := trafficChecks.Get().(*traffic.Check)
+	costs := c.Costs[:0]
+	for _, cost := range check.Costs {
+		costs = append(costs, traffic.Cost{Meter: cost.Meter, Amount: int64(cost.Cost)})
+	}
+	slices.SortFunc(costs, func(a, b traffic.Cost) int { return cmp.Compare(a.Meter, b.Meter) })
 	*c = traffic.Check{
 		Tenant: tenant.Tenant.ID, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan,
-		Cost: int64(check.Cost), Denied: !decision.Allowed, Proxied: check.Proxied,
-		Reserves: check.Reserve || check.Record || len(check.Costs) > 0,
+		Cost: int64(check.Cost), Costs: costs, Denied: !decision.Allowed, Proxied: check.Proxied,
+		Reserves: check.Reserve, Record: check.Record,
 	}
 	if len(check.Attributes) > 0 {
 		c.Named = tenant.NamesAttribute
@@ -65,7 +73,7 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	}
 	r.recorder.Record(c)
 	r.recorder.Drop(c.Tenant, n-c.Times)
-	*c = traffic.Check{}
+	*c = traffic.Check{Costs: costs[:0]}
 	trafficChecks.Put(c)
 }
 
