@@ -208,9 +208,11 @@ func TestAProviderManagesEverythingByTheContractAlone(t *testing.T) {
 	resources := []*resource{
 		{
 			create: "createTenant", read: "getTenant", update: "updateTenant", destroy: "deleteTenant",
-			wanted: object{"slug": "globex", "name": "Globex", "settings": object{"failure_mode": "closed", "record_days": 3}},
-			drift:  object{"settings": object{"record_days": 0}},
-			fixed:  []string{"slug"},
+			wanted: object{
+				"slug": "globex", "name": "Globex", "settings": object{"failure_mode": "closed", "record_days": 3},
+			},
+			drift: object{"settings": object{"record_days": 0}},
+			fixed: []string{"slug"},
 		},
 		{
 			create: "createPlan", read: "getPlan", update: "updatePlan", destroy: "deletePlan",
@@ -220,11 +222,14 @@ func TestAProviderManagesEverythingByTheContractAlone(t *testing.T) {
 		&monthly, &perMinute,
 		{
 			create: "putOverride", read: "getOverride", update: "putOverride", destroy: "deleteOverride",
-			wanted: object{"rate": "5/minute", "burst_capacity": 9, "reason": "a trial", "expires_at": "2099-01-31T00:00:00Z"},
-			drift:  object{"rate": "6/minute", "burst_capacity": 9, "reason": "by hand"},
+			wanted: object{
+				"rate": "5/minute", "burst_capacity": 9, "reason": "a trial", "expires_at": "2099-01-31T00:00:00Z",
+			},
+			drift: object{"rate": "6/minute", "burst_capacity": 9, "reason": "by hand"},
 		},
 		{
-			create: "createKey", read: "getKey", destroy: "revokeKey", list: "listKeys", natural: []string{"name"}, id: "key_id",
+			create: "createKey", read: "getKey", destroy: "revokeKey", list: "listKeys",
+			natural: []string{"name"}, id: "key_id",
 			wanted: object{
 				"name": "gateway", "permissions": []string{"check", "explain"}, "networks": []string{"10.0.0.0/8"},
 				"expires_at": "2099-01-31T00:00:00Z",
@@ -234,8 +239,8 @@ func TestAProviderManagesEverythingByTheContractAlone(t *testing.T) {
 			create: "createAlert", read: "getAlert", update: "updateAlert", destroy: "deleteAlert", list: "listAlerts",
 			natural: []string{"name"}, id: "alert_id",
 			wanted: object{
-				"name": "denials", "rule_id": nil, "per": "rule", "threshold": 100, "window_minutes": 5, "format": "webhook",
-				"url": "https://1.1.1.1/hook", "is_active": true,
+				"name": "denials", "rule_id": nil, "per": "rule", "threshold": 100, "window_minutes": 5,
+				"format": "webhook", "url": "https://1.1.1.1/hook", "is_active": true,
 			},
 			drift: object{"threshold": 7, "is_active": false},
 			fixed: []string{"url"}, // as shown it lacks what may be secret
@@ -252,7 +257,8 @@ func TestAProviderManagesEverythingByTheContractAlone(t *testing.T) {
 		r.address = address
 		made := c.want(t, r.create, address, r.wanted, "If-None-Match", "*").body
 		if token, ok := made["token"].(string); ok { // an invitation becomes a member when it is accepted
-			c.want(t, "acceptInvitation", nil, object{"token": token, "name": "Bo", "password": "a password nobody guesses"})
+			c.want(t, "acceptInvitation", nil,
+				object{"token": token, "name": "Bo", "password": "a password nobody guesses"})
 			address[r.id] = c.ids(t, r)[0]
 		}
 		for _, wrapped := range []string{"key", "alert"} { // beside their secrets

@@ -86,6 +86,10 @@ var bodies = map[string]func(*fixture) string{
 	"createRule": func(f *fixture) string {
 		return fmt.Sprintf(`{"key_pattern":"user:%s","rate_per_second":1,"burst_capacity":5}`, f.w.name("user"))
 	},
+	"putRule": func(f *fixture) string {
+		return fmt.Sprintf(`{"key_pattern":%q,"name":%q,"rate":"1/second","burst_capacity":7}`, f.rule.Pattern.String(),
+			f.rule.Name)
+	},
 	"promoteRule": func(f *fixture) string {
 		return fmt.Sprintf(`{"into_rule_id":%d,"into_version":%d}`, f.liveRule.ID, f.liveRule.Version)
 	},
@@ -180,7 +184,7 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	beside := func(r *rules.Rule) { r.Pattern = pattern }
 	live := func(r *rules.Rule) { r.Pattern, r.Mode = pattern, rules.ModeEnforce }
 	switch {
-	case needs("rule_id"), strings.HasSuffix(template, "/matrix"):
+	case needs("rule_id"), strings.HasSuffix(template, "/matrix"), strings.HasSuffix(template, "/rules"):
 		f.rule, f.liveRule = w.rule(tenant, beside), w.rule(tenant, live)
 		f.path["rule_id"] = fmt.Sprint(f.rule.ID)
 		if strings.HasSuffix(template, "/candidate") {

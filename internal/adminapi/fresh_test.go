@@ -58,7 +58,7 @@ var (
 		listServiceKeys getServiceKey
 		listTenants createTenant getTenant listRemovedTenants restoreTenant getQuotas putQuotas suspendTenant
 		listPlans createPlan getPlan updatePlan deletePlan
-		listRules createRule getRule updateRule deleteRule promoteRule createCandidate compareCandidate
+		listRules createRule putRule getRule updateRule deleteRule promoteRule createCandidate compareCandidate
 		listScheduledChanges scheduleChange getScheduledChange cancelScheduledChange
 		getMatrix saveMatrix listAdapting simulate showEffect
 		listReplays startReplay getReplay cancelReplay getRecording explainCheck

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,7 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	(*surface).checkUnread, // 429 or 503 for too many bytes of unread answers
 	(*surface).checkRepeat,
 	(*surface).checkBody,       // 400 with a pointer for each mistake
+	(*surface).checkDryRun,     // 403 for a key that may read and asks for more than a dry run
 	(*surface).checkFreshProof, // 403 if the body asks for something dangerous and the session is old
 }
 
@@ -127,7 +129,7 @@ func (s *surface) admit(q *apiRequest) error {
 	if err := s.needsFactor(q, q.route); err != nil {
 		return err
 	}
-	reads := q.route.method == http.MethodGet || q.route.least == aViewer
+	reads := q.route.method == http.MethodGet || q.route.least == aViewer || q.operation.hasDryRun
 	return q.judge(q.route.least, q.operation.permission, reads)
 }
 
@@ -154,6 +156,19 @@ func (*surface) checkRepeat(q *apiRequest) error { return q.mayRepeat(q.route, q
 func (*surface) checkBody(q *apiRequest) (err error) {
 	q.value, err = q.operation.checkBody(q.r, q.body)
 	return err
+}
+
+// checkDryRun judges the operations that admit let in for a dry run, which changes nothing.
+func (*surface) checkDryRun(q *apiRequest) error {
+	if !q.operation.hasDryRun || q.isDryRun() {
+		return nil
+	}
+	return q.judge(q.route.least, q.operation.permission, false)
+}
+
+func (q *apiRequest) isDryRun() bool {
+	body, _ := q.value.(map[string]any)
+	return body["dry_run"] == true || slices.Equal(q.r.URL.Query()["dry_run"], []string{"true"})
 }
 
 func (s *surface) checkFreshProof(q *apiRequest) error {

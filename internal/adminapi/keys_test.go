@@ -1,6 +1,7 @@
 package adminapi_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -245,5 +246,57 @@ func TestAServiceKeyRunsATenantFromItsCreationToItsEnd(t *testing.T) {
 	log := w.want(w.send(w.platformAdmin(), "GET", "/api/v1/audit", nil), http.StatusOK)
 	if !strings.Contains(log.body, `"kind":"api_key"`) || !strings.Contains(log.body, `"kind":"service_key"`) {
 		t.Errorf("the platform's log lacks the key's acts, or its creation: %s", log.body)
+	}
+}
+
+// TestAKeyThatReadsMayTryAChange lets a pipeline of a pull request say what a change would do with a key that can do
+// nothing.
+func TestAKeyThatReadsMayTryAChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	reader, checker := w.keyOf(w.acme, auth.PermissionRead), w.keyOf(w.acme, auth.PermissionCheck)
+	rule := w.rule(w.acme)
+	w.refresh()
+	matrix := func(isDryRun bool) map[string]any {
+		return map[string]any{
+			"dry_run": isDryRun, "cells": []any{map[string]any{"rule_id": rule.ID, "version": 1, "burst_capacity": 9}},
+		}
+	}
+	for name, send := range map[string]func(by caller, isDryRun bool) answer{
+		"a file": func(by caller, isDryRun bool) answer {
+			return w.do(by, request{
+				"POST", fmt.Sprintf("/api/v1/tenants/acme/import?dry_run=%t", isDryRun),
+				"rules:\n  - {key_pattern: global, rate: 7/minute, burst_capacity: 7}\n",
+				map[string]string{"Content-Type": "application/yaml"},
+			})
+		},
+		"users": func(by caller, isDryRun bool) answer {
+			return w.do(by, request{
+				"POST", fmt.Sprintf("/api/v1/tenants/acme/users/import?dry_run=%t", isDryRun), "user_id,plan\n42,\n",
+				map[string]string{"Content-Type": "text/csv"},
+			})
+		},
+		"the matrix": func(by caller, isDryRun bool) answer {
+			return w.send(by, "POST", "/api/v1/tenants/acme/matrix", matrix(isDryRun))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := send(reader, true); got.status != http.StatusOK {
+				t.Errorf("a dry run is answered %d: %s", got.status, got.body)
+			}
+			if got := send(reader, false); got.status != http.StatusForbidden {
+				t.Errorf("a change is answered %d: %s", got.status, got.body)
+			}
+			if got := send(checker, true); got.status != http.StatusForbidden {
+				t.Errorf("without read a dry run is answered %d: %s", got.status, got.body)
+			}
+		})
+	}
+	body := matrix(false)
+	delete(body, "dry_run")
+	w.want(w.send(reader, "POST", "/api/v1/tenants/acme/matrix", body), http.StatusForbidden)
+	w.want(w.send(reader, "POST", "/api/v1/tenants/acme/matrix?dry_run=true", body), http.StatusBadRequest)
+	if got := must(w.store.Rule(w.ctx(), w.acme.ID, rule.ID))(t); got.Version != 1 {
+		t.Errorf("the rule was changed: %+v", got)
 	}
 }

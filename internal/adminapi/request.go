@@ -50,6 +50,8 @@ type operation struct {
 	isFile     bool // the answer is a file
 	isStream   bool // the answer is a stream
 	anyQuery   bool // others choose the parameters
+	// hasDryRun: a key that may only read may have it in a dry run.
+	hasDryRun bool
 }
 
 func describe(description *openapi3.T, method, path string, least access) (o *operation, err error) {
@@ -77,6 +79,7 @@ func describe(description *openapi3.T, method, path string, least access) (o *op
 			o.mediaType, o.schema = mediaType, content.Schema.Value
 		}
 	}
+	o.hasDryRun = o.query["dry_run"] != nil || o.schema != nil && o.schema.Properties["dry_run"] != nil
 	answer := described.Responses.Status(http.StatusOK)
 	o.isFile = answer != nil && answer.Value.Headers["Content-Disposition"] != nil
 	o.isStream = answer != nil && answer.Value.Content["text/event-stream"] != nil

@@ -9207,7 +9207,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All sessions, newest first */
+            /** @description All sessions, at most 100, newest first */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -10200,7 +10200,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description By kind */
+            /** @description All of them, by kind */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -12965,7 +12965,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description By user id */
+            /** @description The first of them, by user id; a longer prefix finds others */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -13473,7 +13473,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The oldest month first */
+            /** @description All months asked for, the oldest first */
             200: {
                 headers: {
                     [name: string]: unknown;
