@@ -14,7 +14,7 @@ import (
 
 const failureModes = `
 rules:
-  - {key_pattern: "endpoint:/local", rate: 1/hour, burst_capacity: 5, failure_mode: local}
+  - {key_pattern: "endpoint:/local", rate: 6/hour, burst_capacity: 5, failure_mode: local}
   - {key_pattern: "endpoint:/open", rate: 1/hour, burst_capacity: 5, failure_mode: open}
   - {key_pattern: "endpoint:/closed", rate: 1/hour, burst_capacity: 5, failure_mode: closed}
 `

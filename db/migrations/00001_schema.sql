@@ -1619,6 +1619,19 @@ CREATE UNLOGGED TABLE bucket (
     CONSTRAINT bucket_pkey PRIMARY KEY (tenant_id, rule_id, subject)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
+-- The latest known states of buckets of long limits, which outlive their store. A row with the rule 0 says that nothing
+-- about a user, by the SHA-256 of the id, is stored from before its stamp, because the user was erased.
+CREATE TABLE bucket_checkpoint (
+    tenant_id bigint NOT NULL,
+    rule_id   bigint NOT NULL, -- below 0: of a check's own limit
+    subject   bytea  NOT NULL, -- long ones by their digest
+    stamp     bigint NOT NULL, -- of the state, in microseconds since the Unix epoch
+    state     bytea  NOT NULL, -- see internal/enforce/format.go
+    user_id   bytea, -- whose bucket it is; null for one that users share, or of an unknown one
+    CONSTRAINT bucket_checkpoint_pkey PRIMARY KEY (tenant_id, rule_id, subject)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1);
+CREATE INDEX bucket_checkpoint_user_idx ON bucket_checkpoint (tenant_id, user_id) WHERE user_id IS NOT NULL;
+
 -- Answers of the store of buckets to credits that callers may repeat.
 CREATE UNLOGGED TABLE bucket_credit (
     tenant_id    bigint NOT NULL,

@@ -1321,3 +1321,42 @@ SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'req
     r.job_id::text, to_jsonb(r) || '{"state": "parked"}', NULL
 FROM removed AS r, audit_actor() AS actor
 RETURNING audit_id;
+
+-- name: ShareCheckpoints :exec
+-- Writers of checkpoints share a lock that the erasure of a user has alone, so that it sees their rows or they see its.
+SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'));
+
+-- name: WriteCheckpoints :exec
+-- The newer state of a bucket stays. Nothing is written for a tenant that was removed, or about a user from before an
+-- erasure.
+INSERT INTO bucket_checkpoint AS c (tenant_id, rule_id, subject, stamp, state, user_id)
+SELECT n.tenant_id, n.rule_id, n.subject, n.stamp, n.state, nullif(n.user_id, '')
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(subjects)::bytea[]) AS subject, unnest(sqlc.arg(stamps)::bigint[]) AS stamp,
+        unnest(sqlc.arg(states)::bytea[]) AS state, unnest(sqlc.arg(user_ids)::bytea[]) AS user_id
+) AS n
+JOIN tenant AS t ON t.tenant_id = n.tenant_id
+WHERE t.removed_at IS NULL AND NOT EXISTS (
+    SELECT FROM bucket_checkpoint AS e
+    WHERE e.tenant_id = n.tenant_id AND e.rule_id = 0 AND e.subject = sha256(n.user_id) AND e.stamp >= n.stamp)
+ORDER BY n.tenant_id, n.rule_id, n.subject
+ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE
+SET stamp = excluded.stamp, state = excluded.state, user_id = excluded.user_id
+WHERE c.stamp <= excluded.stamp;
+
+-- name: CheckpointsAfter :many
+-- A page of all, in the order of their keys.
+SELECT * FROM bucket_checkpoint
+WHERE (tenant_id, rule_id, subject) > (sqlc.arg(tenant_id), sqlc.arg(rule_id)::bigint, sqlc.arg(subject)::bytea)
+ORDER BY tenant_id, rule_id, subject
+LIMIT sqlc.arg(page_size);
+
+-- name: DropCheckpoints :execrows
+-- Those that are still as they were read.
+DELETE FROM bucket_checkpoint AS c
+USING (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(subjects)::bytea[]) AS subject, unnest(sqlc.arg(stamps)::bigint[]) AS stamp
+) AS n
+WHERE c.tenant_id = n.tenant_id AND c.rule_id = n.rule_id AND c.subject = n.subject AND c.stamp = n.stamp;

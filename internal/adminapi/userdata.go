@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -38,6 +39,7 @@ var userLists = []struct {
 	{"crossings", (*exporter).crossingsOfUser},
 	{"counts", (*exporter).countsOfUser},
 	{"usage", (*exporter).usageOfUser},
+	{"checkpoints", (*exporter).checkpointsOfUser},
 	{"audit", (*exporter).auditOfUser},
 }
 
@@ -180,6 +182,29 @@ func (x *exporter) usageOfUser(ctx context.Context, tenant rules.TenantID, e *ex
 	last := monthOf(e.At)
 	rows, err := x.MonthsOfUser(ctx, tenant, e.UserID, monthsUntil(last.AddDate(0, 1-maxMonths, 0), last))
 	return anyOf(rows, showUserMonth), "", err
+}
+
+func (x *exporter) checkpointsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
+	items []any, next string, err error,
+) {
+	after, err := placeFrom[rules.CheckpointPlace](place)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := x.CheckpointsOfUser(ctx, tenant, e.UserID, after, exportPage)
+	if err == nil && len(rows) == exportPage {
+		next, err = placeText(rows[len(rows)-1].CheckpointPlace)
+	}
+	return anyOf(rows, func(c *rules.Checkpoint) openapi.Checkpoint {
+		shown := openapi.Checkpoint{
+			RuleId: max(int64(c.Rule), -int64(c.Rule)), Subject: c.Subject, At: time.UnixMicro(c.Stamp).UTC(),
+		}
+		if state, _, ok := enforce.ParseState(c.State); ok {
+			view := state.View()
+			shown.Remaining = float64(view.Level.Micros) / float64(enforce.Token)
+		}
+		return shown
+	}), next, err
 }
 
 func (x *exporter) auditOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (

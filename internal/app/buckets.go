@@ -51,12 +51,16 @@ const overloadShown = 10 * time.Second
 // OpenBuckets opens the buckets that the configuration names. The store need not answer yet.
 func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buckets, error) {
 	b := &Buckets{
-		Local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets}), log: log, Pinged: make(chan struct{}),
+		Local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets, CheckpointAbove: checkpointAbove(cfg)}),
+		log:   log, Pinged: make(chan struct{}),
 	}
 	switch cfg.BucketStore() {
 	case config.BucketsInMemory:
 		close(b.Pinged)
 		log.Warn("buckets are in this process's memory, so limits are per process")
+		if checkpointAbove(cfg) == 0 {
+			log.Warn("buckets are full after a restart")
+		}
 		return b, nil
 	case config.BucketsInPostgres:
 		var err error
@@ -64,6 +68,7 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 			return nil, err
 		}
 		b.pg.store.RecallDenials()
+		b.pg.store.Teach(b.Local)
 		return b, nil
 	}
 	options, err := redisbucket.Options(string(cfg.RedisURL), cfg.StoreBudget)
@@ -82,10 +87,20 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 	b.client = redis.NewUniversalClient(options)
 	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
 	b.redis.RecallDenials()
+	b.redis.Teach(b.Local)
 	if cfg.Leases != config.LeasesOff {
 		b.Leases = lease.Open(ctx, b.redis, nil, log)
 	}
 	return b, nil
+}
+
+// checkpointAbove returns 0 for one of several processes that have buckets in memory, because the table has one state
+// of each bucket.
+func checkpointAbove(cfg config.Config) time.Duration {
+	if cfg.BucketStore() == config.BucketsInMemory && cfg.Command != config.SluiceDev {
+		return 0
+	}
+	return cfg.CheckpointAbove
 }
 
 // Shared returns the buckets that decide checks.
@@ -182,8 +197,9 @@ func (b *Buckets) Close() error {
 	return nil
 }
 
-func (b *Buckets) observe(m *metrics.Metrics) *metrics.Decisions {
+func (b *Buckets) observe(m *metrics.Metrics, written func() int64) *metrics.Decisions {
 	m.LocalBuckets(b.Local.Len, b.Local.Evictions)
+	m.Checkpoints(written, b.Local.MovedBuckets, b.Local.Lost)
 	if b.pg != nil {
 		return b.pg.observe(m)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/enforce/checkpoint"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/pgstore"
@@ -24,14 +25,16 @@ import (
 // Process is what a plane runs on: the database, the buckets, the rules in memory, and the listener for metrics and
 // probes. The two planes of sluice dev share one.
 type Process struct {
-	Config    config.Config
-	Log       *slog.Logger
-	Store     *pgstore.Store
-	Buckets   *Buckets
-	Watcher   *snapshot.Watcher
-	KeyUses   *snapshot.KeyUses
-	Metrics   *metrics.Metrics
-	Decisions *metrics.Decisions // an observer for Limiters
+	Config  config.Config
+	Log     *slog.Logger
+	Store   *pgstore.Store
+	Buckets *Buckets
+	Watcher *snapshot.Watcher
+	KeyUses *snapshot.KeyUses
+	// Checkpoints writes those of the Buckets.
+	Checkpoints *checkpoint.Writer
+	Metrics     *metrics.Metrics
+	Decisions   *metrics.Decisions // an observer for Limiters
 
 	scrapes *Listener
 	drain   drain
@@ -61,7 +64,8 @@ func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown),
 	})
 	p.KeyUses = snapshot.NewKeyUses(p.Store, log)
 	p.Metrics = showRules(p.Store, p.Watcher)
-	p.Decisions = p.Buckets.observe(p.Metrics)
+	p.Checkpoints = checkpoint.NewWriter(p.Buckets.Local, p.Store, p.Watcher.Snapshot, log)
+	p.Decisions = p.Buckets.observe(p.Metrics, p.Checkpoints.Written)
 	if p.scrapes, err = p.newScrapes(); err != nil {
 		return p, err
 	}
@@ -115,7 +119,20 @@ func (p *Process) RunParts(ctx, drained context.Context, group *Parts) {
 	group.Loop(ctx, "the warning of the demo key", p.warnOfDemoKey)
 	group.Loop(ctx, "the last uses of keys", p.KeyUses.Run)
 	group.Loop(ctx, "the watch of buckets", p.Buckets.watch)
+	group.Loop(drained, "the checkpoints of long limits", p.Checkpoints.Run)
 	group.Go("metrics", func() error { return p.scrapes.Serve(drained, p.Config.ShutdownTimeout) })
+}
+
+// LoadBuckets restores the buckets of the only process that has them in memory.
+func (p *Process) LoadBuckets(ctx context.Context) error {
+	if p.Config.BucketStore() != config.BucketsInMemory || checkpointAbove(p.Config) == 0 {
+		return nil
+	}
+	loaded, err := checkpoint.Load(ctx, p.Store, p.Buckets.Local)
+	if loaded > 0 {
+		p.Log.InfoContext(ctx, "restored buckets of long limits", "buckets", loaded)
+	}
+	return err
 }
 
 // AwaitRules waits until the schema was checked and rules were loaded, and reports whether that was before ctx ended. A

@@ -42,6 +42,7 @@ type Config struct {
 	StoreBudget         time.Duration
 	CheckMaxConnections int
 	LocalBuckets        int
+	CheckpointAbove     time.Duration
 	Leases              string // LeasesAuto or LeasesOff
 	PollInterval        time.Duration
 	RereadInterval      time.Duration

@@ -155,6 +155,8 @@ func (c *Config) options() []option {
 		group("Decisions and rules",
 			row("local-buckets", deciders, "1000000", count(&c.LocalBuckets, 1, 1_000_000_000),
 				"The most buckets in a process's own memory, for rules that fail local and without Redis."),
+			row("checkpoint-above", servers, "1h", duration(&c.CheckpointAbove, 0, rules.MaxTimeToFull),
+				"Buckets that take this long to refill, or longer, are also written to the database; 0s writes none."),
 			row("leases", deciders, LeasesAuto, word(&c.Leases, LeasesAuto, LeasesOff),
 				"auto: Redis lends tokens of busy buckets to this process and to clients with handles, which "+
 					"saves round trips. off: every check asks Redis."),

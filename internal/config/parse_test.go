@@ -31,6 +31,7 @@ func TestDefaultsAreThoseOfTheProduct(t *testing.T) {
 		MetricsAddr:         ":9090",
 		StoreBudget:         50 * time.Millisecond,
 		LocalBuckets:        1_000_000,
+		CheckpointAbove:     time.Hour,
 		Leases:              LeasesAuto,
 		CheckMaxConnections: 16384,
 		PollInterval:        time.Second,

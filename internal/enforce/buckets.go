@@ -197,6 +197,8 @@ type Tier struct {
 	// Out and Holders are part of the answer: the tokens that are lent, and the number of processes that hold them.
 	Out     Tokens
 	Holders int64
+	// Former is part of the answer: the amount used in a sliding window's former window.
+	Former Tokens
 	// hasWaits: the store computed retry (until the bucket holds the cost) and reset (until it is full), because Level
 	// alone does not determine them; see NeedsWaits.
 	hasWaits     bool
@@ -205,6 +207,7 @@ type Tier struct {
 
 func (t *Tier) answer(check *BucketCheck, state *State) {
 	t.Bucket, t.Out, t.Holders, t.hasWaits, t.retry, t.reset = state.View(), state.Out(), state.Holders(), false, 0, 0
+	t.Former = state.Former
 	if !NeedsWaits(t.Bucket.Limit) && t.Out == 0 {
 		return
 	}

@@ -184,12 +184,12 @@ var erasureSteps = []erasureStep{
 	{"replays", false, (*erasing).replays},
 	// After the others, whose triggers log what they did.
 	{"audit_entries", false, (*erasing).audit},
+	{stepBuckets, false, (*erasing).buckets},
 	// After the others, so that an export that begins later finds nothing.
 	{"exports", false, (*erasing).exports},
-	{stepBuckets, false, (*erasing).buckets},
 }
 
-// stepBuckets is outside of the database. It is done before its transaction, so that none is open meanwhile.
+// stepBuckets fills buckets outside of the database. It does so before its transaction, so that none is open meanwhile.
 const stepBuckets = "buckets"
 
 // begunStep is how the table has a step.
@@ -493,8 +493,12 @@ func (e *erasing) exports(ctx context.Context, _ string) (rows int64, next strin
 	})
 }
 
-func (e *erasing) buckets(context.Context, string) (rows int64, next string, err error) {
-	return e.filled, "", nil
+// buckets erases the checkpoints of the buckets, which were filled before.
+func (e *erasing) buckets(ctx context.Context, _ string) (rows int64, next string, err error) {
+	if err := e.HoldCheckpoints(ctx); err != nil {
+		return 0, "", err
+	}
+	return e.filled, "", e.EraseCheckpoints(ctx, e.tenant, []byte(e.user))
 }
 
 // after returns the id after which a walk goes on, and the last one of the piece; 0 at the end.

@@ -27,6 +27,8 @@ var userData = map[string]string{
 	"bucket":                 "filled by EraseUser and removed once full: subject state",
 	"bucket_credit": "forgotten after a day; ids and answers of credits, without users: credit_id " +
 		"fingerprint answer",
+	"bucket_checkpoint": "handled, but for a long subject's digest; a digest of an erased user stays for an hour: " +
+		"subject state user_id",
 	"bucket_record":      "forgotten after minutes; a digest: record_id",
 	"bucket_reservation": "deleted after a day at most: reservation_id record",
 	"delivery":           "handled: subject\nabout sending: state error",

@@ -454,6 +454,7 @@ func fillEveryTable(t *testing.T, w *world) {
 			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped,
 				users, payload) VALUES ($1, current_date, '', 1, now(), now(), 0, 0, 0, 0, 0, 0, '{}', '')`,
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
+			"INSERT INTO bucket_checkpoint VALUES ($1, 1, '42', 1, '', '42')",
 			"INSERT INTO user_month VALUES ($1, current_date, '', 1, 1, 1)",
 			"INSERT INTO month_users VALUES ($1, current_date, 1)",
 			"INSERT INTO export (tenant_id, requested_by_kind, requested_by_id, request) VALUES ($1, '', '', '{}')",

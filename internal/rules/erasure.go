@@ -47,6 +47,9 @@ type UserRecords interface {
 	// since a time. The next begins at the returned time, which is zero at the end.
 	CountsOfUser(ctx context.Context, tenant TenantID, userID string, since time.Time) (counts []SubjectCount,
 		next time.Time, err error)
+	// CheckpointsOfUser returns the next checkpoints of the user's buckets after a place, at most limit.
+	CheckpointsOfUser(ctx context.Context, tenant TenantID, userID string, after CheckpointPlace, limit int) (
+		[]Checkpoint, error)
 	// Erasure returns an erasure by the id of its receipt.
 	Erasure(ctx context.Context, tenant TenantID, id string) (Erasure, error)
 }

@@ -13,12 +13,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-var errNotLoaded = errors.New("the rules of the tenant were not loaded yet")
+var errNotLoaded = errors.New("the rules were not loaded yet")
 
 // fillBuckets returns what fills the buckets that a user id alone determines, and puts them on their rules' limits. The
 // limit is as of now, because an override that was erased left no trace, and a bucket keeps the later one of two
-// limits. A full bucket expires when it is not used. Those of enforce.OwnBuckets are filled too.
-func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets) pgstore.FillBuckets {
+// limits. A full bucket expires when it is not used. Those of enforce.OwnBuckets are filled too. forget keeps a bucket
+// out of checkpoints.
+func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets, forget func(enforce.Key),
+) pgstore.FillBuckets {
 	const atMost = 500
 	return func(ctx context.Context, id rules.TenantID, userID string) (filled int64, err error) {
 		if buckets == nil {
@@ -47,6 +49,7 @@ func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets) pgsto
 			if _, _, err := buckets.Credit(ctx, key, match.Limit, enforce.Fill); err != nil {
 				return filled, fmt.Errorf("fill the buckets of a user who was erased: %w", err)
 			}
+			forget(key)
 			filled++
 		}
 		return filled, nil

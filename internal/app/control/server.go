@@ -79,8 +79,8 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		m.Mail(a.post.Attempts)
 	}
 	keys := auth.NewKeyWatch(a.Store, a.access, a.post != nil, log)
-	fill := fillBuckets(a.Watcher, a.Buckets.Manageable(beside != nil))
-	work := kinds(cfg, a.Store, a.webhooks, keys, fill, log)
+	fill := fillBuckets(a.Watcher, a.Buckets.Manageable(beside != nil), a.Buckets.Local.Forget)
+	work := kinds(cfg, a.Store, a.Watcher, a.webhooks, keys, fill, log)
 	if a.post != nil {
 		work = append(work, a.post.Jobs())
 	}

@@ -9,16 +9,18 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/enforce/checkpoint"
 	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/notify/webhook"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys *auth.KeyWatch,
-	fill pgstore.FillBuckets, log *slog.Logger,
+func kinds(cfg config.Config, store *pgstore.Store, watcher *snapshot.Watcher, sender *webhook.Sender,
+	keys *auth.KeyWatch, fill pgstore.FillBuckets, log *slog.Logger,
 ) []jobs.Kind {
 	keep := violations.Retention{
 		Details: cfg.ViolationRetention, Counts: cfg.CountRetention, Audit: cfg.AuditRetention,
@@ -37,6 +39,17 @@ func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys
 			removed, err := store.RemoveExpiredRules(ctx, time.Now().Add(-rules.ExpiredKept))
 			if removed > 0 {
 				log.InfoContext(ctx, "removed expired rules", "rules", removed)
+			}
+			return err
+		}),
+		jobs.Periodic("remove checkpoints of full buckets", time.Hour, func(ctx context.Context) error {
+			latest := watcher.Snapshot()
+			if latest == nil {
+				return errNotLoaded
+			}
+			removed, err := checkpoint.Tidy(ctx, store, latest, time.Now())
+			if removed > 0 {
+				log.InfoContext(ctx, "removed checkpoints of full buckets", "checkpoints", removed)
 			}
 			return err
 		}),

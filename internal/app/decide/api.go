@@ -105,6 +105,9 @@ func (a *API) Load(ctx context.Context) error {
 	if err := a.Watcher.Refresh(ctx); err != nil {
 		return err
 	}
+	if err := a.LoadBuckets(ctx); err != nil {
+		return err
+	}
 	return a.Listen(a.listeners()...)
 }
 

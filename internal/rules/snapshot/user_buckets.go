@@ -124,3 +124,30 @@ func (t *Tenant) match(rule *rules.Rule, subject, user string, now time.Time) ru
 	mode, failureMode := t.modesOf(rule)
 	return rules.Match{Rule: rule, Limit: limit, Mode: mode, FailureMode: failureMode, Subject: subject}
 }
+
+// UserOfBucket returns the user in a bucket's subject, or "".
+func (t *Tenant) UserOfBucket(id rules.RuleID, subject string) string {
+	rule, ok := t.rules.get(id)
+	if !ok {
+		return ""
+	}
+	user, _ := rule.Pattern.UserOfSubject(subject)
+	return user
+}
+
+// SlowestRefill returns the longest time that a bucket takes to fill at any rate that its rule can have without an
+// edit; 0 without such a rule.
+func (t *Tenant) SlowestRefill(id rules.RuleID, subject string, now time.Time) time.Duration {
+	rule, ok := t.rules.get(id)
+	if !ok || rule.Action != rules.ActionLimit {
+		return 0
+	}
+	slowest := rule.Limit().TimeToFull()
+	if m, ok := t.Bucket(id, subject, now); ok {
+		slowest = max(slowest, m.Limit.TimeToFull())
+	}
+	if rule.Adapts() {
+		slowest = min(slowest*100/time.Duration(max(rule.Adapt.FloorPercent, 1)), rules.MaxTimeToFull)
+	}
+	return slowest
+}

@@ -15,6 +15,7 @@
 package membucket
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -45,6 +46,8 @@ const (
 type Options struct {
 	// MaxBuckets bounds the number of buckets; 0 means DefaultMaxBuckets.
 	MaxBuckets int
+	// CheckpointAbove is the shortest time to refill of a bucket that has checkpoints; 0 means that none has.
+	CheckpointAbove time.Duration
 	// Clock returns microseconds since the Unix epoch; nil means the wall clock, as in Limit.Since.
 	Clock func() int64
 }
@@ -53,6 +56,7 @@ type Options struct {
 type Store struct {
 	clock func() int64
 	max   int
+	above time.Duration // see Options.CheckpointAbove
 
 	mu      sync.Mutex
 	buckets map[enforce.Key]*bucket
@@ -63,6 +67,8 @@ type Store struct {
 	held      []*enforce.State // of the current check; reused
 	states    []enforce.State  // likewise
 	credits   map[enforce.Key]pastCredit
+	moves     moves
+	lost      int64 // buckets that had moved
 
 	reservations map[rules.TenantID]*reservations
 	expired      int64 // reservations
@@ -73,9 +79,12 @@ type Store struct {
 
 type bucket struct {
 	enforce.State
-	key enforce.Key
-	at  int // index in ring
+	key           enforce.Key
+	at            int // index in ring; below 0 once removed
+	*checkpointed     // nil unless the limit is long
 }
+
+func (b *bucket) isRemoved() bool { return b.at < 0 }
 
 var (
 	_ enforce.Buckets   = (*Store)(nil)
@@ -87,7 +96,8 @@ var (
 // New returns an empty store.
 func New(options Options) *Store {
 	s := &Store{
-		clock: options.Clock, max: options.MaxBuckets, buckets: make(map[enforce.Key]*bucket),
+		clock: options.Clock, max: options.MaxBuckets, above: options.CheckpointAbove,
+		buckets: make(map[enforce.Key]*bucket),
 		credits: map[enforce.Key]pastCredit{}, reservations: map[rules.TenantID]*reservations{},
 		recordIDs: map[rules.TenantID]recordIDs{}, maxRecordIDs: enforce.MaxRecordIDs,
 	}
@@ -144,12 +154,13 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 	if check.AddsRecordID() && len(check.Tiers) > 0 {
 		s.recordIDs[tenant].add(check.RecordID, now)
 	}
-	if !taken {
-		return
-	}
 	for i, held := range s.held {
-		if check.Takes(i) && held == nil {
-			s.insert(bounded(check.Tiers[i].Key), s.states[i], now)
+		switch {
+		case !taken || !check.Takes(i):
+		case held == nil:
+			s.note(s.insert(bounded(check.Tiers[i].Key), s.states[i], now))
+		case s.isLong(held.Limit):
+			s.noteKey(bounded(check.Tiers[i].Key))
 		}
 	}
 }
@@ -181,8 +192,9 @@ func (s *Store) credit(key enforce.Key, limit enforce.Limit, amount enforce.Toke
 	switch {
 	case held != nil:
 		*held = credited
+		s.noteKey(bounded(key))
 	case credited != state:
-		s.insert(bounded(key), credited, now)
+		s.note(s.insert(bounded(key), credited, now))
 	}
 	return before, credited.View()
 }
@@ -258,7 +270,7 @@ func (s *Store) Evictions() int64 {
 	return s.evictions
 }
 
-func (s *Store) insert(key enforce.Key, state enforce.State, now int64) {
+func (s *Store) insert(key enforce.Key, state enforce.State, now int64) *bucket {
 	s.sweep(now)
 	if len(s.ring) >= s.max {
 		s.evict(now)
@@ -268,6 +280,7 @@ func (s *Store) insert(key enforce.Key, state enforce.State, now int64) {
 	b := &bucket{State: state, key: key, at: len(s.ring)}
 	s.buckets[key] = b
 	s.ring = append(s.ring, b)
+	return b
 }
 
 func (s *Store) sweep(now int64) {
@@ -281,12 +294,17 @@ func (s *Store) sweep(now int64) {
 func (s *Store) evict(now int64) {
 	soonest := s.next()
 	for range min(sample, len(s.ring)) - 1 {
-		if b := s.next(); b.fullIn(now) < soonest.fullIn(now) {
+		b := s.next()
+		sooner := cmp.Compare(b.fullIn(now), soonest.fullIn(now))
+		if sooner < 0 || sooner == 0 && soonest.hasMoved() && !b.hasMoved() { // windows end together
 			soonest = b
 		}
 	}
 	if soonest.fullIn(now) > 0 {
 		s.evictions++
+	}
+	if soonest.hasMoved() {
+		s.lost++
 	}
 	s.remove(soonest)
 }
@@ -308,6 +326,7 @@ func (s *Store) remove(b *bucket) {
 	s.ring[last] = nil
 	s.ring = s.ring[:last]
 	delete(s.buckets, b.key)
+	b.at = -1
 }
 
 // fullIn returns the time until the bucket is full, negative if it is already. A clock that went back makes it longer,

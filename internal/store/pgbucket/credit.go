@@ -65,6 +65,7 @@ func (s *Store) credit(
 		s.unknown.Add(1)
 		return before, after, false, fmt.Errorf("credit a bucket in postgres: %w", ErrUnknownVersion)
 	case past == nil || past.isNew:
+		enforce.LearnCredit(s.learner, key, before, after)
 		return before, after, false, nil
 	case past.foundFingerprint != past.fingerprint:
 		return before, after, false, enforce.ErrCreditIDReused
@@ -138,15 +139,15 @@ func (c *pastCredit) write(p *pgconn.Pipeline, statements *statements, now int64
 
 // appendAnswer writes the two buckets of an answer as states without entries.
 func appendAnswer(b []byte, before, after enforce.Bucket) []byte {
-	b = appendState(b, &enforce.State{Bucket: before})
-	return appendState(b, &enforce.State{Bucket: after})
+	b = (&enforce.State{Bucket: before}).Append(b)
+	return (&enforce.State{Bucket: after}).Append(b)
 }
 
 func parseAnswer(b []byte) (before, after enforce.Bucket) {
-	if len(b) != 2*stateBytes {
+	if len(b) != 2*enforce.StateBytes {
 		return before, after
 	}
-	first, _, _ := parseState(b[:stateBytes])
-	second, _, _ := parseState(b[stateBytes:])
+	first, _, _ := enforce.ParseState(b[:enforce.StateBytes])
+	second, _, _ := enforce.ParseState(b[enforce.StateBytes:])
 	return first.Bucket, second.Bucket
 }

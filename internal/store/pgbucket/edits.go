@@ -109,7 +109,7 @@ func (s *Store) walkStep(ctx context.Context, session *pgx.Conn, edit *enforce.E
 		if given := s.stamp(); given != 0 {
 			now = given
 		}
-		held, _, ok := parseState(state)
+		held, _, ok := enforce.ParseState(state)
 		limit, wanted := edit.LimitOf(string(subject), isHashed(subject))
 		if ok && wanted && held.Advance(limit, edit.ReadAt, now) {
 			t.order = append(t.order, len(t.rows))

@@ -79,6 +79,7 @@ type Store struct {
 	forgotten  atomic.Int64         // reservations
 	changes    *shares.Shares       // by settlements and credits
 	denials    *enforce.DenialCache // or nil
+	learner    enforce.Learner      // or nil
 	observer   Observer             // or nil
 	// maxRecordIDs is enforce.MaxRecordIDs, except in tests.
 	maxRecordIDs int64
@@ -140,6 +141,9 @@ func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 	return s.denials.Take(checks, s.take)
 }
 
+// Teach sets who learns the states of buckets, and must be called before the first Take.
+func (s *Store) Teach(learner enforce.Learner) { s.learner = learner }
+
 // RecallDenials puts a DenialCache before PostgreSQL, and must be called before the first Take.
 func (s *Store) RecallDenials() { s.denials = enforce.NewDenialCache(nil) }
 
@@ -148,7 +152,11 @@ func (s *Store) take(checks []enforce.BucketCheck) error {
 		checks[i].Answered = len(checks[i].Tiers) == 0
 		checks[i].Allowed, checks[i].Exhausted, checks[i].Repeated = checks[i].Answered, false, false
 	}
-	if _, err := s.combiner.Submit(checks, time.Now()); err != nil {
+	_, err := s.combiner.Submit(checks, time.Now())
+	if s.learner != nil {
+		s.learner.LearnChecks(checks, err)
+	}
+	if err != nil {
 		return fmt.Errorf("take from buckets in postgres for %d checks: %w", len(checks), err)
 	}
 	return nil

@@ -119,6 +119,7 @@ func (s *Store) SettleReservation(
 	if err != nil && !errors.Is(err, enforce.ErrRefundForbidden) {
 		return enforce.Settled{}, fmt.Errorf("settle a reservation in postgres: %w", err)
 	}
+	enforce.LearnSettled(s.learner, &settled)
 	return settled, err
 }
 
@@ -342,7 +343,7 @@ func appendRecord(b []byte, r *enforce.OpenReservation) []byte {
 		subject := storedKey(charge.Key).subject
 		b = le.AppendUint64(b, uint64(charge.Key.Rule))
 		b = append(le.AppendUint16(b, uint16(len(subject))), subject...)
-		b = appendLimit(append(b, byte(charge.Limit.Kind)), &charge.Limit)
+		b = enforce.AppendLimit(append(b, byte(charge.Limit.Kind)), &charge.Limit)
 		b = le.AppendUint64(b, uint64(charge.Amount))
 		if version > plainVersion {
 			b = append(append(b, modeOf(charge), byte(len(charge.Meter))), charge.Meter...)
@@ -364,7 +365,7 @@ func modeOf(c *enforce.Charge) (mode byte) {
 var errBrokenRecord = errors.New("the record of the reservation is invalid; another program writes to its table")
 
 func parseRecord(b []byte) (r enforce.OpenReservation, err error) {
-	if len(b) > 0 && b[0] > recordVersion && b[0] <= maxVersion {
+	if len(b) > 0 && b[0] > recordVersion && b[0] <= enforce.MaxStateVersion {
 		return r, ErrUnknownVersion
 	}
 	if len(b) < recordHeader || b[0] < plainVersion || b[0] > recordVersion ||
@@ -385,7 +386,7 @@ func parseRecord(b []byte) (r enforce.OpenReservation, err error) {
 		charge.Key.Rule = rules.RuleID(le.Uint64(b))
 		end := 10 + int(le.Uint16(b[8:]))
 		charge.Key.Subject = string(b[10:end])
-		charge.Limit = limitAt(rules.Kind(b[end]), b[end+1:])
+		charge.Limit = enforce.LimitAt(rules.Kind(b[end]), b[end+1:])
 		charge.Amount = enforce.Tokens(le.Uint64(b[end+limitBytes:]))
 		if b = b[end+limitBytes+8:]; version > plainVersion {
 			if len(b) < 2 || len(b) < 2+int(b[1]) {

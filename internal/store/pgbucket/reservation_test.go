@@ -178,7 +178,7 @@ func countOpen(t *testing.T, s *Store, tenant rules.TenantID) (records int, coun
 		t.Fatal(err)
 	}
 	if len(state) > 0 {
-		held, _, ok := parseState(state)
+		held, _, ok := enforce.ParseState(state)
 		if !ok {
 			t.Fatalf("the counter holds % x", state)
 		}
@@ -200,7 +200,7 @@ func TestEndedReservationsMakeRoom(t *testing.T) {
 	full := enforce.NewState(counterLimit, now)
 	full.Level.Micros = 0
 	if _, err := s.background.Exec(t.Context(), "UPDATE bucket SET state = $1 WHERE rule_id = 0",
-		appendState(nil, &full)); err != nil {
+		full.Append(nil)); err != nil {
 		t.Fatal(err)
 	}
 	if denied := mustTake(t, s, []enforce.BucketCheck{reserving(1, 4, time.Second)})[0]; denied.Allowed ||

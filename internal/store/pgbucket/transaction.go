@@ -297,7 +297,7 @@ func (s *Store) readRow(t *transaction, values [][]byte) {
 	r := &t.rows[t.order[position-1]]
 	r.found = true
 	copy(r.at[:], values[1])
-	r.state, r.newer, r.holds = parseState(values[2])
+	r.state, r.newer, r.holds = enforce.ParseState(values[2])
 	r.before = r.state
 	if !r.holds && !r.newer {
 		s.broken.Add(1) // it counts as a full bucket
@@ -413,7 +413,7 @@ func (t *transaction) keyParams(indexes []int) (tenants, ruleIDs, subjects []byt
 
 func (t *transaction) stateParams(indexes []int) (states, fullAts []byte) {
 	n := len(indexes)
-	states = appendArray(make([]byte, 0, 20+(stateBytes+4)*n), oidBytea, n)
+	states = appendArray(make([]byte, 0, 20+(enforce.StateBytes+4)*n), oidBytea, n)
 	fullAts = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
 	for _, i := range indexes {
 		state := &t.rows[i].state

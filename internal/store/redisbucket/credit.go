@@ -72,6 +72,9 @@ func (s *Store) credit(c credit) (before, after enforce.Bucket, isRepeated bool,
 	if err == nil {
 		before, after, isRepeated, err = s.readCredit(reply)
 	}
+	if err == nil && !isRepeated {
+		enforce.LearnCredit(s.learner, c.key, before, after)
+	}
 	if err != nil && !errors.Is(err, enforce.ErrCreditIDReused) {
 		err = fmt.Errorf("credit a bucket in redis: %w", err)
 	}

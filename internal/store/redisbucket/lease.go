@@ -26,7 +26,13 @@ func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	for some := range slices.Chunk(leases, inOneScript) {
 		calls = append(calls, leaseCall(some))
 	}
-	if err := s.submit(calls); err != nil {
+	err := s.submit(calls)
+	for i := range leases {
+		if s.learner != nil && leases[i].Answered {
+			s.learner.Learn(leases[i].Key, leases[i].Grant.State())
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("lease tokens of %d buckets in redis: %w", len(leases), err)
 	}
 	return nil

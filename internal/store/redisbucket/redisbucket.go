@@ -66,6 +66,7 @@ type Store struct {
 	stamp     func() int64
 	walkPause time.Duration
 	denials   *enforce.DenialCache // or nil
+	learner   enforce.Learner      // or nil
 	observer  Observer             // or nil
 }
 
@@ -124,6 +125,9 @@ func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 	return s.denials.Take(checks, s.take)
 }
 
+// Teach sets who learns the states of buckets, and must be called before the first Take.
+func (s *Store) Teach(learner enforce.Learner) { s.learner = learner }
+
 // RecallDenials puts a DenialCache before Redis, and must be called before the first Take.
 func (s *Store) RecallDenials() { s.denials = enforce.NewDenialCache(nil) }
 
@@ -137,6 +141,9 @@ func (s *Store) take(checks []enforce.BucketCheck) error {
 		check.Allowed, check.Exhausted, check.Repeated = check.Answered, false, false
 	}
 	err := s.submit(checks)
+	if s.learner != nil {
+		s.learner.LearnChecks(checks, err)
+	}
 	if err != nil {
 		return fmt.Errorf("take from buckets in redis for %d checks: %w", len(checks), err)
 	}

@@ -126,6 +126,7 @@ func (s *Store) SettleReservation(
 		case err != nil:
 			return enforce.Settled{}, fmt.Errorf("settle a reservation in redis: %w", err)
 		case !again:
+			enforce.LearnSettled(s.learner, &settled)
 			return settled, nil
 		}
 	}

@@ -36,7 +36,7 @@ const maxTiers = math.MaxUint16 / 4
 const (
 	limitBytes = 32 // a limit in an argument and in a reply
 	tierBytes  = 12 // a tier in a reply
-	waitsBytes = 16
+	waitsBytes = 24
 	lentBytes  = 2 + 8 + 4
 	replyBytes = 4 + 8 + 2 + 1 + 4 + 2 // between tiers and limits in a reply
 )
@@ -347,7 +347,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 				Stamp: stamp,
 				Limit: tier.Limit,
 			}
-			tier.Out, tier.Holders = 0, 0
+			tier.Out, tier.Holders, tier.Former = 0, 0, 0
 			if !tier.Holds && !tier.Shadow {
 				check.Allowed = false
 			}
@@ -428,6 +428,9 @@ func (s *script) readWaits(waits string) error {
 				return fmt.Errorf("a reply lacks the waits of a %s", tier.Bucket.Limit.Kind.Algorithm())
 			}
 			tier.SetWaits(int64(float(waits)), int64(float(waits[8:])))
+			if tier.Bucket.Limit.Kind == rules.KindSlidingWindow {
+				tier.Former = enforce.Tokens(float(waits[16:]))
+			}
 			waits = waits[waitsBytes:]
 		}
 	}

@@ -34,7 +34,7 @@
 --   for each tier that is charged after, of the checks that took:
 --     the charge (double)
 --   for each tier that has lent or has a sliding window:
---     microseconds until it holds the cost, and until it is full (doubles)
+--     microseconds until it holds the cost, and until it is full; the use of a sliding window's former window (doubles)
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, max, rep, sub, format = math.min, math.max, string.rep, string.sub, string.format
@@ -320,7 +320,7 @@ while at <= words do
           local ends = b.interval - now % b.interval
           full_in = b.micros < b.burst * TOKEN and ends + b.interval or b.former > 0 and ends or 0
         end
-        waits[#waits + 1] = pack('<dd', wait, full_in)
+        waits[#waits + 1] = pack('<ddd', wait, full_in, b.former)
         if b.kind == 0 then lent[#lent + 1] = pack('<HdI', r / 2, b.out, b.holders) end
       end
       r = r + 2

@@ -205,6 +205,17 @@ func (m *Metrics) LocalBuckets(held func() int, evictions func() int64) {
 		func() float64 { return float64(evictions()) })
 }
 
+// Checkpoints registers the checkpoints of buckets of long limits.
+func (m *Metrics) Checkpoints(written func() int64, waiting func() int, lost func() int64) {
+	m.counter("sluice_checkpoints_written_total", "States of buckets of long limits written to the database.",
+		func() float64 { return float64(written()) })
+	m.gauge("sluice_checkpoints_waiting", "Buckets of long limits whose state waits to be written.",
+		func() float64 { return float64(waiting()) })
+	m.counter("sluice_checkpoints_lost_total",
+		"Buckets of long limits dropped from this process's memory before their state was written, to keep its bound.",
+		func() float64 { return float64(lost()) })
+}
+
 // Lessor registers the leases of clients that decide checks themselves.
 func (m *Metrics) Lessor(stats func() enforce.LessorStats) {
 	m.gauge("sluice_lessees", "Clients that hold tokens to decide checks themselves, once for each bucket.",

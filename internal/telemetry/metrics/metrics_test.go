@@ -46,6 +46,7 @@ func everything() *Metrics {
 	m.UnsettledEdits(func() int64 { return 17 })
 	m.Adapting(adapt.NewReports(nil, nil), adapt.NewLoop(nil, nil, nil))
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
+	m.Checkpoints(func() int64 { return 60 }, func() int { return 61 }, func() int64 { return 62 })
 	m.Leases(func() Leases {
 		return Leases{Buckets: 3, Served: 21, Split: 22, Lent: 2.5, Spent: 1, GivenBack: 0.5, Forfeited: 0.25}
 	})

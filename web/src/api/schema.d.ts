@@ -6163,7 +6163,22 @@ export interface components {
             counts: components["schemas"]["SubjectCount"][];
             /** @description Recorded checks by month, as in getUserUsage */
             usage: components["schemas"]["UserMonth"][];
+            /** @description Copies of the user's buckets that outlive their store */
+            checkpoints: components["schemas"]["Checkpoint"][];
             audit: components["schemas"]["AuditEntry"][];
+        };
+        Checkpoint: {
+            /** Format: int64 */
+            rule_id: number;
+            /** @description For a limit of a check's own, after that limit */
+            subject: string;
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: double
+             * @description Tokens left at that time
+             */
+            remaining: number;
         };
         /**
          * @example {

@@ -2063,6 +2063,18 @@ type ChangeKind string
 // its limit. Tiers of such rules have `charged`. For `token_bucket`, `fixed_window` and `sliding_window`; never lent.
 type Charge string
 
+// Checkpoint defines model for Checkpoint.
+type Checkpoint struct {
+	At time.Time `json:"at"`
+
+	// Remaining Tokens left at that time
+	Remaining float64 `json:"remaining"`
+	RuleId    int64   `json:"rule_id"`
+
+	// Subject For a limit of a check's own, after that limit
+	Subject string `json:"subject"`
+}
+
 // ComparedPoint defines model for ComparedPoint.
 type ComparedPoint struct {
 	At time.Time `json:"at"`
@@ -4210,6 +4222,9 @@ type UserPlanSource string
 // UserData What the file of exportUserData has
 type UserData struct {
 	Audit []AuditEntry `json:"audit"`
+
+	// Checkpoints Copies of the user's buckets that outlive their store
+	Checkpoints []Checkpoint `json:"checkpoints"`
 
 	// Counts How often each of the user's buckets was denied, by day in UTC
 	Counts []SubjectCount `json:"counts"`

@@ -118,6 +118,55 @@ func (q *Queries) AuditPiece(ctx context.Context, tenantID rules.TenantID, after
 	return column_1, err
 }
 
+const checkpointsOfUser = `-- name: CheckpointsOfUser :many
+SELECT tenant_id, rule_id, subject, stamp, state, user_id FROM bucket_checkpoint
+WHERE tenant_id = $1 AND user_id = $2::bytea
+    AND (rule_id, subject) > ($3::bigint, $4::bytea)
+ORDER BY rule_id, subject
+LIMIT $5
+`
+
+type CheckpointsOfUserParams struct {
+	TenantID rules.TenantID
+	UserID   []byte
+	RuleID   int64
+	Subject  []byte
+	PageSize int32
+}
+
+func (q *Queries) CheckpointsOfUser(ctx context.Context, arg CheckpointsOfUserParams) ([]BucketCheckpoint, error) {
+	rows, err := q.db.Query(ctx, checkpointsOfUser,
+		arg.TenantID,
+		arg.UserID,
+		arg.RuleID,
+		arg.Subject,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BucketCheckpoint
+	for rows.Next() {
+		var i BucketCheckpoint
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Subject,
+			&i.Stamp,
+			&i.State,
+			&i.UserID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countOpenErasures = `-- name: CountOpenErasures :one
 SELECT count(*) FROM user_erasure WHERE tenant_id = $1 AND user_id IS NOT NULL
 `
@@ -284,6 +333,25 @@ func (q *Queries) EraseAssignment(ctx context.Context, tenantID rules.TenantID, 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const eraseCheckpoints = `-- name: EraseCheckpoints :exec
+WITH erased AS (
+    DELETE FROM bucket_checkpoint AS c
+    WHERE c.tenant_id = $1 AND (c.user_id = $2::bytea OR c.rule_id IN (
+            SELECT r.rule_id FROM rate_limit_rule AS r WHERE r.tenant_id = $1)
+        AND c.subject = convert_to('#' || encode(sha256($2::bytea), 'hex'), 'UTF8'))
+)
+INSERT INTO bucket_checkpoint (tenant_id, rule_id, subject, stamp, state)
+VALUES ($1, 0, sha256($2::bytea),
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, '')
+ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE SET stamp = excluded.stamp
+`
+
+// Leaves a row that keeps processes from writing what they know from before. A long id is in the table by its digest.
+func (q *Queries) EraseCheckpoints(ctx context.Context, tenantID rules.TenantID, userID []byte) error {
+	_, err := q.db.Exec(ctx, eraseCheckpoints, tenantID, userID)
+	return err
 }
 
 const eraseCrossings = `-- name: EraseCrossings :execrows
@@ -490,6 +558,16 @@ WHERE tenant_id = $2 AND erasure_id = $3
 
 func (q *Queries) FinishErasure(ctx context.Context, rules []int64, tenantID rules.TenantID, erasureID int64) error {
 	_, err := q.db.Exec(ctx, finishErasure, rules, tenantID, erasureID)
+	return err
+}
+
+const holdCheckpoints = `-- name: HoldCheckpoints :exec
+SELECT pg_advisory_xact_lock(hashtext('sluice checkpoints'))
+`
+
+// See ShareCheckpoints.
+func (q *Queries) HoldCheckpoints(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, holdCheckpoints)
 	return err
 }
 

@@ -180,6 +180,15 @@ type Bucket struct {
 	FullAt   int64
 }
 
+type BucketCheckpoint struct {
+	TenantID rules.TenantID
+	RuleID   rules.RuleID
+	Subject  []byte
+	Stamp    int64
+	State    []byte
+	UserID   []byte
+}
+
 type BucketCredit struct {
 	TenantID    rules.TenantID
 	CreditID    []byte

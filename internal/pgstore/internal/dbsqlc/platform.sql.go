@@ -458,6 +458,53 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 	return items, nil
 }
 
+const checkpointsAfter = `-- name: CheckpointsAfter :many
+SELECT tenant_id, rule_id, subject, stamp, state, user_id FROM bucket_checkpoint
+WHERE (tenant_id, rule_id, subject) > ($1, $2::bigint, $3::bytea)
+ORDER BY tenant_id, rule_id, subject
+LIMIT $4
+`
+
+type CheckpointsAfterParams struct {
+	TenantID rules.TenantID
+	RuleID   int64
+	Subject  []byte
+	PageSize int32
+}
+
+// A page of all, in the order of their keys.
+func (q *Queries) CheckpointsAfter(ctx context.Context, arg CheckpointsAfterParams) ([]BucketCheckpoint, error) {
+	rows, err := q.db.Query(ctx, checkpointsAfter,
+		arg.TenantID,
+		arg.RuleID,
+		arg.Subject,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BucketCheckpoint
+	for rows.Next() {
+		var i BucketCheckpoint
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Subject,
+			&i.Stamp,
+			&i.State,
+			&i.UserID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const claimJobs = `-- name: ClaimJobs :many
 WITH RECURSIVE asked AS (
     SELECT unnest($2::text[]) AS kind, unnest($3::bigint[]) AS room,
@@ -952,6 +999,36 @@ DELETE FROM backend_report WHERE slice < $1::timestamptz
 func (q *Queries) DropBackendReports(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, dropBackendReports, before)
 	return err
+}
+
+const dropCheckpoints = `-- name: DropCheckpoints :execrows
+DELETE FROM bucket_checkpoint AS c
+USING (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::bytea[]) AS subject, unnest($4::bigint[]) AS stamp
+) AS n
+WHERE c.tenant_id = n.tenant_id AND c.rule_id = n.rule_id AND c.subject = n.subject AND c.stamp = n.stamp
+`
+
+type DropCheckpointsParams struct {
+	TenantIds []int64
+	RuleIds   []int64
+	Subjects  [][]byte
+	Stamps    []int64
+}
+
+// Those that are still as they were read.
+func (q *Queries) DropCheckpoints(ctx context.Context, arg DropCheckpointsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropCheckpoints,
+		arg.TenantIds,
+		arg.RuleIds,
+		arg.Subjects,
+		arg.Stamps,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const dropCrossings = `-- name: DropCrossings :execrows
@@ -3129,6 +3206,16 @@ func (q *Queries) SecretsToSeal(ctx context.Context, arg SecretsToSealParams) ([
 	return items, nil
 }
 
+const shareCheckpoints = `-- name: ShareCheckpoints :exec
+SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'))
+`
+
+// Writers of checkpoints share a lock that the erasure of a user has alone, so that it sees their rows or they see its.
+func (q *Queries) ShareCheckpoints(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, shareCheckpoints)
+	return err
+}
+
 const tenantDigests = `-- name: TenantDigests :many
 WITH now_at AS MATERIALIZED (
     SELECT age(xid '3')::bigint AS age,
@@ -3488,6 +3575,47 @@ func (q *Queries) WriteAccess(ctx context.Context, arg WriteAccessParams) error 
 		arg.UserAgents,
 		arg.Details,
 		arg.RequestIds,
+	)
+	return err
+}
+
+const writeCheckpoints = `-- name: WriteCheckpoints :exec
+INSERT INTO bucket_checkpoint AS c (tenant_id, rule_id, subject, stamp, state, user_id)
+SELECT n.tenant_id, n.rule_id, n.subject, n.stamp, n.state, nullif(n.user_id, '')
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::bytea[]) AS subject, unnest($4::bigint[]) AS stamp,
+        unnest($5::bytea[]) AS state, unnest($6::bytea[]) AS user_id
+) AS n
+JOIN tenant AS t ON t.tenant_id = n.tenant_id
+WHERE t.removed_at IS NULL AND NOT EXISTS (
+    SELECT FROM bucket_checkpoint AS e
+    WHERE e.tenant_id = n.tenant_id AND e.rule_id = 0 AND e.subject = sha256(n.user_id) AND e.stamp >= n.stamp)
+ORDER BY n.tenant_id, n.rule_id, n.subject
+ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE
+SET stamp = excluded.stamp, state = excluded.state, user_id = excluded.user_id
+WHERE c.stamp <= excluded.stamp
+`
+
+type WriteCheckpointsParams struct {
+	TenantIds []int64
+	RuleIds   []int64
+	Subjects  [][]byte
+	Stamps    []int64
+	States    [][]byte
+	UserIds   [][]byte
+}
+
+// The newer state of a bucket stays. Nothing is written for a tenant that was removed, or about a user from before an
+// erasure.
+func (q *Queries) WriteCheckpoints(ctx context.Context, arg WriteCheckpointsParams) error {
+	_, err := q.db.Exec(ctx, writeCheckpoints,
+		arg.TenantIds,
+		arg.RuleIds,
+		arg.Subjects,
+		arg.Stamps,
+		arg.States,
+		arg.UserIds,
 	)
 	return err
 }

@@ -1,0 +1,87 @@
+package enforce
+
+import (
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// A Checkpoint is a bucket's state as a table of the database keeps it, so that a long limit survives the loss of its
+// store. Lent tokens count as spent there.
+type Checkpoint struct {
+	Key   Key
+	State State
+}
+
+// A Learner keeps the newest states of buckets that another store has decided.
+type Learner interface {
+	// LearnChecks learns from the answered checks of a Take with an error.
+	LearnChecks(checks []BucketCheck, err error)
+	// Learn learns one state. Older states than the known one are ignored.
+	Learn(key Key, state State)
+}
+
+// IsLong reports whether buckets of a limit have checkpoints: they take at least a time to refill, and are no list. A
+// time of 0 means that none has.
+func IsLong(limit Limit, above time.Duration) bool {
+	return above > 0 && limit.Kind <= rules.KindSlidingWindow && limit.TimeToFull() >= above
+}
+
+// checkpointShare: a bucket is written when its state has moved by 1/checkpointShare of its limit.
+const checkpointShare = 50
+
+// HasMoved reports whether an advanced bucket differs from what its last checkpoint would have become by 2 % of the
+// limit or more. A bucket without one would be full.
+func (s *State) HasMoved(last *State) bool {
+	would := NewState(s.Limit, s.Stamp)
+	if last.Stamp > 0 {
+		would = *last
+		would.Advance(s.Limit, 0, s.Stamp)
+	}
+	moved := max(distance(would.Level.Micros, s.Level.Micros), distance(would.Former, s.Former))
+	return moved > 0 && moved >= capacity(s.Limit)/checkpointShare
+}
+
+func distance(a, b Tokens) Tokens { return max(a-b, b-a) }
+
+// State returns the bucket of an answered tier as a store keeps it, without what is lent. ok is false for lists.
+func (t *Tier) State() (state State, ok bool) {
+	if t.Bucket.Limit.Kind > rules.KindSlidingWindow {
+		return State{}, false
+	}
+	state = State{Bucket: t.Bucket, Former: t.Former}
+	if t.Former > 0 {
+		_, end := t.Bucket.Limit.WindowAt(t.Bucket.Stamp)
+		state.Level.Micros += weighed(t.Bucket.Limit, t.Former, end-t.Bucket.Stamp)
+	}
+	return state, true
+}
+
+// State returns the bucket of a grant, without what is lent. A grant has no time; its slot is at most a slot's length
+// behind.
+func (g *Grant) State() State {
+	stamp := g.Slot*slotLength - LeaseLife.Microseconds()
+	return State{Bucket: Bucket{Level: g.Level, Stamp: stamp, Limit: g.Limit}}
+}
+
+// LearnCredit teaches the answer of a credit or a reset, which must reach the checkpoint even of a bucket that the
+// learner does not hold.
+func LearnCredit(learner Learner, key Key, before, after Bucket) {
+	isPart := after.Limit.Kind == rules.KindSlidingWindow && after.Level.Micros < capacity(after.Limit)
+	if learner == nil || after.Limit.Kind > rules.KindSlidingWindow || isPart {
+		return // an answer does not have the parts of a sliding window
+	}
+	before.Stamp-- // of two states at one time the lower counts
+	learner.Learn(key, State{Bucket: before})
+	learner.Learn(key, State{Bucket: after})
+}
+
+// LearnSettled teaches the windows of a settlement.
+func LearnSettled(learner Learner, settled *Settled) {
+	if learner == nil {
+		return
+	}
+	for i := range settled.Windows {
+		learner.Learn(settled.Windows[i].Key, State{Bucket: settled.Windows[i].Bucket})
+	}
+}

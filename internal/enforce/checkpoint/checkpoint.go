@@ -1,0 +1,210 @@
+// Package checkpoint writes the states of buckets of long limits to the database, so that they survive their store.
+//
+// The process's own buckets are the memory: they learn the newest state that a check, a lease, a credit or a settlement
+// of the shared store has shown, and asks for no other. A bucket that has moved by 2 % of its limit since its last
+// checkpoint is written within a second, and tenants take turns. The newer state of a bucket stays, whichever process
+// wrote it. So a checkpoint lacks at most 2 % of a limit and what was admitted since the last write.
+package checkpoint
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+)
+
+const (
+	writeEvery = time.Second
+	// atOnce caps the rows of one statement, and the rows of a page.
+	atOnce = 1000
+)
+
+// Memory has the buckets that have moved; see membucket.Store.
+type Memory interface {
+	Moved(most int) []enforce.Checkpoint
+	Wrote(checkpoints []enforce.Checkpoint, written bool)
+	Restore(enforce.Checkpoint)
+}
+
+// Table is the table of checkpoints.
+type Table interface {
+	// WriteCheckpoints writes all or none, within a few seconds. It leaves out what is older than the row in the table,
+	// and what is about a tenant that was removed or from before the erasure of its user.
+	WriteCheckpoints(ctx context.Context, rows []rules.Checkpoint) error
+	// CheckpointsAfter returns the next rows after a place, at most limit.
+	CheckpointsAfter(ctx context.Context, after rules.CheckpointPlace, limit int) ([]rules.Checkpoint, error)
+	// DropCheckpoints deletes rows that are still as they were read, and returns how many.
+	DropCheckpoints(ctx context.Context, rows []rules.Checkpoint) (int64, error)
+}
+
+// Writer writes checkpoints.
+type Writer struct {
+	memory   Memory
+	table    Table
+	snapshot func() *snapshot.Snapshot
+	log      *slog.Logger
+	written  atomic.Int64
+}
+
+// NewWriter returns a Writer; call Run.
+func NewWriter(memory Memory, table Table, snapshot func() *snapshot.Snapshot, log *slog.Logger) *Writer {
+	return &Writer{memory: memory, table: table, snapshot: snapshot, log: log}
+}
+
+// Written counts the checkpoints that were written.
+func (w *Writer) Written() int64 { return w.written.Load() }
+
+// Run writes each second until ctx ends, and then once more. While much waits, Run rests as long as it writes.
+func (w *Writer) Run(ctx context.Context) {
+	isFailing := false
+	for pause := writeEvery; ; {
+		select {
+		case <-ctx.Done():
+			if _, err := w.Write(context.WithoutCancel(ctx)); err != nil {
+				w.log.WarnContext(ctx, "the last checkpoints of long limits were not written", "error", err)
+			}
+			return
+		case <-time.After(pause):
+		}
+		start := time.Now()
+		more, err := w.write(ctx)
+		if pause = writeEvery; more {
+			pause = min(pause, time.Since(start))
+		}
+		switch {
+		case err != nil && !isFailing && ctx.Err() == nil:
+			w.log.WarnContext(ctx, "checkpoints of long limits cannot be written; retrying", "error", err)
+		case err == nil && isFailing:
+			w.log.InfoContext(ctx, "checkpoints of long limits are written again")
+		}
+		isFailing = err != nil
+	}
+}
+
+// Write writes all that has moved, and returns how many rows.
+func (w *Writer) Write(ctx context.Context) (rows int64, err error) {
+	before := w.Written()
+	for more := true; more && err == nil; {
+		more, err = w.write(ctx)
+	}
+	return w.Written() - before, err
+}
+
+func (w *Writer) write(ctx context.Context) (more bool, err error) {
+	checkpoints := w.memory.Moved(atOnce)
+	if len(checkpoints) == 0 {
+		return false, nil
+	}
+	written := false
+	defer func() { w.memory.Wrote(checkpoints, written) }() // also after a panic
+	rows := make([]rules.Checkpoint, len(checkpoints))
+	latest := w.snapshot()
+	for i := range checkpoints {
+		c := &checkpoints[i]
+		rows[i] = rules.Checkpoint{
+			CheckpointPlace: placeOf(c.Key), Stamp: c.State.Stamp, State: c.State.Append(nil),
+			User: userOf(latest, c.Key),
+		}
+	}
+	if err := w.table.WriteCheckpoints(ctx, rows); err != nil {
+		return false, err
+	}
+	written = true
+	w.written.Add(int64(len(rows)))
+	return len(rows) == atOnce, nil
+}
+
+func placeOf(key enforce.Key) rules.CheckpointPlace {
+	return rules.CheckpointPlace{Tenant: key.Tenant, Rule: key.Rule, Subject: key.Subject}
+}
+
+// userOf returns the user in a bucket's subject, or "".
+func userOf(latest *snapshot.Snapshot, key enforce.Key) string {
+	if latest == nil {
+		return ""
+	}
+	tenant := latest.Tenant(key.Tenant)
+	if tenant == nil {
+		return ""
+	}
+	if _, subject, isOwn := rules.CutOwnSubject(key.Subject); isOwn && key.Rule < 0 {
+		key.Rule, key.Subject = -key.Rule, subject
+	}
+	return tenant.UserOfBucket(key.Rule, key.Subject)
+}
+
+// Load restores the buckets of all checkpoints, for a process that alone has them in memory, and returns how many.
+func Load(ctx context.Context, table Table, memory Memory) (loaded int, err error) {
+	err = walk(ctx, table, func(rows []rules.Checkpoint) error {
+		for i := range rows {
+			state, _, ok := enforce.ParseState(rows[i].State)
+			if !ok || rows[i].Rule == 0 {
+				continue // a mark of an erased user, or of a later release
+			}
+			place := rows[i].CheckpointPlace
+			memory.Restore(enforce.Checkpoint{
+				Key:   enforce.Key{Tenant: place.Tenant, Rule: place.Rule, Subject: place.Subject},
+				State: state,
+			})
+			loaded++
+		}
+		return nil
+	})
+	return loaded, err
+}
+
+// marksKept is how long the mark of an erased user is kept. A process writes what it knows within seconds.
+const marksKept = time.Hour
+
+// Tidy deletes the checkpoints of buckets that are surely full: older than two times that the bucket takes to refill at
+// the slowest rate that its rule may have, one of them for a debt.
+func Tidy(ctx context.Context, table Table, latest *snapshot.Snapshot, now time.Time) (deleted int64, err error) {
+	err = walk(ctx, table, func(rows []rules.Checkpoint) error {
+		var full []rules.Checkpoint
+		for i := range rows {
+			if now.UnixMicro()-rows[i].Stamp > keptFor(latest, &rows[i], now).Microseconds() {
+				full = append(full, rows[i])
+			}
+		}
+		if len(full) == 0 {
+			return nil
+		}
+		n, err := table.DropCheckpoints(ctx, full)
+		deleted += n
+		return err
+	})
+	return deleted, err
+}
+
+func keptFor(latest *snapshot.Snapshot, row *rules.Checkpoint, now time.Time) time.Duration {
+	if row.Rule == 0 {
+		return marksKept
+	}
+	slowest := time.Duration(0)
+	if state, unknown, ok := enforce.ParseState(row.State); ok {
+		slowest = state.Limit.TimeToFull()
+	} else if unknown {
+		slowest = rules.MaxTimeToFull
+	}
+	if tenant := latest.Tenant(row.Tenant); tenant != nil && row.Rule > 0 {
+		slowest = max(slowest, tenant.SlowestRefill(row.Rule, row.Subject, now))
+	}
+	return 2 * slowest
+}
+
+func walk(ctx context.Context, table Table, do func([]rules.Checkpoint) error) error {
+	for after := (rules.CheckpointPlace{}); ; {
+		rows, err := table.CheckpointsAfter(ctx, after, atOnce)
+		if err == nil && len(rows) > 0 {
+			err = do(rows)
+		}
+		if err != nil || len(rows) < atOnce {
+			return err
+		}
+		after = rows[len(rows)-1].CheckpointPlace
+	}
+}

@@ -1,0 +1,94 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// WriteCheckpoints writes checkpoints of any tenants, all or none. It leaves out what is older than the row in the
+// table, and what is about a tenant that was removed or from before the erasure of its user.
+func (s *Store) WriteCheckpoints(ctx context.Context, rows []rules.Checkpoint) error {
+	var p dbsqlc.WriteCheckpointsParams
+	for i := range rows {
+		row := &rows[i]
+		p.TenantIds, p.RuleIds = append(p.TenantIds, int64(row.Tenant)), append(p.RuleIds, int64(row.Rule))
+		p.Subjects, p.Stamps = append(p.Subjects, []byte(row.Subject)), append(p.Stamps, row.Stamp)
+		p.States, p.UserIds = append(p.States, row.State), append(p.UserIds, []byte(row.User))
+	}
+	err := s.transaction(ctx, classRecord, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if err := q.ShareCheckpoints(ctx); err != nil {
+			return err
+		}
+		return q.WriteCheckpoints(ctx, p)
+	})
+	if err != nil {
+		return fmt.Errorf("write %d checkpoints: %w", len(rows), err)
+	}
+	return nil
+}
+
+// CheckpointsAfter returns the next checkpoints after a place, of all tenants.
+func (s *Store) CheckpointsAfter(ctx context.Context, after rules.CheckpointPlace, limit int) ([]rules.Checkpoint,
+	error,
+) {
+	rows, err := askFor(ctx, s, classBackground, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.BucketCheckpoint, error) {
+			return q.CheckpointsAfter(ctx, dbsqlc.CheckpointsAfterParams{
+				TenantID: after.Tenant, RuleID: int64(after.Rule), Subject: []byte(after.Subject),
+				PageSize: rowLimit(limit),
+			})
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoints: %w", err)
+	}
+	return each(rows, checkpointFromRow), nil
+}
+
+// CheckpointsOfUser returns the next checkpoints of a user's buckets after a place.
+func (s *Store) CheckpointsOfUser(ctx context.Context, tenant rules.TenantID, userID string,
+	after rules.CheckpointPlace, limit int,
+) ([]rules.Checkpoint, error) {
+	if after == (rules.CheckpointPlace{}) {
+		after.Rule = math.MinInt64 // the rules of own limits are below 0
+	}
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.BucketCheckpoint, error) {
+			return q.CheckpointsOfUser(ctx, dbsqlc.CheckpointsOfUserParams{
+				TenantID: tenant, UserID: []byte(userID), RuleID: int64(after.Rule), Subject: []byte(after.Subject),
+				PageSize: rowLimit(limit),
+			})
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read the checkpoints of a user: %w", err)
+	}
+	return each(rows, checkpointFromRow), nil
+}
+
+// DropCheckpoints deletes checkpoints that are still as they were read.
+func (s *Store) DropCheckpoints(ctx context.Context, rows []rules.Checkpoint) (dropped int64, err error) {
+	var p dbsqlc.DropCheckpointsParams
+	for i := range rows {
+		row := &rows[i]
+		p.TenantIds, p.RuleIds = append(p.TenantIds, int64(row.Tenant)), append(p.RuleIds, int64(row.Rule))
+		p.Subjects, p.Stamps = append(p.Subjects, []byte(row.Subject)), append(p.Stamps, row.Stamp)
+	}
+	err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		dropped, err = q.DropCheckpoints(ctx, p)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("drop checkpoints: %w", err)
+	}
+	return dropped, nil
+}
+
+func checkpointFromRow(row dbsqlc.BucketCheckpoint) rules.Checkpoint {
+	return rules.Checkpoint{
+		CheckpointPlace: rules.CheckpointPlace{Tenant: row.TenantID, Rule: row.RuleID, Subject: string(row.Subject)},
+		Stamp:           row.Stamp, State: row.State, User: string(row.UserID),
+	}
+}

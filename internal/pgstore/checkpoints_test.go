@@ -1,0 +1,193 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/enforce/checkpoint"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
+)
+
+func checkpointOf(tenant rules.TenantID, rule rules.RuleID, user string, stamp int64, state string) rules.Checkpoint {
+	return rules.Checkpoint{
+		CheckpointPlace: rules.CheckpointPlace{Tenant: tenant, Rule: rule, Subject: user}, Stamp: stamp,
+		State: []byte(state), User: user,
+	}
+}
+
+func (w *world) checkpoints(t *testing.T) (all []string) {
+	t.Helper()
+	rows := must(w.CheckpointsAfter(t.Context(), rules.CheckpointPlace{}, 100))(t)
+	for i := range rows {
+		if rows[i].Rule != 0 {
+			all = append(all, fmt.Sprintf("%d/%s=%s", rows[i].Rule, rows[i].Subject, rows[i].State))
+		}
+	}
+	return all
+}
+
+func TestTheNewerCheckpointStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ours := w.ours.ID
+	for _, rows := range [][]rules.Checkpoint{
+		{
+			checkpointOf(ours, 7, "42", 10, "a"), checkpointOf(ours, -7, "42", 10, "own"),
+			checkpointOf(ours, 7, "\x00", 1, "z"),
+		},
+		{checkpointOf(ours, 7, "42", 9, "older"), checkpointOf(12345, 7, "42", 99, "of no tenant")},
+		{checkpointOf(ours, 7, "42", 11, "b")},
+	} {
+		if err := w.WriteCheckpoints(t.Context(), rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"-7/42=own", "7/\x00=z", "7/42=b"}
+	if got := w.checkpoints(t); !slices.Equal(got, want) {
+		t.Errorf("the table has %q, want %q", got, want)
+	}
+	// A row that has changed since it was read stays.
+	old := []rules.Checkpoint{checkpointOf(ours, 7, "42", 10, ""), checkpointOf(ours, -7, "42", 10, "")}
+	if n := must(w.DropCheckpoints(t.Context(), old))(t); n != 1 {
+		t.Errorf("%d rows were dropped, want the one that is as it was", n)
+	}
+}
+
+func TestNothingBringsTheCheckpointsOfAnErasedUserBack(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	ours, ctx := w.ours.ID, t.Context()
+	long := "long" + fmt.Sprintf("%0100d", 7)
+	key := enforce.Key{Subject: long}
+	digest := key.Digest()
+	stamp := time.Now().UnixMicro()
+	hashed := checkpointOf(ours, w.ours.user.ID, fmt.Sprintf("#%x", digest), stamp, "hashed")
+	hashed.User = ""
+	rows := []rules.Checkpoint{
+		checkpointOf(ours, 7, "mallory", stamp, "a"), checkpointOf(ours, -7, "mallory", stamp, "own"),
+		checkpointOf(ours, 7, "bob", stamp, "b"), checkpointOf(w.theirs.ID, 7, "mallory", stamp, "theirs"), hashed,
+	}
+	if err := w.WriteCheckpoints(ctx, rows); err != nil {
+		t.Fatal(err)
+	}
+	found := must(w.CheckpointsOfUser(ctx, ours, "mallory", rules.CheckpointPlace{}, 10))(t)
+	if len(found) != 2 {
+		t.Errorf("an export finds %d checkpoints, want 2", len(found))
+	}
+	w.erase(t, ours, "mallory")
+	w.erase(t, ours, long)
+	// Another process writes what it knew before.
+	if err := w.WriteCheckpoints(ctx, rows[:4]); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"7/bob=b", "7/mallory=theirs"}
+	if got := w.checkpoints(t); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+		t.Errorf("after the erasure the table has %q, want %q", got, want)
+	}
+	again := checkpointOf(ours, 7, "mallory", time.Now().UnixMicro(), "new")
+	if err := w.WriteCheckpoints(ctx, []rules.Checkpoint{again}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.checkpoints(t); !slices.Contains(got, "7/mallory=new") {
+		t.Errorf("a user who comes again is not written: %q", got)
+	}
+}
+
+// TestAnErasureWaitsForTheWriteOfCheckpoints begins a write before an erasure, which ends after it.
+func TestAnErasureWaitsForTheWriteOfCheckpoints(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	conn := connect(t, w.url)
+	tx := must(conn.Begin(ctx))(t)
+	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'))"); err != nil {
+		t.Fatal(err)
+	}
+	erased := make(chan struct{})
+	go func() {
+		defer close(erased)
+		w.erase(t, w.ours.ID, "mallory")
+	}()
+	other := connect(t, w.url)
+	for waiting := false; !waiting; {
+		err := other.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)").
+			Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := tx.Exec(ctx, "INSERT INTO bucket_checkpoint VALUES ($1, 7, 'mallory', 1, '', 'mallory')", w.ours.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-erased
+	if got := w.checkpoints(t); len(got) != 0 {
+		t.Errorf("the table has %q", got)
+	}
+}
+
+// TestBucketsOfALongLimitSurviveTheirProcess writes the buckets of one process, loads them in another, and removes full
+// ones.
+func TestBucketsOfALongLimitSurviveTheirProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	watcher := snapshot.NewWatcher(w.Store, snapshot.WatcherOptions{})
+	if err := watcher.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	open := func() *membucket.Store {
+		return membucket.New(membucket.Options{
+			CheckpointAbove: time.Hour, Clock: now.UnixMicro,
+		})
+	}
+	daily := enforce.Limit{Rate: 1000.0 / 86400, Burst: 1000}
+	tiers := func() []enforce.BucketCheck {
+		return []enforce.BucketCheck{{
+			Cost: 600 * enforce.Token,
+			Tiers: []enforce.Tier{
+				{Key: enforce.Key{Tenant: ours, Rule: w.ours.user.ID, Subject: "42"}, Limit: daily},
+				{Key: enforce.Key{Tenant: ours, Rule: 1 << 40, Subject: fmt.Sprintf("%0100d", 1)}, Limit: daily},
+			},
+		}}
+	}
+	first := open()
+	checks := tiers()
+	_ = first.Take(ctx, checks)
+	writer := checkpoint.NewWriter(first, w.Store, watcher.Snapshot, nil)
+	if n, err := writer.Write(ctx); err != nil || n != 2 || writer.Written() != 2 {
+		t.Fatalf("%d checkpoints are written, want 2: %v", n, err)
+	}
+	if found := must(w.CheckpointsOfUser(ctx, ours, "42", rules.CheckpointPlace{}, 10))(t); len(found) != 1 {
+		t.Errorf("the user owns %d checkpoints, want 1", len(found))
+	}
+	second := open()
+	if n, err := checkpoint.Load(ctx, w.Store, second); err != nil || n != 2 {
+		t.Fatalf("%d buckets are loaded, want 2: %v", n, err)
+	}
+	checks = tiers()
+	_ = second.Take(ctx, checks)
+	for i := range checks[0].Tiers {
+		if left := checks[0].Tiers[i].Bucket.Level.Micros; left != 400*enforce.Token {
+			t.Errorf("bucket %d has %d millionths after a restart", i, left)
+		}
+	}
+	for _, then := range []struct {
+		age     time.Duration
+		removed int64
+	}{{47 * time.Hour, 0}, {49 * time.Hour, 2}} {
+		n, err := checkpoint.Tidy(ctx, w.Store, watcher.Snapshot(), now.Add(then.age))
+		if err != nil || n != then.removed {
+			t.Errorf("after %s %d are removed, want %d: %v", then.age, n, then.removed, err)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+package rules
+
+// Checkpoint is a row of the table of checkpoints: a bucket's state, which outlives the bucket's store.
+type Checkpoint struct {
+	CheckpointPlace
+	// Stamp is when the state was true, in microseconds since the Unix epoch.
+	Stamp int64
+	State []byte // opaque here
+	// User owns the bucket; "" for one that users share, or of an unknown user.
+	User string
+}
+
+// CheckpointPlace is a checkpoint's key.
+type CheckpointPlace struct {
+	Tenant  TenantID
+	Rule    RuleID // below 0: of a check's own limit; 0: the mark of an erased user
+	Subject string // a long one by its digest
+}

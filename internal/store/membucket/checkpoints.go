@@ -1,0 +1,191 @@
+package membucket
+
+import (
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// checkpointed is what a long bucket has besides.
+type checkpointed struct {
+	last  enforce.State // as the last checkpoint has it; its Stamp is 0 without one
+	phase phase
+}
+
+type phase uint8
+
+const (
+	still   phase = iota // the state is about that of the last checkpoint
+	moved                // it waits to be written
+	writing              // it is being written
+)
+
+func (b *bucket) hasMoved() bool { return b.checkpointed != nil && b.phase == moved }
+
+// moves holds the moved buckets in a line per tenant, and tenants take turns.
+type moves struct {
+	of    map[rules.TenantID][]*bucket
+	turns []rules.TenantID
+	count int
+}
+
+func (m *moves) push(b *bucket) {
+	if m.of == nil {
+		m.of = map[rules.TenantID][]*bucket{}
+	}
+	line := m.of[b.key.Tenant]
+	if len(line) == 0 {
+		m.turns = append(m.turns, b.key.Tenant)
+	}
+	m.of[b.key.Tenant] = append(line, b)
+	m.count++
+}
+
+// pop must not be called without any.
+func (m *moves) pop() *bucket {
+	tenant := m.turns[0]
+	m.turns = m.turns[1:]
+	line := m.of[tenant]
+	b := line[0]
+	line[0] = nil
+	if line = line[1:]; len(line) > 0 {
+		m.of[tenant] = line
+		m.turns = append(m.turns, tenant)
+	} else {
+		delete(m.of, tenant)
+	}
+	m.count--
+	return b
+}
+
+func (s *Store) isLong(limit enforce.Limit) bool { return enforce.IsLong(limit, s.above) }
+
+// note queues a long bucket whose state has moved since its last checkpoint.
+func (s *Store) note(b *bucket) {
+	if !s.isLong(b.Limit) {
+		return
+	}
+	if b.checkpointed == nil {
+		b.checkpointed = &checkpointed{}
+	}
+	if b.phase == still && b.HasMoved(&b.last) {
+		b.phase = moved
+		s.moves.push(b)
+	}
+}
+
+// noteKey notes a bucket that was changed in place.
+func (s *Store) noteKey(bounded enforce.Key) {
+	if b := s.buckets[bounded]; s.above > 0 && b != nil {
+		s.note(b)
+	}
+}
+
+// Moved returns the states of up to most buckets that have moved by 2 % of their limits since their last checkpoints.
+// Tenants take turns. The caller tells Wrote about all of them before the next call.
+func (s *Store) Moved(most int) (checkpoints []enforce.Checkpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.moves.count > 0 && len(checkpoints) < most {
+		b := s.moves.pop()
+		if b.isRemoved() || !b.hasMoved() {
+			continue
+		}
+		b.phase = writing
+		state := b.State
+		state.Entries = "" // lent tokens count as spent
+		checkpoints = append(checkpoints, enforce.Checkpoint{Key: b.key, State: state})
+	}
+	return checkpoints
+}
+
+// Wrote ends a Moved: the checkpoints were written, or are due again.
+func (s *Store) Wrote(checkpoints []enforce.Checkpoint, written bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range checkpoints {
+		b := s.buckets[checkpoints[i].Key]
+		if b == nil || b.checkpointed == nil || b.phase != writing {
+			continue
+		}
+		if written {
+			b.last = checkpoints[i].State
+		}
+		b.phase = still
+		s.note(b)
+	}
+}
+
+// MovedBuckets returns how many buckets wait for their checkpoint.
+func (s *Store) MovedBuckets() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.moves.count
+}
+
+// Lost counts the buckets that were dropped before their checkpoint, because the memory was full.
+func (s *Store) Lost() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost
+}
+
+// LearnChecks implements enforce.Learner for the long limits of checks.
+func (s *Store) LearnChecks(checks []enforce.BucketCheck, err error) {
+	for i := range checks {
+		check := &checks[i]
+		if err != nil && !check.Answered {
+			continue
+		}
+		for j := range check.Tiers {
+			tier := &check.Tiers[j]
+			if !s.isLong(tier.Bucket.Limit) {
+				continue
+			}
+			if state, ok := tier.State(); ok {
+				s.Learn(tier.Key, state)
+			}
+		}
+	}
+}
+
+// Learn implements enforce.Learner for a long limit.
+func (s *Store) Learn(key enforce.Key, state enforce.State) {
+	if !s.isLong(state.Limit) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key = bounded(key)
+	b := s.buckets[key]
+	switch {
+	case b == nil:
+		if state.TimeToFull() == 0 {
+			return
+		}
+		b = s.insert(key, state, s.clock())
+	case state.Stamp > b.Stamp, state.Stamp == b.Stamp && state.Level.Micros < b.Level.Micros:
+		b.State = state
+	default:
+		return
+	}
+	s.note(b)
+}
+
+// Restore inserts a bucket as its checkpoint has it, unless the store has one.
+func (s *Store) Restore(checkpoint enforce.Checkpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.buckets[checkpoint.Key] == nil {
+		s.insert(checkpoint.Key, checkpoint.State, s.clock()).checkpointed = &checkpointed{last: checkpoint.State}
+	}
+}
+
+// Forget keeps the present state of a bucket from becoming a checkpoint, because its user is erased. The bucket must be
+// full.
+func (s *Store) Forget(key enforce.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b := s.buckets[bounded(key)]; b != nil {
+		b.checkpointed = nil
+	}
+}
