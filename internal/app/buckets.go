@@ -207,6 +207,7 @@ func (b *Buckets) observe(m *metrics.Metrics, written func() int64) *metrics.Dec
 		return m.Decisions("memory")
 	}
 	m.SharedStore(b.breakers, b.redis.BrokenValues, b.redis.UnknownVersions, b.redis.ForgottenReservations)
+	m.RefusedScripts(b.redis.RefusedScripts)
 	if b.Leases != nil {
 		m.Leases(b.leased)
 	}
@@ -413,6 +414,9 @@ func causeOf(err error) string {
 }
 
 func explainRedis(err error) error {
+	if err != nil && strings.Contains(err.Error(), "redis: all sentinels ") { // the driver's words
+		return explainSentinels(err)
+	}
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"),
 		redis.HasErrorPrefix(err, "ERR AUTH"):
@@ -427,6 +431,22 @@ func explainRedis(err error) error {
 		return fmt.Errorf("the server in SLUICE_REDIS_URL is a replica; name the primary, or use Sentinel: %w", err)
 	}
 	return err
+}
+
+// explainSentinels names the mistake that sentinels answer with.
+func explainSentinels(err error) error {
+	text := err.Error()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return fmt.Errorf("the sentinels in SLUICE_REDIS_URL know no master of the name that follows them: %w", err)
+	case strings.Contains(text, "WRONGPASS"), strings.Contains(text, "NOAUTH"), strings.Contains(text, "ERR AUTH"):
+		return fmt.Errorf("check sentinel_user and sentinel_password in SLUICE_REDIS_URL, or "+
+			"SLUICE_REDIS_SENTINEL_PASSWORD: %w", err)
+	case strings.Contains(text, "unknown command"):
+		return fmt.Errorf("a server in SLUICE_REDIS_URL is no sentinel; give the port of the sentinels, 26379 by "+
+			"default: %w", err)
+	}
+	return fmt.Errorf("no sentinel in SLUICE_REDIS_URL answers: %w", err)
 }
 
 func (b *Buckets) checkSettings(ctx context.Context) (warnings []string, ok bool) {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -11,8 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/store/redisbucket"
 )
 
 type safeLog struct {
@@ -84,6 +87,87 @@ func TestARedisThatAnswersPingsAndRefusesScriptsIsNamed(t *testing.T) {
 				!strings.Contains(text, test.want) {
 				t.Errorf("the log is\n%s", text)
 			}
+			if b.redis.RefusedScripts() == 0 {
+				t.Error("no refused script is counted")
+			}
 		})
 	}
 }
+
+func TestRefusalsAreLoggedOnceAMinuteByNodeAndKind(t *testing.T) {
+	t.Parallel()
+	var log safeLog
+	b := &Buckets{log: slog.New(slog.NewTextHandler(&log, nil))}
+	began, logged := time.Now(), map[string]time.Time{}
+	for second := range 100 { // one look a second
+		at := began.Add(time.Duration(second) * time.Second)
+		b.logRefusals(logged, []redisbucket.Refusal{
+			{Addr: "one:1", Kind: "OOM", Err: errors.New("OOM command not allowed"), At: at},
+			{Addr: "one:1", Kind: "READONLY", Err: errors.New("READONLY You can't write"), At: at},
+			{Addr: "two:2", Kind: "OOM", Err: errors.New("OOM command not allowed"), At: at},
+		})
+	}
+	for _, line := range []string{"node=one:1 kind=OOM", "node=one:1 kind=READONLY", "node=two:2 kind=OOM"} {
+		if n := strings.Count(log.String(), line); n != 2 {
+			t.Errorf("in 100 s %s is logged %d times, want 2", line, n)
+		}
+	}
+}
+
+func TestAPingsErrorIsLoggedAgainWhenItChanges(t *testing.T) {
+	t.Parallel()
+	var log safeLog
+	b := &Buckets{log: slog.New(slog.NewTextHandler(&log, nil))}
+	var last []redisbucket.Node
+	for _, err := range []error{
+		context.DeadlineExceeded, errors.New("read 127.0.0.1:40001: reset"), errors.New("read 127.0.0.1:40002: reset"),
+		refusal("WRONGPASS invalid"), refusal("WRONGPASS invalid"), nil, nil,
+	} {
+		now := []redisbucket.Node{{Addr: "one:1", State: redisbucket.Down, Err: err}}
+		if err == nil {
+			now[0].State = redisbucket.Up
+		}
+		b.logPings(last, now)
+		last = now
+	}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], "deadline") || !strings.Contains(lines[1], "WRONGPASS") ||
+		!strings.Contains(lines[2], "answers pings again") {
+		t.Errorf("the log is\n%s", log.String())
+	}
+}
+
+func TestMistakesAboutSentinelsAreNamed(t *testing.T) {
+	t.Parallel()
+	group, err := devdb.StartRedisGroup(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(group.Kill)
+	sentinel := group.Sentinel.Addr()
+	for want, url := range map[string]string{
+		"know no master of the name":              sentinel + "/another",
+		"SLUICE_REDIS_SENTINEL_PASSWORD":          sentinel + "/main?sentinel_user=nobody&sentinel_password=x",
+		"is no sentinel":                          group.Master.Addr() + "/main",
+		"no sentinel in SLUICE_REDIS_URL answers": "127.0.0.1:1/main",
+		"SLUICE_REDIS_PASSWORD":                   "nobody:x@" + sentinel + "/main",
+	} {
+		b, err := OpenBuckets(t.Context(), config.Config{
+			RedisURL: config.ConnURL("redis+sentinel://" + url), StoreBudget: 10 * time.Second,
+		}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := explainRedis(b.redis.Ping(t.Context())[0].Err)
+		if got == nil || !strings.Contains(got.Error(), want) {
+			t.Errorf("%s: %v, want %q", url, got, want)
+		}
+		_ = b.Close()
+	}
+}
+
+// refusal is an error that Redis answered.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,8 +24,9 @@ const maxRefusals = 64
 
 // refusals keeps the last error of each kind and node.
 type refusals struct {
-	mu   sync.Mutex
-	last map[[2]string]Refusal
+	count atomic.Int64
+	mu    sync.Mutex
+	last  map[[2]string]Refusal
 }
 
 var errorKind = regexp.MustCompile(`^[A-Z][A-Z_]+`)
@@ -35,6 +37,7 @@ func (r *refusals) note(addr string, err error, at time.Time) {
 	if !errors.As(err, &answer) || isOfSlot(answer) || redis.HasErrorPrefix(answer, "NOSCRIPT") {
 		return
 	}
+	r.count.Add(1)
 	kind := errorKind.FindString(answer.Error())
 	if kind == "" {
 		kind = "ERR"
@@ -49,6 +52,9 @@ func (r *refusals) note(addr string, err error, at time.Time) {
 		r.last[key] = Refusal{Addr: addr, Kind: kind, Err: answer, At: at}
 	}
 }
+
+// RefusedScripts counts answers of an error to a script.
+func (s *Store) RefusedScripts() int64 { return s.refusals.count.Load() }
 
 // Refusals returns the last error of each kind and node in answers to scripts since then.
 func (s *Store) Refusals(since time.Time) []Refusal {

@@ -148,6 +148,13 @@ func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, s
 		func() float64 { return float64(reservationsForgotten()) })
 }
 
+// RefusedScripts registers a counter of scripts that Redis refused.
+func (m *Metrics) RefusedScripts(read func() int64) {
+	m.counter("sluice_store_refused_scripts_total",
+		"Scripts of checks that Redis answered with an error such as NOPERM, OOM or READONLY. Failure modes decided.",
+		func() float64 { return float64(read()) })
+}
+
 // UnsettledEdits registers a counter of edits that slow limits and did not reach idle buckets.
 func (m *Metrics) UnsettledEdits(read func() int64) {
 	m.counter("sluice_unsettled_edits_total",

@@ -63,6 +63,7 @@ func everything() *Metrics {
 			LostUsers: 52,
 		}
 	})
+	m.RefusedScripts(func() int64 { return 53 })
 	m.Mail(func() (sent, failed int64) { return 48, 49 })
 	m.Jobs(func() (parked, failed int64) { return 50, 51 })
 	m.PeriodicJob("keep violations", func() time.Duration { return 52 * time.Second })
@@ -119,6 +120,7 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_store_node_breaker_state{node="10.0.0.2:6379"} 2`,
 		`sluice_bucket_states_reset_total 6`,
 		`sluice_bucket_states_unknown_total 16`,
+		`sluice_store_refused_scripts_total 53`,
 		`sluice_unsettled_edits_total 17`,
 		`sluice_snapshot_unknown_rules 18`,
 		`sluice_local_buckets 7`,
