@@ -43,6 +43,7 @@ var sections = []section{
 	{"rules: throughput among many", manyTenants},
 	{"rules: memory", residentMemory},
 	{"redis: the seed design and redisbucket", redisThroughput},
+	{"redis: rules of one meter and of three", meters},
 	{"redis: memory per bucket", redisMemory},
 	{"redis: quiet tenants beside a flood", fairness},
 	{"memory: a map increment and membucket", memoryTake},

@@ -105,28 +105,38 @@ func redisThroughput(ctx context.Context, rounds int, round time.Duration) (line
 		}
 		ours := redisbucket.New(rdb, budget)
 		for _, batch := range batches {
-			var was, is []speed
-			for range rounds {
-				for side, taker := range []taker{seed, ours} {
-					measured, err := measure(ctx, rdb, taker, batch, callers, round)
-					if err != nil {
-						return err
-					}
-					if side == 0 {
-						was = append(was, measured)
-					} else {
-						is = append(is, measured)
-					}
-				}
+			measured, err := beside(ctx, rdb, seed, ours, batch, rounds, round)
+			if err != nil {
+				return err
 			}
-			lines = append(lines,
-				compare("checks/s, "+batch.what, was, is, batch.atLeast, func(s speed) float64 { return s.perSecond }),
-				compare("  per second of redis's processor", was, is, 0,
-					func(s speed) float64 { return s.perCPUSecond }))
+			lines = append(lines, measured...)
 		}
 		return nil
 	})
 	return lines, err
+}
+
+// beside measures two takers in turns.
+func beside(
+	ctx context.Context, rdb redis.UniversalClient, baseline, ours taker, batch batch, rounds int, round time.Duration,
+) ([]line, error) {
+	var was, is []speed
+	for range rounds {
+		for _, side := range []struct {
+			taker
+			speeds *[]speed
+		}{{baseline, &was}, {ours, &is}} {
+			measured, err := measure(ctx, rdb, side.taker, batch, callers, round)
+			if err != nil {
+				return nil, err
+			}
+			*side.speeds = append(*side.speeds, measured)
+		}
+	}
+	return []line{
+		compare("checks/s, "+batch.what, was, is, batch.atLeast, func(s speed) float64 { return s.perSecond }),
+		compare("  per second of redis's processor", was, is, 0, func(s speed) float64 { return s.perCPUSecond }),
+	}, nil
 }
 
 // measure asks with several callers for the length of a round.

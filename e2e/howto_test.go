@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,6 +11,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
@@ -21,6 +32,9 @@ var howTos = map[string][]string{
 	"check":      {"200\n200\n429\n", `"reason":"limit_exceeded"`},
 	"git":        {`"dry_run":true`, `"dry_run":false`, "+ rule user:{user_id}:endpoint:/api/exports"},
 	"kubernetes": {`"allowed":true`, `"limit":20`},
+	"language-models": {
+		"settled=True", "'usd': 1", "settled: true", "usd: 1 }", `"reason":"limit_exceeded"`, `"share":80`,
+	},
 	"nginx":      {"200 200 200 429 ", `"status":429`},
 	"override":   {`"reason":"migration week"`, `"100 per second, bursts to 500"`},
 	"redis-down": {`"degraded":false`, `"degraded":true`, `"redis":"down"`, "→ closed"},
@@ -45,8 +59,17 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 	}
 	store := devdbtest.Redis(t)
 	d := startDev(t, dataDir(t), []string{"SLUICE_REDIS_URL=" + store.URL(), "SLUICE_WEBHOOK_ALLOW=127.0.0.0/8"})
+	repository, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	printed := func(pattern string) string { return d.await(t, &d.stdout, regexp.MustCompile(pattern))[1] }
-	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for token := range 500 { // as a provider of language models
+			_, _ = fmt.Fprintln(w, token)
+			_ = http.NewResponseController(w).Flush()
+		}
+	}))
 	defer app.Close()
 	front := reserve(t)
 	addresses := strings.NewReplacer(
@@ -54,6 +77,8 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 		"127.0.0.1:8081", printed(`(?m)^Admin +http://(\S+) `),
 		"127.0.0.1:9090", printed(`(?m)^Metrics +http://(\S+)/metrics$`),
 		"127.0.0.1:8000", front.Addr(), "127.0.0.1:3000", app.Listener.Addr().String(),
+		// The clients' usual time-out is short for a machine that runs many tests.
+		`abcdef")`, `abcdef", timeout=30)`, `abcdef' });`, `abcdef', timeout: 30_000 });`,
 		"redis://127.0.0.1:6379", store.URL(), "CLIENT PAUSE 10000", "CLIENT PAUSE 3000", "sleep 12", "sleep 5",
 		"sleep 2", "sleep 6",
 		// The pods' programs run here; deploy/checks renders the page's values.
@@ -93,11 +118,15 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 				script.WriteString(string(block[1]) + "\n")
 			}
 			dir := t.TempDir()
+			if name == "language-models" {
+				installClients(t, repository, dir)
+			}
 			command := exec.CommandContext(t.Context(), "bash", "-c", addresses.Replace(script.String()))
 			command.Dir = dir
 			command.Env = []string{
-				"PATH=" + binaries + ":" + postgres + ":" + os.Getenv("PATH"),
+				"PATH=" + dir + ":" + binaries + ":" + postgres + ":" + os.Getenv("PATH"),
 				"SLUICE=" + checkout, "SLUICE_DATABASE_URL=" + d.database,
+				"PYTHONPATH=" + filepath.Join(repository, "clients", "python", "src"),
 			}
 			output, err := command.CombinedOutput()
 			if pid, _ := os.ReadFile(filepath.Join(dir, "nginx.pid")); len(pid) > 0 {
@@ -111,6 +140,89 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 					t.Errorf("the commands print no %s:\n%s", want, output)
 				}
 			}
+			if name == "language-models" {
+				key := exec.CommandContext(t.Context(), filepath.Join(binaries, "admin"), "create-key", "--tenant", "demo",
+					"--name", "envoy", "--permissions", "check,report")
+				key.Env = command.Env
+				secret, err := key.Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				useUpBudget(t, newEnvoy(t, printed(`(?m)^gRPC +(\S+) `), strings.TrimSpace(string(secret)),
+					insecure.NewCredentials()), string(text))
+			}
 		})
+	}
+}
+
+// installClients puts the clients of Python and TypeScript into a folder, as their package managers would.
+func installClients(t *testing.T, repository, dir string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "scripts/install.sh", "python")
+	command.Dir = repository
+	python, err := command.Output()
+	if err != nil {
+		t.Fatal("install what the Python client's tests need: make test/python", err)
+	}
+	if err := os.Symlink(strings.TrimSpace(string(python)), filepath.Join(dir, "python3")); err != nil {
+		t.Fatal(err)
+	}
+	client := filepath.Join(dir, "node_modules", "@sluicegate", "client")
+	script := `make --no-print-directory -C ../.. clients/typescript/node_modules/.package-lock.json
+node_modules/.bin/tsc --outDir "$0/dist" && cp package.json "$0"`
+	command = exec.CommandContext(t.Context(), "bash", "-euc", script, client)
+	command.Dir = filepath.Join(repository, "clients", "typescript")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("build the TypeScript client: %v\n%s", err, output)
+	}
+}
+
+// useUpBudget replays the requests of Envoy with the page's configuration: each asks with 0 hits and, if it passes,
+// reports its tokens.
+func useUpBudget(t *testing.T, e envoy, page string) {
+	t.Helper()
+	var config struct {
+		Limits []map[string]any `yaml:"rate_limits"`
+	}
+	_, block, _ := strings.Cut(page, "\n    rate_limits:")
+	if err := yaml.Unmarshal([]byte("rate_limits:"+strings.ReplaceAll(block, "\n    ", "\n")), &config); err != nil ||
+		len(config.Limits) != 2 {
+		t.Fatalf("%d limits are configured: %v", len(config.Limits), err)
+	}
+	for i := range config.Limits {
+		var limit route.RateLimit
+		text, err := json.Marshal(config.Limits[i])
+		if err == nil {
+			err = protojson.Unmarshal(text, &limit)
+		}
+		if err != nil || limit.ValidateAll() != nil || limit.GetApplyOnStreamDone() != (i == 1) {
+			t.Errorf("limit %d is %v: %v", i, &limit, err)
+		}
+	}
+	ask := func(hits uint64, model string) rls.RateLimitResponse_Code {
+		answer, err := e.ShouldRateLimit(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+e.key),
+			&rls.RateLimitRequest{Domain: "ai", Descriptors: []*common.RateLimitDescriptor{{
+				Entries: []*common.RateLimitDescriptor_Entry{
+					{Key: "team", Value: "search"}, {Key: "model", Value: model},
+				},
+				HitsAddend: wrapperspb.UInt64(hits),
+			}}})
+		if err != nil {
+			t.Log(err)
+		}
+		return answer.GetOverallCode()
+	}
+	eventually(t, patience, "the new key", func() bool { return ask(0, "large") == rls.RateLimitResponse_OK })
+	passed := 0
+	for range 100 {
+		if ask(0, "large") == rls.RateLimitResponse_OK {
+			passed++
+			if ask(400_000, "large") != rls.RateLimitResponse_OK {
+				t.Error("a report is denied")
+			}
+		}
+	}
+	if passed != 3 || ask(0, "small") != rls.RateLimitResponse_OK {
+		t.Errorf("%d of 100 requests of 400,000 tokens passed, want 3 of a budget of a million", passed)
 	}
 }
