@@ -21,7 +21,9 @@ type pgBuckets struct {
 }
 
 func openPGBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*pgBuckets, error) {
-	store, err := pgbucket.Open(ctx, string(cfg.DatabaseURL), pgbucket.Options{Budget: cfg.StoreBudget})
+	store, err := pgbucket.Open(ctx, string(cfg.DatabaseURL), pgbucket.Options{
+		Budget: cfg.StoreBudget, Restores: checkpointAbove(cfg) > 0,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +67,7 @@ func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) {
 	cleaning.Loop(ctx, b.log, "the cleaning of buckets", func(ctx context.Context) { b.store.Run(ctx, b.log) })
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	answered := true
+	answered, restored := true, int64(0)
 	for {
 		err := b.store.Ping(ctx)
 		if ctx.Err() != nil {
@@ -78,6 +80,11 @@ func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) {
 			b.log.Info("the buckets in PostgreSQL answer again")
 		}
 		answered = err == nil
+		if n := b.store.Restored(); n > restored {
+			b.log.Warn("PostgreSQL had lost its buckets; those of long limits were restored from their checkpoints",
+				"buckets", n-restored)
+			restored = n
+		}
 		b.answers.Store(answered)
 		b.firstPing.Do(func() { close(pinged) })
 		select {

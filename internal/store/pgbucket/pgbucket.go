@@ -20,7 +20,8 @@
 // round trip. The ids of records are rows as well, and a log counts those of a tenant.
 //
 // The tables are unlogged, because a commit must not wait for a disk. A crash of the server or a failover to a standby
-// empties them, and all buckets are full then. Run removes a row ten seconds or more after its bucket is full.
+// empties them; restore.go then copies the checkpoints of long limits, and other buckets are full. Run removes a row
+// ten seconds or more after its bucket is full.
 package pgbucket
 
 import (
@@ -52,6 +53,8 @@ type Options struct {
 	Budget time.Duration
 	// Observer may be nil.
 	Observer Observer
+	// Restores: what PostgreSQL lost in a crash is copied from the checkpoints.
+	Restores bool
 }
 
 // Observer observes queueing and transactions.
@@ -74,6 +77,8 @@ type Store struct {
 	budget     time.Duration
 	breaker    *combine.Breaker
 	combiner   *combine.Combiner
+	restores   bool         // see Options
+	restored   atomic.Int64 // buckets
 	broken     atomic.Int64
 	unknown    atomic.Int64
 	forgotten  atomic.Int64         // reservations
@@ -97,8 +102,8 @@ var (
 // Open returns a store in the database at a URL, and connects on first use, so the database need not be reachable yet.
 func Open(ctx context.Context, databaseURL string, options Options) (*Store, error) {
 	s := &Store{
-		budget: options.Budget, observer: options.Observer, stamp: func() int64 { return 0 },
-		maxRecordIDs: enforce.MaxRecordIDs,
+		budget: options.Budget, observer: options.Observer, restores: options.Restores,
+		stamp: func() int64 { return 0 }, maxRecordIDs: enforce.MaxRecordIDs,
 	}
 	if s.budget <= 0 {
 		s.budget = DefaultBudget

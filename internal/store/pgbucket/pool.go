@@ -174,5 +174,5 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
 		*statement.into = description
 	}
 	s.statements.Store(&prepared) // they are the same on each connection
-	return nil
+	return s.restore(ctx, conn)
 }

@@ -282,7 +282,7 @@ func TestASettlementWithoutAnAnswerHappensOnce(t *testing.T) {
 func TestRecordsOfANewerReleaseAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := open(t, devdbtest.Postgres(t), testTimeout)
-	for record, isNewer := range map[string]bool{"\x02ff": true, "\x1f": true, "text": false, "\x01": false} {
+	for record, isNewer := range map[string]bool{"\x03ff": true, "\x1f": true, "text": false, "\x01": false} {
 		check := reserving(1, 1, time.Hour)
 		mustTake(t, s, []enforce.BucketCheck{check})
 		if _, err := s.background.Exec(t.Context(), "UPDATE bucket_reservation SET record = $1",
