@@ -141,8 +141,8 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 				}
 			}
 			if name == "language-models" {
-				key := exec.CommandContext(t.Context(), filepath.Join(binaries, "admin"), "create-key", "--tenant", "demo",
-					"--name", "envoy", "--permissions", "check,report")
+				key := exec.CommandContext(t.Context(), filepath.Join(binaries, "admin"), "create-key",
+					"--tenant", "demo", "--name", "envoy", "--permissions", "check,report")
 				key.Env = command.Env
 				secret, err := key.Output()
 				if err != nil {
@@ -199,8 +199,9 @@ func useUpBudget(t *testing.T, e envoy, page string) {
 			t.Errorf("limit %d is %v: %v", i, &limit, err)
 		}
 	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+e.key)
 	ask := func(hits uint64, model string) rls.RateLimitResponse_Code {
-		answer, err := e.ShouldRateLimit(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+e.key),
+		answer, err := e.ShouldRateLimit(ctx,
 			&rls.RateLimitRequest{Domain: "ai", Descriptors: []*common.RateLimitDescriptor{{
 				Entries: []*common.RateLimitDescriptor_Entry{
 					{Key: "team", Value: "search"}, {Key: "model", Value: model},

@@ -158,8 +158,11 @@ func TestArgumentsOfOneShotCommands(t *testing.T) {
 			Arguments{Tenant: "acme", Files: []string{"rules.yaml"}},
 		},
 		"import several": {
-			"import-envoy --tenant acme -f a.yaml --file=b --skip-unsupported",
-			Arguments{Tenant: "acme", Files: []string{"a.yaml", "b"}, SkipUnsupported: true},
+			"import-envoy --tenant acme -f a.yaml --file=b --skip-unsupported --record team --record=model",
+			Arguments{
+				Tenant: "acme", Files: []string{"a.yaml", "b"}, SkipUnsupported: true,
+				Record: []string{"team", "model"},
+			},
 		},
 		"export":  {"export --tenant acme", Arguments{Tenant: "acme"}},
 		"migrate": {"migrate", Arguments{}},
