@@ -212,7 +212,7 @@ func (c *Config) options() []option {
 		group("People",
 			row("secret-key", keepers, "", secretKeys(&c.SecretKeys),
 				"Keys that encrypt secrets in the database: 32 random bytes in base64 (openssl rand -base64 "+
-					"32). To change it, put the new one before the former, with a comma. sluice dev makes one."),
+					"32). docs/operations.md says how to change it. sluice dev makes one."),
 			row("require-second-factor", keepers, "",
 				word((*string)(&c.RequireFactor), string(auth.RequireAdmins), string(auth.RequireEveryone)),
 				"Whose account needs a second factor: admins (platform admins) or everyone. Without it each "+
