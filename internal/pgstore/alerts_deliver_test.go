@@ -371,3 +371,19 @@ func TestAnAlertWhoseReceiverIsAwayHasABoundedQueue(t *testing.T) {
 		t.Errorf("after %d were delivered %d were made, want 4 and 4", len(target.posts), raised)
 	}
 }
+
+func TestANoticeSaysWhatItsRuleCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	for name, want := range map[string]string{"usd": "usd · all plans", "monthly": "usd · monthly · all plans"} {
+		rule := w.ours.user
+		rule.Meter, rule.Name, rule.Plan = "usd", name, ""
+		rule = must(w.CreateRule(ctx, rule))(t)
+		alert := must(w.CreateAlert(ctx, tester, alertOn(rule, false)))(t)
+		test := must(w.TestAlert(ctx, w.ours.ID, alert.ID))(t)
+		if notice := must(w.Notice(ctx, w.ours.ID, test.ID))(t); notice.Detail != want {
+			t.Errorf("the rule %s is %q in a notice, want %q", name, notice.Detail, want)
+		}
+	}
+}

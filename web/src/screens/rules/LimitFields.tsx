@@ -4,7 +4,7 @@ import { BurstInput } from '~/components/BurstInput';
 import { RateInput } from '~/components/RateInput';
 import { algorithms, converted, fitted, type LimitDraft, presets } from '~/domain/algorithm';
 import { plural } from '~/domain/format';
-import { meterUnit } from '~/domain/meter';
+import { exactAmount, meterUnit } from '~/domain/meter';
 import { upper } from '~/domain/pattern';
 import {
   type Algorithm,
@@ -116,10 +116,12 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
   );
 }
 
-function explains({ algorithm, burst_capacity, window }: RuleDraft): string {
+function explains({ algorithm, burst_capacity, window, meter }: RuleDraft): string {
   switch (algorithm) {
     case 'token_bucket':
-      return `A bucket of ${plural(burst_capacity, 'token')} refills at this rate. Each request takes one.`;
+      return meterUnit(meter)
+        ? `A bucket of ${exactAmount(burst_capacity, meter)} refills at this rate. Each request takes its cost.`
+        : `A bucket of ${plural(burst_capacity, 'token')} refills at this rate. Each request takes one.`;
     case 'leaky_bucket':
       return 'The answer says how long the caller waits. Proxies cannot wait, so they deny.';
     case 'fixed_window':

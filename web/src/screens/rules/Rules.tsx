@@ -150,7 +150,7 @@ export default function Rules() {
 
 export function fits(rule: Rule, { q, scope, plan, mode, state }: RulesSearch): boolean {
   return (
-    isFound(q, rule.key_pattern, rule.name, rule.description) &&
+    isFound(q, rule.key_pattern, rule.name, ruleName(rule), rule.description) &&
     (!scope || rule.scope === scope) &&
     (!plan || (plan === '*' ? rule.plan === null : rule.plan === plan)) &&
     (!mode || rule.mode === mode) &&
