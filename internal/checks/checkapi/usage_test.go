@@ -58,6 +58,33 @@ func TestUsageHasAllLimitsOfTheUserAndTakesNothing(t *testing.T) {
 	}
 }
 
+// TestUsageAndHeadersEndAWindowAtTheSameTime, for allowed and denied checks, and for windows of a calendar.
+func TestUsageAndHeadersEndAWindowAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	for _, window := range []rules.Window{
+		{Length: time.Minute}, {Length: 7 * 24 * time.Hour}, {Calendar: rules.CalendarMonth, Zone: "Asia/Kolkata"},
+	} {
+		h := newHarness(t, rules.DefaultSettings(), with(limit(t, 1, "user:{user_id}", 0, 2), func(r *rules.Rule) {
+			r.Algorithm, r.Window = rules.FixedWindow, window
+		}))
+		for range 3 {
+			reset := header(h.post("/v1/check", `{"user_id":"42"}`), "X-RateLimit-Reset")
+			var usage struct {
+				Limits []struct {
+					Ends time.Time `json:"window_ends_at"`
+				}
+			}
+			answer := h.getAs(fullKey, usagePath("?user_id=42"))
+			if err := json.Unmarshal(answer.Body.Bytes(), &usage); err != nil || len(usage.Limits) != 1 {
+				t.Fatalf("answered %d %s: %v", answer.Code, answer.Body, err)
+			}
+			if ends := fmt.Sprint(usage.Limits[0].Ends.Unix()); ends != reset {
+				t.Errorf("%+v ends at %s in the usage, and at %s in the headers", window, ends, reset)
+			}
+		}
+	}
+}
+
 func usageOf(t *testing.T, h *harness, key, user string) (all []string, hasMore bool) {
 	t.Helper()
 	w := h.getAs(key, usagePath("?user_id="+user))
