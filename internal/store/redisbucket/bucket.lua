@@ -529,6 +529,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     elseif b.kind <= LEAKY_BUCKET then
       return (full - b.micros - b.fraction / FRACTIONS) / b.rate + interval
     elseif b.kind == FIXED_WINDOW then
+      if b.micros >= full then return 0 end
       if interval > 0 then return interval - now % interval end
       return b.windows and closes[b.windows] - now
     elseif b.kind == SLIDING_WINDOW then

@@ -145,7 +145,7 @@ func TestLostRepliesHoldNoPlaces(t *testing.T) {
 func TestRecordsOfANewerReleaseAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
-	for record, isNewer := range map[string]bool{"\x02ff": true, "\x1f": true, "text": false, "\x01": false} {
+	for record, isNewer := range map[string]bool{"\x03ff": true, "\x1f": true, "text": false, "\x01": false} {
 		check := one(user("42", still))[0]
 		check.Reserve = &enforce.Reservation{ID: enforce.ReservationID{1}, Life: time.Hour, Key: "a key"}
 		mustTake(t, s, []enforce.BucketCheck{check})
