@@ -36,6 +36,7 @@ test.each([
 const mapping = {
   user: { header: 'X-User', plain: true },
   plan: { header: 'x-plan' },
+  costs: { input_tokens: { header: 'X-Tokens' } },
   attributes: { org: { header: 'X-PLAN' }, odd: { header: "X'Odd" }, host: { header: 'Host' } },
   endpoint: { header: 'X-Original-Uri', method_header: 'X-Forwarded-Method' },
   jwt: { jwks: '{}' },
@@ -55,7 +56,9 @@ test.each(proxies)('$label: names that the file cannot have are in a comment', (
 
 test('visitors say who they are, the request what it is, and nobody else’s plan', () => {
   expect(
-    made('nginx').match(/(?:# )?proxy_set_header (?:X-User \$|X-Original|X-Real|x-plan|X-PLAN|Authorization|Host).*/g),
+    made('nginx').match(
+      /(?:# )?proxy_set_header (?:X-User \$|X-Original|X-Real|x-plan|X-Tokens|X-PLAN|Authorization|Host).*/g,
+    ),
   ).toEqual([
     'proxy_set_header Host $host;',
     'proxy_set_header Host sluice;',
@@ -64,6 +67,7 @@ test('visitors say who they are, the request what it is, and nobody else’s pla
     'proxy_set_header Authorization $http_authorization;',
     'proxy_set_header X-User $http_x_user;',
     '# proxy_set_header x-plan …; # for you to set, never visitors',
+    '# proxy_set_header X-Tokens …; # for you to set, never visitors',
   ]);
   expect(made('nginx').match(/X-Forwarded-For .*/g)).toEqual([
     'X-Forwarded-For $proxy_add_x_forwarded_for;',

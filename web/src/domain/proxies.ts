@@ -65,7 +65,16 @@ interface Header {
 }
 
 /** The headers beside those that all files set. */
-function headersOf({ user, plan, cost, endpoint, address, attributes = {}, jwt }: AuthorizeMapping): Header[] {
+function headersOf({
+  user,
+  plan,
+  cost,
+  costs = {},
+  endpoint,
+  address,
+  attributes = {},
+  jwt,
+}: AuthorizeMapping): Header[] {
   const read: [string | undefined, Header['from']][] = [
     [endpoint?.header, 'uri'],
     [endpoint?.method_header, 'method'],
@@ -74,7 +83,9 @@ function headersOf({ user, plan, cost, endpoint, address, attributes = {}, jwt }
     [user?.header, 'visitor'],
     [plan?.header, 'operator'],
     [cost?.header, 'operator'],
-    ...Object.values(attributes).map(({ header }): [string | undefined, Header['from']] => [header, 'operator']),
+    ...[...Object.values(costs), ...Object.values(attributes)].map(
+      ({ header }): [string | undefined, Header['from']] => [header, 'operator'],
+    ),
   ];
   const headers = new Map<string, Header>();
   for (const [name, from] of read) {

@@ -27,7 +27,11 @@ function server(mapping: object | null, more: Record<string, unknown> = {}, role
       answered: true,
       results: [
         {
-          check: { ip: '203.0.113.9', attributes: { descriptor: 'remote_address' } },
+          check: {
+            costs: { requests: 0, total_tokens: 1200 },
+            ip: '203.0.113.9',
+            attributes: { descriptor: 'remote_address' },
+          },
           explanation: explanation(),
           replaced: false,
           recorded: true,
@@ -55,6 +59,7 @@ test('pasted descriptors are tried with the unsaved mapping, and each shows its 
   expect(await screen.findByText('203.0.113.9')).toBeDefined();
   expect(within(screen.getByRole('table', { name: 'Matched rules' })).getByText('Each user')).toBeDefined();
   expect(screen.getByText(/Its hits are recorded/)).toBeDefined();
+  expect(screen.getByText('1,200 total tokens')).toBeDefined();
   await user.click(screen.getByRole('radio', { name: 'Descriptor 2' }));
   expect(await screen.findByText('/orders')).toBeDefined();
   expect(screen.getByText(/Another descriptor of this request replaces this one/)).toBeDefined();

@@ -49,8 +49,8 @@ export function sampleOf(
   return Object.keys(errors).length > 0 ? { errors } : { sample, errors };
 }
 
-export function headersOf({ user, plan, cost, address, attributes }: AuthorizeMapping): string[] {
-  const sources = [user, plan, cost, ...Object.values(attributes ?? {})];
+export function headersOf({ user, plan, cost, costs, address, attributes }: AuthorizeMapping): string[] {
+  const sources = [user, plan, cost, ...Object.values(costs ?? {}), ...Object.values(attributes ?? {})];
   const names = [address?.header || 'X-Forwarded-For', ...sources.map((source) => source?.header)];
   return [...new Set(names.filter((name): name is string => !!name))];
 }
