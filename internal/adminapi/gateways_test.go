@@ -1,6 +1,7 @@
 package adminapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -173,4 +174,50 @@ func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
 			t.Errorf("%s is answered %d %s, want %s", body, got.status, got.body, want)
 		}
 	}
+}
+
+// TestARuleThatNoDescriptorMeetsSaysSo, whatever took its template away.
+func TestARuleThatNoDescriptorMeetsSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(w.name("tenant"))
+	by := w.person(tenant, auth.Editor)
+	made := func(pattern string, change ...func(*rules.Rule)) string {
+		t.Helper()
+		rule := w.rule(tenant, append(change, func(r *rules.Rule) {
+			r.Pattern = must(rules.ParsePattern(pattern))(t)
+		})...)
+		return fmt.Sprintf("/api/v1/tenants/%s/rules/%d", tenant.Slug, rule.ID)
+	}
+	met := []string{
+		made(`attr.domain:edge:attr.descriptor:a`), made(`attr.descriptor:"a,b=x"`), made("user:{user_id}"),
+		made(`attr.domain:edge`), made("attr.descriptor:anything", func(r *rules.Rule) { r.Active = false }),
+		made(fmt.Sprintf(`attr.domain:%s:attr.descriptor:anything`, tenant.Slug)), made("attr.descriptor:anything"),
+	}
+	unmet := []string{made(`attr.domain:edge:attr.descriptor:b`), made(`attr.domain:gone:attr.descriptor:a`)}
+	put := func(mapping string) {
+		t.Helper()
+		w.want(w.do(by, request{
+			method: "PUT", path: "/api/v1/tenants/" + tenant.Slug + "/gateways/descriptors", body: mapping,
+			header: map[string]string{"Content-Type": "application/json", "If-Match": "*"},
+		}), http.StatusOK)
+	}
+	want := func(paths []string, isUnmet bool) {
+		t.Helper()
+		for _, path := range paths {
+			got := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+			if strings.Contains(got.body, `"no_descriptor":true`) != isUnmet {
+				t.Errorf("that no descriptor meets it should be %t: %s", isUnmet, got.body)
+			}
+		}
+	}
+	put(`{"domains":{"edge":{"templates":[["a"],["b"],["a","b=x"]]},"gone":{}}}`)
+	want(append(met, unmet...), false)
+	put(`{"domains":{"edge":{"templates":[["a"],["a","b=x"]]}}}`)
+	want(met, false)
+	want(unmet, true)
+	// With templates in all domains no descriptor has another name.
+	put(fmt.Sprintf(`{"domains":{"edge":{"templates":[["a"]]},%q:{"templates":[["a"]]}}}`, tenant.Slug))
+	want(met[1:2], true)
+	want(met[5:], true)
 }

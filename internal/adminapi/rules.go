@@ -10,6 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
 func showRule(r *rules.Rule) openapi.Rule {
@@ -218,7 +219,28 @@ func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObj
 	if err != nil {
 		return nil, err
 	}
-	return openapi.GetRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
+	answer := answerRule(&rule)
+	if answer.Body.NoDescriptor, err = s.isUnmet(ctx, &rule); err != nil {
+		return nil, err
+	}
+	return openapi.GetRule200JSONResponse{TheRuleJSONResponse: answer}, nil
+}
+
+// isUnmet reports whether no descriptor can meet a rule that names one.
+func (s *surface) isUnmet(ctx context.Context, rule *rules.Rule) (bool, error) {
+	namesDescriptor := func(s rules.Segment) bool { return s.Attribute == gateway.DescriptorAttribute && !s.Placeholder }
+	if !rule.Active || !slices.ContainsFunc(rule.Pattern.Segments(), namesDescriptor) {
+		return false, nil
+	}
+	stored, err := s.storedMapping(ctx, rules.GatewayDescriptors)
+	if err != nil {
+		return false, err
+	}
+	mapping, err := gateway.ParseDescriptors(stored.Document)
+	if err != nil {
+		return false, nil //nolint:nilerr // a newer version wrote it
+	}
+	return !mapping.Compile().CanMeet(requestOf(ctx).tenant.Slug, rule.Pattern), nil
 }
 
 func (s *surface) UpdateRule(ctx context.Context,

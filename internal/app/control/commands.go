@@ -182,6 +182,7 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 		if desired, notes, err = decode(files, current); err != nil {
 			return ruleset.Changes{}, err
 		}
+		notes = append(notes, unmet(args.Tenant, current, desired, args.Prune)...)
 		return ruleset.Diff(current, desired, options)
 	}
 	var changes ruleset.Changes

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 func TestAFolderStandsForItsFilesAndThoseOfItsSubfolders(t *testing.T) {
@@ -47,5 +50,43 @@ func TestAFolderStandsForItsFilesAndThoseOfItsSubfolders(t *testing.T) {
 	}
 	if got := read(filepath.Join(folder, "..data")); !slices.Equal(got, []string{"a.yaml ..2027_01_31/a.yaml"}) {
 		t.Errorf("the files of a link to a folder are %q", got)
+	}
+}
+
+func TestAChangeNamesRulesThatNoDescriptorMeets(t *testing.T) {
+	t.Parallel()
+	rule := func(text string) rules.Rule {
+		t.Helper()
+		pattern, err := rules.ParsePattern(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rules.Rule{Pattern: pattern, Active: true}
+	}
+	mapping := func(document string) []rules.Gateway {
+		return []rules.Gateway{{Kind: rules.GatewayDescriptors, Document: document}}
+	}
+	const a, b = "attr.descriptor:a:attr.domain:d", "attr.descriptor:b:attr.domain:d"
+	current := ruleset.Config{
+		Rules: []rules.Rule{rule(a), rule(b)}, Gateways: mapping(`{"domains":{"d":{"templates":[["a"],["b"]]}}}`),
+	}
+	for name, test := range map[string]struct {
+		desired ruleset.Config
+		prune   bool
+		want    string
+	}{
+		"nothing":    {ruleset.Config{}, false, ""},
+		"a template": {ruleset.Config{Gateways: mapping(`{"domains":{"d":{"templates":[["a"]]}}}`)}, false, b},
+		"its rule too": {
+			ruleset.Config{Rules: current.Rules[:1], Gateways: mapping(`{"domains":{"d":{"templates":[["a"]]}}}`)}, true, "",
+		},
+	} {
+		var got []string
+		for _, note := range unmet("acme", current, test.desired, test.prune) {
+			got = append(got, note.Field)
+		}
+		if text := strings.Join(got, " "); text != test.want {
+			t.Errorf("without %s: %q are met by nothing, want %q", name, text, test.want)
+		}
 	}
 }

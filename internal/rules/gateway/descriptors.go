@@ -283,6 +283,31 @@ func (m *DescriptorMapping) TakesLimits(domain string) bool {
 	return d != nil && d.ownLimits
 }
 
+// CanMeet reports whether a descriptor can have the name, and the domain, that a pattern requires. It counts what
+// requires no name as met, because checks over HTTP can meet that.
+func (m *DescriptorMapping) CanMeet(slug string, pattern rules.Pattern) bool {
+	var domain, name string
+	for _, s := range pattern.Segments() {
+		switch {
+		case s.Field != rules.FieldAttribute || s.Placeholder:
+		case s.Attribute == DomainAttribute:
+			domain = s.Value
+		case s.Attribute == DescriptorAttribute:
+			name = s.Value
+		}
+	}
+	has := func(domain string) bool {
+		templates := m.document.Domains[domain].Templates
+		return len(templates) == 0 || slices.ContainsFunc(templates, func(template []string) bool {
+			return shortName(TemplateName(template)) == name
+		})
+	}
+	if name == "" || domain != "" {
+		return name == "" || m.Answers(slug, domain) && has(domain)
+	}
+	return has(slug) || slices.ContainsFunc(slices.Collect(maps.Keys(m.domains)), has)
+}
+
 // LimitUnits are the names and lengths of type.v3.RateLimitUnit, by its numbers, as envoyproxy/ratelimit counts them.
 // The first one is no unit.
 //

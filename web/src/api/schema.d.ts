@@ -4772,6 +4772,8 @@ export interface components {
             max_hold: components["schemas"]["MaxHold"];
             notify_at: components["schemas"]["NotifyAt"];
             adapt: components["schemas"]["Adapt"];
+            /** @description true for an active rule that no descriptor of Envoy can meet, because the mapping has no such domain or template; only where one rule is asked for */
+            no_descriptor?: boolean;
             /** @description The limit as people say it; empty unless action is limit */
             limit_text: string;
             mode: components["schemas"]["Mode"];

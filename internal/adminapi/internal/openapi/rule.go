@@ -26,6 +26,7 @@ type RuleShown struct {
 	InForceSince time.Time                `json:"in_force_since"`
 	CreatedAt    time.Time                `json:"created_at"`
 	UpdatedAt    time.Time                `json:"updated_at"`
+	NoDescriptor bool                     `json:"no_descriptor,omitempty"`
 }
 
 // RuleGiven is a NewRule or a MatrixCell of openapi.yaml: the rule's identity and all given fields.

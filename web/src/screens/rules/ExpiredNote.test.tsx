@@ -44,3 +44,9 @@ test('a rule with an end to come has no such note', async () => {
   expect(await screen.findByLabelText('Burst')).toBeDefined();
   expect(screen.queryByRole('note')).toBeNull();
 });
+
+test('a rule that no descriptor meets says so', async () => {
+  fakeServer(world('editor', rule({ rule_id: 1, no_descriptor: true })));
+  open('/t/acme/rules/1');
+  expect((await screen.findByRole('note')).textContent).toMatch(/^No descriptor meets this rule/);
+});

@@ -144,6 +144,11 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
             />
           )}
           <ExpiredNote tenant={tenant} rule={rule} hasCandidate={candidate !== undefined} />
+          {rule.no_descriptor && (
+            <p className={styles.sentence} role="note">
+              No descriptor meets this rule: the mapping of descriptors has no such domain or template.
+            </p>
+          )}
           {candidate && <TriedBeside tenant={tenant} candidate={candidate} />}
           {live && <ComparisonCard tenant={tenant} candidate={rule} />}
           <div className={styles.columns}>
