@@ -49,7 +49,7 @@ test('a budget in dollars, charged after the request, is made, used up, and said
   const row = page.getByRole('row').filter({ hasText: '2 USD per month' });
   await expect(row.first()).toContainText('Each user USD · all plans');
   await row.first().click();
-  await expect(page.getByText(/Of the limit “Each user · USD” \(2 USD per month\) 0 was left/)).toBeVisible();
+  await expect(page.getByText(/Of the limit “Each user · USD” \(2 USD per month\) nothing was left/)).toBeVisible();
 
   await page.goto(`/t/${demo.tenant}/try?user=${user}`);
   for (const [at, meter] of [

@@ -50,7 +50,15 @@ export type PlansSearch = ReturnType<typeof plansSearch>;
 /** A rule’s page; it can begin with a dialog. */
 export const ruleSearch = parameters({ open: dialog });
 
-export const rulesSearch = parameters({ q: text, scope: text, plan: text, mode: text, state: text, sort: text });
+export const rulesSearch = parameters({
+  q: text,
+  scope: text,
+  plan: text,
+  meter: text,
+  mode: text,
+  state: text,
+  sort: text,
+});
 export type RulesSearch = ReturnType<typeof rulesSearch>;
 
 /** A new rule; it can start as a copy, or be the first step of a new tenant, which goes on at the overview. */

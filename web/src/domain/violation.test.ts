@@ -78,3 +78,23 @@ test('a rate without a unit is said in the unit that makes it whole', () => {
     'second',
   ]);
 });
+
+test('what a rule of another meter denied is said in its unit', () => {
+  const budget = {
+    meter: 'usd',
+    algorithm: 'fixed_window',
+    limit_text: '2 USD per month',
+    retry_after_ms: null,
+  } as const;
+  expect(whatHappened(violation({ ...budget, cost: 0, tokens_at_time: 0 }))).toContain(
+    'Of the limit “Each user · USD” (2 USD per month) nothing was left.',
+  );
+  expect(whatHappened(violation({ ...budget, cost: 0.012, tokens_at_time: 0.01 }))).toContain(
+    '0.01 USD was left, and a request takes 0.012 USD.',
+  );
+  expect(
+    whatHappened(
+      violation({ meter: 'input_tokens', cost: 1200, tokens_at_time: 3, limit_text: '10 input tokens per day' }),
+    ),
+  ).toContain('held 3 input tokens and a request takes 1,200');
+});

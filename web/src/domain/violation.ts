@@ -91,11 +91,10 @@ function short(violation: Violation): string {
   const later = wait === null ? '.' : `. It would have been allowed ${duration(wait)} later.`;
   const limit = limitThen(violation);
   if (hasWindow(algorithm)) {
-    const left = held === null ? 'nothing was left' : `${exactNumber(Math.round(held * 100) / 100)} was left`;
-    return (
-      `Of the limit ${named(violation)}${inBrackets(violation)} ${left}, and a request takes ` +
-      `${exactNumber(cost)}${later}`
-    );
+    const left = !held ? 'nothing was left' : `${exactAmount(Math.round(held * 100) / 100, violation.meter)} was left`;
+    // A rule that charges after the request denies what costs nothing, too.
+    const takes = cost > 0 ? `, and a request takes ${exactAmount(cost, violation.meter)}` : '';
+    return `Of the limit ${named(violation)}${inBrackets(violation)} ${left}${takes}${later}`;
   }
   if (algorithm === 'leaky_bucket') return `${queue(violation)}${later}`;
   const name = bucket(violation);

@@ -19,6 +19,8 @@ test('filters live in the address', async () => {
 test('a rule is found by words of its pattern, its name and what it means', () => {
   expect(fits(shadow, { q: 'each half' })).toBe(true);
   expect(fits(live, { q: 'half' })).toBe(false);
+  expect(fits(live, { meter: 'usd' })).toBe(false);
+  expect(fits(rule({ meter: 'input_tokens' }), { meter: 'input_tokens', q: 'input tokens' })).toBe(true);
   expect(fits(live, { plan: '*' })).toBe(false);
   expect(fits(rule({ plan: null }), { plan: '*' })).toBe(true);
   expect(fits(rule({ is_active: false }), { state: 'on' })).toBe(false);

@@ -15,7 +15,8 @@ import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import { isOn } from '~/domain/group';
-import { isFound, patternInWords } from '~/domain/pattern';
+import { meterUnit } from '~/domain/meter';
+import { isFound, patternInWords, upper } from '~/domain/pattern';
 import { type Choice, choicesOf, modeLabels, ruleEffect, ruleName, scopeLabels } from '~/domain/rule';
 import { EndingSoon } from '~/features/overrides/EndingSoon';
 import { headings } from '~/headings';
@@ -115,7 +116,7 @@ export default function Rules() {
           );
           return (
             <>
-              <Filters search={search} set={set} tenant={tenant} />
+              <Filters search={search} set={set} tenant={tenant} rules={items} />
               <Card flush>
                 {shown.length === 0 ? (
                   <EmptyState
@@ -148,11 +149,12 @@ export default function Rules() {
   );
 }
 
-export function fits(rule: Rule, { q, scope, plan, mode, state }: RulesSearch): boolean {
+export function fits(rule: Rule, { q, scope, plan, meter, mode, state }: RulesSearch): boolean {
   return (
     isFound(q, rule.key_pattern, rule.name, ruleName(rule), rule.description) &&
     (!scope || rule.scope === scope) &&
     (!plan || (plan === '*' ? rule.plan === null : rule.plan === plan)) &&
+    (!meter || rule.meter === meter) &&
     (!mode || rule.mode === mode) &&
     (!state || isOn(rule, serverNow()) === (state === 'on'))
   );
@@ -162,9 +164,11 @@ interface FilterProps {
   tenant: string;
   search: RulesSearch;
   set: (change: RulesSearch) => void;
+  rules: Rule[];
 }
 
-function Filters({ tenant, search, set }: FilterProps) {
+function Filters({ tenant, search, set, rules }: FilterProps) {
+  const meters = [...new Set(rules.map(({ meter }) => meter))].sort();
   const { data: plans = [] } = useQuery(plansQuery(tenant));
   const filter = (name: keyof RulesSearch, label: string, choices: Choice[]) => (
     <ChoiceField
@@ -189,6 +193,12 @@ function Filters({ tenant, search, set }: FilterProps) {
         { value: '*', label: 'All plans' },
         ...plans.map(({ name }) => ({ value: name, label: name })),
       ])}
+      {(meters.length > 1 || search.meter) &&
+        filter(
+          'meter',
+          'Any meter',
+          meters.map((meter) => ({ value: meter, label: upper(meterUnit(meter) || meter) })),
+        )}
       {filter('mode', 'Enforced or shadow', choicesOf(modeLabels))}
       {filter('state', 'On or off', choicesOf({ on: 'On', off: 'Off' }))}
     </Group>
