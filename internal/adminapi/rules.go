@@ -228,7 +228,9 @@ func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObj
 
 // isUnmet reports whether no descriptor can meet a rule that names one.
 func (s *surface) isUnmet(ctx context.Context, rule *rules.Rule) (bool, error) {
-	namesDescriptor := func(s rules.Segment) bool { return s.Attribute == gateway.DescriptorAttribute && !s.Placeholder }
+	namesDescriptor := func(s rules.Segment) bool {
+		return s.Attribute == gateway.DescriptorAttribute && !s.Placeholder
+	}
 	if !rule.Active || !slices.ContainsFunc(rule.Pattern.Segments(), namesDescriptor) {
 		return false, nil
 	}
