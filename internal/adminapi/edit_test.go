@@ -529,7 +529,9 @@ func TestARuleIsPutByItsPatternPlanAndName(t *testing.T) {
 		t.Errorf("what is left out stays: %+v", got)
 	}
 	wanted["name"] = "other"
-	put(http.StatusPreconditionFailed, wanted, "If-Match", "*")
+	if none := put(http.StatusPreconditionFailed, wanted, "If-Match", "*"); none.header.Get("ETag") != "" {
+		t.Errorf("what is not there has the ETag %s", none.header.Get("ETag"))
+	}
 	put(http.StatusCreated, wanted, "If-None-Match", "*")
 	listed := w.want(w.send(by, "GET", "/api/v1/tenants/acme/rules?pattern=user:%7Buser_id%7D&plan=&name=other", nil),
 		http.StatusOK)

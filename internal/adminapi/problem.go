@@ -156,7 +156,7 @@ func patched[Row any](at rules.Expected, attempt func() (Row, error)) (row Row, 
 }
 
 // lost answers a lost race with the present ETag, and returns other errors and nil unchanged. current reads the present
-// version.
+// version, which is 0 if nothing is there.
 func lost(ctx context.Context, err error, current func() (int64, error)) error {
 	if !errors.Is(err, rules.ErrChanged) {
 		return err
@@ -165,6 +165,8 @@ func lost(ctx context.Context, err error, current func() (int64, error)) error {
 	if readErr != nil {
 		return fmt.Errorf("read what has changed: %w", readErr)
 	}
-	requestOf(ctx).w.Header().Set("ETag", etag(version))
+	if version != 0 {
+		requestOf(ctx).w.Header().Set("ETag", etag(version))
+	}
 	return httpapi.Changed.Problem(readAgain)
 }
