@@ -174,10 +174,10 @@ func (c *Config) options() []option {
 				"How often to write counts and violations. A killed process loses those of the latest "+
 					"interval, which is up to 10s under load."),
 			row("recorder-memory", deciders, "64", count(&c.RecorderMemory, 1, 1<<14),
-				"Memory in MiB for counts and violations that are not written yet. What does not fit is "+
+				"Memory in MiB for counts and violations that are not written yet. More is "+
 					"counted without its subject."),
 			row("traffic-memory", deciders, "32", count(&c.TrafficMemory, 1, 1<<14),
-				"Memory in MiB for recorded checks that are not written yet. What does not fit is dropped and "+
+				"Memory in MiB for recorded checks that are not written yet. More is dropped and "+
 					"counted."),
 			row("traffic-tenant-budget", servers, "512", count(&c.TrafficTenantBudget, 1, 1<<22),
 				"MiB of recorded checks that the database keeps of one tenant; beyond it the tenant is "+
