@@ -7246,6 +7246,7 @@ export interface components {
          *             "name": "candidate",
          *             "plan": "free",
          *             "scope": "user",
+         *             "meter": "requests",
          *             "mode": "shadow",
          *             "removed": false
          *           },
