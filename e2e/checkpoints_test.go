@@ -9,7 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// TestALongLimitGoesOnWithoutRedis takes from buckets of a day, kills Redis, and goes on in the process's own buckets.
+// TestALongLimitGoesOnWithoutRedis takes from buckets of a day, kills Redis, and goes on in the process's own buckets,
+// and then in those of another process.
 func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{
@@ -20,8 +21,8 @@ func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := devdbtest.Redis(t)
-			a := newTenant(t, `rules: [{key_pattern: "user:{user_id}", `+limit+`, failure_mode: local}]`).
-				startAPI(t, server.URL(), unhurried)
+			tn := newTenant(t, `rules: [{key_pattern: "user:{user_id}", `+limit+`, failure_mode: local}]`)
+			a := tn.startAPI(t, server.URL(), unhurried)
 			ask := func(user, cost int) answer {
 				return a.check(t, fmt.Sprintf(`{"user_id":"%d","cost":%d}`, user, cost))
 			}
@@ -39,6 +40,16 @@ func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 					t.Errorf("user %d, who has none left: %s", user, got.text)
 				}
 			}
+			a.stop(t)
+			a = tn.startAPI(t, server.URL(), "--store-budget=2s")
+			for user := range 5 {
+				if got := ask(user, 1); got.status != http.StatusTooManyRequests || !got.Degraded {
+					t.Errorf("user %d in a process that has not seen Redis: %d %s", user, got.status, got.text)
+				}
+			}
+			if got := ask(99, 10); got.status != http.StatusOK || !got.Degraded {
+				t.Errorf("a new user: %d %s", got.status, got.text)
+			}
 		})
 	}
 }
@@ -52,8 +63,8 @@ func TestALongLimitSurvivesARestartOfSluice(t *testing.T) {
 	demo := tenant{database: d.database, slug: "demo"}
 	const pattern = "user:{user_id}:endpoint:/quiet"
 	demo.apply(t, `rules: [{key_pattern: "`+pattern+`", rate: 10/day, burst_capacity: 10}]`)
-	left := func() (remaining float64) {
-		d.body = `{"user_id":"42","endpoint":"/quiet"}`
+	left := func(cost int) (remaining float64) {
+		d.body = fmt.Sprintf(`{"user_id":"42","endpoint":"/quiet","cost":%d}`, cost)
 		got := d.paste(t)
 		if got.status != http.StatusOK {
 			t.Fatalf("%d %s, want 200", got.status, got.text)
@@ -66,15 +77,15 @@ func TestALongLimitSurvivesARestartOfSluice(t *testing.T) {
 		}
 		return remaining
 	}
-	eventually(t, changesArriveIn, "the rule", func() bool { return left() >= 0 })
-	before := left()
+	eventually(t, changesArriveIn, "the rule", func() bool { return left(0) >= 0 })
+	before := left(3)
 	d.stop(t)
 
 	d = startDev(t, dir, inMemory)
 	if log := d.stderr.String(); !strings.Contains(log, "restored buckets of long limits") {
 		t.Errorf("the log does not name what was restored:\n%s", log)
 	}
-	if after := left(); after < before-1 || after > before-0.9 {
+	if after := left(1); after < before-1 || after > before-0.9 {
 		t.Errorf("%v of 10 are left after a restart and one check, and were %v before", after, before)
 	}
 	d.stop(t)

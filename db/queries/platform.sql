@@ -1360,3 +1360,11 @@ USING (
         unnest(sqlc.arg(subjects)::bytea[]) AS subject, unnest(sqlc.arg(stamps)::bigint[]) AS stamp
 ) AS n
 WHERE c.tenant_id = n.tenant_id AND c.rule_id = n.rule_id AND c.subject = n.subject AND c.stamp = n.stamp;
+
+-- name: CheckpointsOfBuckets :many
+SELECT c.*
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(subjects)::bytea[]) AS subject
+) AS n
+JOIN bucket_checkpoint AS c ON c.tenant_id = n.tenant_id AND c.rule_id = n.rule_id AND c.subject = n.subject;

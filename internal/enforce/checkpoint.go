@@ -21,6 +21,13 @@ type Learner interface {
 	Learn(key Key, state State)
 }
 
+// Recollection restores the process's own buckets of long limits while the shared store is away.
+type Recollection interface {
+	// Recollect makes the own buckets of some tiers begin where the shared ones are about, within the budget of the
+	// store, and returns the tiers with a long limit for which that could not be found out.
+	Recollect(tiers []Tier) (unknown []Tier)
+}
+
 // IsLong reports whether buckets of a limit have checkpoints: they take at least a time to refill, and are no list. A
 // time of 0 means that none has.
 func IsLong(limit Limit, above time.Duration) bool {

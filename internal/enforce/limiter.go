@@ -41,6 +41,8 @@ type Limiter struct {
 	observer Observer
 	now      func() time.Time
 	lost     lostReservations
+	// recollection may be nil.
+	recollection Recollection
 }
 
 // NewLimiter returns a Limiter over the shared buckets of all processes. Rules that fail local use local when the
@@ -52,6 +54,9 @@ func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() ti
 	}
 	return &Limiter{shared: shared, local: local, observer: observer, now: now}
 }
+
+// RecollectBy sets what restores local buckets, and must be called before the first decision.
+func (l *Limiter) RecollectBy(r Recollection) { l.recollection = r }
 
 // Decide decides checks of one tenant in order: decisions[i] answers checks[i], in reused memory.
 //
@@ -318,6 +323,12 @@ func (l *Limiter) degrade(
 	if len(local) == 0 {
 		return
 	}
+	if l.recollection != nil {
+		unknown := l.recollection.Recollect(local[0].Tiers)
+		if len(unknown) > 0 && denyKeys(tenant, decisions, unknown) {
+			return
+		}
+	}
 	local[0].Look = local[0].Look || look
 	local[0].Reserve = reserve // of the same id: the shared buckets may have taken
 	if reserve != nil {
@@ -331,6 +342,19 @@ func (l *Limiter) degrade(
 		return
 	}
 	s.answer(tenant, decisions, &local[0], (*Decision).read)
+}
+
+// denyKeys denies the tiers with the buckets of others.
+func denyKeys(tenant *snapshot.Tenant, decisions []Decision, of []Tier) (decides bool) {
+	for i := range decisions {
+		denied := denyWhere(decisions[i].Tiers, StoreUnavailable, func(t *TierDecision) bool {
+			return isLimit(t.Match) && slices.ContainsFunc(of, func(other Tier) bool {
+				return other.Key == KeyOf(&tenant.Tenant, t.Match)
+			})
+		})
+		decides = decides || denied
+	}
+	return decides
 }
 
 // failOver applies the failure modes of the tiers, and keeps those that this process's own buckets decide. failOver

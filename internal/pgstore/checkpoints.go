@@ -48,6 +48,23 @@ func (s *Store) CheckpointsAfter(ctx context.Context, after rules.CheckpointPlac
 	return each(rows, checkpointFromRow), nil
 }
 
+// CheckpointsOf returns the checkpoints at some places, of any tenants, in any order.
+func (s *Store) CheckpointsOf(ctx context.Context, places []rules.CheckpointPlace) ([]rules.Checkpoint, error) {
+	var p struct {
+		tenants, rules []int64
+		subjects       [][]byte
+	}
+	for i := range places {
+		p.tenants, p.rules = append(p.tenants, int64(places[i].Tenant)), append(p.rules, int64(places[i].Rule))
+		p.subjects = append(p.subjects, []byte(places[i].Subject))
+	}
+	rows, err := s.queriesFor(classBackground, everyTenant).CheckpointsOfBuckets(ctx, p.tenants, p.rules, p.subjects)
+	if err != nil {
+		return nil, fmt.Errorf("read the checkpoints of %d buckets: %w", len(places), err)
+	}
+	return each(rows, checkpointFromRow), nil
+}
+
 // CheckpointsOfUser returns the next checkpoints of a user's buckets after a place.
 func (s *Store) CheckpointsOfUser(ctx context.Context, tenant rules.TenantID, userID string,
 	after rules.CheckpointPlace, limit int,

@@ -141,20 +141,21 @@ func userOf(latest *snapshot.Snapshot, key enforce.Key) string {
 func Load(ctx context.Context, table Table, memory Memory) (loaded int, err error) {
 	err = walk(ctx, table, func(rows []rules.Checkpoint) error {
 		for i := range rows {
-			state, _, ok := enforce.ParseState(rows[i].State)
-			if !ok || rows[i].Rule == 0 {
-				continue // a mark of an erased user, or of a later release
+			if c, ok := checkpointOf(&rows[i]); ok {
+				memory.Restore(c)
+				loaded++
 			}
-			place := rows[i].CheckpointPlace
-			memory.Restore(enforce.Checkpoint{
-				Key:   enforce.Key{Tenant: place.Tenant, Rule: place.Rule, Subject: place.Subject},
-				State: state,
-			})
-			loaded++
 		}
 		return nil
 	})
 	return loaded, err
+}
+
+// checkpointOf returns false for the mark of an erased user and for a row of a later release.
+func checkpointOf(row *rules.Checkpoint) (c enforce.Checkpoint, ok bool) {
+	c.Key = enforce.Key{Tenant: row.Tenant, Rule: row.Rule, Subject: row.Subject}
+	c.State, _, ok = enforce.ParseState(row.State)
+	return c, ok && row.Rule != 0
 }
 
 // marksKept is how long the mark of an erased user is kept. A process writes what it knows within seconds.

@@ -1,6 +1,8 @@
 package membucket
 
 import (
+	"strings"
+
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -169,6 +171,22 @@ func (s *Store) Learn(key enforce.Key, state enforce.State) {
 		return
 	}
 	s.note(b)
+}
+
+// Unknown returns a full bucket, under its key here, for each tier with a long limit whose bucket the store lacks.
+func (s *Store) Unknown(tiers []enforce.Tier) (full []enforce.Checkpoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range tiers {
+		if !s.isLong(tiers[i].Limit) {
+			continue
+		}
+		if key := bounded(tiers[i].Key); s.buckets[key] == nil {
+			key.Subject = strings.Clone(key.Subject) // it outlives the request
+			full = append(full, enforce.Checkpoint{Key: key, State: enforce.NewState(tiers[i].Limit, s.clock())})
+		}
+	}
+	return full
 }
 
 // Restore inserts a bucket as its checkpoint has it, unless the store has one.

@@ -505,6 +505,42 @@ func (q *Queries) CheckpointsAfter(ctx context.Context, arg CheckpointsAfterPara
 	return items, nil
 }
 
+const checkpointsOfBuckets = `-- name: CheckpointsOfBuckets :many
+SELECT c.tenant_id, c.rule_id, c.subject, c.stamp, c.state, c.user_id
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::bytea[]) AS subject
+) AS n
+JOIN bucket_checkpoint AS c ON c.tenant_id = n.tenant_id AND c.rule_id = n.rule_id AND c.subject = n.subject
+`
+
+func (q *Queries) CheckpointsOfBuckets(ctx context.Context, tenantIds []int64, ruleIds []int64, subjects [][]byte) ([]BucketCheckpoint, error) {
+	rows, err := q.db.Query(ctx, checkpointsOfBuckets, tenantIds, ruleIds, subjects)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BucketCheckpoint
+	for rows.Next() {
+		var i BucketCheckpoint
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Subject,
+			&i.Stamp,
+			&i.State,
+			&i.UserID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const claimJobs = `-- name: ClaimJobs :many
 WITH RECURSIVE asked AS (
     SELECT unnest($2::text[]) AS kind, unnest($3::bigint[]) AS room,

@@ -1,0 +1,148 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/store/membucket"
+)
+
+const patience = time.Minute
+
+var daily = enforce.Limit{Burst: 1000, Interval: (24 * time.Hour).Microseconds(), Kind: rules.KindFixedWindow}
+
+func tier(tenant rules.TenantID, subject string) enforce.Tier {
+	return enforce.Tier{Key: enforce.Key{Tenant: tenant, Rule: 7, Subject: subject}, Limit: daily}
+}
+
+// reader answers each query once it is let through.
+type reader struct {
+	asked chan []rules.CheckpointPlace
+	let   chan error
+}
+
+func (r *reader) CheckpointsOf(ctx context.Context, places []rules.CheckpointPlace) (rows []rules.Checkpoint,
+	err error,
+) {
+	r.asked <- places
+	select {
+	case err = <-r.let:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	for _, place := range places {
+		if place.Subject != "new" {
+			state := enforce.NewState(daily, time.Now().UnixMicro())
+			state.Level.Micros = 300 * enforce.Token
+			rows = append(rows, rules.Checkpoint{CheckpointPlace: place, State: state.Append(nil)})
+		}
+	}
+	return rows, err
+}
+
+func open() (*membucket.Store, *reader, *Lookups) {
+	memory := membucket.New(membucket.Options{CheckpointAbove: time.Hour})
+	r := &reader{make(chan []rules.CheckpointPlace, 100), make(chan error)}
+	return memory, r, NewLookups(memory, r, patience, slog.New(slog.DiscardHandler))
+}
+
+func TestLocalBucketsBeginAsTheirCheckpoints(t *testing.T) {
+	t.Parallel()
+	memory, r, lookups := open()
+	short := tier(1, "short")
+	short.Limit = enforce.Limit{Rate: 1, Burst: 10}
+	tiers := []enforce.Tier{tier(1, "42"), tier(1, "new"), short}
+	found := make(chan []enforce.Tier)
+	go func() { found <- lookups.Recollect(tiers) }()
+	if places := <-r.asked; len(places) != 2 {
+		t.Errorf("%d buckets are looked up, want the two with a long limit", len(places))
+	}
+	r.let <- nil
+	if unknown := <-found; len(unknown) != 0 {
+		t.Errorf("%d buckets are unknown", len(unknown))
+	}
+	if unknown := lookups.Recollect(tiers); len(unknown) != 0 { // asks nobody
+		t.Errorf("%d buckets are unknown", len(unknown))
+	}
+	checks := []enforce.BucketCheck{{Cost: enforce.Token, Tiers: tiers}}
+	_ = memory.Take(t.Context(), checks)
+	for i, want := range []int64{299, 999, 9} {
+		if left := tiers[i].Bucket.Level.Micros.Whole(); left != want {
+			t.Errorf("bucket %d has %d, want %d", i, left, want)
+		}
+	}
+}
+
+func TestBucketsThatCannotBeLookedUpAreUnknown(t *testing.T) {
+	t.Parallel()
+	_, r, lookups := open()
+	known, other := tier(1, "42"), tier(2, "43")
+	found := make(chan []enforce.Tier)
+	go func() { found <- lookups.Recollect([]enforce.Tier{known}) }()
+	<-r.asked
+	r.let <- nil
+	<-found
+	go func() { found <- lookups.Recollect([]enforce.Tier{known, other}) }()
+	<-r.asked
+	r.let <- errors.New("the database is away")
+	if unknown := <-found; len(unknown) != 1 || unknown[0].Key != other.Key {
+		t.Errorf("%v are unknown, want the other", unknown)
+	}
+	// A failure is not asked for again at once.
+	if unknown := lookups.Recollect([]enforce.Tier{other}); len(unknown) != 1 {
+		t.Errorf("%v are unknown", unknown)
+	}
+}
+
+func TestATenantThatInventsUsersDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	_, r, lookups := open()
+	done := make(chan error, 10_000)
+	ask := func(one enforce.Tier) error {
+		return lookups.ask([]enforce.Checkpoint{{Key: one.Key, State: enforce.NewState(daily, 1)}}, done)
+	}
+	if err := ask(tier(1, "first")); err != nil {
+		t.Fatal(err)
+	}
+	<-r.asked
+	refused := 0
+	for i := range waitingOfTenant + 1000 {
+		if errors.Is(ask(tier(1, fmt.Sprint("invented ", i))), errCrowded) {
+			refused++
+		}
+	}
+	if refused != 1000 {
+		t.Errorf("%d look-ups of the greedy tenant are refused, want 1000", refused)
+	}
+	found := make(chan []enforce.Tier)
+	go func() { found <- lookups.Recollect([]enforce.Tier{tier(2, "quiet")}) }()
+	waits := func() bool {
+		lookups.mu.Lock()
+		defer lookups.mu.Unlock()
+		return len(lookups.lines[2]) > 0
+	}
+	for !waits() {
+		runtime.Gosched()
+	}
+	r.let <- nil
+	if places := <-r.asked; len(places) != askedAtOnce ||
+		!slices.ContainsFunc(places, func(p rules.CheckpointPlace) bool { return p.Tenant == 2 }) {
+		t.Errorf("the next query has %d buckets, and none of the quiet tenant", len(places))
+	}
+	r.let <- nil
+	if unknown := <-found; len(unknown) != 0 {
+		t.Errorf("%v are unknown", unknown)
+	}
+	for range waitingOfTenant / askedAtOnce {
+		<-r.asked
+		r.let <- nil
+	}
+}
