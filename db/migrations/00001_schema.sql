@@ -1627,10 +1627,10 @@ CREATE TABLE bucket_checkpoint (
     subject   bytea  NOT NULL, -- long ones by their digest
     stamp     bigint NOT NULL, -- of the state, in microseconds since the Unix epoch
     state     bytea  NOT NULL, -- see internal/enforce/format.go
-    user_id   bytea, -- whose bucket it is; null for one that users share, or of an unknown one
+    owner     bytea, -- the SHA-256 of the id of the user whose bucket it is; null for one that users share
     CONSTRAINT bucket_checkpoint_pkey PRIMARY KEY (tenant_id, rule_id, subject)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1);
-CREATE INDEX bucket_checkpoint_user_idx ON bucket_checkpoint (tenant_id, user_id) WHERE user_id IS NOT NULL;
+CREATE INDEX bucket_checkpoint_owner_idx ON bucket_checkpoint (tenant_id, owner) WHERE owner IS NOT NULL;
 
 -- Answers of the store of buckets to credits that callers may repeat.
 CREATE UNLOGGED TABLE bucket_credit (

@@ -60,12 +60,10 @@ WHERE v.tenant_id = sqlc.arg(tenant_id) AND v.user_id = sqlc.arg(user_id)::text
 SELECT pg_advisory_xact_lock(hashtext('sluice checkpoints'));
 
 -- name: EraseCheckpoints :exec
--- Leaves a row that keeps processes from writing what they know from before. A long id is in the table by its digest.
+-- Leaves a row that keeps processes from writing what they know from before.
 WITH erased AS (
     DELETE FROM bucket_checkpoint AS c
-    WHERE c.tenant_id = sqlc.arg(tenant_id) AND (c.user_id = sqlc.arg(user_id)::bytea OR c.rule_id IN (
-            SELECT r.rule_id FROM rate_limit_rule AS r WHERE r.tenant_id = sqlc.arg(tenant_id))
-        AND c.subject = convert_to('#' || encode(sha256(sqlc.arg(user_id)::bytea), 'hex'), 'UTF8'))
+    WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.owner = sha256(sqlc.arg(user_id)::bytea)
 )
 INSERT INTO bucket_checkpoint (tenant_id, rule_id, subject, stamp, state)
 VALUES (sqlc.arg(tenant_id), 0, sha256(sqlc.arg(user_id)::bytea),
@@ -74,7 +72,7 @@ ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE SET stamp = excluded.stamp;
 
 -- name: CheckpointsOfUser :many
 SELECT * FROM bucket_checkpoint
-WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id)::bytea
+WHERE tenant_id = sqlc.arg(tenant_id) AND owner = sha256(sqlc.arg(user_id)::bytea)
     AND (rule_id, subject) > (sqlc.arg(rule_id)::bigint, sqlc.arg(subject)::bytea)
 ORDER BY rule_id, subject
 LIMIT sqlc.arg(page_size);

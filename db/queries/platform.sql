@@ -1329,20 +1329,20 @@ SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'));
 -- name: WriteCheckpoints :exec
 -- The newer state of a bucket stays. Nothing is written for a tenant that was removed, or about a user from before an
 -- erasure.
-INSERT INTO bucket_checkpoint AS c (tenant_id, rule_id, subject, stamp, state, user_id)
-SELECT n.tenant_id, n.rule_id, n.subject, n.stamp, n.state, nullif(n.user_id, '')
+INSERT INTO bucket_checkpoint AS c (tenant_id, rule_id, subject, stamp, state, owner)
+SELECT n.tenant_id, n.rule_id, n.subject, n.stamp, n.state, nullif(n.owner, '')
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
         unnest(sqlc.arg(subjects)::bytea[]) AS subject, unnest(sqlc.arg(stamps)::bigint[]) AS stamp,
-        unnest(sqlc.arg(states)::bytea[]) AS state, unnest(sqlc.arg(user_ids)::bytea[]) AS user_id
+        unnest(sqlc.arg(states)::bytea[]) AS state, unnest(sqlc.arg(owners)::bytea[]) AS owner
 ) AS n
 JOIN tenant AS t ON t.tenant_id = n.tenant_id
 WHERE t.removed_at IS NULL AND NOT EXISTS (
     SELECT FROM bucket_checkpoint AS e
-    WHERE e.tenant_id = n.tenant_id AND e.rule_id = 0 AND e.subject = sha256(n.user_id) AND e.stamp >= n.stamp)
+    WHERE e.tenant_id = n.tenant_id AND e.rule_id = 0 AND e.subject = n.owner AND e.stamp >= n.stamp)
 ORDER BY n.tenant_id, n.rule_id, n.subject
 ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE
-SET stamp = excluded.stamp, state = excluded.state, user_id = excluded.user_id
+SET stamp = excluded.stamp, state = excluded.state, owner = excluded.owner
 WHERE c.stamp <= excluded.stamp;
 
 -- name: CheckpointsAfter :many

@@ -51,8 +51,11 @@ const overloadShown = 10 * time.Second
 // OpenBuckets opens the buckets that the configuration names. The store need not answer yet.
 func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buckets, error) {
 	b := &Buckets{
-		Local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets, CheckpointAbove: checkpointAbove(cfg)}),
-		log:   log, Pinged: make(chan struct{}),
+		Local: membucket.New(membucket.Options{
+			MaxBuckets: cfg.LocalBuckets, CheckpointAbove: checkpointAbove(cfg),
+			IsCopy: cfg.BucketStore() != config.BucketsInMemory,
+		}),
+		log: log, Pinged: make(chan struct{}),
 	}
 	switch cfg.BucketStore() {
 	case config.BucketsInMemory:

@@ -17,7 +17,7 @@ func (s *Store) WriteCheckpoints(ctx context.Context, rows []rules.Checkpoint) e
 		row := &rows[i]
 		p.TenantIds, p.RuleIds = append(p.TenantIds, int64(row.Tenant)), append(p.RuleIds, int64(row.Rule))
 		p.Subjects, p.Stamps = append(p.Subjects, []byte(row.Subject)), append(p.Stamps, row.Stamp)
-		p.States, p.UserIds = append(p.States, row.State), append(p.UserIds, []byte(row.User))
+		p.States, p.Owners = append(p.States, row.State), append(p.Owners, row.Owner)
 	}
 	err := s.transaction(ctx, classRecord, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := q.ShareCheckpoints(ctx); err != nil {
@@ -106,6 +106,6 @@ func (s *Store) DropCheckpoints(ctx context.Context, rows []rules.Checkpoint) (d
 func checkpointFromRow(row dbsqlc.BucketCheckpoint) rules.Checkpoint {
 	return rules.Checkpoint{
 		CheckpointPlace: rules.CheckpointPlace{Tenant: row.TenantID, Rule: row.RuleID, Subject: string(row.Subject)},
-		Stamp:           row.Stamp, State: row.State, User: string(row.UserID),
+		Stamp:           row.Stamp, State: row.State, Owner: row.Owner,
 	}
 }

@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,9 +15,10 @@ import (
 )
 
 func checkpointOf(tenant rules.TenantID, rule rules.RuleID, user string, stamp int64, state string) rules.Checkpoint {
+	owner := sha256.Sum256([]byte(user))
 	return rules.Checkpoint{
 		CheckpointPlace: rules.CheckpointPlace{Tenant: tenant, Rule: rule, Subject: user}, Stamp: stamp,
-		State: []byte(state), User: user,
+		State: []byte(state), Owner: owner[:],
 	}
 }
 
@@ -67,7 +69,7 @@ func TestNothingBringsTheCheckpointsOfAnErasedUserBack(t *testing.T) {
 	digest := key.Digest()
 	stamp := time.Now().UnixMicro()
 	hashed := checkpointOf(ours, w.ours.user.ID, fmt.Sprintf("#%x", digest), stamp, "hashed")
-	hashed.User = ""
+	hashed.Owner = digest[:]
 	rows := []rules.Checkpoint{
 		checkpointOf(ours, 7, "mallory", stamp, "a"), checkpointOf(ours, -7, "mallory", stamp, "own"),
 		checkpointOf(ours, 7, "bob", stamp, "b"), checkpointOf(w.theirs.ID, 7, "mallory", stamp, "theirs"), hashed,
@@ -82,7 +84,7 @@ func TestNothingBringsTheCheckpointsOfAnErasedUserBack(t *testing.T) {
 	w.erase(t, ours, "mallory")
 	w.erase(t, ours, long)
 	// Another process writes what it knew before.
-	if err := w.WriteCheckpoints(ctx, rows[:4]); err != nil {
+	if err := w.WriteCheckpoints(ctx, rows); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"7/bob=b", "7/mallory=theirs"}
@@ -121,7 +123,8 @@ func TestAnErasureWaitsForTheWriteOfCheckpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := tx.Exec(ctx, "INSERT INTO bucket_checkpoint VALUES ($1, 7, 'mallory', 1, '', 'mallory')", w.ours.ID)
+	_, err := tx.Exec(ctx, "INSERT INTO bucket_checkpoint VALUES ($1, 7, 'mallory', 1, '', sha256('mallory'))",
+		w.ours.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +134,42 @@ func TestAnErasureWaitsForTheWriteOfCheckpoints(t *testing.T) {
 	<-erased
 	if got := w.checkpoints(t); len(got) != 0 {
 		t.Errorf("the table has %q", got)
+	}
+}
+
+// TestACheckpointIsOfTheUserWhoOwnsItsBucket finds buckets of the user that a rule names, and of a user with a long id.
+// A bucket whose rule was removed is not written.
+func TestACheckpointIsOfTheUserWhoOwnsItsBucket(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	named := must(w.CreateRule(ctx, limit(t, ours, "user:mallory:endpoint:{endpoint}", "", "")))(t).ID
+	watcher := snapshot.NewWatcher(w.Store, snapshot.WatcherOptions{})
+	if err := watcher.Refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	long := fmt.Sprintf("%0100d", 1)
+	memory := membucket.New(membucket.Options{CheckpointAbove: time.Hour})
+	daily := enforce.Limit{Rate: 1000.0 / 86400, Burst: 1000}
+	_ = memory.Take(ctx, []enforce.BucketCheck{{
+		Cost: 600 * enforce.Token,
+		Tiers: []enforce.Tier{
+			{Key: enforce.Key{Tenant: ours, Rule: named, Subject: "/api"}, Limit: daily},
+			{Key: enforce.Key{Tenant: ours, Rule: w.ours.user.ID, Subject: long}, Limit: daily},
+			{Key: enforce.Key{Tenant: ours, Rule: 1 << 40, Subject: "mallory"}, Limit: daily},
+		},
+	}})
+	if n, err := checkpoint.NewWriter(memory, w.Store, watcher.Snapshot, nil).Write(ctx); err != nil || n != 2 {
+		t.Fatalf("%d checkpoints are written, want 2: %v", n, err)
+	}
+	for _, user := range []string{"mallory", long} {
+		if found := must(w.CheckpointsOfUser(ctx, ours, user, rules.CheckpointPlace{}, 10))(t); len(found) != 1 {
+			t.Errorf("%s owns %d checkpoints, want 1", user, len(found))
+		}
+		w.erase(t, ours, user)
+	}
+	if got := w.checkpoints(t); len(got) != 0 {
+		t.Errorf("after the erasures the table has %q", got)
 	}
 }
 
@@ -156,7 +195,7 @@ func TestBucketsOfALongLimitSurviveTheirProcess(t *testing.T) {
 			Cost: 600 * enforce.Token,
 			Tiers: []enforce.Tier{
 				{Key: enforce.Key{Tenant: ours, Rule: w.ours.user.ID, Subject: "42"}, Limit: daily},
-				{Key: enforce.Key{Tenant: ours, Rule: 1 << 40, Subject: fmt.Sprintf("%0100d", 1)}, Limit: daily},
+				{Key: enforce.Key{Tenant: ours, Rule: w.ours.user.ID, Subject: fmt.Sprintf("%0100d", 1)}, Limit: daily},
 			},
 		}}
 	}

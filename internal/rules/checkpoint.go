@@ -6,8 +6,8 @@ type Checkpoint struct {
 	// Stamp is when the state was true, in microseconds since the Unix epoch.
 	Stamp int64
 	State []byte // opaque here
-	// User owns the bucket; "" for one that users share, or of an unknown user.
-	User string
+	// Owner is the SHA-256 of the id of the user whose bucket it is; nil for one that users share.
+	Owner []byte
 }
 
 // CheckpointPlace is a checkpoint's key.

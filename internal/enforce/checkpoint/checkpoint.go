@@ -8,7 +8,10 @@ package checkpoint
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -101,40 +104,53 @@ func (w *Writer) write(ctx context.Context) (more bool, err error) {
 	}
 	written := false
 	defer func() { w.memory.Wrote(checkpoints, written) }() // also after a panic
-	rows := make([]rules.Checkpoint, len(checkpoints))
+	rows := make([]rules.Checkpoint, 0, len(checkpoints))
 	latest := w.snapshot()
 	for i := range checkpoints {
 		c := &checkpoints[i]
-		rows[i] = rules.Checkpoint{
-			CheckpointPlace: placeOf(c.Key), Stamp: c.State.Stamp, State: c.State.Append(nil),
-			User: userOf(latest, c.Key),
+		owner, isKnown := ownerOf(latest, c.Key)
+		if !isKnown { // its rule was removed, so nobody asks for it, and its owner could not be erased
+			continue
 		}
+		rows = append(rows, rules.Checkpoint{
+			CheckpointPlace: placeOf(c.Key), Stamp: c.State.Stamp, State: c.State.Append(nil), Owner: owner,
+		})
 	}
 	if err := w.table.WriteCheckpoints(ctx, rows); err != nil {
 		return false, err
 	}
 	written = true
 	w.written.Add(int64(len(rows)))
-	return len(rows) == atOnce, nil
+	return len(checkpoints) == atOnce, nil
 }
 
 func placeOf(key enforce.Key) rules.CheckpointPlace {
 	return rules.CheckpointPlace{Tenant: key.Tenant, Rule: key.Rule, Subject: key.Subject}
 }
 
-// userOf returns the user in a bucket's subject, or "".
-func userOf(latest *snapshot.Snapshot, key enforce.Key) string {
+// ownerOf returns the Owner of a bucket's checkpoint; isKnown is false without its rule.
+func ownerOf(latest *snapshot.Snapshot, key enforce.Key) (owner []byte, isKnown bool) {
 	if latest == nil {
-		return ""
+		return nil, false
 	}
 	tenant := latest.Tenant(key.Tenant)
 	if tenant == nil {
-		return ""
+		return nil, false
 	}
 	if _, subject, isOwn := rules.CutOwnSubject(key.Subject); isOwn && key.Rule < 0 {
 		key.Rule, key.Subject = -key.Rule, subject
 	}
-	return tenant.UserOfBucket(key.Rule, key.Subject)
+	user, isKnown := tenant.OwnerOfBucket(key.Rule, key.Subject)
+	if user == "" {
+		return nil, isKnown
+	}
+	if digits, isLong := strings.CutPrefix(user, "#"); isLong { // the subject is the digest of a long id
+		if digest, err := hex.DecodeString(digits); err == nil && len(digest) == sha256.Size {
+			return digest, true
+		}
+	}
+	digest := sha256.Sum256([]byte(user))
+	return digest[:], true
 }
 
 // Load restores the buckets of all checkpoints, for a process that alone has them in memory, and returns how many.

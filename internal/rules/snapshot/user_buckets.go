@@ -125,14 +125,14 @@ func (t *Tenant) match(rule *rules.Rule, subject, user string, now time.Time) ru
 	return rules.Match{Rule: rule, Limit: limit, Mode: mode, FailureMode: failureMode, Subject: subject}
 }
 
-// UserOfBucket returns the user in a bucket's subject, or "".
-func (t *Tenant) UserOfBucket(id rules.RuleID, subject string) string {
-	rule, ok := t.rules.get(id)
-	if !ok {
-		return ""
+// OwnerOfBucket returns the user whose bucket a subject of a rule has, or "" if users share it; isKnown is false
+// without the rule.
+func (t *Tenant) OwnerOfBucket(id rules.RuleID, subject string) (user string, isKnown bool) {
+	rule, isKnown := t.rules.get(id)
+	if !isKnown {
+		return "", false
 	}
-	user, _ := rule.Pattern.UserOfSubject(subject)
-	return user
+	return rule.Pattern.OwnerOf(subject), true
 }
 
 // SlowestRefill returns the longest time that a bucket takes to fill at any rate that its rule can have without an

@@ -11,6 +11,8 @@ import (
 type checkpointed struct {
 	last  enforce.State // as the last checkpoint has it; its Stamp is 0 without one
 	phase phase
+	// isGuess: decided here while the shared store was away, whose own state counts once it is back.
+	isGuess bool
 }
 
 type phase uint8
@@ -69,16 +71,20 @@ func (s *Store) note(b *bucket) {
 	if b.checkpointed == nil {
 		b.checkpointed = &checkpointed{}
 	}
-	if b.phase == still && b.HasMoved(&b.last) {
+	if b.phase == still && !b.isGuess && b.HasMoved(&b.last) {
 		b.phase = moved
 		s.moves.push(b)
 	}
 }
 
-// noteKey notes a bucket that was changed in place.
-func (s *Store) noteKey(bounded enforce.Key) {
-	if b := s.buckets[bounded]; s.above > 0 && b != nil {
+// decided notes a bucket that a check, credit, lease or settlement of this store has changed.
+func (s *Store) decided(b *bucket) {
+	switch {
+	case b == nil || s.above == 0:
+	case !s.isCopy:
 		s.note(b)
+	case b.checkpointed != nil:
+		b.isGuess = true
 	}
 }
 
@@ -90,6 +96,10 @@ func (s *Store) Moved(most int) (checkpoints []enforce.Checkpoint) {
 	for s.moves.count > 0 && len(checkpoints) < most {
 		b := s.moves.pop()
 		if b.isRemoved() || !b.hasMoved() {
+			continue
+		}
+		if b.isGuess {
+			b.phase = still
 			continue
 		}
 		b.phase = writing
@@ -155,9 +165,9 @@ func (s *Store) Learn(key enforce.Key, state enforce.State) {
 	if !s.isLong(state.Limit) {
 		return
 	}
+	key = bounded(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key = bounded(key)
 	b := s.buckets[key]
 	switch {
 	case b == nil:
@@ -167,6 +177,9 @@ func (s *Store) Learn(key enforce.Key, state enforce.State) {
 		b = s.insert(key, state, s.clock())
 	case state.Stamp > b.Stamp, state.Stamp == b.Stamp && state.Level.Micros < b.Level.Micros:
 		b.State = state
+		if b.checkpointed != nil {
+			b.isGuess = false
+		}
 	default:
 		return
 	}

@@ -196,3 +196,35 @@ func TestARestoredBucketGoesOn(t *testing.T) {
 	s.take(keyOf(1, "42"), daily, 1)
 	s.want("20 of 1000 after a restart", s.write(10, true), "42=280")
 }
+
+// TestACopyWritesWhatTheSharedStoreAnswered is of a process that decides by itself while the shared store is away.
+func TestACopyWritesWhatTheSharedStoreAnswered(t *testing.T) {
+	t.Parallel()
+	s := newLongStore(t, 100)
+	s.isCopy = true
+	key := keyOf(1, "42")
+	state := enforce.NewState(daily, s.now)
+	state.Level.Micros = 900 * enforce.Token
+	s.Learn(key, state)
+	s.take(key, daily, 50)
+	s.take(keyOf(1, "new here"), daily, 500)
+	s.want("while the store is away", s.write(10, true))
+	state.Level.Micros, state.Stamp = 200*enforce.Token, s.now+second
+	s.Learn(key, state)
+	s.want("when it is back", s.write(10, true), "42=200")
+}
+
+func TestAResetThatWaitsToBeWrittenIsNotSwept(t *testing.T) {
+	t.Parallel()
+	s := newLongStore(t, 100)
+	limit := enforce.Limit{Rate: 1000.0 / 86400, Burst: 1000, Kind: rules.KindTokenBucket}
+	key := keyOf(1, "42")
+	s.take(key, limit, 900)
+	s.want("what was used", s.write(10, true), "42=100")
+	_, _, _ = s.Credit(t.Context(), key, limit, enforce.Fill)
+	s.now += 2 * slack.Microseconds() // the database is slow
+	for i := range 20 {
+		s.take(keyOf(1, fmt.Sprint(i)), limit, 1)
+	}
+	s.want("the reset", s.write(10, true), "42=1000")
+}

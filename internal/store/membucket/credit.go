@@ -50,9 +50,9 @@ func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 		switch canLease := enforce.CanLease(state.Limit); {
 		case held != nil && (mustWrite || canLease):
 			*held = state
-			s.noteKey(bounded(l.Key))
+			s.decided(s.buckets[bounded(l.Key)])
 		case held == nil && canLease && state.Entries != "":
-			s.note(s.insert(bounded(l.Key), state, now))
+			s.decided(s.insert(bounded(l.Key), state, now))
 		}
 	}
 	return nil

@@ -48,15 +48,19 @@ type Options struct {
 	MaxBuckets int
 	// CheckpointAbove is the shortest time to refill of a bucket that has checkpoints; 0 means that none has.
 	CheckpointAbove time.Duration
+	// IsCopy: a shared store decides, and this one only while that is away. Checkpoints have what the shared one
+	// answered.
+	IsCopy bool
 	// Clock returns microseconds since the Unix epoch; nil means the wall clock, as in Limit.Since.
 	Clock func() int64
 }
 
 // Store implements enforce.Buckets, enforce.Creditor and enforce.EditStore. Store is safe for concurrent use.
 type Store struct {
-	clock func() int64
-	max   int
-	above time.Duration // see Options.CheckpointAbove
+	clock  func() int64
+	max    int
+	above  time.Duration // see Options.CheckpointAbove
+	isCopy bool
 
 	mu      sync.Mutex
 	buckets map[enforce.Key]*bucket
@@ -96,7 +100,7 @@ var (
 // New returns an empty store.
 func New(options Options) *Store {
 	s := &Store{
-		clock: options.Clock, max: options.MaxBuckets, above: options.CheckpointAbove,
+		clock: options.Clock, max: options.MaxBuckets, above: options.CheckpointAbove, isCopy: options.IsCopy,
 		buckets: make(map[enforce.Key]*bucket),
 		credits: map[enforce.Key]pastCredit{}, reservations: map[rules.TenantID]*reservations{},
 		recordIDs: map[rules.TenantID]recordIDs{}, maxRecordIDs: enforce.MaxRecordIDs,
@@ -158,9 +162,9 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 		switch {
 		case !taken || !check.Takes(i):
 		case held == nil:
-			s.note(s.insert(bounded(check.Tiers[i].Key), s.states[i], now))
+			s.decided(s.insert(bounded(check.Tiers[i].Key), s.states[i], now))
 		case s.isLong(held.Limit):
-			s.noteKey(bounded(check.Tiers[i].Key))
+			s.decided(s.buckets[bounded(check.Tiers[i].Key)])
 		}
 	}
 }
@@ -192,9 +196,9 @@ func (s *Store) credit(key enforce.Key, limit enforce.Limit, amount enforce.Toke
 	switch {
 	case held != nil:
 		*held = credited
-		s.noteKey(bounded(key))
+		s.decided(s.buckets[bounded(key)])
 	case credited != state:
-		s.note(s.insert(bounded(key), credited, now))
+		s.decided(s.insert(bounded(key), credited, now))
 	}
 	return before, credited.View()
 }
@@ -285,7 +289,7 @@ func (s *Store) insert(key enforce.Key, state enforce.State, now int64) *bucket 
 
 func (s *Store) sweep(now int64) {
 	for range min(swept, len(s.ring)) {
-		if b := s.next(); b.fullIn(now) <= -slack {
+		if b := s.next(); b.fullIn(now) <= -slack && !b.hasMoved() {
 			s.remove(b)
 		}
 	}

@@ -90,9 +90,9 @@ func (s *Store) SettleReservation(
 		func(i int, state enforce.State) {
 			if held := s.bucketAt(one.Charges[i].Key); held != nil {
 				*held = state
-				s.noteKey(one.Charges[i].Key)
+				s.decided(s.buckets[one.Charges[i].Key])
 			} else {
-				s.note(s.insert(one.Charges[i].Key, state, now))
+				s.decided(s.insert(one.Charges[i].Key, state, now))
 			}
 		})
 	if with.Extend {

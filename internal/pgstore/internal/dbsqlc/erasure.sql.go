@@ -119,8 +119,8 @@ func (q *Queries) AuditPiece(ctx context.Context, tenantID rules.TenantID, after
 }
 
 const checkpointsOfUser = `-- name: CheckpointsOfUser :many
-SELECT tenant_id, rule_id, subject, stamp, state, user_id FROM bucket_checkpoint
-WHERE tenant_id = $1 AND user_id = $2::bytea
+SELECT tenant_id, rule_id, subject, stamp, state, owner FROM bucket_checkpoint
+WHERE tenant_id = $1 AND owner = sha256($2::bytea)
     AND (rule_id, subject) > ($3::bigint, $4::bytea)
 ORDER BY rule_id, subject
 LIMIT $5
@@ -155,7 +155,7 @@ func (q *Queries) CheckpointsOfUser(ctx context.Context, arg CheckpointsOfUserPa
 			&i.Subject,
 			&i.Stamp,
 			&i.State,
-			&i.UserID,
+			&i.Owner,
 		); err != nil {
 			return nil, err
 		}
@@ -338,9 +338,7 @@ func (q *Queries) EraseAssignment(ctx context.Context, tenantID rules.TenantID, 
 const eraseCheckpoints = `-- name: EraseCheckpoints :exec
 WITH erased AS (
     DELETE FROM bucket_checkpoint AS c
-    WHERE c.tenant_id = $1 AND (c.user_id = $2::bytea OR c.rule_id IN (
-            SELECT r.rule_id FROM rate_limit_rule AS r WHERE r.tenant_id = $1)
-        AND c.subject = convert_to('#' || encode(sha256($2::bytea), 'hex'), 'UTF8'))
+    WHERE c.tenant_id = $1 AND c.owner = sha256($2::bytea)
 )
 INSERT INTO bucket_checkpoint (tenant_id, rule_id, subject, stamp, state)
 VALUES ($1, 0, sha256($2::bytea),
@@ -348,7 +346,7 @@ VALUES ($1, 0, sha256($2::bytea),
 ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE SET stamp = excluded.stamp
 `
 
-// Leaves a row that keeps processes from writing what they know from before. A long id is in the table by its digest.
+// Leaves a row that keeps processes from writing what they know from before.
 func (q *Queries) EraseCheckpoints(ctx context.Context, tenantID rules.TenantID, userID []byte) error {
 	_, err := q.db.Exec(ctx, eraseCheckpoints, tenantID, userID)
 	return err

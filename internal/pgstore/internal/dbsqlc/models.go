@@ -186,7 +186,7 @@ type BucketCheckpoint struct {
 	Subject  []byte
 	Stamp    int64
 	State    []byte
-	UserID   []byte
+	Owner    []byte
 }
 
 type BucketCredit struct {

@@ -459,7 +459,7 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 }
 
 const checkpointsAfter = `-- name: CheckpointsAfter :many
-SELECT tenant_id, rule_id, subject, stamp, state, user_id FROM bucket_checkpoint
+SELECT tenant_id, rule_id, subject, stamp, state, owner FROM bucket_checkpoint
 WHERE (tenant_id, rule_id, subject) > ($1, $2::bigint, $3::bytea)
 ORDER BY tenant_id, rule_id, subject
 LIMIT $4
@@ -493,7 +493,7 @@ func (q *Queries) CheckpointsAfter(ctx context.Context, arg CheckpointsAfterPara
 			&i.Subject,
 			&i.Stamp,
 			&i.State,
-			&i.UserID,
+			&i.Owner,
 		); err != nil {
 			return nil, err
 		}
@@ -506,7 +506,7 @@ func (q *Queries) CheckpointsAfter(ctx context.Context, arg CheckpointsAfterPara
 }
 
 const checkpointsOfBuckets = `-- name: CheckpointsOfBuckets :many
-SELECT c.tenant_id, c.rule_id, c.subject, c.stamp, c.state, c.user_id
+SELECT c.tenant_id, c.rule_id, c.subject, c.stamp, c.state, c.owner
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
         unnest($3::bytea[]) AS subject
@@ -529,7 +529,7 @@ func (q *Queries) CheckpointsOfBuckets(ctx context.Context, tenantIds []int64, r
 			&i.Subject,
 			&i.Stamp,
 			&i.State,
-			&i.UserID,
+			&i.Owner,
 		); err != nil {
 			return nil, err
 		}
@@ -3616,20 +3616,20 @@ func (q *Queries) WriteAccess(ctx context.Context, arg WriteAccessParams) error 
 }
 
 const writeCheckpoints = `-- name: WriteCheckpoints :exec
-INSERT INTO bucket_checkpoint AS c (tenant_id, rule_id, subject, stamp, state, user_id)
-SELECT n.tenant_id, n.rule_id, n.subject, n.stamp, n.state, nullif(n.user_id, '')
+INSERT INTO bucket_checkpoint AS c (tenant_id, rule_id, subject, stamp, state, owner)
+SELECT n.tenant_id, n.rule_id, n.subject, n.stamp, n.state, nullif(n.owner, '')
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
         unnest($3::bytea[]) AS subject, unnest($4::bigint[]) AS stamp,
-        unnest($5::bytea[]) AS state, unnest($6::bytea[]) AS user_id
+        unnest($5::bytea[]) AS state, unnest($6::bytea[]) AS owner
 ) AS n
 JOIN tenant AS t ON t.tenant_id = n.tenant_id
 WHERE t.removed_at IS NULL AND NOT EXISTS (
     SELECT FROM bucket_checkpoint AS e
-    WHERE e.tenant_id = n.tenant_id AND e.rule_id = 0 AND e.subject = sha256(n.user_id) AND e.stamp >= n.stamp)
+    WHERE e.tenant_id = n.tenant_id AND e.rule_id = 0 AND e.subject = n.owner AND e.stamp >= n.stamp)
 ORDER BY n.tenant_id, n.rule_id, n.subject
 ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE
-SET stamp = excluded.stamp, state = excluded.state, user_id = excluded.user_id
+SET stamp = excluded.stamp, state = excluded.state, owner = excluded.owner
 WHERE c.stamp <= excluded.stamp
 `
 
@@ -3639,7 +3639,7 @@ type WriteCheckpointsParams struct {
 	Subjects  [][]byte
 	Stamps    []int64
 	States    [][]byte
-	UserIds   [][]byte
+	Owners    [][]byte
 }
 
 // The newer state of a bucket stays. Nothing is written for a tenant that was removed, or about a user from before an
@@ -3651,7 +3651,7 @@ func (q *Queries) WriteCheckpoints(ctx context.Context, arg WriteCheckpointsPara
 		arg.Subjects,
 		arg.Stamps,
 		arg.States,
-		arg.UserIds,
+		arg.Owners,
 	)
 	return err
 }
