@@ -1625,7 +1625,7 @@ CREATE TABLE bucket_checkpoint (
     tenant_id bigint NOT NULL,
     rule_id   bigint NOT NULL, -- below 0: of a check's own limit
     subject   bytea  NOT NULL, -- long ones by their digest
-    stamp     bigint NOT NULL, -- of the state, in microseconds since the Unix epoch
+    stamp     bigint NOT NULL, -- when the state was known, in microseconds since the Unix epoch; the later counts
     state     bytea  NOT NULL, -- see internal/enforce/format.go
     owner     bytea, -- the SHA-256 of the id of the user whose bucket it is; null for one that users share
     CONSTRAINT bucket_checkpoint_pkey PRIMARY KEY (tenant_id, rule_id, subject)

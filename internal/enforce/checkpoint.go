@@ -11,6 +11,8 @@ import (
 type Checkpoint struct {
 	Key   Key
 	State State
+	// Stamp is when the state was known; of two rows the later counts.
+	Stamp int64
 }
 
 // A Learner keeps the newest states of buckets that another store has decided.

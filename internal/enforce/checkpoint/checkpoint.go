@@ -113,7 +113,7 @@ func (w *Writer) write(ctx context.Context) (more bool, err error) {
 			continue
 		}
 		rows = append(rows, rules.Checkpoint{
-			CheckpointPlace: placeOf(c.Key), Stamp: c.State.Stamp, State: c.State.Append(nil), Owner: owner,
+			CheckpointPlace: placeOf(c.Key), Stamp: c.Stamp, State: c.State.Append(nil), Owner: owner,
 		})
 	}
 	if err := w.table.WriteCheckpoints(ctx, rows); err != nil {

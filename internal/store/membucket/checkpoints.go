@@ -11,8 +11,10 @@ import (
 type checkpointed struct {
 	last  enforce.State // as the last checkpoint has it; its Stamp is 0 without one
 	phase phase
-	// isGuess: decided here while the shared store was away, whose own state counts once it is back.
+	// isGuess: decided here while the shared store was away, from what was known at a time, in microseconds since the
+	// Unix epoch.
 	isGuess bool
+	knownAt int64
 }
 
 type phase uint8
@@ -71,7 +73,7 @@ func (s *Store) note(b *bucket) {
 	if b.checkpointed == nil {
 		b.checkpointed = &checkpointed{}
 	}
-	if b.phase == still && !b.isGuess && b.HasMoved(&b.last) {
+	if b.phase == still && b.HasMoved(&b.last) {
 		b.phase = moved
 		s.moves.push(b)
 	}
@@ -79,13 +81,16 @@ func (s *Store) note(b *bucket) {
 
 // decided notes a bucket that a check, credit, lease or settlement of this store has changed.
 func (s *Store) decided(b *bucket) {
-	switch {
-	case b == nil || s.above == 0:
-	case !s.isCopy:
-		s.note(b)
-	case b.checkpointed != nil:
+	if b == nil || !s.isLong(b.Limit) {
+		return
+	}
+	if s.isCopy {
+		if b.checkpointed == nil {
+			b.checkpointed = &checkpointed{knownAt: b.Stamp}
+		}
 		b.isGuess = true
 	}
+	s.note(b)
 }
 
 // Moved returns the states of up to most buckets that have moved by 2 % of their limits since their last checkpoints.
@@ -98,14 +103,14 @@ func (s *Store) Moved(most int) (checkpoints []enforce.Checkpoint) {
 		if b.isRemoved() || !b.hasMoved() {
 			continue
 		}
-		if b.isGuess {
-			b.phase = still
-			continue
-		}
 		b.phase = writing
 		state := b.State
 		state.Entries = "" // lent tokens count as spent
-		checkpoints = append(checkpoints, enforce.Checkpoint{Key: b.key, State: state})
+		written := enforce.Checkpoint{Key: b.key, State: state, Stamp: state.Stamp}
+		if b.isGuess { // what others have learned since is better
+			written.Stamp = b.knownAt
+		}
+		checkpoints = append(checkpoints, written)
 	}
 	return checkpoints
 }
@@ -177,13 +182,11 @@ func (s *Store) Learn(key enforce.Key, state enforce.State) {
 		b = s.insert(key, state, s.clock())
 	case state.Stamp > b.Stamp, state.Stamp == b.Stamp && state.Level.Micros < b.Level.Micros:
 		b.State = state
-		if b.checkpointed != nil {
-			b.isGuess = false
-		}
 	default:
 		return
 	}
 	s.note(b)
+	b.isGuess, b.knownAt = false, state.Stamp
 }
 
 // Unknown returns a full bucket, under its key here, for each tier with a long limit whose bucket the store lacks.
@@ -207,7 +210,9 @@ func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.buckets[checkpoint.Key] == nil {
-		s.insert(checkpoint.Key, checkpoint.State, s.clock()).checkpointed = &checkpointed{last: checkpoint.State}
+		s.insert(checkpoint.Key, checkpoint.State, s.clock()).checkpointed = &checkpointed{
+			last: checkpoint.State, knownAt: checkpoint.State.Stamp,
+		}
 	}
 }
 

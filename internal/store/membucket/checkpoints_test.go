@@ -197,8 +197,9 @@ func TestARestoredBucketGoesOn(t *testing.T) {
 	s.want("20 of 1000 after a restart", s.write(10, true), "42=280")
 }
 
-// TestACopyWritesWhatTheSharedStoreAnswered is of a process that decides by itself while the shared store is away.
-func TestACopyWritesWhatTheSharedStoreAnswered(t *testing.T) {
+// TestWhatACopyDecidesIsOlderThanWhatOthersHaveLearned is of a process that decides by itself while the shared store is
+// away, and others ask the store.
+func TestWhatACopyDecidesIsOlderThanWhatOthersHaveLearned(t *testing.T) {
 	t.Parallel()
 	s := newLongStore(t, 100)
 	s.isCopy = true
@@ -206,12 +207,19 @@ func TestACopyWritesWhatTheSharedStoreAnswered(t *testing.T) {
 	state := enforce.NewState(daily, s.now)
 	state.Level.Micros = 900 * enforce.Token
 	s.Learn(key, state)
+	known := s.now
+	s.now += second
 	s.take(key, daily, 50)
-	s.take(keyOf(1, "new here"), daily, 500)
-	s.want("while the store is away", s.write(10, true))
+	if moved := s.Moved(1); len(moved) != 1 || moved[0].Stamp != known || moved[0].State.Stamp != s.now {
+		t.Errorf("while the store is away %+v is written, want what was known at %d", moved, known)
+	} else {
+		s.Wrote(moved, true)
+	}
 	state.Level.Micros, state.Stamp = 200*enforce.Token, s.now+second
 	s.Learn(key, state)
-	s.want("when it is back", s.write(10, true), "42=200")
+	if moved := s.Moved(1); len(moved) != 1 || moved[0].Stamp != state.Stamp || moved[0].State != state {
+		t.Errorf("when it is back %+v is written", moved)
+	}
 }
 
 func TestAResetThatWaitsToBeWrittenIsNotSwept(t *testing.T) {

@@ -27,7 +27,7 @@ test('a new password is chosen with the token of the fragment, which is gone aft
     ...options,
     'POST /api/v1/password-reset/finish': () =>
       asked++ === 0
-        ? problem(400, 'bad-request', { errors: [{ pointer: '/password', detail: 'must be longer' }] })
+        ? problem(400, 'invalid-request', { errors: [{ pointer: '/password', detail: 'must be longer' }] })
         : { status: 204 },
   });
   const { user, router } = open('/reset-password#the-token');

@@ -116,7 +116,7 @@ test('buckets and quotas of other meters say what they hold', async () => {
 });
 
 test('buckets in the memory of other processes are said to be there', async () => {
-  userServer({ [`GET ${its}/buckets`]: () => problem(409, 'buckets-elsewhere') });
+  userServer({ [`GET ${its}/buckets`]: () => problem(409, 'no-shared-store') });
   open('/t/acme/users/42');
   expect(await screen.findByText('Buckets are not visible here')).toBeDefined();
 });

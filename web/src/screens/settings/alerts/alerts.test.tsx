@@ -186,7 +186,7 @@ test('an alert is silenced for a time, which says by whom and why', async () => 
 
 test('a webhook inside the network is refused at its field', async () => {
   const detail = 'must lead to a public address';
-  const wrong = problem(400, 'invalid-body', { errors: [{ pointer: '/url', detail }] });
+  const wrong = problem(400, 'invalid-request', { errors: [{ pointer: '/url', detail }] });
   server({
     [`GET ${acme}/alerts`]: page([loud]),
     [`GET ${acme}/alerts/4/deliveries`]: page([]),
