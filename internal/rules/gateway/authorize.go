@@ -104,6 +104,9 @@ type Address struct {
 	TrustedHops int `json:"trusted_hops,omitempty"`
 	// Short decides if the list has no address there; "" is ShortLast.
 	Short string `json:"short,omitempty"`
+	// Default is the address that requests without one share, such as 0.0.0.0; a rule such as ip:0.0.0.0 limits them. ""
+	// is none.
+	Default string `json:"default,omitempty"`
 }
 
 // The choices for requests whose list of addresses is too short, because they passed fewer proxies or none.
@@ -242,6 +245,9 @@ func (a *Authorize) Validate() rules.FieldErrors {
 		}
 		if a.Address.Short != "" {
 			e.Add("address.short", rules.WrongChoice(a.Address.Short, ShortLast, ShortNobody, ShortRefuse))
+		}
+		if a.Address.Default != "" && !parseAddress(a.Address.Default).IsValid() {
+			e.Add("address.default", "must be an address such as 0.0.0.0")
 		}
 	}
 	if len(a.Attributes) > maxAttributes {

@@ -162,7 +162,9 @@ func (m *Mapping) Check(r *Request, claims Claims) (c Check, err error) {
 	if c.IP, err = m.visitor(r); err != nil {
 		return c, err
 	}
-	c.NoAddress = !c.IP.IsValid()
+	if c.NoAddress = !c.IP.IsValid(); c.NoAddress && m.document.Address != nil {
+		c.IP = parseAddress(m.document.Address.Default)
+	}
 	for i := range m.attributes {
 		value, err := m.attributes[i].source.value(r, claims, rules.MaxAttributeValueLength)
 		if err != nil {

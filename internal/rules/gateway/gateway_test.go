@@ -250,6 +250,15 @@ func TestARequestBecomesACheck(t *testing.T) {
 			headers{"X-Forwarded-For: 6.6.6.6, 10.0.0.2"},
 			"", "", nil, "cost=1000000",
 		},
+		"whom a default stands for": {
+			`{"address":{"trusted_hops":2,"short":"nobody","default":"0.0.0.0"}}`,
+			headers{"X-Forwarded-For: 6.6.6.6, 10.0.0.2"},
+			"", "", nil, "ip=0.0.0.0 cost=1000000",
+		},
+		"as it does without a header": {`{"address":{"default":"::"}}`, nil, "", "", nil, "ip=:: cost=1000000"},
+		"and not for an address": {
+			`{"address":{"default":"0.0.0.0"}}`, headers{"X-Forwarded-For: 10.0.0.2"}, "", "", nil, "ip=10.0.0.2 cost=1000000",
+		},
 		"Forwarded": {
 			`{"address":{"header":"Forwarded","trusted_hops":1}}`,
 			headers{`Forwarded: for="_gazonk", For="[2001:db8::9]:4711";proto=https`, "Forwarded: by=b; for=10.0.0.1:80"},
@@ -301,8 +310,9 @@ func TestARequestBecomesACheck(t *testing.T) {
 			t.Parallel()
 			request := gateway.Request{Headers: test.headers, Method: "GET", Query: test.query, Below: test.below}
 			check, err := compile(t, test.document).Check(&request, test.claims)
-			if got := show(check); err != nil || got != test.want || check.NoAddress == check.IP.IsValid() {
-				t.Errorf("the check is %q, %v, want %q", got, err, test.want)
+			if got := show(check); err != nil || got != test.want ||
+				check.NoAddress != (!check.IP.IsValid() || check.IP.IsUnspecified()) {
+				t.Errorf("the check is %q, %v, want %q; without an address %t", got, err, test.want, check.NoAddress)
 			}
 		})
 	}
@@ -497,6 +507,7 @@ func TestAWrongMappingIsRefused(t *testing.T) {
 		`{"endpoint":{"templates":["/%61"]}}`:                                       "endpoint.templates.0",
 		`{"endpoint":{"folds":["dots"]}}`:                                           "endpoint.folds.0",
 		`{"endpoint":{"templates":["/a","/A/"],"folds":["case","trailing_slash"]}}`: "endpoint.templates.1",
+		`{"address":{"default":"nobody"}}`:                                          "address.default",
 		`{"address":{"short":"first"}}`:                                             "address.short",
 		`{"attributes":{"a b":{"header":"x"}}}`:                                     "attributes",
 		`{"jwt":{}}`:                                                                "jwt",

@@ -7768,6 +7768,8 @@ export interface components {
                  * @enum {string}
                  */
                 short?: "last" | "nobody" | "refuse";
+                /** @description The address that requests without one share, such as 0.0.0.0 */
+                default?: string;
             };
             attributes?: {
                 [key: string]: components["schemas"]["MappingSource"];

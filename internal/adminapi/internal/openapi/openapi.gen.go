@@ -1874,6 +1874,9 @@ type AuditWebhookWithSecret struct {
 // AuthorizeMapping Where the fields of a check come from; see docs/gateways.md
 type AuthorizeMapping struct {
 	Address *struct {
+		// Default The address that requests without one share, such as 0.0.0.0
+		Default *string `json:"default,omitempty"`
+
 		// Header X-Forwarded-For, if left out; Forwarded is read as RFC 7239 says
 		Header *string `json:"header,omitempty"`
 
