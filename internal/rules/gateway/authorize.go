@@ -104,7 +104,7 @@ type Address struct {
 	TrustedHops int `json:"trusted_hops,omitempty"`
 	// Short decides if the list has no address there; "" is ShortLast.
 	Short string `json:"short,omitempty"`
-	// Default is the address that requests without one share, such as 0.0.0.0; a rule ip:0.0.0.0 limits them. "" is none.
+	// Default is the address that requests without one share, as 0.0.0.0; a rule ip:0.0.0.0 limits them. "" is none.
 	Default string `json:"default,omitempty"`
 }
 
