@@ -164,6 +164,7 @@ func TestEachKindFindsItsRowsByAnIndex(t *testing.T) {
 	for _, name := range names {
 		query := queryOf(t, "platform.sql", name[1], map[string]string{
 			"before": "'2026-11-02'", "at_most": "10", "spans": "'{60,360,1440}'", "today": "'2026-11-02'",
+			"tenant_ids": "'{1}'", "rule_ids": "'{1}'", "subjects": "'{42}'", "stamps": "'{1}'",
 		})
 		plan := strings.Join(lines(t, connection, "EXPLAIN "+query), "\n")
 		if strings.Contains(strings.ReplaceAll(plan, "Seq Scan on tenant ", ""), "Seq Scan") {

@@ -28,7 +28,7 @@ var userData = map[string]string{
 	"bucket_credit": "forgotten after a day; ids and answers of credits, without users: credit_id " +
 		"fingerprint answer",
 	"bucket_checkpoint": "handled, but for a long subject's digest; a digest of an erased user stays for an hour: " +
-		"subject state user_id",
+		"subject state owner",
 	"bucket_record":      "forgotten after minutes; a digest: record_id",
 	"bucket_reservation": "deleted after a day at most: reservation_id record",
 	"delivery":           "handled: subject\nabout sending: state error",
@@ -47,14 +47,15 @@ var userData = map[string]string{
 	"plan":                "configuration: name description",
 	"plan_assignment":     "handled: user_id\nconfiguration: plan",
 	"plan_use":            "configuration: plan",
-	"quota_crossing":      "handled: user_id subject\nconfiguration: mode rule_name key_pattern",
+	"quota_crossing":      "handled: user_id subject\nconfiguration: mode rule_name key_pattern meter",
 	"rate_limit_override": "handled: user_id reason\nconfiguration: rate_unit",
 	"rate_limit_rule": "configuration, and named by the receipt if it names the user: name key_pattern scope plan " +
 		"rate_unit algorithm mode " +
 		"action failure_mode description parameters",
 	"rate_limit_step": "about rules: cause memory",
 	"rate_limit_violation": "handled: bucket_key user_id ip_address\n" +
-		"about the request, without its user: scope mode reason key_pattern endpoint method plan algorithm limit_text",
+		"about the request, without its user: scope mode reason key_pattern endpoint method plan algorithm limit_text " +
+		"meter",
 	"recent_denial": "handled: value\nabout the denial: dimension mode",
 	"tenant":        "configuration: slug name default_plan enforcement failure_mode",
 	"tenant_use":    "configuration: thing",
