@@ -54,8 +54,8 @@ var userData = map[string]string{
 		"action failure_mode description parameters",
 	"rate_limit_step": "about rules: cause memory",
 	"rate_limit_violation": "handled: bucket_key user_id ip_address\n" +
-		"about the request, without its user: scope mode reason key_pattern endpoint method plan algorithm limit_text " +
-		"meter",
+		"about the request, without its user: scope mode reason key_pattern endpoint method plan algorithm " +
+		"limit_text meter",
 	"recent_denial": "handled: value\nabout the denial: dimension mode",
 	"tenant":        "configuration: slug name default_plan enforcement failure_mode",
 	"tenant_use":    "configuration: thing",
