@@ -17,9 +17,9 @@ type Recorded struct {
 	Charged  map[int64]float64 // tokens, by the id of each rule that was charged
 }
 
-// Record charges what has happened, whatever is left: no rule denies a record. cost is that of requests, Check.Costs
-// those of other meters; Check.Cost and Check.Look are ignored. The client's key needs the permissions check and
-// report.
+// Record charges what has happened, whatever is left: no rule denies a record. cost is the cost in requests, and
+// Check.Costs has the costs of other meters. Record ignores Check.Cost and Check.Look. The client's key needs two
+// permissions, check and report.
 //
 // The server charges an id, of 16 to 255 visible ASCII characters, once within two minutes, and Record sends a record
 // with an id up to three times if there is no answer or the server cannot decide. Without an id ("") Record sends once,

@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// TestALongLimitGoesOnWithoutRedis takes from buckets of a day, kills Redis, and goes on in the process's own buckets,
-// and then in those of another process.
+// TestALongLimitGoesOnWithoutRedis takes from buckets of a day and kills Redis. The process goes on with what was left;
+// so does another process, which reads the checkpoints.
 func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{

@@ -60,7 +60,7 @@ WHERE v.tenant_id = sqlc.arg(tenant_id) AND v.user_id = sqlc.arg(user_id)::text
 SELECT pg_advisory_xact_lock(hashtext('sluice checkpoints'));
 
 -- name: EraseCheckpoints :exec
--- Leaves a row that keeps processes from writing what they know from before.
+-- Inserts a mark too. Other processes may still have earlier states of the user, which WriteCheckpoints then refuses.
 WITH erased AS (
     DELETE FROM bucket_checkpoint AS c
     WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.owner = sha256(sqlc.arg(user_id)::bytea)
@@ -125,7 +125,7 @@ GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 
 -- name: LockRecentDenials :exec
--- Locks the user's recent denials and those of all other users, as LockSubjects does with counts.
+-- Locks the user's recent denials, and the rows that EraseRecentDenials adds them to, as LockSubjects does with counts.
 INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
 SELECT c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, o.value, o.other, 0
 FROM recent_denial AS c
@@ -135,7 +135,7 @@ ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied;
 
 -- name: EraseRecentDenials :execrows
--- Adds the user's recent denials to those of all other users, which LockRecentDenials made and locked.
+-- Deletes the user's recent denials, and adds their numbers to the rows of other users, which LockRecentDenials made.
 WITH gone AS (
     DELETE FROM recent_denial AS r
     WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = 'user' AND r.value = sqlc.arg(user_id)::text

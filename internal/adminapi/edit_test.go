@@ -526,7 +526,7 @@ func TestARuleIsPutByItsPatternPlanAndName(t *testing.T) {
 	put(http.StatusPreconditionFailed, wanted, "If-None-Match", "*")
 	delete(wanted, "mode")
 	if got := read[rule](t, put(http.StatusOK, wanted, "If-Match", "*")); got.Mode != "enforce" {
-		t.Errorf("what is left out stays: %+v", got)
+		t.Errorf("a field that is left out keeps its value, want the default: %+v", got)
 	}
 	wanted["name"] = "other"
 	if none := put(http.StatusPreconditionFailed, wanted, "If-Match", "*"); none.header.Get("ETag") != "" {

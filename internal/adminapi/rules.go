@@ -53,6 +53,16 @@ func newRule(tenant rules.TenantID, given *openapi.RuleGiven) (rules.Rule, rules
 	return rule, wrong
 }
 
+// givenRule returns a valid new rule, or an error that names all mistakes.
+func (s *surface) givenRule(ctx context.Context, given *openapi.RuleGiven) (rules.Rule, error) {
+	rule, wrong := newRule(requestOf(ctx).tenant.ID, given)
+	wrong, err := s.wrongRule(ctx, &rule, wrong)
+	if err == nil && len(wrong) > 0 {
+		err = wrong
+	}
+	return rule, err
+}
+
 // wrongRule returns all errors of a rule, with those found while reading it.
 func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.FieldErrors) (rules.FieldErrors, error) {
 	plans := map[string]bool{}
@@ -121,13 +131,9 @@ func (s *surface) ListRules(ctx context.Context,
 func (s *surface) CreateRule(ctx context.Context,
 	request openapi.CreateRuleRequestObject,
 ) (openapi.CreateRuleResponseObject, error) {
-	rule, wrong := newRule(requestOf(ctx).tenant.ID, request.Body)
-	wrong, err := s.wrongRule(ctx, &rule, wrong)
+	rule, err := s.givenRule(ctx, request.Body)
 	if err != nil {
 		return nil, err
-	}
-	if len(wrong) > 0 {
-		return nil, wrong
 	}
 	rule, err = s.store(ctx).CreateRule(ctx, rule)
 	if errors.Is(err, rules.ErrExists) {
@@ -156,13 +162,9 @@ func (s *surface) PutRule(ctx context.Context, request openapi.PutRuleRequestObj
 			return nil, err
 		}
 	}
-	rule, wrong := newRule(requestOf(ctx).tenant.ID, request.Body)
-	wrong, err := s.wrongRule(ctx, &rule, wrong)
+	rule, err := s.givenRule(ctx, request.Body)
 	if err != nil {
 		return nil, err
-	}
-	if len(wrong) > 0 {
-		return nil, wrong
 	}
 	isNew := false
 	stored, err := patched(at, func() (stored rules.Rule, err error) {

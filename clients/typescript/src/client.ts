@@ -175,8 +175,8 @@ export class Sluice {
   }
 
   /**
-   * Charges what has happened, whatever is left: no rule denies a record. `cost` is that of requests,
-   * `check.costs` those of other meters; `check.cost` is ignored. The key needs the
+   * Charges what has happened, whatever is left: no rule denies a record. `cost` is the cost in requests, and
+   * `check.costs` has the costs of other meters. `check.cost` is ignored. The key needs the
    * permissions `check` and `report`. The server charges an `id`, of 16 to 255 visible ASCII characters, once within two
    * minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
    * an id it is sent once, and may be charged although it fails. The failure mode does not apply.

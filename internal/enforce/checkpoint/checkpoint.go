@@ -1,9 +1,9 @@
 // Package checkpoint writes the states of buckets of long limits to the database, so that they survive their store.
 //
-// The process's own buckets are the memory: they learn the newest state that a check, a lease, a credit or a settlement
-// of the shared store has shown, and asks for no other. A bucket that has moved by 2 % of its limit since its last
-// checkpoint is written within a second, and tenants take turns. The newer state of a bucket stays, whichever process
-// wrote it. So a checkpoint lacks at most 2 % of a limit and what was admitted since the last write.
+// The process's own buckets are the memory. They learn the newest states from the answers of the shared store; nothing
+// is asked for checkpoints alone. A bucket that has moved by 2 % of its limit since its last checkpoint is written
+// within a second, and tenants take turns. The state that was known later stays, whichever process wrote it. So a
+// checkpoint lacks at most 2 % of a limit and what was admitted since the last write.
 package checkpoint
 
 import (

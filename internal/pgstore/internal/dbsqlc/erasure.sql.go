@@ -346,7 +346,7 @@ VALUES ($1, 0, sha256($2::bytea),
 ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE SET stamp = excluded.stamp
 `
 
-// Leaves a row that keeps processes from writing what they know from before.
+// Inserts a mark too. Other processes may still have earlier states of the user, which WriteCheckpoints then refuses.
 func (q *Queries) EraseCheckpoints(ctx context.Context, tenantID rules.TenantID, userID []byte) error {
 	_, err := q.db.Exec(ctx, eraseCheckpoints, tenantID, userID)
 	return err
@@ -431,7 +431,7 @@ WHERE r.tenant_id = $1 AND r.dimension = g.dimension AND r.slot = g.slot AND r.r
     AND r.mode = g.mode AND r.value = '' AND r.other
 `
 
-// Adds the user's recent denials to those of all other users, which LockRecentDenials made and locked.
+// Deletes the user's recent denials, and adds their numbers to the rows of other users, which LockRecentDenials made.
 func (q *Queries) EraseRecentDenials(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseRecentDenials, tenantID, userID)
 	if err != nil {
@@ -604,7 +604,7 @@ ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied
 `
 
-// Locks the user's recent denials and those of all other users, as LockSubjects does with counts.
+// Locks the user's recent denials, and the rows that EraseRecentDenials adds them to, as LockSubjects does with counts.
 func (q *Queries) LockRecentDenials(ctx context.Context, tenantID rules.TenantID, userID string) error {
 	_, err := q.db.Exec(ctx, lockRecentDenials, tenantID, userID)
 	return err
