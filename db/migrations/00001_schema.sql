@@ -1304,7 +1304,8 @@ CREATE TABLE traffic_day (
 
 CREATE INDEX traffic_day_day_idx ON traffic_day (day);
 
--- Recorded checks by user and calendar month in UTC. Without foreign keys, like violations.
+-- Recorded checks by user, calendar month in UTC and meter. Without foreign keys, like violations. The row of requests
+-- counts every check, and those of other meters the checks that name them.
 CREATE TABLE user_month (
     tenant_id  bigint  NOT NULL,
     month      date    NOT NULL, -- its first day
@@ -1312,7 +1313,8 @@ CREATE TABLE user_month (
     allowed    bigint  NOT NULL,
     denied     bigint  NOT NULL,
     cost_taken numeric NOT NULL, -- of the allowed ones, in tokens
-    CONSTRAINT user_month_pkey PRIMARY KEY (tenant_id, month, user_id)
+    meter      text    NOT NULL DEFAULT '' COLLATE "C", -- '': requests
+    CONSTRAINT user_month_pkey PRIMARY KEY (tenant_id, month, user_id, meter)
 );
 
 -- How many users a tenant has in user_month, by month, so that a month with too many is found without counting them. A

@@ -933,6 +933,7 @@ INSERT INTO month_users (tenant_id, month, users)
 SELECT g.tenant_id, g.month, (
     SELECT count(*) FROM (
         SELECT FROM user_month AS m WHERE m.tenant_id = g.tenant_id AND m.month = g.month AND m.user_id <> ''
+            AND m.meter = ''
         LIMIT sqlc.arg(at_most)::integer
     ) AS held
 )
@@ -947,29 +948,30 @@ ON CONFLICT (tenant_id, month) DO NOTHING;
 -- Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
 -- for each other only at the month's count, which is written last, so each may exceed at_most by one batch.
 WITH given AS (
-    SELECT c.tenant_id, c.month, c.user_id, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
+    SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
     FROM (
         SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(months)::date[]) AS month,
             unnest(sqlc.arg(user_ids)::text[]) COLLATE "C" AS user_id,
+            unnest(sqlc.arg(meters)::text[]) COLLATE "C" AS meter,
             unnest(sqlc.arg(allowed)::bigint[]) AS allowed, unnest(sqlc.arg(denied)::bigint[]) AS denied,
             unnest(sqlc.arg(cost)::bigint[]) AS cost, unnest(sqlc.arg(cost_parts)::bigint[]) AS cost_parts
     ) AS c
     JOIN tenant AS t ON t.tenant_id = c.tenant_id
     WHERE t.record_days > 0 AND t.removed_at IS NULL
 ), written AS (
-    INSERT INTO user_month AS m (tenant_id, month, user_id, allowed, denied, cost_taken)
-    SELECT g.tenant_id, g.month, g.user_id, g.allowed, g.denied, g.cost_taken
+    INSERT INTO user_month AS m (tenant_id, month, user_id, meter, allowed, denied, cost_taken)
+    SELECT g.tenant_id, g.month, g.user_id, g.meter, g.allowed, g.denied, g.cost_taken
     FROM given AS g
     JOIN month_users AS u ON u.tenant_id = g.tenant_id AND u.month = g.month
     WHERE g.user_id = '' OR u.users < sqlc.arg(at_most)::integer
         OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month
             AND e.user_id = g.user_id)
-    ORDER BY g.tenant_id, g.month, g.user_id
-    ON CONFLICT (tenant_id, month, user_id) DO UPDATE
+    ORDER BY g.tenant_id, g.month, g.user_id, g.meter
+    ON CONFLICT (tenant_id, month, user_id, meter) DO UPDATE
     SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied,
         cost_taken = m.cost_taken + excluded.cost_taken
     -- an updated row has its former version's end in xmax
-    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.xmax = 0 AS is_new
+    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.meter = '' AND m.xmax = 0 AS is_new
 )
 INSERT INTO month_users AS u (tenant_id, month, users)
 SELECT w.tenant_id, w.month, count(*) FROM written AS w WHERE w.is_new

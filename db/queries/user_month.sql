@@ -1,19 +1,22 @@
 -- name: UserMonths :many
--- A page of the users of a month.
-SELECT tenant_id, month, user_id, allowed, denied, least(trunc(cost_taken), 9e18)::bigint AS cost,
-    (mod(cost_taken, 1) * 1000000)::bigint AS cost_parts
+-- A page of the users and meters of a month.
+SELECT tenant_id, month, user_id, meter, allowed, denied,
+    least(trunc(greatest(cost_taken, 0)), 9e18)::bigint AS cost,
+    (mod(greatest(cost_taken, 0), 1) * 1000000)::bigint AS cost_parts
 FROM user_month
-WHERE tenant_id = sqlc.arg(tenant_id) AND month = sqlc.arg(month) AND user_id >= sqlc.arg(from_user)
-    AND (user_id > sqlc.arg(from_user) OR sqlc.arg(is_first)::boolean)
-ORDER BY user_id
+WHERE tenant_id = sqlc.arg(tenant_id) AND month = sqlc.arg(month)
+    AND (user_id, meter) >= (sqlc.arg(from_user)::text, sqlc.arg(from_meter)::text)
+    AND ((user_id, meter) > (sqlc.arg(from_user)::text, sqlc.arg(from_meter)::text) OR sqlc.arg(is_first)::boolean)
+ORDER BY user_id, meter
 LIMIT sqlc.arg(page_size);
 
 -- name: MonthsOfUser :many
-SELECT tenant_id, month, user_id, allowed, denied, least(trunc(cost_taken), 9e18)::bigint AS cost,
-    (mod(cost_taken, 1) * 1000000)::bigint AS cost_parts
+SELECT tenant_id, month, user_id, meter, allowed, denied,
+    least(trunc(greatest(cost_taken, 0)), 9e18)::bigint AS cost,
+    (mod(greatest(cost_taken, 0), 1) * 1000000)::bigint AS cost_parts
 FROM user_month
 WHERE tenant_id = sqlc.arg(tenant_id) AND month = ANY (sqlc.arg(months)::date[]) AND user_id = sqlc.arg(user_id)
-ORDER BY month;
+ORDER BY month, meter;
 
 -- name: KnownUsers :many
 -- Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a
@@ -31,13 +34,13 @@ FROM (
     LIMIT sqlc.arg(page_size)::integer)
     UNION ALL
     (SELECT m.user_id, NULL FROM user_month AS m
-    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.month = sqlc.arg(month)
+    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.month = sqlc.arg(month) AND m.meter = ''
         AND starts_with(m.user_id, sqlc.arg(prefix)::text)
     ORDER BY m.user_id
     LIMIT sqlc.arg(page_size)::integer)
     UNION ALL
     (SELECT l.user_id, NULL FROM user_month AS l
-    WHERE l.tenant_id = sqlc.arg(tenant_id) AND l.month = sqlc.arg(month_before)
+    WHERE l.tenant_id = sqlc.arg(tenant_id) AND l.month = sqlc.arg(month_before) AND l.meter = ''
         AND starts_with(l.user_id, sqlc.arg(prefix)::text)
     ORDER BY l.user_id
     LIMIT sqlc.arg(page_size)::integer)
@@ -63,9 +66,10 @@ LIMIT sqlc.arg(page_size)::integer;
 -- Their checks stay in the sums of the tenant. The user makes room for another one in each month.
 WITH erased AS (
     DELETE FROM user_month AS m WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.user_id = sqlc.arg(user_id)
-        RETURNING m.month
+        RETURNING m.month, m.meter
 ), room AS (
     UPDATE month_users AS u SET users = greatest(0, u.users - 1)
-    FROM erased AS e WHERE u.tenant_id = sqlc.arg(tenant_id) AND u.month = e.month AND sqlc.arg(user_id) <> ''
+    FROM erased AS e
+    WHERE u.tenant_id = sqlc.arg(tenant_id) AND u.month = e.month AND e.meter = '' AND sqlc.arg(user_id) <> ''
 )
-SELECT count(*) FROM erased;
+SELECT count(DISTINCT e.month) FROM erased AS e;

@@ -32,10 +32,10 @@ func (f *file) VisitExportUsageResponse(w http.ResponseWriter) error { return f.
 
 var (
 	ruleUsageHeader = []string{
-		"month", "kind", "rule_id", "name", "key_pattern", "plan", "mode", "allowed", "denied",
+		"month", "kind", "rule_id", "name", "key_pattern", "plan", "mode", "meter", "allowed", "denied",
 		"bypassed", "degraded", "cost",
 	}
-	userUsageHeader = []string{"month", "kind", "user_id", "allowed", "denied", "cost"}
+	userUsageHeader = []string{"month", "kind", "user_id", "meter", "allowed", "denied", "cost"}
 )
 
 func (s *surface) ExportUsage(ctx context.Context,
@@ -81,14 +81,26 @@ func (s *surface) GetUserUsage(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return openapi.GetUserUsage200JSONResponse{Items: itemsOf(usage, showUserMonth), AsOf: asOf.UTC()}, nil
+	return openapi.GetUserUsage200JSONResponse{Items: showUserMonths(usage), AsOf: asOf.UTC()}, nil
 }
 
-func showUserMonth(m *traffic.UserMonth) openapi.UserMonth {
-	return openapi.UserMonth{
-		Month: m.Month.Format(monthForm), Allowed: m.Allowed, Denied: m.Denied,
-		Cost: float64(m.Cost) + violations.Tokens(m.CostParts).Float(),
+// showUserMonths makes one item of the meters of each month.
+func showUserMonths(of []traffic.UserMonth) []openapi.UserMonth {
+	items := []openapi.UserMonth{}
+	for i := range of {
+		m := &of[i]
+		month, cost := m.Month.Format(monthForm), float64(m.Cost)+violations.Tokens(m.CostParts).Float()
+		if n := len(items); n == 0 || items[n-1].Month != month {
+			items = append(items, openapi.UserMonth{Month: month, Costs: map[string]float64{}})
+		}
+		item := &items[len(items)-1]
+		if m.Meter == "" {
+			item.Allowed, item.Denied, item.Cost = m.Allowed, m.Denied, cost
+		} else {
+			item.Costs[string(m.Meter)] = cost
+		}
 	}
+	return items
 }
 
 // usageName names a file after its content: "usage-acme-users-2025-12.csv",
@@ -158,7 +170,7 @@ func (x *exporter) ruleUsage(ctx context.Context, tenant rules.TenantID, e *expo
 			pattern = rule.Pattern.String()
 		}
 		out.put([]string{
-			month.Format(monthForm), kind, id, rule.Name, pattern, rule.Plan, string(rule.Mode),
+			month.Format(monthForm), kind, id, rule.Name, pattern, rule.Plan, string(rule.Mode), rule.Meter.Word(),
 			formatInt(t.Allowed), formatInt(t.Denied), formatInt(t.Bypassed), formatInt(t.Degraded),
 			formatCost(t.Taken, int64(t.TakenParts)),
 		}, nil)
@@ -169,15 +181,16 @@ func (x *exporter) ruleUsage(ctx context.Context, tenant rules.TenantID, e *expo
 	return placeText(at)
 }
 
-// usagePlace is after a user of a month. Allowed and Denied are the checks of the month's users so far.
+// usagePlace is after a user and meter of a month. Allowed and Denied are the checks of the month's users so far.
 type usagePlace struct {
 	Month           int
 	HasUsers        bool
 	User            string
+	Meter           rules.Meter
 	Allowed, Denied int64
 }
 
-// userUsage writes a page of a month's users and, after the last of them, what all checks are more than theirs.
+// userUsage writes a page of a month's users and meters and, after the last of them, what all checks are more than theirs.
 func (x *exporter) userUsage(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
 	place string,
 ) (next string, err error) {
@@ -193,13 +206,20 @@ func (x *exporter) userUsage(ctx context.Context, tenant rules.TenantID, e *expo
 		return "", err
 	}
 	month := e.Months[at.Month]
-	page, err := x.UserMonths(ctx, tenant, month, at.User, !at.HasUsers, exportPage)
+	var after *traffic.UserMonth
+	if at.HasUsers {
+		after = &traffic.UserMonth{User: at.User, Meter: at.Meter}
+	}
+	page, err := x.UserMonths(ctx, tenant, month, after, exportPage)
 	if err != nil {
 		return "", err
 	}
 	for i := range page {
-		out.put(userLine(&page[i]), nil)
-		at.Allowed, at.Denied, at.User = at.Allowed+page[i].Allowed, at.Denied+page[i].Denied, page[i].User
+		m := &page[i]
+		out.put(userLine(m), nil)
+		if at.User, at.Meter = m.User, m.Meter; m.Meter == "" {
+			at.Allowed, at.Denied = at.Allowed+m.Allowed, at.Denied+m.Denied
+		}
 	}
 	if at.HasUsers = true; len(page) == exportPage {
 		return placeText(at)
@@ -212,7 +232,7 @@ func (x *exporter) userUsage(ctx context.Context, tenant rules.TenantID, e *expo
 		allowed, denied := totals[0].Allowed+totals[0].Bypassed-at.Allowed, totals[0].Denied-at.Denied
 		if allowed > 0 || denied > 0 {
 			out.put([]string{
-				month.Format(monthForm), usageNotCounted, "", formatInt(max(0, allowed)), formatInt(max(0, denied)), "",
+				month.Format(monthForm), usageNotCounted, "", "", formatInt(max(0, allowed)), formatInt(max(0, denied)), "",
 			}, nil)
 		}
 	}
@@ -228,7 +248,7 @@ func userLine(m *traffic.UserMonth) []string {
 		kind = usageWithoutUser
 	}
 	return []string{
-		m.Month.Format(monthForm), kind, m.User, formatInt(m.Allowed), formatInt(m.Denied),
+		m.Month.Format(monthForm), kind, m.User, m.Meter.Word(), formatInt(m.Allowed), formatInt(m.Denied),
 		formatCost(m.Cost, m.CostParts),
 	}
 }

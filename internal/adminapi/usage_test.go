@@ -29,7 +29,7 @@ func TestUsagePerMonthByRule(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Viewer)
 	december := time.Date(2025, 12, 1, 0, 0, 0, 0, time.UTC)
-	rule := w.rule(w.acme, func(r *rules.Rule) { r.Name, r.Plan = "=cmd", "free" })
+	rule := w.rule(w.acme, func(r *rules.Rule) { r.Name, r.Plan, r.Meter = "=cmd", "free", "usd" })
 	w.decide(w.acme, 1, december.Add(-time.Minute), 0, violations.Verdicts{Allowed: 7, Denied: 2, Taken: 7})
 	w.decide(w.acme, 2, december, 0,
 		violations.Verdicts{Allowed: 3, Bypassed: 1, Degraded: 1, Taken: 2, TakenParts: 500_000})
@@ -38,10 +38,10 @@ func TestUsagePerMonthByRule(t *testing.T) {
 	w.decide(w.other, 5, december, 0, violations.Verdicts{Allowed: 1000})
 	const path = "/api/v1/tenants/acme/usage/export"
 	got := w.want(w.send(by, "GET", path+"?from=2025-11&to=2025-12", nil), http.StatusOK)
-	want := fmt.Sprintf(`month,kind,rule_id,name,key_pattern,plan,mode,allowed,denied,bypassed,degraded,cost
-2025-11,all,,,,,,7,2,0,0,7
-2025-12,all,,,,,,3,0,1,1,2.5
-2025-12,rule,%d,'=cmd,%s,free,%s,3,4,0,0,3
+	want := fmt.Sprintf(`month,kind,rule_id,name,key_pattern,plan,mode,meter,allowed,denied,bypassed,degraded,cost
+2025-11,all,,,,,,requests,7,2,0,0,7
+2025-12,all,,,,,,requests,3,0,1,1,2.5
+2025-12,rule,%d,'=cmd,%s,free,%s,usd,3,4,0,0,3
 `, rule.ID, rule.Pattern, rule.Mode)
 	if got.body != want {
 		t.Errorf("the usage is\n%s\nwant\n%s", got.body, want)
@@ -104,17 +104,19 @@ func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {
 		{Tenant: w.acme.ID, Month: november, User: "=1+1", Allowed: 2, Denied: 2, Cost: 2, CostParts: 10},
 		{Tenant: w.acme.ID, Month: november, User: "", Allowed: 3, Cost: 3},
 		{Tenant: w.acme.ID, Month: december, User: "42", Allowed: 4, Cost: 4},
+		{Tenant: w.acme.ID, Month: december, User: "42", Meter: "usd", Allowed: 3, Denied: 1, CostParts: 750_000},
 	}
 	if err := w.store.WriteUserMonths(w.ctx(), "w", 1, counts); err != nil {
 		t.Fatal(err)
 	}
 	const path = "/api/v1/tenants/acme/usage/export?from=2025-11&to=2025-12&by=user"
-	header := "month,kind,user_id,allowed,denied,cost\n"
+	header := "month,kind,user_id,meter,allowed,denied,cost\n"
 	for query, want := range map[string]string{
 		"": header +
-			"2025-11,no_user,,3,0,3\n" +
-			"2025-11,user,'=1+1,2,2,2.00001\n2025-11,not_counted,,6,0,\n2025-12,user,42,4,0,4\n",
-		"&user_id=42": header + "2025-12,user,42,4,0,4\n",
+			"2025-11,no_user,,requests,3,0,3\n" +
+			"2025-11,user,'=1+1,requests,2,2,2.00001\n2025-11,not_counted,,,6,0,\n" +
+			"2025-12,user,42,requests,4,0,4\n2025-12,user,42,usd,3,1,0.75\n",
+		"&user_id=42": header + "2025-12,user,42,requests,4,0,4\n2025-12,user,42,usd,3,1,0.75\n",
 	} {
 		if got := w.want(w.send(by, "GET", path+query, nil), http.StatusOK); got.body != want {
 			t.Errorf("the usage with %q is\n%s\nwant\n%s", query, got.body, want)
@@ -132,7 +134,7 @@ func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := w.exported(owner, "/api/v1/tenants/acme/users/7/data")
-	if want := fmt.Sprintf(`"usage":[{"allowed":4,"cost":4.5,"denied":0,"month":%q}]`,
+	if want := fmt.Sprintf(`"usage":[{"allowed":4,"cost":4.5,"costs":{},"denied":0,"month":%q}]`,
 		month); !strings.Contains(strings.ReplaceAll(data.body, "\n", ""), want) {
 		t.Errorf("a user's data is %s, want it to have %s", data.body, want)
 	}
@@ -151,6 +153,7 @@ func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
 				CostParts: 500_000,
 			},
 			{Tenant: tenant.ID, Month: december, User: "a/b", Allowed: 4, Cost: 4},
+			{Tenant: tenant.ID, Month: december, User: "a/b", Meter: "usd", CostParts: 500_000},
 			{Tenant: tenant.ID, Month: december, User: "7", Allowed: 9, Cost: 9},
 		})
 		if err != nil {
@@ -158,8 +161,8 @@ func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
 		}
 	}
 	const path = "/api/v1/tenants/acme/users/a%2Fb/usage"
-	const inNovember = `{"allowed":2,"cost":2.5,"denied":1,"month":"2025-11"}`
-	const inDecember = `{"allowed":4,"cost":4,"denied":0,"month":"2025-12"}`
+	const inNovember = `{"allowed":2,"cost":2.5,"costs":{},"denied":1,"month":"2025-11"}`
+	const inDecember = `{"allowed":4,"cost":4,"costs":{"usd":0.5},"denied":0,"month":"2025-12"}`
 	for address, want := range map[string]string{
 		path + "?from=2025-11&to=2025-12":                            inNovember + "," + inDecember,
 		path + "?to=2025-11":                                         inNovember,

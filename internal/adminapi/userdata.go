@@ -181,7 +181,7 @@ func (x *exporter) usageOfUser(ctx context.Context, tenant rules.TenantID, e *ex
 ) {
 	last := monthOf(e.At)
 	rows, err := x.MonthsOfUser(ctx, tenant, e.UserID, monthsUntil(last.AddDate(0, 1-maxMonths, 0), last))
-	return anyOf(rows, showUserMonth), "", err
+	return anyOf(showUserMonths(rows), func(m *openapi.UserMonth) openapi.UserMonth { return *m }), "", err
 }
 
 func (x *exporter) checkpointsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (

@@ -67,7 +67,7 @@ var userData = map[string]string{
 	"scheduled_change_rule": "configuration: patch fields before failure",
 	"user_erasure": "handled, removed at the end: user_id\nabout people who sign in: actor\n" +
 		"about the erasure, without its user: receipt_id steps rules error",
-	"user_month":       "handled: user_id",
+	"user_month":       "handled: user_id\nconfiguration: meter",
 	"violation_minute": "handled: subject",
 }
 

@@ -22,6 +22,7 @@ func (s *Store) WriteUserMonths(ctx context.Context, writer string, number int64
 		p.TenantIds = append(p.TenantIds, int64(c.Tenant))
 		p.Months = append(p.Months, dayOf(c.Month))
 		p.UserIds = append(p.UserIds, c.User)
+		p.Meters = append(p.Meters, string(c.Meter))
 		p.Allowed = append(p.Allowed, c.Allowed)
 		p.Denied = append(p.Denied, c.Denied)
 		p.Cost = append(p.Cost, c.Cost)
@@ -48,12 +49,17 @@ func (s *Store) WriteUserMonths(ctx context.Context, writer string, number int64
 
 // UserMonths reads a page of a month.
 func (s *Store) UserMonths(
-	ctx context.Context, tenant rules.TenantID, month time.Time, after string, isFirst bool, limit int,
+	ctx context.Context, tenant rules.TenantID, month time.Time, after *traffic.UserMonth, limit int,
 ) ([]traffic.UserMonth, error) {
+	from := traffic.UserMonth{}
+	if after != nil {
+		from = *after
+	}
 	rows, err := askMuch(ctx, s, only(tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.UserMonthsRow, error) {
 			return q.UserMonths(ctx, dbsqlc.UserMonthsParams{
-				TenantID: tenant, Month: dayOf(month), FromUser: after, IsFirst: isFirst, PageSize: rowLimit(limit),
+				TenantID: tenant, Month: dayOf(month), FromUser: from.User, FromMeter: string(from.Meter),
+				IsFirst: after == nil, PageSize: rowLimit(limit),
 			})
 		})
 	if err != nil {
@@ -65,7 +71,7 @@ func (s *Store) UserMonths(
 	}), nil
 }
 
-// MonthsOfUser reads one row for each month.
+// MonthsOfUser reads one row for each month and meter.
 func (s *Store) MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string,
 	months []time.Time,
 ) ([]traffic.UserMonth, error) {
@@ -100,7 +106,7 @@ func (s *Store) KnownUsers(ctx context.Context, tenant rules.TenantID, prefix st
 
 func userMonthFromRow(row dbsqlc.MonthsOfUserRow) traffic.UserMonth {
 	return traffic.UserMonth{
-		Tenant: row.TenantID, Month: row.Month.Time.UTC(), User: row.UserID, Allowed: row.Allowed, Denied: row.Denied,
-		Cost: row.Cost, CostParts: row.CostParts,
+		Tenant: row.TenantID, Month: row.Month.Time.UTC(), User: row.UserID,
+		Meter: rules.Meter(row.Meter), Allowed: row.Allowed, Denied: row.Denied, Cost: row.Cost, CostParts: row.CostParts,
 	}
 }

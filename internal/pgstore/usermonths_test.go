@@ -25,11 +25,12 @@ func (w *world) countUsers(t *testing.T, number int64, counts ...traffic.UserMon
 
 func (w *world) usersOf(t *testing.T, tenant rules.TenantID, month time.Time) (lines []string) {
 	t.Helper()
-	for after, isFirst := "", true; ; isFirst = false {
-		page := must(w.UserMonths(t.Context(), tenant, month, after, isFirst, 2))(t)
-		for _, c := range page {
-			lines = append(lines, fmt.Sprintf("%s: %d %d %d.%06d", c.User, c.Allowed, c.Denied, c.Cost, c.CostParts))
-			after = c.User
+	for after := (*traffic.UserMonth)(nil); ; {
+		page := must(w.UserMonths(t.Context(), tenant, month, after, 2))(t)
+		for i, c := range page {
+			name := strings.TrimRight(c.User+" "+string(c.Meter), " ")
+			lines = append(lines, fmt.Sprintf("%s: %d %d %d.%06d", name, c.Allowed, c.Denied, c.Cost, c.CostParts))
+			after = &page[i]
 		}
 		if len(page) < 2 {
 			return lines
@@ -57,11 +58,19 @@ func TestUsersAreCountedOnceByMonthWhileTheirTenantRecords(t *testing.T) {
 				CostParts: 999_999,
 			},
 			traffic.UserMonth{Tenant: ours, Month: november, User: "7", Allowed: 1, Cost: 1},
+			traffic.UserMonth{
+				Tenant: ours, Month: november, User: "7", Meter: "usd", Allowed: 1, Cost: 1,
+				CostParts: 250_000,
+			},
+			traffic.UserMonth{Tenant: ours, Month: november, User: "7", Meter: "tokens", CostParts: -1},
 			traffic.UserMonth{Tenant: theirs, Month: november, User: "42", Allowed: 100, Cost: 100},
 		)
 	}
-	w.countUsers(t, 3, traffic.UserMonth{Tenant: ours, Month: november, User: "42", Allowed: 1, CostParts: 1})
-	want := []string{": 5 0 5.000000", "42: 3 1 2.000000", "7: 1 0 1.000000"}
+	w.countUsers(t, 3, traffic.UserMonth{Tenant: ours, Month: november, User: "42", Allowed: 1, CostParts: 1},
+		traffic.UserMonth{Tenant: ours, Month: november, User: "7", Meter: "usd", Cost: -1, CostParts: -150_000})
+	want := []string{
+		": 5 0 5.000000", "42: 3 1 2.000000", "7: 1 0 1.000000", "7 tokens: 0 0 0.000000", "7 usd: 1 0 0.100000",
+	}
 	if got := w.usersOf(t, ours, november); !slices.Equal(got, want) {
 		t.Errorf("the users are %q, want %q", got, want)
 	}
@@ -70,8 +79,15 @@ func TestUsersAreCountedOnceByMonthWhileTheirTenantRecords(t *testing.T) {
 		t.Errorf("the months of a user are %+v", months)
 	}
 	erased := w.erase(t, ours, "42")
-	if got := w.usersOf(t, ours, november); erased["months"] != 2 || len(got) != 2 {
+	if got := w.usersOf(t, ours, november); erased["months"] != 2 || len(got) != 4 {
 		t.Errorf("%d counts were erased, want 2; %q remain", erased["months"], got)
+	}
+	erased = w.erase(t, ours, "7")
+	if got := w.usersOf(t, ours, november); erased["months"] != 1 || len(got) != 1 {
+		t.Errorf("%d counts with meters were erased, want 1; %q remain", erased["months"], got)
+	}
+	if got := w.monthUsers(t, november); got != "0 of 0" {
+		t.Errorf("then the month has %s users", got)
 	}
 }
 
@@ -220,7 +236,7 @@ func TestABatchOfCountsReadsItsUsersOnly(t *testing.T) {
 		tenant := fmt.Sprint(w.ours.ID)
 		query = strings.NewReplacer(
 			"sqlc.arg(tenant_ids)", "'{"+tenant+","+tenant+"}'", "sqlc.arg(months)", "'{2026-11-01,2026-11-01}'",
-			"sqlc.arg(user_ids)", "'{user-2,new}'",
+			"sqlc.arg(user_ids)", "'{user-2,new}'", "sqlc.arg(meters)", "'{\"\",\"\"}'",
 			"sqlc.arg(allowed)", "'{1,1}'", "sqlc.arg(denied)", "'{0,0}'", "sqlc.arg(cost)", "'{1,1}'",
 			"sqlc.arg(cost_parts)", "'{0,0}'",
 			"sqlc.arg(at_most)", "100000",

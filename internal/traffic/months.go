@@ -13,11 +13,13 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// UserMonth counts a user's recorded checks in a calendar month in UTC.
+// UserMonth counts a user's recorded checks in a calendar month in UTC: all of them, or for a meter other than requests
+// those that name it.
 type UserMonth struct {
 	Tenant          rules.TenantID
 	Month           time.Time // its beginning
 	User            string    // "" for checks without a user
+	Meter           rules.Meter
 	Allowed, Denied int64
 	// Cost is the cost of the allowed checks. Whole tokens and millionths are separate, because both together can
 	// exceed 64 bits.
@@ -29,11 +31,10 @@ const MaxUserMonths = 100_000
 
 // MonthReader reads the counts of one tenant.
 type MonthReader interface {
-	// UserMonths returns up to limit users of a month, by id, after an id. With isFirst, the page begins with the
-	// checks without a user.
-	UserMonths(ctx context.Context, tenant rules.TenantID, month time.Time, after string, isFirst bool,
-		limit int) ([]UserMonth, error)
-	// MonthsOfUser returns a user's counts in the given months, without empty ones.
+	// UserMonths returns up to limit counts of a month, by user and meter, after a count; nil is before all.
+	UserMonths(ctx context.Context, tenant rules.TenantID, month time.Time, after *UserMonth, limit int) ([]UserMonth,
+		error)
+	// MonthsOfUser returns a user's counts in the given months by month and meter, without empty ones.
 	MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string, months []time.Time) ([]UserMonth, error)
 	// KnownUsers lists by id the users whose id has a prefix and who have an assigned plan, an override, a counted
 	// check in a month or the one before, or one of the latest denials.
@@ -48,7 +49,7 @@ type KnownUser struct {
 }
 
 const (
-	// maxHeldMonths bounds the users with unwritten counts, at about 300 bytes each.
+	// maxHeldMonths bounds the users and meters with unwritten counts, at about 300 bytes each.
 	maxHeldMonths  = 32 << 10
 	monthsPerBatch = 2000
 	partsPerToken  = 1_000_000
@@ -58,11 +59,12 @@ type monthKey struct {
 	tenant rules.TenantID
 	month  int64 // since year 0
 	user   string
+	meter  rules.Meter
 }
 
 type monthCount struct{ allowed, denied, cost, parts int64 }
 
-// months are unwritten counts by user and month. A tenant may use half of what others leave.
+// months are unwritten counts by user, month and meter. A tenant may use half of what others leave.
 type months struct {
 	mu     sync.Mutex
 	counts map[monthKey]*monthCount
@@ -84,37 +86,43 @@ func newMonths() *months {
 	return &months{counts: map[monthKey]*monthCount{}, used: map[rules.TenantID]int{}}
 }
 
-// add counts a check, and reports whether it is time to write. at is in milliseconds.
-func (m *months) add(tenant rules.TenantID, at int64, user []byte, isDenied bool, cost int64) (isHalfFull bool) {
+// decided is the count of one check, whose cost is in millionths.
+func decided(isDenied bool, cost int64) monthCount {
+	if isDenied {
+		return monthCount{denied: 1}
+	}
+	return monthCount{allowed: 1, parts: cost}
+}
+
+// add adds to the counts of a user and a meter, and reports whether it is time to write. at is in milliseconds.
+func (m *months) add(tenant rules.TenantID, at int64, user, meter []byte, n monthCount) (isHalfFull bool) {
 	date := time.UnixMilli(at).UTC()
 	month := int64(date.Year())*12 + int64(date.Month()) - 1
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	held := m.counts[monthKey{tenant, month, string(user)}]
+	held := m.counts[monthKey{tenant, month, string(user), rules.Meter(meter)}]
 	if held == nil {
 		mine := m.used[tenant]
 		if mine+1 > (maxHeldMonths-(len(m.counts)-mine))/2 {
 			return true
 		}
 		held = new(monthCount)
-		m.counts[monthKey{tenant, month, string(user)}] = held
+		m.counts[monthKey{tenant, month, string(user), rules.Meter(meter)}] = held
 		m.used[tenant] = mine + 1
 		isHalfFull = len(m.counts) >= maxHeldMonths/4
 	}
-	if isDenied {
-		held.denied++
-		return isHalfFull
-	}
-	held.allowed++
-	held.cost += cost / partsPerToken
-	held.parts += cost % partsPerToken
+	held.allowed += n.allowed
+	held.denied += n.denied
+	held.parts += n.parts
+	held.cost += held.parts / partsPerToken
+	held.parts %= partsPerToken
 	return isHalfFull
 }
 
 // compare gives all processes the same order, so that they do not deadlock on the same rows.
 func (k monthKey) compare(other monthKey) int {
 	return cmp.Or(cmp.Compare(k.tenant, other.tenant), cmp.Compare(k.month, other.month),
-		strings.Compare(k.user, other.user))
+		strings.Compare(k.user, other.user), cmp.Compare(k.meter, other.meter))
 }
 
 // take moves the first counts into a batch, unless an earlier one is unwritten. Counts are sorted by tenant, so that a
@@ -131,9 +139,8 @@ func (m *months) take() {
 		count := m.counts[key]
 		counts = append(counts, UserMonth{
 			Tenant: key.tenant, Month: time.Date(int(key.month/12), time.Month(key.month%12+1), 1, 0, 0, 0, 0,
-				time.UTC), User: key.user,
-			Allowed: count.allowed, Denied: count.denied, Cost: count.cost + count.parts/partsPerToken,
-			CostParts: count.parts % partsPerToken,
+				time.UTC), User: key.user, Meter: key.meter,
+			Allowed: count.allowed, Denied: count.denied, Cost: count.cost, CostParts: count.parts,
 		})
 		delete(m.counts, key)
 		if m.used[key.tenant]--; m.used[key.tenant] == 0 {

@@ -20,6 +20,9 @@ func (s *shelf) counted(tenant rules.TenantID) map[string]traffic.UserMonth {
 			continue
 		}
 		key := c.Month.Format("2006-01 ") + c.User
+		if c.Meter != "" {
+			key += " " + string(c.Meter)
+		}
 		sum := sums[key]
 		sum.Allowed += c.Allowed
 		sum.Denied += c.Denied
@@ -63,6 +66,39 @@ func TestChecksAreCountedByUserAndMonthOfUTC(t *testing.T) {
 	want := map[string]traffic.UserMonth{
 		"2026-11 42": {Allowed: 3, Cost: 3}, "2026-12 42": {Allowed: 3, Denied: 1, Cost: 3, CostParts: 500_001},
 		"2026-12 ": {Allowed: 1, Cost: 1},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the counts are %v, want %v", got, want)
+	}
+}
+
+// TestWhatCountedMetersCostIsCounted: of checks, records and reservations, for meters that a rule counts.
+func TestWhatCountedMetersCostIsCounted(t *testing.T) {
+	t.Parallel()
+	sink := &shelf{}
+	r := traffic.NewRecorder(sink, traffic.Options{})
+	for _, kind := range []string{"check", "denied", "record", "reservation"} {
+		c := check("42", noon)
+		c.Denied, c.Record, c.Reserves = kind == "denied", kind == "record", kind == "reservation"
+		if c.Record {
+			c.Cost = 0
+		}
+		c.Costs = []traffic.Cost{
+			{Meter: "pages", Amount: 7},
+			{Meter: "tokens", Amount: 600_000, IsCounted: true},
+			{Meter: "usd", Amount: 12_500_000, IsCounted: true},
+		}
+		r.Record(c)
+	}
+	r.Record(check("42", noon))
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := sink.counted(1)
+	want := map[string]traffic.UserMonth{
+		"2026-11 42":        {Allowed: 4, Denied: 1, Cost: 3},
+		"2026-11 42 tokens": {Allowed: 3, Denied: 1, Cost: 1, CostParts: 800_000},
+		"2026-11 42 usd":    {Allowed: 3, Denied: 1, Cost: 37, CostParts: 500_000},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the counts are %v, want %v", got, want)

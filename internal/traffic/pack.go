@@ -51,18 +51,21 @@ func (r *Recorder) unpack(buffer []byte) {
 		// after the costs.
 		body := in.rest
 		costs := append(make([]int64, 0, 1+rules.MaxMeters), int64(in.number()))
+		var meters [rules.MaxMeters][]byte // those that are counted by month
 		if flags.Is(Metered) {
-			for range in.take(1)[0] {
-				costs = append(costs, int64(in.number()))
+			isCounted := [rules.MaxMeters]bool{}
+			for i := range in.take(1)[0] {
+				twice := in.number()
+				costs, isCounted[i] = append(costs, int64(twice>>1)), twice&1 != 0
 			}
-		}
-		if flags.Is(Sum | Metered) {
 			body = in.rest
-		}
-		if flags.Is(Metered) {
-			for n := in.count(); n > 0; n = in.count() {
-				in.take(n)
+			for i, n := 0, in.count(); n > 0; i, n = i+1, in.count() {
+				if meter := in.take(n); isCounted[i] {
+					meters[i] = meter
+				}
 			}
+		} else if flags.Is(Sum) {
+			body = in.rest
 		}
 		for range 3 {
 			in.take(in.count())
@@ -72,7 +75,13 @@ func (r *Recorder) unpack(buffer []byte) {
 		} else {
 			in.number()
 			user := in.take(in.count())
-			if !flags.Is(Record) && r.months.add(tenant, at, user, flags.Is(Denied), costs[0]) {
+			isDue := r.months.add(tenant, at, user, nil, decided(flags.Is(Denied), costs[0]))
+			for i, cost := range costs[1:] {
+				if meters[i] != nil {
+					isDue = r.months.add(tenant, at, user, meters[i], decided(flags.Is(Denied), cost)) || isDue
+				}
+			}
+			if isDue {
 				signal(r.monthly)
 			}
 			in.take(int(in.take(1)[0]))

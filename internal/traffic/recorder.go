@@ -37,7 +37,7 @@ type Check struct {
 	// DeniedAlone means that the bucket of that rule is the user's or address's own.
 	DeniedAlone bool
 	Proxied     bool
-	// Reserves means that the check reserved, so that it is only counted.
+	// Reserves means that the check reserved, so that it is only counted; see Recorder.Settle.
 	Reserves bool
 	// Record means that the check charged what had happened, and could not be denied.
 	Record bool
@@ -47,6 +47,9 @@ type Check struct {
 type Cost struct {
 	Meter  rules.Meter
 	Amount int64 // in millionths
+	// IsCounted: a rule of the tenant counts the meter. Others are not counted by user and month, because callers can
+	// name any.
+	IsCounted bool
 }
 
 // Options bound a Recorder. A zero value means the default.
@@ -174,6 +177,24 @@ func (r *Recorder) Record(c *Check) {
 	s.mu.Unlock()
 	if half {
 		signal(r.full)
+	}
+	if c.Reserves {
+		r.count(c)
+	}
+}
+
+// count adds a check to the counts of its user's month.
+func (r *Recorder) count(c *Check) {
+	user := []byte(c.Request.UserID)
+	isDue := r.months.add(c.Tenant, c.At/1000, user, nil, decided(c.Denied, c.Cost))
+	for i := range c.Costs {
+		if cost := &c.Costs[i]; cost.IsCounted {
+			n := decided(c.Denied, cost.Amount)
+			isDue = r.months.add(c.Tenant, c.At/1000, user, []byte(cost.Meter), n) || isDue
+		}
+	}
+	if isDue {
+		signal(r.monthly)
 	}
 }
 

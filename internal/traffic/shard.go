@@ -108,7 +108,7 @@ func (s *shard) add(c *Check, level int) bool {
 }
 
 // A check in the buffer begins with its tenant, time, stratum, level, flags and cost of requests. If it has costs of
-// other meters, their number, the amounts and the names follow.
+// other meters, their number, twice the amounts, + 1 if counted by user and month, and the names follow.
 func appendHead(b []byte, c *Check, stratum, level int, flags Flags) []byte {
 	b = binary.AppendUvarint(b, uint64(c.Tenant))
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.At/1000))
@@ -119,7 +119,11 @@ func appendHead(b []byte, c *Check, stratum, level int, flags Flags) []byte {
 	}
 	b = append(b, byte(len(c.Costs)))
 	for i := range c.Costs {
-		b = binary.AppendUvarint(b, uint64(c.Costs[i].Amount))
+		twice := uint64(c.Costs[i].Amount) << 1
+		if c.Costs[i].IsCounted {
+			twice |= 1
+		}
+		b = binary.AppendUvarint(b, twice)
 	}
 	for i := range c.Costs {
 		b = appendText(b, string(c.Costs[i].Meter))

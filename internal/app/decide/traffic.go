@@ -38,7 +38,9 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	c := trafficChecks.Get().(*traffic.Check)
 	costs := c.Costs[:0]
 	for _, cost := range check.Costs {
-		costs = append(costs, traffic.Cost{Meter: cost.Meter, Amount: int64(cost.Cost)})
+		costs = append(costs, traffic.Cost{
+			Meter: cost.Meter, Amount: int64(cost.Cost), IsCounted: tenant.CountsMeter(cost.Meter),
+		})
 	}
 	slices.SortFunc(costs, func(a, b traffic.Cost) int { return cmp.Compare(a.Meter, b.Meter) })
 	*c = traffic.Check{

@@ -51,6 +51,7 @@ type index struct {
 
 	userLimits func() userLimits // computed on first use; see UserBuckets
 	named      map[string]bool
+	meters     map[rules.Meter]bool
 }
 
 // shape is a group of rules that test the same fields in the same way.
@@ -119,8 +120,9 @@ func newIndex(all table[rules.RuleID, *rules.Rule]) *index {
 	}
 	slices.SortFunc(x.rules, func(a, b *rules.Rule) int { return cmp.Compare(a.ID, b.ID) })
 	x.userLimits = sync.OnceValue(func() userLimits { return newUserLimits(x.rules) })
-	x.named = map[string]bool{}
+	x.named, x.meters = map[string]bool{}, map[rules.Meter]bool{}
 	for _, rule := range x.rules {
+		x.meters[rule.Meter] = true
 		for _, s := range rule.Pattern.Segments() {
 			if s.Field == rules.FieldAttribute {
 				x.named[s.Attribute] = true

@@ -136,6 +136,9 @@ func (t *Tenant) Rules() iter.Seq[*rules.Rule] { return slices.Values(t.index.ru
 // NamesAttribute reports whether a rule, active or not, names an attribute.
 func (t *Tenant) NamesAttribute(name string) bool { return t.index.named[name] }
 
+// CountsMeter reports whether a rule, active or not, counts a meter.
+func (t *Tenant) CountsMeter(meter rules.Meter) bool { return t.index.meters[meter] }
+
 // AssignedPlan returns the user's assigned plan, if any.
 func (t *Tenant) AssignedPlan(userID string) (string, bool) {
 	if userID == "" {

@@ -2473,7 +2473,7 @@ export interface paths {
         };
         /**
          * Show what a user used per month
-         * @description The user's checks in each calendar month in UTC, as in exportUsage with `by=user`. Months without a counted check are left out,
+         * @description The user's checks and their costs in each calendar month in UTC, as in exportUsage with `by=user`. Months without a counted check are left out,
          *     so a tenant that never recorded checks has none. The month of `as_of` goes on, and is up to about a minute behind.
          */
         get: operations["getUserUsage"];
@@ -3432,8 +3432,10 @@ export interface paths {
          * @description CSV with counts for each calendar month in UTC, the oldest month first. `by=rule` counts every check: for each month a line of kind
          *     `all`, then the rules that decided something. `by=user` counts the checks of tenants that record checks (`record_days`): for each
          *     month the users, a line of kind `no_user` for checks without a user, and a line `not_counted` for the rest: checks before
-         *     recording was on or beyond its sample, checks that reserve, and those of cost 0. A month without that line is complete. The
-         *     present month goes on, and is up to about a minute behind: the name of a file that has it ends in `-so-far`. `cost` is what allowed checks cost, in tokens. At most 100,000 users of a month are
+         *     recording was on or beyond its sample, and those of cost 0. A month without that line is complete. A user has a line of `meter`
+         *     `requests` with all checks, and one for each other meter of a rule with the checks that name it. The
+         *     present month goes on, and is up to about a minute behind: the name of a file that has it ends in `-so-far`. `cost` is what allowed
+         *     checks and records cost of the meter, and what a reservation was settled to. At most 100,000 users of a month are
          *     counted. Kept as long as counts per minute. An apostrophe precedes text that a spreadsheet would take for a formula.
          *     400 beyond 10,000 rows, which a job writes: see the POST of this address.
          */
@@ -6259,9 +6261,18 @@ export interface components {
             denied: number;
             /**
              * Format: double
-             * @description What the allowed checks cost, in tokens
+             * @description What the allowed checks cost, in requests
              */
             cost: number;
+            /**
+             * @description The same by meter, of other meters that rules count
+             * @example {
+             *       "usd": 12.5
+             *     }
+             */
+            costs: {
+                [key: string]: number;
+            };
         };
         /**
          * @example {
@@ -15320,8 +15331,8 @@ export interface operations {
         requestBody?: never;
         responses: {
             /**
-             * @description CSV with the header `month,kind,rule_id,name,key_pattern,plan,mode,allowed,denied,bypassed,degraded,cost` or, by user,
-             *     `month,kind,user_id,allowed,denied,cost`
+             * @description CSV with the header `month,kind,rule_id,name,key_pattern,plan,mode,meter,allowed,denied,bypassed,degraded,cost` or, by user,
+             *     `month,kind,user_id,meter,allowed,denied,cost`
              */
             200: {
                 headers: {
@@ -15330,8 +15341,9 @@ export interface operations {
                 };
                 content: {
                     /**
-                     * @example month,kind,user_id,allowed,denied,cost
-                     *     2026-11,user,42,1000,3,1000
+                     * @example month,kind,user_id,meter,allowed,denied,cost
+                     *     2026-11,user,42,requests,1000,3,1000
+                     *     2026-11,user,42,usd,800,3,12.5
                      */
                     "text/csv": string;
                 };

@@ -4276,10 +4276,13 @@ type UserMoment struct {
 type UserMonth struct {
 	Allowed int64 `json:"allowed"`
 
-	// Cost What the allowed checks cost, in tokens
-	Cost   float64 `json:"cost"`
-	Denied int64   `json:"denied"`
-	Month  string  `json:"month"`
+	// Cost What the allowed checks cost, in requests
+	Cost float64 `json:"cost"`
+
+	// Costs The same by meter, of other meters that rules count
+	Costs  map[string]float64 `json:"costs"`
+	Denied int64              `json:"denied"`
+	Month  string             `json:"month"`
 }
 
 // UserStory defines model for UserStory.

@@ -812,6 +812,7 @@ type UserMonth struct {
 	Allowed   int64
 	Denied    int64
 	CostTaken pgtype.Numeric
+	Meter     string
 }
 
 type ViolationMinute struct {

@@ -389,6 +389,7 @@ INSERT INTO month_users (tenant_id, month, users)
 SELECT g.tenant_id, g.month, (
     SELECT count(*) FROM (
         SELECT FROM user_month AS m WHERE m.tenant_id = g.tenant_id AND m.month = g.month AND m.user_id <> ''
+            AND m.meter = ''
         LIMIT $1::integer
     ) AS held
 )
@@ -707,29 +708,30 @@ func (q *Queries) CountTrafficBlock(ctx context.Context, arg CountTrafficBlockPa
 
 const countUserMonths = `-- name: CountUserMonths :exec
 WITH given AS (
-    SELECT c.tenant_id, c.month, c.user_id, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
+    SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
     FROM (
         SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::date[]) AS month,
             unnest($3::text[]) COLLATE "C" AS user_id,
-            unnest($4::bigint[]) AS allowed, unnest($5::bigint[]) AS denied,
-            unnest($6::bigint[]) AS cost, unnest($7::bigint[]) AS cost_parts
+            unnest($4::text[]) COLLATE "C" AS meter,
+            unnest($5::bigint[]) AS allowed, unnest($6::bigint[]) AS denied,
+            unnest($7::bigint[]) AS cost, unnest($8::bigint[]) AS cost_parts
     ) AS c
     JOIN tenant AS t ON t.tenant_id = c.tenant_id
     WHERE t.record_days > 0 AND t.removed_at IS NULL
 ), written AS (
-    INSERT INTO user_month AS m (tenant_id, month, user_id, allowed, denied, cost_taken)
-    SELECT g.tenant_id, g.month, g.user_id, g.allowed, g.denied, g.cost_taken
+    INSERT INTO user_month AS m (tenant_id, month, user_id, meter, allowed, denied, cost_taken)
+    SELECT g.tenant_id, g.month, g.user_id, g.meter, g.allowed, g.denied, g.cost_taken
     FROM given AS g
     JOIN month_users AS u ON u.tenant_id = g.tenant_id AND u.month = g.month
-    WHERE g.user_id = '' OR u.users < $8::integer
+    WHERE g.user_id = '' OR u.users < $9::integer
         OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month
             AND e.user_id = g.user_id)
-    ORDER BY g.tenant_id, g.month, g.user_id
-    ON CONFLICT (tenant_id, month, user_id) DO UPDATE
+    ORDER BY g.tenant_id, g.month, g.user_id, g.meter
+    ON CONFLICT (tenant_id, month, user_id, meter) DO UPDATE
     SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied,
         cost_taken = m.cost_taken + excluded.cost_taken
     -- an updated row has its former version's end in xmax
-    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.xmax = 0 AS is_new
+    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.meter = '' AND m.xmax = 0 AS is_new
 )
 INSERT INTO month_users AS u (tenant_id, month, users)
 SELECT w.tenant_id, w.month, count(*) FROM written AS w WHERE w.is_new
@@ -742,6 +744,7 @@ type CountUserMonthsParams struct {
 	TenantIds []int64
 	Months    []pgtype.Date
 	UserIds   []string
+	Meters    []string
 	Allowed   []int64
 	Denied    []int64
 	Cost      []int64
@@ -756,6 +759,7 @@ func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams
 		arg.TenantIds,
 		arg.Months,
 		arg.UserIds,
+		arg.Meters,
 		arg.Allowed,
 		arg.Denied,
 		arg.Cost,

@@ -15,12 +15,13 @@ import (
 const eraseUserMonths = `-- name: EraseUserMonths :one
 WITH erased AS (
     DELETE FROM user_month AS m WHERE m.tenant_id = $1 AND m.user_id = $2
-        RETURNING m.month
+        RETURNING m.month, m.meter
 ), room AS (
     UPDATE month_users AS u SET users = greatest(0, u.users - 1)
-    FROM erased AS e WHERE u.tenant_id = $1 AND u.month = e.month AND $2 <> ''
+    FROM erased AS e
+    WHERE u.tenant_id = $1 AND u.month = e.month AND e.meter = '' AND $2 <> ''
 )
-SELECT count(*) FROM erased
+SELECT count(DISTINCT e.month) FROM erased AS e
 `
 
 // Their checks stay in the sums of the tenant. The user makes room for another one in each month.
@@ -45,13 +46,13 @@ FROM (
     LIMIT $3::integer)
     UNION ALL
     (SELECT m.user_id, NULL FROM user_month AS m
-    WHERE m.tenant_id = $1 AND m.month = $4
+    WHERE m.tenant_id = $1 AND m.month = $4 AND m.meter = ''
         AND starts_with(m.user_id, $2::text)
     ORDER BY m.user_id
     LIMIT $3::integer)
     UNION ALL
     (SELECT l.user_id, NULL FROM user_month AS l
-    WHERE l.tenant_id = $1 AND l.month = $5
+    WHERE l.tenant_id = $1 AND l.month = $5 AND l.meter = ''
         AND starts_with(l.user_id, $2::text)
     ORDER BY l.user_id
     LIMIT $3::integer)
@@ -118,17 +119,19 @@ func (q *Queries) KnownUsers(ctx context.Context, arg KnownUsersParams) ([]Known
 }
 
 const monthsOfUser = `-- name: MonthsOfUser :many
-SELECT tenant_id, month, user_id, allowed, denied, least(trunc(cost_taken), 9e18)::bigint AS cost,
-    (mod(cost_taken, 1) * 1000000)::bigint AS cost_parts
+SELECT tenant_id, month, user_id, meter, allowed, denied,
+    least(trunc(greatest(cost_taken, 0)), 9e18)::bigint AS cost,
+    (mod(greatest(cost_taken, 0), 1) * 1000000)::bigint AS cost_parts
 FROM user_month
 WHERE tenant_id = $1 AND month = ANY ($2::date[]) AND user_id = $3
-ORDER BY month
+ORDER BY month, meter
 `
 
 type MonthsOfUserRow struct {
 	TenantID  rules.TenantID
 	Month     pgtype.Date
 	UserID    string
+	Meter     string
 	Allowed   int64
 	Denied    int64
 	Cost      int64
@@ -148,6 +151,7 @@ func (q *Queries) MonthsOfUser(ctx context.Context, tenantID rules.TenantID, mon
 			&i.TenantID,
 			&i.Month,
 			&i.UserID,
+			&i.Meter,
 			&i.Allowed,
 			&i.Denied,
 			&i.Cost,
@@ -164,39 +168,44 @@ func (q *Queries) MonthsOfUser(ctx context.Context, tenantID rules.TenantID, mon
 }
 
 const userMonths = `-- name: UserMonths :many
-SELECT tenant_id, month, user_id, allowed, denied, least(trunc(cost_taken), 9e18)::bigint AS cost,
-    (mod(cost_taken, 1) * 1000000)::bigint AS cost_parts
+SELECT tenant_id, month, user_id, meter, allowed, denied,
+    least(trunc(greatest(cost_taken, 0)), 9e18)::bigint AS cost,
+    (mod(greatest(cost_taken, 0), 1) * 1000000)::bigint AS cost_parts
 FROM user_month
-WHERE tenant_id = $1 AND month = $2 AND user_id >= $3
-    AND (user_id > $3 OR $4::boolean)
-ORDER BY user_id
-LIMIT $5
+WHERE tenant_id = $1 AND month = $2
+    AND (user_id, meter) >= ($3::text, $4::text)
+    AND ((user_id, meter) > ($3::text, $4::text) OR $5::boolean)
+ORDER BY user_id, meter
+LIMIT $6
 `
 
 type UserMonthsParams struct {
-	TenantID rules.TenantID
-	Month    pgtype.Date
-	FromUser string
-	IsFirst  bool
-	PageSize int32
+	TenantID  rules.TenantID
+	Month     pgtype.Date
+	FromUser  string
+	FromMeter string
+	IsFirst   bool
+	PageSize  int32
 }
 
 type UserMonthsRow struct {
 	TenantID  rules.TenantID
 	Month     pgtype.Date
 	UserID    string
+	Meter     string
 	Allowed   int64
 	Denied    int64
 	Cost      int64
 	CostParts int64
 }
 
-// A page of the users of a month.
+// A page of the users and meters of a month.
 func (q *Queries) UserMonths(ctx context.Context, arg UserMonthsParams) ([]UserMonthsRow, error) {
 	rows, err := q.db.Query(ctx, userMonths,
 		arg.TenantID,
 		arg.Month,
 		arg.FromUser,
+		arg.FromMeter,
 		arg.IsFirst,
 		arg.PageSize,
 	)
@@ -211,6 +220,7 @@ func (q *Queries) UserMonths(ctx context.Context, arg UserMonthsParams) ([]UserM
 			&i.TenantID,
 			&i.Month,
 			&i.UserID,
+			&i.Meter,
 			&i.Allowed,
 			&i.Denied,
 			&i.Cost,

@@ -12,15 +12,18 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
 import { clockTime } from '~/domain/format';
+import { meterUnit } from '~/domain/meter';
+import { upper } from '~/domain/pattern';
 import styles from './Users.module.css';
 import { goesOn, lastMonths, monthName, usageQuery } from './usage';
 
-const explained = 'Months in UTC. Cost: tokens taken by allowed checks.';
+const explained = 'Months in UTC. Costs are those of allowed checks, records and settled reservations.';
 
 export function Usage({ tenant, user }: { tenant: string; user: string }) {
   const usage = useQuery(usageQuery(tenant, user));
   const file = (months: { from?: string; to?: string } = {}) =>
     exportAddress(tenant, 'usage/export', { by: 'user', user_id: user, ...months });
+  const meters = [...new Set(usage.data?.months.flatMap(({ costs }) => Object.keys(costs)))].sort();
   const columns: Column<UserMonth>[] = [
     {
       key: 'month',
@@ -36,6 +39,12 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
     { key: 'allowed', header: 'Allowed', numeric: true, render: ({ allowed }) => <Num value={allowed} /> },
     { key: 'denied', header: 'Denied', numeric: true, render: ({ denied }) => <Num value={denied} /> },
     { key: 'cost', header: 'Cost', numeric: true, render: ({ cost }) => <Num value={cost} /> },
+    ...meters.map((meter) => ({
+      key: `of ${meter}`,
+      header: upper(meterUnit(meter)),
+      numeric: true,
+      render: ({ costs }: UserMonth) => <Num value={costs[meter] ?? 0} />,
+    })),
     {
       key: 'file',
       header: 'File',

@@ -318,13 +318,15 @@ test('a user is erased after the id was typed, and progress and receipt are show
     steps: [overrides, { ...violations, rows: 0, finished_at: null }],
     rules: [],
   };
-  let usage = [{ month: '2026-11', allowed: 9, denied: 3, cost: 9 }];
+  let usage = [{ month: '2026-11', allowed: 9, denied: 3, cost: 9, costs: { input_tokens: 1_250_000, usd: 0.75 } }];
   const requests = userServer({
     [`GET ${its}/usage`]: () => ({ json: { items: usage, as_of: '2026-11-26T17:06:12Z' } }),
     [`POST ${its}/erase`]: () => ({ status: 202, json: { ...receiptOf42, finished_at: null, steps: [], rules: [] } }),
     [`GET ${base}/erasures/erased-1`]: () => ({ json: erasure }),
   });
   const { user, router } = open('/t/acme/users/42');
+  const months = await screen.findByRole('table', { name: 'Usage per month' });
+  expect(months.textContent).toMatch(/CostInput tokensUSD.*Nov 2026.*9391\.3.M0\.75/);
   await user.click(await screen.findByRole('button', { name: 'More actions for user 42' }));
   await user.click(await screen.findByRole('menuitem', { name: 'Erase user' }));
   const dialog = await screen.findByRole('dialog', { name: 'Erase user 42?' });
