@@ -1370,3 +1370,10 @@ FROM (
         unnest(sqlc.arg(subjects)::bytea[]) AS subject
 ) AS n
 JOIN bucket_checkpoint AS c ON c.tenant_id = n.tenant_id AND c.rule_id = n.rule_id AND c.subject = n.subject;
+
+-- name: TenantsCheckpointedBefore :many
+-- Those of some tenants that have a checkpoint from before a time of each.
+SELECT n.tenant_id::bigint
+FROM (SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(befores)::bigint[]) AS before) AS n
+WHERE EXISTS (
+    SELECT FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id AND c.rule_id <> 0 AND c.stamp < n.before);

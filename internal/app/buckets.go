@@ -97,6 +97,13 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 	return b, nil
 }
 
+// recoverBy says who knows what Redis may have lost.
+func (b *Buckets) recoverBy(recovery enforce.Recovery, above time.Duration) {
+	if b.redis != nil {
+		b.redis.RecoverBy(recovery, above)
+	}
+}
+
 // checkpointAbove returns 0 for one of several processes that have buckets in memory, because the table has one state
 // of each bucket.
 func checkpointAbove(cfg config.Config) time.Duration {

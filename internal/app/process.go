@@ -33,8 +33,10 @@ type Process struct {
 	KeyUses *snapshot.KeyUses
 	// Checkpoints writes those of the Buckets.
 	Checkpoints *checkpoint.Writer
-	Metrics     *metrics.Metrics
-	Decisions   *metrics.Decisions // an observer for Limiters
+	// Lookups finds what Buckets do not know of long limits.
+	Lookups   *checkpoint.Lookups
+	Metrics   *metrics.Metrics
+	Decisions *metrics.Decisions // an observer for Limiters
 
 	scrapes *Listener
 	drain   drain
@@ -65,6 +67,8 @@ func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown),
 	p.KeyUses = snapshot.NewKeyUses(p.Store, log)
 	p.Metrics = showRules(p.Store, p.Watcher)
 	p.Checkpoints = checkpoint.NewWriter(p.Buckets.Local, p.Store, p.Watcher.Snapshot, log)
+	p.Lookups = checkpoint.NewLookups(p.Buckets.Local, p.Store, cfg.StoreBudget, log)
+	p.Buckets.recoverBy(p.Lookups, checkpointAbove(cfg))
 	p.Decisions = p.Buckets.observe(p.Metrics, p.Checkpoints.Written)
 	if p.scrapes, err = p.newScrapes(); err != nil {
 		return p, err

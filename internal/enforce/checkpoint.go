@@ -30,6 +30,14 @@ type Recollection interface {
 	Recollect(tiers []Tier) (unknown []Tier)
 }
 
+// Recovery knows the states of buckets of long limits that the shared store may have lost.
+type Recovery interface {
+	// Recover returns the newest known states of some buckets of a tenant, within the budget of the store. Keys are
+	// Bounded. The Stamp of a bucket that nobody has used is 0. isNew: before a time, in microseconds since the Unix
+	// epoch, nobody had used a long limit of the tenant.
+	Recover(keys []Key, before int64) (known []Checkpoint, isNew bool, err error)
+}
+
 // IsLong reports whether buckets of a limit have checkpoints: they take at least a time to refill, and are no list. A
 // time of 0 means that none has.
 func IsLong(limit Limit, above time.Duration) bool {

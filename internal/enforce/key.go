@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -55,6 +56,18 @@ func (k Key) IsLong() bool { return len(k.Subject) > maxSubject }
 
 // Digest returns the SHA-256 of the subject.
 func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.Subject)) }
+
+// Bounded replaces a long subject by # and its digest in hexadecimal. The result is longer than any subject that is
+// kept, so no two are equal.
+func (k Key) Bounded() Key {
+	if k.IsLong() {
+		digest := k.Digest()
+		k.Subject = boundedSubject(digest[:])
+	}
+	return k
+}
+
+func boundedSubject(digest []byte) string { return "#" + hex.EncodeToString(digest) }
 
 // ParseKey parses a Text. ParseKey does not check that the rule and subject exist; see BucketOf.
 func ParseKey(tenant rules.TenantID, text string) (Key, error) {

@@ -65,6 +65,19 @@ func (s *Store) CheckpointsOf(ctx context.Context, places []rules.CheckpointPlac
 	return each(rows, checkpointFromRow), nil
 }
 
+// TenantsCheckpointedBefore returns which of some tenants have a checkpoint from before a time of each, in microseconds
+// since the Unix epoch.
+func (s *Store) TenantsCheckpointedBefore(ctx context.Context, tenants []rules.TenantID, before []int64) (
+	[]rules.TenantID, error,
+) {
+	ids := each(tenants, func(id rules.TenantID) int64 { return int64(id) })
+	old, err := s.queriesFor(classBackground, everyTenant).TenantsCheckpointedBefore(ctx, ids, before)
+	if err != nil {
+		return nil, fmt.Errorf("find out which of %d tenants have checkpoints: %w", len(tenants), err)
+	}
+	return each(old, func(id int64) rules.TenantID { return rules.TenantID(id) }), nil
+}
+
 // CheckpointsOfUser returns the next checkpoints of a user's buckets after a place.
 func (s *Store) CheckpointsOfUser(ctx context.Context, tenant rules.TenantID, userID string,
 	after rules.CheckpointPlace, limit int,

@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/auth/jwks"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/enforce/checkpoint"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/notify/webhook"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -68,7 +67,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	a.self = a.look()
 	observer := a.record()
 	a.limiter = enforce.NewLimiter(a.Buckets.Shared(), a.Buckets.Local, observer, time.Now)
-	a.limiter.RecollectBy(checkpoint.NewLookups(a.Buckets.Local, a.Store, cfg.StoreBudget, log))
+	a.limiter.RecollectBy(a.Lookups)
 	if cfg.TraceEndpoint != "" {
 		a.tracer, err = tracing.New(context.WithoutCancel(ctx), cfg.TraceEndpoint, "sluice-api",
 			config.ReadBuild().Version, log)

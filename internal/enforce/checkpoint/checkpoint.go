@@ -169,7 +169,7 @@ func Load(ctx context.Context, table Table, memory Memory) (loaded int, err erro
 
 // checkpointOf returns false for the mark of an erased user and for a row of a later release.
 func checkpointOf(row *rules.Checkpoint) (c enforce.Checkpoint, ok bool) {
-	c.Key = enforce.Key{Tenant: row.Tenant, Rule: row.Rule, Subject: row.Subject}
+	c.Key, c.Stamp = enforce.Key{Tenant: row.Tenant, Rule: row.Rule, Subject: row.Subject}, row.Stamp
 	c.State, _, ok = enforce.ParseState(row.State)
 	return c, ok && row.Rule != 0
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,17 +20,24 @@ const (
 	waitingOfTenant = 5000
 	// restAfter is the pause after a failed query, in which look-ups fail at once.
 	restAfter = 250 * time.Millisecond
+	// sortTimeout bounds the question which tenants are new.
+	sortTimeout = 2 * time.Second
+	// clocksApart is how far the clocks of a server that was lost and of its successor may be apart, in microseconds.
+	clocksApart = int64(10 * time.Second / time.Microsecond)
 )
 
 var (
 	errCrowded = errors.New("too many buckets of the tenant wait for their checkpoints")
 	errResting = errors.New("checkpoints could not be read a moment ago")
+	errLate    = errors.New("checkpoints were not read in time")
 )
 
 // Reader reads checkpoints.
 type Reader interface {
 	// CheckpointsOf returns the rows at some places, in any order.
 	CheckpointsOf(ctx context.Context, places []rules.CheckpointPlace) ([]rules.Checkpoint, error)
+	// TenantsCheckpointedBefore returns which of some tenants have a row from before a time of each.
+	TenantsCheckpointedBefore(ctx context.Context, tenants []rules.TenantID, before []int64) ([]rules.TenantID, error)
 }
 
 // Known is a memory that can say which buckets it lacks; see membucket.Store.
@@ -36,10 +45,13 @@ type Known interface {
 	// Unknown returns the tiers with a long limit whose bucket the memory does not have, under the keys of its buckets.
 	Unknown(tiers []enforce.Tier) []enforce.Checkpoint
 	Restore(enforce.Checkpoint)
+	// Newest returns what the memory knows of a bucket.
+	Newest(key enforce.Key) (known enforce.Checkpoint, ok bool)
 }
 
 // Lookups implements enforce.Recollection: while the shared store is away, the process's own buckets of long limits
-// begin as their checkpoints have them. Many look-ups share a query, in which tenants have equal shares.
+// begin as their checkpoints have them. Lookups also implements enforce.Recovery, for when the shared store has lost
+// its buckets. Many look-ups share a query, in which tenants have equal shares.
 type Lookups struct {
 	memory Known
 	reader Reader
@@ -50,17 +62,37 @@ type Lookups struct {
 	lines   map[rules.TenantID][]lookup
 	isBusy  bool // a goroutine asks
 	restsTo time.Time
+	// ages say which tenants are new. A time is asked about once.
+	ages      map[rules.TenantID]age
+	isSorting bool // a goroutine asks
 }
 
-// lookup is a full bucket, which replaces a missing checkpoint, and who waits for it.
+// age says whether a tenant had a checkpoint before a time.
+type age struct {
+	before       int64
+	asked, isNew bool
+}
+
 type lookup struct {
-	full enforce.Checkpoint
-	done chan<- error // with room
+	key enforce.Key
+	// full replaces a missing checkpoint in the memory, unless it is nil.
+	full  *enforce.State
+	index int
+	done  chan<- answer // with room
+}
+
+type answer struct {
+	index int
+	found enforce.Checkpoint // its Stamp is 0 without one
+	err   error
 }
 
 // NewLookups returns a Lookups that answers within a budget.
 func NewLookups(memory Known, reader Reader, budget time.Duration, log *slog.Logger) *Lookups {
-	return &Lookups{memory: memory, reader: reader, budget: budget, log: log, lines: map[rules.TenantID][]lookup{}}
+	return &Lookups{
+		memory: memory, reader: reader, budget: budget, log: log, lines: map[rules.TenantID][]lookup{},
+		ages: map[rules.TenantID]age{},
+	}
 }
 
 // Recollect implements enforce.Recollection.
@@ -69,20 +101,12 @@ func (l *Lookups) Recollect(tiers []enforce.Tier) (unknown []enforce.Tier) {
 	if len(missing) == 0 {
 		return nil
 	}
-	done := make(chan error, len(missing))
-	if l.ask(missing, done) == nil {
-		late := time.NewTimer(l.budget)
-		defer late.Stop()
-		for range missing {
-			select {
-			case err := <-done:
-				if err == nil {
-					continue
-				}
-			case <-late.C:
-			}
-			break
-		}
+	lookups := make([]lookup, len(missing))
+	for i := range missing {
+		lookups[i] = lookup{key: missing[i].Key, full: &missing[i].State}
+	}
+	if _, err := l.lookUp(lookups); err == nil {
+		return nil
 	}
 	for i := range tiers {
 		if len(l.memory.Unknown(tiers[i:i+1])) > 0 {
@@ -92,19 +116,122 @@ func (l *Lookups) Recollect(tiers []enforce.Tier) (unknown []enforce.Tier) {
 	return unknown
 }
 
-func (l *Lookups) ask(missing []enforce.Checkpoint, done chan<- error) error {
+// Recover implements enforce.Recovery. The process's memory may know later states than the checkpoints.
+func (l *Lookups) Recover(keys []enforce.Key, before int64) (known []enforce.Checkpoint, isNew bool, err error) {
+	if len(keys) == 0 || l.isNew(keys[0].Tenant, before) {
+		return nil, true, nil
+	}
+	lookups := make([]lookup, len(keys))
+	for i := range keys {
+		lookups[i].key = keys[i]
+		lookups[i].key.Subject = strings.Clone(keys[i].Subject) // it outlives the request
+	}
+	if known, err = l.lookUp(lookups); err != nil {
+		return nil, false, err
+	}
+	for i := range known {
+		if own, ok := l.memory.Newest(keys[i]); ok && (own.Stamp > known[i].Stamp ||
+			own.Stamp == known[i].Stamp && own.State.Level.Micros < known[i].State.Level.Micros) {
+			known[i] = own
+		}
+	}
+	return known, false, nil
+}
+
+// isNew reports whether a tenant is known to have had no checkpoint before a time, and else has that found out once.
+func (l *Lookups) isNew(tenant rules.TenantID, before int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	tenant := missing[0].Key.Tenant
+	known, ok := l.ages[tenant]
+	if ok && known.before == before {
+		return known.isNew
+	}
+	l.ages[tenant] = age{before: before}
+	if !l.isSorting {
+		l.isSorting = true
+		panics.Go(l.log, "the look-up of new tenants", l.sort)
+	}
+	return false
+}
+
+// sort asks which tenants are new, until all are known.
+func (l *Lookups) sort() {
+	for {
+		var tenants []rules.TenantID
+		var before []int64
+		l.mu.Lock()
+		for tenant, known := range l.ages {
+			if !known.asked {
+				known.asked = true
+				l.ages[tenant] = known
+				tenants, before = append(tenants, tenant), append(before, known.before+clocksApart)
+			}
+		}
+		l.isSorting = len(tenants) > 0
+		l.mu.Unlock()
+		if len(tenants) == 0 {
+			return
+		}
+		err := panics.Do(l.log, "the look-up of new tenants", func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), sortTimeout)
+			defer cancel()
+			old, err := l.reader.TenantsCheckpointedBefore(ctx, tenants, before)
+			if err != nil {
+				return err
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			for i, tenant := range tenants {
+				if known := l.ages[tenant]; known.before+clocksApart == before[i] {
+					known.isNew = !slices.Contains(old, tenant)
+					l.ages[tenant] = known
+				}
+			}
+			return nil
+		})
+		if err != nil { // their buckets are looked up one by one
+			l.log.Warn("could not find out which tenants have checkpoints", "error", err)
+		}
+	}
+}
+
+// lookUp returns the checkpoints of buckets of a tenant; the Stamp of a missing one is 0.
+func (l *Lookups) lookUp(lookups []lookup) (found []enforce.Checkpoint, err error) {
+	done := make(chan answer, len(lookups))
+	for i := range lookups {
+		lookups[i].index, lookups[i].done = i, done
+	}
+	if err := l.ask(lookups); err != nil {
+		return nil, err
+	}
+	late := time.NewTimer(l.budget)
+	defer late.Stop()
+	found = make([]enforce.Checkpoint, len(lookups))
+	for range lookups {
+		select {
+		case a := <-done:
+			if a.err != nil {
+				return nil, a.err
+			}
+			found[a.index] = a.found
+		case <-late.C:
+			return nil, errLate
+		}
+	}
+	return found, nil
+}
+
+func (l *Lookups) ask(lookups []lookup) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	tenant := lookups[0].key.Tenant
 	switch {
 	case len(l.lines[tenant]) >= waitingOfTenant:
 		return errCrowded
 	case time.Now().Before(l.restsTo):
 		return errResting
 	}
-	for i := range missing {
-		l.lines[tenant] = append(l.lines[tenant], lookup{missing[i], done})
-	}
+	l.lines[tenant] = append(l.lines[tenant], lookups...)
 	if !l.isBusy {
 		l.isBusy = true
 		panics.Go(l.log, "the look-up of checkpoints", l.run)
@@ -119,7 +246,11 @@ func (l *Lookups) run() {
 		if len(batch) == 0 {
 			return
 		}
-		err := panics.Do(l.log, "the look-up of checkpoints", func() error { return l.read(batch) })
+		var found map[rules.CheckpointPlace]enforce.Checkpoint
+		err := panics.Do(l.log, "the look-up of checkpoints", func() (err error) {
+			found, err = l.read(batch)
+			return err
+		})
 		if err != nil {
 			l.mu.Lock()
 			l.restsTo = time.Now().Add(restAfter)
@@ -130,7 +261,7 @@ func (l *Lookups) run() {
 			l.mu.Unlock()
 		}
 		for i := range batch {
-			batch[i].done <- err
+			batch[i].done <- answer{batch[i].index, found[placeOf(batch[i].key)], err}
 		}
 	}
 }
@@ -156,24 +287,28 @@ func (l *Lookups) next() (batch []lookup) {
 	return batch
 }
 
-func (l *Lookups) read(batch []lookup) error {
+func (l *Lookups) read(batch []lookup) (found map[rules.CheckpointPlace]enforce.Checkpoint, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.budget)
 	defer cancel()
 	places := make([]rules.CheckpointPlace, len(batch))
 	for i := range batch {
-		places[i] = placeOf(batch[i].full.Key)
+		places[i] = placeOf(batch[i].key)
 	}
 	rows, err := l.reader.CheckpointsOf(ctx, places)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	found = make(map[rules.CheckpointPlace]enforce.Checkpoint, len(rows))
 	for i := range rows {
 		if c, ok := checkpointOf(&rows[i]); ok {
+			found[rows[i].CheckpointPlace] = c
 			l.memory.Restore(c)
 		}
 	}
 	for i := range batch { // the others have taken less than 2 % of their limits
-		l.memory.Restore(batch[i].full)
+		if batch[i].full != nil {
+			l.memory.Restore(enforce.Checkpoint{Key: batch[i].key, State: *batch[i].full})
+		}
 	}
-	return nil
+	return found, nil
 }

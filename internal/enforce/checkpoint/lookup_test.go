@@ -48,6 +48,13 @@ func (r *reader) CheckpointsOf(ctx context.Context, places []rules.CheckpointPla
 	return rows, err
 }
 
+// TenantsCheckpointedBefore implements Reader: all tenants but the third have checkpoints.
+func (r *reader) TenantsCheckpointedBefore(_ context.Context, tenants []rules.TenantID, _ []int64) ([]rules.TenantID,
+	error,
+) {
+	return slices.DeleteFunc(slices.Clone(tenants), func(t rules.TenantID) bool { return t == 3 }), nil
+}
+
 func open() (*membucket.Store, *reader, *Lookups) {
 	memory := membucket.New(membucket.Options{CheckpointAbove: time.Hour})
 	r := &reader{make(chan []rules.CheckpointPlace, 100), make(chan error)}
@@ -105,9 +112,9 @@ func TestBucketsThatCannotBeLookedUpAreUnknown(t *testing.T) {
 func TestATenantThatInventsUsersDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	_, r, lookups := open()
-	done := make(chan error, 10_000)
+	done := make(chan answer, 10_000)
 	ask := func(one enforce.Tier) error {
-		return lookups.ask([]enforce.Checkpoint{{Key: one.Key, State: enforce.NewState(daily, 1)}}, done)
+		return lookups.ask([]lookup{{key: one.Key, done: done}})
 	}
 	if err := ask(tier(1, "first")); err != nil {
 		t.Fatal(err)

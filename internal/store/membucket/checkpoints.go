@@ -216,6 +216,22 @@ func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	}
 }
 
+// Newest returns what the store knows of a long limit's bucket, under its key here, without what is lent.
+func (s *Store) Newest(key enforce.Key) (known enforce.Checkpoint, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.buckets[key]
+	if b == nil || b.checkpointed == nil {
+		return known, false
+	}
+	known = enforce.Checkpoint{Key: key, State: b.State, Stamp: b.Stamp}
+	known.State.Entries = ""
+	if b.isGuess {
+		known.Stamp = b.knownAt
+	}
+	return known, true
+}
+
 // Forget keeps the present state of a bucket from becoming a checkpoint, because its user is erased. The bucket must be
 // full.
 func (s *Store) Forget(key enforce.Key) {

@@ -17,7 +17,6 @@ package membucket
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -249,15 +248,7 @@ func (s *Store) bucketAt(bounded enforce.Key) *enforce.State {
 	return nil
 }
 
-// bounded replaces a long subject by # and its digest in hexadecimal. The result is longer than any subject that is
-// kept, so no two are equal.
-func bounded(key enforce.Key) enforce.Key {
-	if key.IsLong() {
-		digest := key.Digest()
-		key.Subject = "#" + hex.EncodeToString(digest[:])
-	}
-	return key
-}
+func bounded(key enforce.Key) enforce.Key { return key.Bounded() }
 
 // Len returns the number of buckets.
 func (s *Store) Len() int {

@@ -26,7 +26,7 @@ func (b *batch) release() {
 		return
 	}
 	for _, s := range b.scripts {
-		s.reset("", s.single)
+		s.reset(nil, s.single)
 	}
 	clear(b.open)
 	clear(b.lends)
@@ -77,20 +77,20 @@ func (b *batch) splittable() (refused []*script) {
 	return refused
 }
 
-func (b *batch) split(prefix string, refused []*script) []*script {
+func (b *batch) split(store *Store, refused []*script) []*script {
 	first := len(b.scripts)
 	for _, r := range refused {
 		r.err = nil
 		for _, check := range r.checks {
 			leases, isLease := check.Call.([]enforce.Lease)
 			if !isLease {
-				b.newScript(prefix, true).add(check)
+				b.newScript(store, true).add(check)
 			}
 			for i := range leases {
 				if leases[i].Answered {
 					continue
 				}
-				b.newScript(prefix, false).addLeases(check, leases[i:i+1])
+				b.newScript(store, false).addLeases(check, leases[i:i+1])
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (b *batch) split(prefix string, refused []*script) []*script {
 
 // pack puts the batch's unanswered checks into as few scripts as possible, in order within each tenant. With apart,
 // each script has the checks of one tenant.
-func (b *batch) pack(prefix string, apart bool) []*script {
+func (b *batch) pack(store *Store, apart bool) []*script {
 	b.scripts = b.scripts[:0]
 	clear(b.open)
 	clear(b.lends)
@@ -117,13 +117,13 @@ func (b *batch) pack(prefix string, apart bool) []*script {
 			case []enforce.Lease:
 				tenant := check.Tiers[0].Key.Tenant
 				if s := b.lends[tenant]; s == nil || !s.addLeases(check, c) {
-					s = b.newScript(prefix, false)
+					s = b.newScript(store, false)
 					s.addLeases(check, c)
 					b.lends[tenant] = s
 				}
 				continue
 			case *call:
-				s := b.newScript(prefix, true)
+				s := b.newScript(store, true)
 				s.checks, s.call = append(s.checks, check), c
 				continue
 			}
@@ -134,7 +134,7 @@ func (b *batch) pack(prefix string, apart bool) []*script {
 			if s := b.open[tenant]; s != nil && s.add(check) {
 				continue
 			}
-			s := b.newScript(prefix, checks == 1)
+			s := b.newScript(store, checks == 1)
 			s.add(check)
 			if checks > 1 {
 				b.open[tenant] = s
@@ -144,13 +144,13 @@ func (b *batch) pack(prefix string, apart bool) []*script {
 	return b.scripts
 }
 
-func (b *batch) newScript(prefix string, single bool) *script {
+func (b *batch) newScript(store *Store, single bool) *script {
 	n := len(b.scripts)
 	if n < cap(b.scripts) && b.scripts[:n+1][n] != nil {
 		b.scripts = b.scripts[:n+1]
 	} else {
 		b.scripts = append(b.scripts, &script{})
 	}
-	b.scripts[n].reset(prefix, single)
+	b.scripts[n].reset(store, single)
 	return b.scripts[n]
 }

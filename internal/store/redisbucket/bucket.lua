@@ -92,6 +92,48 @@ local function read_limits(packed, count, calendars, now)
   return rates, bursts, sinces, intervals, kinds, opens, closes
 end
 
+-- The value of an era is the run id of the server (40 bytes), the time when that server first saw the data that it has
+-- of a tenant (double), and a byte: 1 if no bucket of a long limit was used before, else 0. See era.go.
+
+-- read_era returns when the era of a tenant began, or false if nothing of long limits can be missing, and its value.
+-- kept is the value in the key. expected is what the caller knows of this server; another value sends read_era to look
+-- at the run id. With a 1 at the end of expected, the caller found out that no bucket was used before.
+local function read_era(key, kept, expected, now)
+  local sub, byte = string.sub, string.byte
+  if kept ~= expected then
+    if kept and sub(kept, 1, 48) == sub(expected, 1, 48) then
+      if byte(expected, 49) == 1 then
+        kept = expected
+        redis.call('SET', key, kept)
+      end
+    else
+      local info = redis.pcall('INFO', 'server') -- takes 30 µs; without the right to it, only an empty Redis is noticed
+      local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
+      run = sub(run .. string.rep('0', 40), 1, 40)
+      if not kept or #kept ~= 49 or sub(kept, 1, 40) ~= run then
+        kept = run .. struct.pack('<d', now) .. '\0'
+        redis.call('SET', key, kept)
+      end
+    end
+  end
+  return byte(kept, 49) == 0 and struct.unpack('<d', kept, 41), kept
+end
+
+-- is_lost reports whether a bucket of a long limit may have had a later state than the stored one: it is missing or
+-- from before its era, and would not surely be full by now. A bucket in debt takes two times to refill. open is the
+-- start of the present window.
+local function is_lost(state, begun, now, kind, rate, burst, since, interval, open)
+  if state then
+    local version = string.byte(state) or 0
+    if version < 1 or version > 3 or #state < 41 then return false end
+    if struct.unpack('<d', state, version == 1 and 14 or 15) >= begun then return false end
+  end
+  local from = math.max(begun, since)
+  if kind == FIXED_WINDOW then return open <= from end
+  if kind == SLIDING_WINDOW then return open - interval <= from end
+  return now <= from + 2 * (burst * TOKEN / rate + interval)
+end
+
 -- full_step rounds the time when a bucket is full up to a multiple of EXPIRY_STEP; the key expires the slack after
 -- that. Most writes of a busy bucket then keep its expiry, which halves Redis's time.
 local function full_step(now, time_to_full)

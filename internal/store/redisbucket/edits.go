@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/jobs/panics"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 const (
@@ -307,7 +308,7 @@ func (w *walk) lookAtPage(ctx context.Context, keys []string) error {
 		group := lookGroup{key[:strings.IndexByte(key, '}')], edit.ReadAt} // its keys are in one slot
 		look := looks[group]
 		if look == nil {
-			look = newLook(edit.ReadAt)
+			look = newLook(w.store, edit.Tenant, edit.ReadAt)
 			looks[group] = look
 		}
 		look.addKey(key, limit)
@@ -344,14 +345,20 @@ type lookGroup struct {
 	readAt int64
 }
 
-// newLook returns a script that looks at buckets by their keys, as one check. Its reply is not read.
-func newLook(readAt int64) *script {
-	return &script{checks: []*enforce.BucketCheck{{}}, readAt: readAt}
+// newLook returns a script that looks at buckets of a tenant by their keys, as one check. Its reply is not read, so
+// buckets that may be lost stay as they are.
+func newLook(store *Store, tenant rules.TenantID, readAt int64) *script {
+	look := &script{store: store, tenant: tenant, checks: []*enforce.BucketCheck{{}}, readAt: readAt}
+	look.expected.script = look
+	return look
 }
 
 func (s *script) addKey(key string, limit enforce.Limit) {
 	s.text = append(s.text, key...)
 	s.addLimit(limit)
+	if s.store.isLong(limit) {
+		s.addEra(s.tenant)
+	}
 }
 
 func (s *script) finishLook() {

@@ -80,7 +80,7 @@ func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *
 	calendars := uint16(0)
 	for i := range s.leases {
 		l := s.leases[i]
-		args = append(args, string(appendKey(nil, s.prefix, l.Key)))
+		args = append(args, string(appendKey(nil, s.store.prefix, l.Key)))
 		limits = appendLimit(limits, l.Limit, &calendars)
 		for _, number := range []int64{
 			l.Ask.Epoch, l.Ask.Presence, int64(l.Ask.Held), int64(l.Ask.Need), int64(l.Ask.Want), l.Ask.Since,

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/store/combine"
 )
 
@@ -22,10 +23,14 @@ type node struct {
 	client   redis.UniversalClient
 	breaker  *combine.Breaker
 	combiner *combine.Combiner
+	eras     *eras // nil for the router of a cluster, whose servers change
 }
 
 func (s *Store) newNode(addr string, client redis.UniversalClient) *node {
 	n := &node{store: s, addr: addr, client: client}
+	if _, isRouter := client.(*redis.ClusterClient); !isRouter {
+		n.eras = &eras{connects: &s.connects, of: map[rules.TenantID]era{}}
+	}
 	// A busy connection pool is no outage. An open breaker would make every process limit on its own just when limits
 	// matter.
 	n.breaker = combine.NewBreaker(tripAfter, func(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) })
@@ -63,19 +68,20 @@ func (n *node) send(sent *combine.Batch) {
 	b := batchPool.Get().(*batch)
 	b.Batch = sent
 	apart := s.keepsApart()
-	n.run(b, b.pack(s.prefix, apart))
+	n.run(b, b.pack(s, apart))
 	if refused := b.splittable(); len(refused) > 0 {
 		if !apart && slices.ContainsFunc(refused, func(s *script) bool { return isCrossSlot(s.err) }) {
 			s.crossSlot.Store(true)
 		}
-		n.run(b, b.split(s.prefix, refused))
+		n.run(b, b.split(s, refused))
 	}
 	b.Err = nil
 	if failed := slices.IndexFunc(b.scripts, func(s *script) bool { return s.err != nil }); failed >= 0 {
 		b.Err = b.scripts[failed].err
 		b.assignErrors()
 	}
-	if s.cluster != nil && b.Err != nil && !combine.IsRefusal(b.Err) && !errors.Is(b.Err, ErrUnknownVersion) {
+	if s.cluster != nil && b.Err != nil && !combine.IsRefusal(b.Err) && !errors.Is(b.Err, ErrUnknownVersion) &&
+		!errors.Is(b.Err, errLost) {
 		s.cluster.client.ReloadState(context.Background()) // in the background, one at a time
 	}
 	b.release()
@@ -143,6 +149,9 @@ func (n *node) runScripts(ctx context.Context, scripts []*script, stamp int64) e
 }
 
 func (n *node) roundTrip(ctx context.Context, scripts []*script, bySource bool, stamp int64) {
+	for _, script := range scripts {
+		script.expected.script, script.expected.node = script, n
+	}
 	if len(scripts) == 1 {
 		scripts[0].cmd = scripts[0].command(ctx, bySource, stamp)
 		scripts[0].cmd.SetErr(n.client.Process(ctx, scripts[0].cmd))

@@ -67,6 +67,9 @@ type Store struct {
 	walkPause time.Duration
 	denials   *enforce.DenialCache // or nil
 	learner   enforce.Learner      // or nil
+	recovery  enforce.Recovery     // or nil
+	above     time.Duration        // the shortest time to refill of a long limit; 0: none is
+	connects  atomic.Int64         // new connections
 	observer  Observer             // or nil
 }
 
@@ -108,6 +111,7 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 		budget = DefaultBudget
 	}
 	s := &Store{rdb: rdb, prefix: prefix, budget: budget, stamp: func() int64 { return 0 }, walkPause: leastPause}
+	s.countConnections(rdb)
 	switch rdb := rdb.(type) {
 	case *redis.ClusterClient:
 		s.cluster = newCluster(s, rdb)
@@ -140,7 +144,7 @@ func (s *Store) take(checks []enforce.BucketCheck) error {
 		check.Answered = len(check.Tiers) == 0
 		check.Allowed, check.Exhausted, check.Repeated = check.Answered, false, false
 	}
-	err := s.submit(checks)
+	err := s.submitLong(checks)
 	if s.learner != nil {
 		s.learner.LearnChecks(checks, err)
 	}

@@ -394,7 +394,7 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 				open:  map[rules.TenantID]*script{}, lends: map[rules.TenantID]*script{},
 			}
 			var got []int
-			for _, script := range b.pack("", test.apart) {
+			for _, script := range b.pack(&Store{}, test.apart) {
 				got = append(got, len(script.checks))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {

@@ -23,6 +23,10 @@ func appendIndexKey(buf []byte, prefix string, tenant rules.TenantID) []byte {
 	return append(appendRule(buf, prefix, tenant, 0), ":reservations"...)
 }
 
+func appendEraKey(buf []byte, prefix string, tenant rules.TenantID) []byte {
+	return append(appendRule(buf, prefix, tenant, 0), ":era"...)
+}
+
 func appendRecordIDsKey(buf []byte, prefix string, tenant rules.TenantID) []byte {
 	return append(appendRule(buf, prefix, tenant, 0), ":records"...)
 }

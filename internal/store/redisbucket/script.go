@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,7 +58,8 @@ const (
 // script is one call of a script; take.lua, lend.lua, credit.lua and reservation.lua describe arguments and replies.
 // Its checks have their buckets on one server. Each distinct bucket is sent once, with one limit. The memory is reused.
 type script struct {
-	prefix   string // of the keys
+	store    *Store
+	tenant   rules.TenantID // of a look
 	checks   []*enforce.BucketCheck
 	readAt   int64               // of all checks
 	single   bool                // there is one check, whose keys are distinct
@@ -71,6 +72,9 @@ type script struct {
 	leases   []*enforce.Lease    // likewise
 	call     *call               // or nil
 	tierKeys []int               // the indexes of the keys of a check that is being added; -1 for a new one
+	eras     []rules.TenantID    // the tenants of long limits
+	eraOf    []uint16            // for each key, the number of its era, or 0; may be shorter
+	expected expectedEras
 
 	text         []byte   // all arguments, one after the other
 	textEnds     []int    // of each argument in text
@@ -83,8 +87,9 @@ type script struct {
 	unknownTiers int   // tiers whose bucket has an unknown version
 }
 
-func (s *script) reset(prefix string, single bool) {
-	s.prefix = prefix
+func (s *script) reset(store *Store, single bool) {
+	s.store, s.expected.node = store, nil
+	s.eras, s.eraOf = s.eras[:0], s.eraOf[:0]
 	clear(s.checks)
 	clear(s.indexes)
 	s.checks, s.limits, s.limitOf, s.wires = s.checks[:0], s.limits[:0], s.limitOf[:0], s.wires[:0]
@@ -153,23 +158,34 @@ func (s *script) add(check *enforce.BucketCheck) bool {
 		}
 		s.wires = append(s.wires, wire)
 	}
-	switch {
+	return true
+}
+
+// addOtherKeys adds the keys behind the buckets.
+func (s *script) addOtherKeys() {
+	s.text = s.text[:s.textEnds[len(s.limitOf)-1]] // a second call starts behind the buckets
+	s.textEnds = s.textEnds[:len(s.limitOf)]
+	for _, tenant := range s.eras {
+		s.text = appendEraKey(s.text, s.store.prefix, tenant)
+		s.endArg()
+	}
+	switch check := s.checks[0]; {
 	case check.Reserve != nil:
 		tenant := check.Tiers[0].Key.Tenant
-		s.text = appendRecordKey(s.text, s.prefix, tenant, check.Reserve.ID)
+		s.text = appendRecordKey(s.text, s.store.prefix, tenant, check.Reserve.ID)
 		s.endArg()
-		s.text = appendIndexKey(s.text, s.prefix, tenant)
+		s.text = appendIndexKey(s.text, s.store.prefix, tenant)
 		s.endArg()
 	case check.HasRecordID():
 		tenant := check.Tiers[0].Key.Tenant
-		s.text = appendRecordIDsKey(s.text, s.prefix, tenant)
+		s.text = appendRecordIDsKey(s.text, s.store.prefix, tenant)
 		s.text = append(s.text, ' ')
 		s.text = hex.AppendEncode(s.text, check.RecordID[:1])
 		s.endArg()
-		s.text = appendRecordIDsKey(s.text, s.prefix, tenant)
+		s.text = appendRecordIDsKey(s.text, s.store.prefix, tenant)
 		s.endArg()
 	}
-	return true
+	s.keyCount = len(s.textEnds)
 }
 
 func (s *script) addTierKey(tier *enforce.Tier) int {
@@ -177,9 +193,25 @@ func (s *script) addTierKey(tier *enforce.Tier) int {
 	if !s.single {
 		s.indexes[tier.Key] = index
 	}
-	s.text = appendKey(s.text, s.prefix, tier.Key)
+	s.text = appendKey(s.text, s.store.prefix, tier.Key)
 	s.addLimit(tier.Limit)
+	if s.store.isLong(tier.Limit) {
+		s.addEra(tier.Key.Tenant)
+	}
 	return index
+}
+
+// addEra says that the limit of the latest key is long.
+func (s *script) addEra(tenant rules.TenantID) {
+	at := slices.Index(s.eras, tenant)
+	if at < 0 {
+		at = len(s.eras)
+		s.eras = append(s.eras, tenant)
+	}
+	for len(s.eraOf) < len(s.limitOf)-1 {
+		s.eraOf = append(s.eraOf, 0)
+	}
+	s.eraOf = append(s.eraOf, uint16(at+1))
 }
 
 func (s *script) addLimit(limit enforce.Limit) {
@@ -206,12 +238,7 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 	case s.call != nil:
 		return s.call.command(ctx, bySource)
 	}
-	s.keyCount = len(s.limitOf)
-	if isAlone(s.checks[0]) {
-		s.keyCount += 2
-	}
-	s.text = s.text[:s.textEnds[s.keyCount-1]] // a second call starts behind the keys
-	s.textEnds = s.textEnds[:s.keyCount]
+	s.addOtherKeys()
 	for _, limit := range s.limitOf {
 		s.text = binary.LittleEndian.AppendUint16(s.text, limit)
 	}
@@ -246,11 +273,18 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 		s.text = append(appendFloat(s.text, 0), check.RecordID[:]...)
 	}
 	s.endArg()
-	if stamp != 0 {
-		s.text = strconv.AppendInt(s.text, stamp, 10)
-		s.endArg()
+	args := s.arguments(bySource)
+	switch {
+	case len(s.eras) > 0:
+		args = append(args, &s.expected)
+	case stamp != 0:
+		args = append(args, "")
 	}
-	return &noRetryCmd{redis.NewStringCmd(ctx, s.arguments(bySource)...)}
+	if stamp != 0 {
+		args = append(args, stamp)
+	}
+	s.args = args
+	return &noRetryCmd{redis.NewStringCmd(ctx, args...)}
 }
 
 // arguments returns the command for the driver. Pointers save it a copy on the heap; the first key is a string because
@@ -301,8 +335,11 @@ func (s *Store) refusal(status byte) error {
 	return nil
 }
 
-// outsideMicros is OUTSIDE of bucket.lua; below it is UNKNOWN.
-const outsideMicros = -3_000_000_000_000_000
+// outsideMicros is OUTSIDE of bucket.lua, and lostMicros LOST; below both is UNKNOWN.
+const (
+	outsideMicros = -3_000_000_000_000_000
+	lostMicros    = outsideMicros - 500_000_000_000_000
+)
 
 // readReply reads a reply into the checks, and returns the number of broken values. An ErrUnknownVersion or
 // ErrOtherWindow leaves only the checks with such a bucket unanswered, which took nothing.
@@ -314,6 +351,9 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	if s.call != nil {
 		s.call.reply, s.checks[0].Answered, s.forgotten = reply, true, 0
 		return 0, nil
+	}
+	if reply, err = s.readEras(reply); err != nil {
+		return 0, err
 	}
 	tiers := len(s.wires) - 2*len(s.checks)
 	end := tiers * tierBytes
@@ -336,6 +376,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	if len(rest) < foreign*(2+limitBytes) {
 		return 0, fmt.Errorf("a reply of %d bytes to %d tiers with %d limits", len(reply), tiers, foreign)
 	}
+	isLost := false
 	for _, check := range s.checks {
 		check.Allowed, check.Answered, check.Exhausted = !exhausted, true, exhausted
 		for i := range check.Tiers {
@@ -353,9 +394,12 @@ func (s *script) readReply(reply string) (broken int, err error) {
 			}
 			if left := tier.Bucket.Level.Micros; left <= outsideMicros {
 				check.Allowed, check.Answered = false, false
-				if left == outsideMicros {
+				switch left {
+				case outsideMicros:
 					err = nothingTaken(ErrOtherWindow)
-				} else {
+				case lostMicros:
+					isLost = true
+				default:
 					s.unknownTiers++
 				}
 			}
@@ -375,8 +419,11 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	if restErr != nil {
 		return 0, restErr
 	}
-	if s.unknownTiers > 0 {
+	switch {
+	case s.unknownTiers > 0:
 		err = nothingTaken(ErrUnknownVersion)
+	case isLost && err == nil:
+		err = nothingTaken(errLost)
 	}
 	return broken, err
 }

@@ -22,11 +22,14 @@ var (
 	reservationText string
 	//go:embed lend.lua
 	leaseText string
+	//go:embed restore.lua
+	restoreText string
 
 	takeSource        = sourceOf(takeText)
 	leaseSource       = sourceOf(leaseText)
 	creditSource      = newSource(sourceOf(creditText))
 	reservationSource = newSource(sourceOf(reservationText))
+	restoreSource     = newSource(sourceOf(restoreText))
 	// recordSource reads a reservation; it is empty if there is none or the key has another type.
 	recordSource = newSource("return redis.call('MGET', KEYS[1])[1] or ''")
 )
@@ -78,6 +81,7 @@ var constants = map[string]int64{
 
 	// Values of micros, which are never below -1e15.
 	"OUTSIDE": outsideMicros,
+	"LOST":    lostMicros,
 	"UNKNOWN": outsideMicros - 1_000_000_000_000_000,
 }
 

@@ -1,7 +1,8 @@
 -- Answers up to 64 checks in order, each all or nothing. bucket.lua comes before it.
 --
---   KEYS     the distinct buckets; then, for a check that reserves, its record and its tenant's index; or for a record
---            with an id, one of its tenant's 256 sets of ids, and their counts
+--   KEYS     the distinct buckets; then the eras of tenants with long limits; then, for a check that reserves, its
+--            record and its tenant's index; or for a record with an id, one of its tenant's 256 sets of ids, and their
+--            counts
 --   ARGV[1]  the wiring, 16-bit numbers: for each key the index of its limit in ARGV[3]; then for each check its
 --            number of tiers, its flags (1: a look, 2: no delay, 4: mixed, 8: a record), and for each tier 4 × the
 --            index of its key, + 1 for shadow, + 2 if it is charged after, as each tier of a record is
@@ -12,13 +13,16 @@
 --   ARGV[6]  for a check that reserves, which is alone in its script: the reservation's life in microseconds (double;
 --            below 0: the check passes without a reservation if there are too many), its id (16 bytes), the version of
 --            its record, and the record's owner; for a record with an id, also alone: 0 (double) and the id (16 bytes); else empty
---   ARGV[7]  the time in microseconds, from tests only
+--   ARGV[7]  absent or empty without a long limit; else the number of eras, and for each bucket the number of its era,
+--            from 1, or 0 if its limit is not long (16 bits each); then for each era its expected value (49 bytes)
+--   ARGV[8]  the time in microseconds, from tests only
 --
 -- The reply is one string; indexes count from 0:
 --
 --   for each check and tier:
---     left       2 × micros (double), + 1 if the bucket held the cost; UNKNOWN for an unknown version, and OUTSIDE if
---                no window that was sent has the time: the check then has no answer
+--     left       2 × micros (double), + 1 if the bucket held the cost; UNKNOWN for an unknown version, LOST for a long
+--                limit whose state may be lost, and OUTSIDE if no window that was sent has the time: the check then
+--                has no answer
 --     fraction   (32 bits)
 --   broken       number of broken values (32 bits)
 --   time         (double)
@@ -35,26 +39,29 @@
 --     the charge (double)
 --   for each tier that has lent or has a sliding window:
 --     microseconds until it holds the cost, and until it is full; the use of a sliding window's former window (doubles)
+--   with eras: their values if one differs from what was expected; then a byte, 1 if they do, else 0
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, max, rep, sub, format = math.min, math.max, string.rep, string.sub, string.format
 local KEYS, ARGV = KEYS, ARGV
 
-local now, slack = read_clock(ARGV[7])
+local now, slack = read_clock(ARGV[8])
 local last_limit = (#ARGV[3] - 8) / 32 - 1
 local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[3], last_limit + 1, ARGV[4], now)
 
 local life = #ARGV[6] > 0 and unpack_struct('<d', ARGV[6])
 local reserves, is_optional, record_id = life and life ~= 0, life and life < 0, life == 0 and sub(ARGV[6], 9)
 local holders = ARGV[5]
-local keys = life and #KEYS - 2 or #KEYS
+local eras = ARGV[7] and #ARGV[7] > 0 and unpack_struct('<H', ARGV[7]) or 0
+local read = life and #KEYS - 2 or #KEYS -- keys
+local keys = read - eras
 local states, wiring
-if keys <= CHUNK then
-  states = call('MGET', unpack(KEYS, 1, keys))
+if read <= CHUNK then
+  states = call('MGET', unpack(KEYS, 1, read))
 else
   states = {}
-  for first = 1, keys, CHUNK do
-    local some = call('MGET', unpack(KEYS, first, min(first + CHUNK - 1, keys)))
+  for first = 1, read, CHUNK do
+    local some = call('MGET', unpack(KEYS, first, min(first + CHUNK - 1, read)))
     for i = 1, #some do states[first + i - 1] = some[i] end
   end
 end
@@ -79,6 +86,23 @@ for column = 0, last_limit do
   limit_bytes[column] = sub(ARGV[3], column * 32 + 1, column * 32 + size)
 end
 
+-- begun has for each bucket when its era began, or nil if its state cannot be lost.
+local begun, era_reply = nil, ''
+if eras > 0 then
+  local times, values, at = {}, {}, 3 + keys * 2
+  for e = 1, eras do
+    local expected = sub(ARGV[7], at, at + 48)
+    times[e], values[e] = read_era(KEYS[keys + e], states[keys + e], expected, now)
+    if values[e] ~= expected then era_reply = '\1' end
+    if times[e] then begun = begun or {} end
+    at = at + 49
+  end
+  if begun then
+    for i = 1, keys do begun[i] = times[unpack_struct('<H', ARGV[7], 1 + i * 2)] end
+  end
+  era_reply = era_reply == '\1' and table.concat(values) .. '\1' or '\0'
+end
+
 -- Advance every bucket. A bucket without a list is two columns from here on; any other is in buckets, as bucket.lua
 -- describes it. steps are the expiries of the keys read by the fast path. The tables have room for a check of four
 -- tiers, as in read_limits.
@@ -90,6 +114,9 @@ for i = 1, keys do
   local kind, interval, full = kinds[column], intervals[column], bursts[column] * TOKEN
   local m, f, stamp, former, step = nil, 0, now, 0, false
   if kind > SLIDING_WINDOW or opens[column] == OUTSIDE then
+  elseif begun and begun[i] and is_lost(state, begun[i], now, kind, rates[column], bursts[column], sinces[column],
+      interval, opens[column]) then
+    m = LOST
   elseif not state then
     m = full -- a bucket that nobody used
   else
@@ -225,7 +252,7 @@ while at <= words do
     n = n + 2
   end
   if allowed and reserves then
-    local index = KEYS[keys + 2]
+    local index = KEYS[read + 2]
     local ended = call('ZCOUNT', index, '-inf', format('%.0f', now))
     if ended > 0 then -- few at a time: a hundred thousand would take 20 ms
       forgotten = call('ZREMRANGEBYRANK', index, 0, min(ended, 1000) - 1)
@@ -239,14 +266,14 @@ while at <= words do
     end
   end
   if allowed and record_id then
-    local set = KEYS[keys + 1]
+    local set = KEYS[read + 1]
     slot = (now - now % RECORD_SLOT) / RECORD_SLOT
     local oldest = slot - RECORD_SLOTS
     local seen = call('ZSCORE', set, record_id)
     if seen and tonumber(seen) >= oldest then
       exhausted = 3
     else
-      local past, shift, total = call('MGET', KEYS[keys + 2])[1], 0, 0
+      local past, shift, total = call('MGET', KEYS[read + 2])[1], 0, 0
       past = past and #past == RECORD_SLOTS * 4 + 12 and {unpack_struct('<d' .. rep('I', RECORD_SLOTS + 1), past)}
         or {slot}
       latest, counted = max(slot, past[1]), {} -- a clock that went back counts on in the latest slot
@@ -369,19 +396,19 @@ end
 if reserved then
   local life, id = math.abs((unpack_struct('<d', ARGV[6]))), string.sub(ARGV[6], 9, 24)
   local ms = format('%.0f', math.ceil(life / 1000))
-  call('SET', KEYS[keys + 1],
+  call('SET', KEYS[read + 1],
     string.sub(ARGV[6], 25, 25) .. pack('<ddd', now, unpack_struct('<d', costs), life) .. string.sub(ARGV[6], 26)
       .. table.concat(reserved), 'PX', ms)
-  call('ZADD', KEYS[keys + 2], format('%.0f', now + life), id)
-  call('PEXPIRE', KEYS[keys + 2], MAX_RESERVE_FOR)
+  call('ZADD', KEYS[read + 2], format('%.0f', now + life), id)
+  call('PEXPIRE', KEYS[read + 2], MAX_RESERVE_FOR)
 end
 
 -- The id of a record in its sorted set, by the slot of time in which the id came. The counts of a tenant are the latest
 -- slot (double), and from it back the number of ids of each slot that is remembered (32 bits each).
 if counted then
-  call('ZADD', KEYS[keys + 1], format('%.0f', slot), record_id)
-  call('PEXPIRE', KEYS[keys + 1], RECORD_LIFE)
-  call('SET', KEYS[keys + 2], pack('<d' .. rep('I', RECORD_SLOTS + 1), latest, unpack(counted)), 'PX', RECORD_LIFE)
+  call('ZADD', KEYS[read + 1], format('%.0f', slot), record_id)
+  call('PEXPIRE', KEYS[read + 1], RECORD_LIFE)
+  call('SET', KEYS[read + 2], pack('<d' .. rep('I', RECORD_SLOTS + 1), latest, unpack(counted)), 'PX', RECORD_LIFE)
 end
 
 local answers = ''
@@ -390,4 +417,4 @@ for first = 1, n, CHUNK do
   answers = answers .. pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
 end
 return answers .. pack('<IdHBIH', broken, now, #foreign, exhausted, forgotten, #lent)
-  .. table.concat(foreign) .. table.concat(lent) .. table.concat(charges) .. table.concat(waits)
+  .. table.concat(foreign) .. table.concat(lent) .. table.concat(charges) .. table.concat(waits) .. era_reply

@@ -1,0 +1,282 @@
+package redisbucket
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// A Redis that was emptied, or that went back to an older state, must not refill long limits. Each tenant has a key
+// with its era: the run id of the server, and when that server first saw the tenant's data. The key is missing in an
+// emptied Redis, and a Redis that went back has another run id, since it was restarted or is another server. In both
+// cases a script begins a new era. A bucket of a long limit that is missing or from before its era is lost: the script
+// takes nothing, and Store.restore puts the newest state that anybody knows into the bucket. That state is then of the
+// era. If nobody had used a long limit of the tenant, the era says so, and nothing is lost.
+//
+// Scripts do not look at the run id each time, because that takes 30 µs. A process sends the value of the era that it
+// knows. It sends none if it made a connection since it learned the value: after a restart or a failover all
+// connections that work are new. The value is chosen when the connection of a script is, so that none slips through.
+// Behind a proxy that keeps its clients' connections only an emptied Redis is noticed.
+//
+// Scripts of settlements, credits and leases only find out that a bucket may be lost.
+
+// eraBytes is the length of an era's value; see bucket.lua. eraNew is its last byte.
+const (
+	eraBytes = 40 + 8 + 1
+	eraNew   = "\x01"
+)
+
+// errLost means that the state of a long limit's bucket may be lost.
+var errLost = errors.New("redis may have lost the bucket")
+
+// eras are what a process knows of the eras on a server.
+type eras struct {
+	connects *atomic.Int64 // counts new connections
+	mu       sync.RWMutex
+	of       map[rules.TenantID]era
+}
+
+type era struct {
+	value    string
+	connects int64 // when a script that learned it was sent
+}
+
+// value returns the last known value for a tenant.
+func (e *eras) value(tenant rules.TenantID) era {
+	if e == nil {
+		return era{}
+	}
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.of[tenant]
+}
+
+func (e *eras) learn(tenant rules.TenantID, learned era) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if known := e.of[tenant]; known.connects <= learned.connects {
+		e.of[tenant] = era{strings.Clone(learned.value), learned.connects}
+	}
+}
+
+// expectedEras is the argument of take.lua about eras. The driver marshals it once it has the connection.
+type expectedEras struct {
+	script   *script
+	node     *node // nil: no value is expected
+	connects int64 // when it was marshaled
+	text     []byte
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (e *expectedEras) MarshalBinary() ([]byte, error) {
+	s := e.script
+	b := binary.LittleEndian.AppendUint16(e.text[:0], uint16(len(s.eras)))
+	for i := range s.limitOf {
+		number := uint16(0)
+		if i < len(s.eraOf) {
+			number = s.eraOf[i]
+		}
+		b = binary.LittleEndian.AppendUint16(b, number)
+	}
+	for _, tenant := range s.eras {
+		b = append(b, e.value(tenant)...)
+	}
+	e.text = b
+	return b, nil
+}
+
+var unknownEra = strings.Repeat("\x00", eraBytes)
+
+func (e *expectedEras) value(tenant rules.TenantID) string {
+	if e.node == nil || e.node.eras == nil {
+		return unknownEra
+	}
+	e.connects = e.node.eras.connects.Load()
+	if known := e.node.eras.value(tenant); known.value != "" && known.connects == e.connects {
+		return known.value
+	}
+	return unknownEra
+}
+
+// readEras learns the eras at the end of a reply, and returns the rest.
+func (s *script) readEras(reply string) (rest string, err error) {
+	if len(s.eras) == 0 {
+		return reply, nil
+	}
+	if reply == "" {
+		return "", errors.New("a reply without eras")
+	}
+	end := len(reply) - 1
+	if reply[end] == 0 {
+		return reply[:end], nil
+	}
+	start := end - len(s.eras)*eraBytes
+	if start < 0 {
+		return "", fmt.Errorf("a reply of %d bytes with %d eras", len(reply), len(s.eras))
+	}
+	for i, tenant := range s.eras {
+		if n := s.expected.node; n != nil {
+			n.eras.learn(tenant, era{reply[start+i*eraBytes:][:eraBytes], s.expected.connects})
+		}
+	}
+	return reply[:start], nil
+}
+
+// RecoverBy sets what knows the states of buckets that take a time or longer to refill, and must be called before the
+// first Take.
+func (s *Store) RecoverBy(recovery enforce.Recovery, above time.Duration) { s.recovery, s.above = recovery, above }
+
+func (s *Store) isLong(limit enforce.Limit) bool { return enforce.IsLong(limit, s.above) }
+
+// countConnections counts the connections of a client before they are used.
+func (s *Store) countConnections(rdb redis.UniversalClient) {
+	hook := connectHook{&s.connects}
+	if cluster, isCluster := rdb.(*redis.ClusterClient); isCluster {
+		cluster.OnNewNode(func(node *redis.Client) { node.AddHook(hook) })
+		return
+	}
+	rdb.AddHook(hook)
+}
+
+type connectHook struct{ connects *atomic.Int64 }
+
+// DialHook implements redis.Hook.
+func (h connectHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		h.connects.Add(1)
+		return conn, err
+	}
+}
+
+// ProcessHook implements redis.Hook.
+func (connectHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (connectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+
+// lostBucket is a bucket whose state may be lost.
+type lostBucket struct {
+	key   string      // in Redis
+	place enforce.Key // bounded
+	limit enforce.Limit
+}
+
+func (s *Store) lostBucketOf(key enforce.Key, limit enforce.Limit) lostBucket {
+	return lostBucket{string(appendKey(nil, s.prefix, key)), key.Bounded(), limit}
+}
+
+// recoverTries caps the tries of a call, because another loss can follow.
+const recoverTries = 3
+
+// submitLong submits checks again once the buckets that they lack are restored.
+func (s *Store) submitLong(checks []enforce.BucketCheck) error {
+	err := s.submit(checks)
+	for tries := 1; errors.Is(err, errLost) && tries < recoverTries; tries++ {
+		lost := map[rules.TenantID][]lostBucket{}
+		for i := range checks {
+			for j := range checks[i].Tiers {
+				tier := &checks[i].Tiers[j]
+				if !checks[i].Answered && tier.Bucket.Level.Micros == lostMicros {
+					lost[tier.Key.Tenant] = append(lost[tier.Key.Tenant], s.lostBucketOf(tier.Key, tier.Limit))
+				}
+			}
+		}
+		for tenant, buckets := range lost {
+			if restoreErr := s.restore(tenant, buckets); restoreErr != nil {
+				return nothingTaken(restoreErr)
+			}
+		}
+		err = s.submit(checks)
+	}
+	return err
+}
+
+// restore puts the newest known states into lost buckets of a tenant.
+func (s *Store) restore(tenant rules.TenantID, buckets []lostBucket) error {
+	value := s.nodeOf(tenant).eras.value(tenant).value
+	if value == "" {
+		var err error
+		if value, err = s.runRestore(tenant, unknownEra, nil, nil); err != nil {
+			return err
+		}
+	}
+	places := make([]enforce.Key, len(buckets))
+	for i := range buckets {
+		places[i] = buckets[i].place
+	}
+	known, isNew, err := s.recovery.Recover(places, int64(float(value[eraBytes-9:])))
+	switch {
+	case err != nil:
+		return fmt.Errorf("recover %d buckets that redis may have lost: %w", len(buckets), err)
+	case isNew:
+		_, err = s.runRestore(tenant, value[:eraBytes-1]+eraNew, nil, nil)
+	default:
+		_, err = s.runRestore(tenant, value, buckets, known)
+	}
+	return err
+}
+
+func (s *Store) runRestore(
+	tenant rules.TenantID, expected string, buckets []lostBucket, known []enforce.Checkpoint,
+) (value string, err error) {
+	stamp := s.stamp()
+	c := call{source: restoreSource, weight: ownScript(len(buckets))}
+	var limits, calendars []byte
+	count := uint16(0)
+	for i := range buckets {
+		c.keys = append(c.keys, buckets[i].key)
+		limits = appendLimit(limits, buckets[i].limit, &count)
+		calendars = appendCalendar(calendars, buckets[i].limit, stamp)
+	}
+	c.keys = append(c.keys, string(appendEraKey(nil, s.prefix, tenant)))
+	c.args = []any{limits, calendars, expected, ""}
+	if stamp != 0 {
+		c.args[3] = strconv.FormatInt(stamp, 10)
+	}
+	for i := range known {
+		var state []byte
+		if known[i].Stamp > 0 {
+			state = appendState(appendFloat(nil, float64(known[i].Stamp)), &known[i].State)
+		}
+		c.args = append(c.args, state)
+	}
+	if value, err = s.run(tenant, &c); err == nil && len(value) != eraBytes {
+		err = fmt.Errorf("a reply of %d bytes", len(value))
+	}
+	if err != nil {
+		return "", fmt.Errorf("restore %d buckets that redis may have lost: %w", len(buckets), err)
+	}
+	return value, nil
+}
+
+// appendState appends a state without a list as a bucket's value; see bucket.lua.
+func appendState(b []byte, s *enforce.State) []byte {
+	const version = 2
+	former := float64(s.Former)
+	if s.Limit.Kind == rules.KindFixedWindow && s.Limit.Interval < 0 {
+		_, end := s.Limit.WindowAt(s.Stamp)
+		former = float64(end)
+	}
+	le := binary.LittleEndian
+	b = appendFloat(append(b, version, byte(s.Limit.Kind)), float64(s.Level.Micros))
+	b = appendFloat(le.AppendUint32(b, s.Level.Fraction), float64(s.Stamp))
+	b = le.AppendUint32(appendFloat(b, s.Limit.Rate), uint32(s.Limit.Burst))
+	b = appendFloat(appendFloat(b, float64(s.Limit.Since)), float64(s.Limit.Interval))
+	return appendFloat(b, former)
+}
