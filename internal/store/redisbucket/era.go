@@ -139,7 +139,9 @@ func (s *script) readEras(reply string) (rest string, err error) {
 
 // RecoverBy sets what knows the states of buckets that take a time or longer to refill, and must be called before the
 // first Take.
-func (s *Store) RecoverBy(recovery enforce.Recovery, above time.Duration) { s.recovery, s.above = recovery, above }
+func (s *Store) RecoverBy(recovery enforce.Recovery, above time.Duration) {
+	s.recovery, s.above = recovery, above
+}
 
 func (s *Store) isLong(limit enforce.Limit) bool { return enforce.IsLong(limit, s.above) }
 
@@ -168,7 +170,9 @@ func (h connectHook) DialHook(next redis.DialHook) redis.DialHook {
 func (connectHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 // ProcessPipelineHook implements redis.Hook.
-func (connectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+func (connectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 // lostBucket is a bucket whose state may be lost.
 type lostBucket struct {
