@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/enforce/checkpoint"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/jobs/panics"
@@ -125,6 +126,14 @@ func (p *Process) RunParts(ctx, drained context.Context, group *Parts) {
 	group.Loop(ctx, "the watch of buckets", p.Buckets.watch)
 	group.Loop(drained, "the checkpoints of long limits", p.Checkpoints.Run)
 	group.Go("metrics", func() error { return p.scrapes.Serve(drained, p.Config.ShutdownTimeout) })
+}
+
+// WriteCredited writes the checkpoint of a bucket that was credited, if its limit is long.
+func (p *Process) WriteCredited(ctx context.Context, key enforce.Key, after enforce.Bucket) error {
+	if !enforce.IsLong(after.Limit, checkpointAbove(p.Config)) {
+		return nil
+	}
+	return p.Checkpoints.WriteCredited(ctx, key, after)
 }
 
 // LoadBuckets restores the buckets of the only process that has them in memory.

@@ -67,6 +67,11 @@ func (k Key) Bounded() Key {
 	return k
 }
 
+// KeyOfDigest returns the Bounded key of a long subject.
+func KeyOfDigest(tenant rules.TenantID, rule rules.RuleID, digest string) Key {
+	return Key{Tenant: tenant, Rule: rule, Subject: boundedSubject([]byte(digest))}
+}
+
 func boundedSubject(digest []byte) string { return "#" + hex.EncodeToString(digest) }
 
 // ParseKey parses a Text. ParseKey does not check that the rule and subject exist; see BucketOf.

@@ -128,7 +128,7 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		ExplainCheck: func(ctx context.Context, tenant *snapshot.Tenant, check enforce.Check) ([]byte, error) {
 			return checkjson.ExplainCheck(ctx, limiter, check, tenant, time.Now())
 		},
-		Buckets:      a.Buckets.Manageable(beside != nil),
+		Buckets:      creditedBuckets(a.Process, beside != nil),
 		CheckURL:     cfg.CheckURL,
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
 		Connections: a.Store.Connections(), ObserveShares: showPlaces, QuotaRefused: quotaRefusals.Refused,

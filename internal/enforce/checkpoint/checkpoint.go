@@ -124,6 +124,19 @@ func (w *Writer) write(ctx context.Context) (more bool, err error) {
 	return len(checkpoints) == atOnce, nil
 }
 
+// WriteCredited writes a bucket as a credit or a reset left it. The use of a sliding window counts as of the present one.
+func (w *Writer) WriteCredited(ctx context.Context, key enforce.Key, after enforce.Bucket) error {
+	key = key.Bounded()
+	owner, isKnown := ownerOf(w.snapshot(), key)
+	if !isKnown {
+		return nil
+	}
+	state := enforce.State{Bucket: after}
+	return w.table.WriteCheckpoints(ctx, []rules.Checkpoint{{
+		CheckpointPlace: placeOf(key), Stamp: after.Stamp, State: state.Append(nil), Owner: owner,
+	}})
+}
+
 func placeOf(key enforce.Key) rules.CheckpointPlace {
 	return rules.CheckpointPlace{Tenant: key.Tenant, Rule: key.Rule, Subject: key.Subject}
 }

@@ -42,7 +42,7 @@ func (r *reader) CheckpointsOf(ctx context.Context, places []rules.CheckpointPla
 		if place.Subject != "new" {
 			state := enforce.NewState(daily, time.Now().UnixMicro())
 			state.Level.Micros = 300 * enforce.Token
-			rows = append(rows, rules.Checkpoint{CheckpointPlace: place, State: state.Append(nil)})
+			rows = append(rows, rules.Checkpoint{CheckpointPlace: place, Stamp: state.Stamp, State: state.Append(nil)})
 		}
 	}
 	return rows, err
@@ -151,5 +151,55 @@ func TestATenantThatInventsUsersDelaysNoOther(t *testing.T) {
 	for range waitingOfTenant / askedAtOnce {
 		<-r.asked
 		r.let <- nil
+	}
+}
+
+func TestAStoreThatLostBucketsGetsTheNewestStates(t *testing.T) {
+	t.Parallel()
+	memory, r, lookups := open()
+	keys := []enforce.Key{tier(1, "42").Key, tier(1, "new").Key, tier(1, "busy").Key}
+	later := enforce.NewState(daily, time.Now().Add(time.Minute).UnixMicro())
+	later.Level.Micros = 100 * enforce.Token
+	memory.Learn(keys[2], later)
+	found := make(chan []enforce.Checkpoint)
+	recoverAll := func() {
+		known, isNew, err := lookups.Recover(keys, time.Now().UnixMicro())
+		if isNew || err != nil {
+			t.Errorf("new: %v, error %v", isNew, err)
+		}
+		found <- known
+	}
+	go recoverAll()
+	<-r.asked
+	r.let <- nil
+	known := <-found
+	if known[0].State.Level.Micros != 300*enforce.Token || known[1].Stamp != 0 || known[2].State != later {
+		t.Errorf("found %+v", known)
+	}
+}
+
+func TestATenantWithoutCheckpointsIsNew(t *testing.T) {
+	t.Parallel()
+	_, r, lookups := open()
+	keys := []enforce.Key{tier(3, "new").Key}
+	for isNew := false; !isNew; { // soon
+		var err error
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, isNew, err = lookups.Recover(keys, 1000)
+		}()
+		select {
+		case <-r.asked:
+			r.let <- nil
+			<-done
+		case <-done:
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, isNew, _ := lookups.Recover(keys, 1000); !isNew { // asks nobody
+		t.Error("is not new")
 	}
 }

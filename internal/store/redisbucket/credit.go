@@ -52,26 +52,36 @@ func (s *Store) creditCall(c credit) *call {
 	if c.stamp != 0 {
 		at = strconv.FormatInt(c.stamp, 10)
 	}
-	if c.id == "" {
-		return &call{
-			source: creditSource, keys: []string{bucket}, args: []any{change, calendar, at}, weight: ownScript(1),
-		}
+	toBucket := &call{
+		source: creditSource, keys: []string{bucket}, args: []any{change, calendar, at, ""}, weight: ownScript(1),
 	}
+	if c.id != "" {
+		s.addCreditID(toBucket, &c)
+	}
+	if s.isLong(c.limit) {
+		toBucket.keys = append(toBucket.keys, string(appendEraKey(nil, s.prefix, c.key.Tenant)))
+		toBucket.args[3] = s.eraExpected(c.key.Tenant)
+	}
+	return toBucket
+}
+
+func (s *Store) addCreditID(toBucket *call, c *credit) {
 	// No rule has the id 0, so no bucket has this key.
 	past := string(appendKey(nil, s.prefix, enforce.Key{Tenant: c.key.Tenant, Subject: "credit " + c.id}))
 	fingerprint := enforce.CreditFingerprint(c.key, c.amount)
-	return &call{
-		source: creditSource, keys: []string{bucket, past},
-		args:   []any{change, calendar, at, fingerprint[:], enforce.CreditsRemembered.Milliseconds()},
-		weight: ownScript(2),
-	}
+	toBucket.keys = append(toBucket.keys, past)
+	toBucket.args = append(toBucket.args, fingerprint[:], enforce.CreditsRemembered.Milliseconds())
+	toBucket.weight = ownScript(2)
 }
 
 func (s *Store) credit(c credit) (before, after enforce.Bucket, isRepeated bool, err error) {
-	reply, err := s.run(c.key.Tenant, s.creditCall(c))
-	if err == nil {
-		before, after, isRepeated, err = s.readCredit(reply)
-	}
+	err = s.untilRestored(c.key.Tenant, func() (lost []lostBucket, err error) {
+		reply, err := s.run(c.key.Tenant, s.creditCall(c))
+		if err == nil {
+			before, after, isRepeated, err = s.readCredit(reply)
+		}
+		return []lostBucket{s.lostBucketOf(c.key, c.limit)}, err
+	})
 	if err == nil && !isRepeated {
 		enforce.LearnCredit(s.learner, c.key, before, after)
 	}

@@ -5,10 +5,12 @@
 --   ARGV[2]  the limit's calendar, 32 bytes, if it has one
 --   ARGV[3]  the time in microseconds, from tests only; else empty
 --
+--   ARGV[4]  the expected value of the era, whose key is the last, for a long limit; else empty
+--
 --   only for a credit with an idempotency key:
 --   KEYS[2]  the credit's own key
---   ARGV[4]  its fingerprint
---   ARGV[5]  its life in milliseconds
+--   ARGV[5]  its fingerprint
+--   ARGV[6]  its life in milliseconds
 --
 -- The reply is one string:
 --
@@ -22,11 +24,13 @@
 --            3: KEYS[2] has another fingerprint
 --            4: KEYS[2] has this fingerprint, and the reply is the first one
 --            5: no window that was sent has the time; the value is unchanged
+--            6: the value may be lost, and is unchanged
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, max, floor, sub = math.min, math.max, math.floor, string.sub
 
-local once, fingerprint = KEYS[2], ARGV[4]
+local era = #ARGV[4] > 0 and KEYS[#KEYS]
+local once, fingerprint = ARGV[5] and KEYS[2], ARGV[5]
 local past = once and call('GET', once)
 local REPLY = '<dIdIdIddHHdB'
 if past then
@@ -38,8 +42,15 @@ end
 
 local now, slack = read_clock(ARGV[3] ~= '' and ARGV[3])
 local amount = unpack_struct('<d', ARGV[1], 33)
-local tools = make_tools(now, slack, make_lender, earn, full_step, expiry, read_limits(ARGV[1], 1, ARGV[2], now))
+local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[1], 1, ARGV[2], now)
+local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
+  rates, bursts, sinces, intervals, kinds, opens, closes)
 local state = call('MGET', KEYS[1])[1] -- false for a key of another type, where GET fails
+local begun = era and read_era(era, call('MGET', era)[1], ARGV[4], now)
+if begun and opens[0] ~= OUTSIDE
+    and is_lost(state, begun, now, kinds[0], rates[0], bursts[0], sinces[0], intervals[0], opens[0]) then
+  return pack(REPLY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, now, 6)
+end
 local b, _, is_broken = tools.advance(0, state, 0)
 if b.micros <= OUTSIDE then
   return pack(REPLY, 0, 0, 0, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0, now, b.micros == OUTSIDE and 5 or 2)
@@ -98,6 +109,6 @@ local reply = pack(REPLY, before, before_fraction, after, after_fraction,
   b.rate, b.burst, b.since, b.interval, b.kind, 0, now, is_broken and 1 or 0)
 if state or is_changed then tools.write(KEYS[1], b) end
 if once then
-  call('SET', once, fingerprint .. reply, 'PX', ARGV[5])
+  call('SET', once, fingerprint .. reply, 'PX', ARGV[6])
 end
 return reply

@@ -85,6 +85,10 @@ type expectedEras struct {
 // MarshalBinary implements encoding.BinaryMarshaler.
 func (e *expectedEras) MarshalBinary() ([]byte, error) {
 	s := e.script
+	var known *eras
+	if e.node != nil {
+		known = e.node.eras
+	}
 	b := binary.LittleEndian.AppendUint16(e.text[:0], uint16(len(s.eras)))
 	for i := range s.limitOf {
 		number := uint16(0)
@@ -93,8 +97,12 @@ func (e *expectedEras) MarshalBinary() ([]byte, error) {
 		}
 		b = binary.LittleEndian.AppendUint16(b, number)
 	}
-	for _, tenant := range s.eras {
-		b = append(b, e.value(tenant)...)
+	for i, tenant := range s.eras {
+		value, connects := known.expected(tenant)
+		if i == 0 {
+			e.connects = connects // the fewest
+		}
+		b = append(b, value...)
 	}
 	e.text = b
 	return b, nil
@@ -102,15 +110,44 @@ func (e *expectedEras) MarshalBinary() ([]byte, error) {
 
 var unknownEra = strings.Repeat("\x00", eraBytes)
 
-func (e *expectedEras) value(tenant rules.TenantID) string {
-	if e.node == nil || e.node.eras == nil {
-		return unknownEra
+// expected returns the value that a script expects on the connection that it has, and the connections that were made.
+func (e *eras) expected(tenant rules.TenantID) (value string, connects int64) {
+	if e == nil {
+		return unknownEra, 0
 	}
-	e.connects = e.node.eras.connects.Load()
-	if known := e.node.eras.value(tenant); known.value != "" && known.connects == e.connects {
-		return known.value
+	connects = e.connects.Load()
+	if known := e.value(tenant); known.value != "" && known.connects == connects {
+		return known.value, connects
 	}
-	return unknownEra
+	return unknownEra, connects
+}
+
+// eraExpected is the expected value of an era as an argument of a script of one tenant.
+type eraExpected struct {
+	eras   *eras
+	tenant rules.TenantID
+}
+
+func (s *Store) eraExpected(tenant rules.TenantID) eraExpected {
+	return eraExpected{s.nodeOf(tenant).eras, tenant}
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (e eraExpected) MarshalBinary() ([]byte, error) {
+	value, _ := e.eras.expected(e.tenant)
+	return []byte(value), nil
+}
+
+// someLong is an eraExpected, and for each bucket of the script whether its limit is long.
+type someLong struct {
+	eraExpected
+	isLong []byte
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (e someLong) MarshalBinary() ([]byte, error) {
+	value, err := e.eraExpected.MarshalBinary()
+	return append(value, e.isLong...), err
 }
 
 // readEras learns the eras at the end of a reply, and returns the rest.
@@ -187,6 +224,18 @@ func (s *Store) lostBucketOf(key enforce.Key, limit enforce.Limit) lostBucket {
 
 // recoverTries caps the tries of a call, because another loss can follow.
 const recoverTries = 3
+
+// untilRestored calls do again once the buckets that it lacks are restored. With errLost, do returns them.
+func (s *Store) untilRestored(tenant rules.TenantID, do func() (lost []lostBucket, err error)) error {
+	lost, err := do()
+	for tries := 1; errors.Is(err, errLost) && tries < recoverTries; tries++ {
+		if err := s.restore(tenant, lost); err != nil {
+			return nothingTaken(err)
+		}
+		lost, err = do()
+	}
+	return err
+}
 
 // submitLong submits checks again once the buckets that they lack are restored.
 func (s *Store) submitLong(checks []enforce.BucketCheck) error {

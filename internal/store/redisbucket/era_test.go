@@ -3,6 +3,8 @@ package redisbucket
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -249,4 +251,156 @@ func TestALostBucketThatNobodyKnowsHasNoAnswer(t *testing.T) {
 	mustTake(t, s, one(short))
 	l.err = nil
 	mustLeave(t, s, user("42", daily), 999)
+}
+
+// TestEveryCallGoesOnFromWhatIsKnown makes each kind of call the first after a loss.
+func TestEveryCallGoesOnFromWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	server, l := devdbtest.Redis(t), newLedger()
+	s := recovering(t, server, l)
+	ctx := t.Context()
+	fast := enforce.Limit{Rate: 2, Burst: 10_000} // long, and lent
+	calls := map[string]struct {
+		limit enforce.Limit
+		call  func(tier enforce.Tier) error
+		want  int64 // left after one more token; 300 were used
+	}{
+		"a look": {daily, func(tier enforce.Tier) error {
+			look := one(tier)
+			look[0].Look = true
+			err := s.Take(ctx, look)
+			if left := look[0].Tiers[0].Bucket.Level.Micros.Whole(); left != 700 {
+				t.Errorf("a look finds %d, want 700", left)
+			}
+			return err
+		}, 699},
+		"a record": {daily, func(tier enforce.Tier) error {
+			record := one(tier)
+			record[0].Record, record[0].RecordID = true, enforce.RecordID{1}
+			return s.Take(ctx, record)
+		}, 698},
+		"a check that reserves": {daily, func(tier enforce.Tier) error {
+			check := one(tier)
+			check[0].Reserve = &enforce.Reservation{ID: enforce.ReservationID{2}, Life: time.Minute}
+			return s.Take(ctx, check)
+		}, 698},
+		"a credit": {daily, func(tier enforce.Tier) error {
+			before, _, err := s.Credit(ctx, tier.Key, tier.Limit, 100*enforce.Token)
+			if left := before.Level.Micros.Whole(); left != 700 {
+				t.Errorf("a credit finds %d, want 700", left)
+			}
+			return err
+		}, 799},
+		"a credit with an id": {daily, func(tier enforce.Tier) error {
+			_, _, _, err := s.CreditOnce(ctx, "once", tier.Key, tier.Limit, -100*enforce.Token)
+			return err
+		}, 599},
+		"a reset": {daily, func(tier enforce.Tier) error {
+			_, _, err := s.Credit(ctx, tier.Key, tier.Limit, enforce.Fill)
+			return err
+		}, 999},
+		"a lease": {fast, func(tier enforce.Tier) error {
+			leases := []enforce.Lease{{Key: tier.Key, Limit: fast, Ask: enforce.Ask{Want: 50 * enforce.Token}}}
+			err := s.Lease(ctx, leases)
+			if left := leases[0].Grant.Level.Micros.Whole() + leases[0].Grant.Amount.Whole(); !leases[0].Answered ||
+				left < 9700 || left > 9800 {
+				t.Errorf("a lease finds %d, want 9700", left)
+			}
+			return err
+		}, 0},
+	}
+	for name, c := range calls {
+		for range 300 {
+			mustTake(t, s, one(user(name, c.limit)))
+		}
+	}
+	if err := s.rdb.FlushAll(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range calls {
+		if err := c.call(user(name, c.limit)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.want > 0 {
+			mustLeave(t, s, user(name, c.limit), c.want)
+		}
+	}
+}
+
+// TestASettlementGoesOnFromWhatIsKnown settles a reservation that an older state of Redis still has.
+func TestASettlementGoesOnFromWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	server, l := devdbtest.Redis(t), newLedger()
+	s := recovering(t, server, l)
+	for _, subject := range []string{"42", strings.Repeat("long", 50)} {
+		tier := user(subject, daily)
+		check := enforce.BucketCheck{
+			Cost: 10 * enforce.Token, Tiers: []enforce.Tier{tier},
+			Reserve: &enforce.Reservation{ID: enforce.ReservationID{byte(len(subject))}, Life: time.Minute},
+		}
+		mustTake(t, s, []enforce.BucketCheck{check})
+		if err := s.rdb.Save(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			mustTake(t, s, one(tier))
+		}
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		settled, err := s.SettleReservation(t.Context(), 1, check.Reserve.ID, enforce.Settlement{Cancel: true})
+		if err != nil || !settled.Found {
+			t.Fatalf("settled %+v, %v", settled, err)
+		}
+		mustLeave(t, s, tier, 899)
+	}
+}
+
+// TestErasCostNoRoundTrip counts commands and bytes.
+func TestErasCostNoRoundTrip(t *testing.T) {
+	t.Parallel()
+	server, l := devdbtest.Redis(t), newLedger()
+	s, plain := recovering(t, server, l), New(client(t, server.URL(), testTimeout), testTimeout)
+	short := user("short", enforce.Limit{Rate: 1, Burst: 1_000_000})
+	short.Key.Rule = 2
+	long := user("long", daily)
+	for _, tier := range []enforce.Tier{short, long} {
+		mustTake(t, s, one(tier))
+		mustTake(t, plain, one(short))
+	}
+	script := func(s *Store, tier enforce.Tier) (args int) {
+		b := script{}
+		b.reset(s, true)
+		b.add(&one(tier)[0])
+		return len(b.command(t.Context(), false, 0).Args())
+	}
+	if ours, theirs := script(s, short), script(plain, short); ours != theirs {
+		t.Errorf("a check without a long limit sends %d arguments, want %d", ours, theirs)
+	}
+	stats := func() int {
+		info, err := s.rdb.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := 0
+		for _, name := range []string{"evalsha", "eval", "info"} {
+			if _, rest, ok := strings.Cut(info, "cmdstat_"+name+":calls="); ok {
+				digits, _, _ := strings.Cut(rest, ",")
+				n, _ := strconv.Atoi(digits)
+				total += n
+			}
+		}
+		return total
+	}
+	l.takeCalls()
+	before := stats()
+	for range 100 {
+		mustTake(t, s, one(long))
+	}
+	if sent := stats() - before; sent != 100+1 { // and one INFO of this test
+		t.Errorf("100 checks are %d commands", sent)
+	}
+	if calls, _ := l.takeCalls(); calls != 0 {
+		t.Errorf("%d look-ups while nothing is lost", calls)
+	}
 }

@@ -2,6 +2,7 @@ package redisbucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,7 +27,15 @@ func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	for some := range slices.Chunk(leases, inOneScript) {
 		calls = append(calls, leaseCall(some))
 	}
-	err := s.submit(calls)
+	err := s.untilRestored(leases[0].Key.Tenant, func() (lost []lostBucket, err error) {
+		err = s.submit(calls)
+		for i := range leases {
+			if errors.Is(err, errLost) && !leases[i].Answered && s.isLong(leases[i].Limit) {
+				lost = append(lost, s.lostBucketOf(leases[i].Key, leases[i].Limit))
+			}
+		}
+		return lost, err
+	})
 	for i := range leases {
 		if s.learner != nil && leases[i].Answered {
 			s.learner.Learn(leases[i].Key, leases[i].Grant.State())
@@ -92,7 +101,23 @@ func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *
 			asks = appendFloat(appendFloat(appendFloat(asks, float64(r.Slot)), float64(r.Spent)), float64(r.Back))
 		}
 	}
-	args = append(args, limits, asks)
+	isLong := make([]byte, len(s.leases))
+	for i := range s.leases {
+		if s.store.isLong(s.leases[i].Limit) {
+			isLong[i] = 1
+		}
+	}
+	if slices.Contains(isLong, 1) {
+		tenant := s.leases[0].Key.Tenant
+		args[2] = len(s.leases) + 1
+		args = append(args, string(appendEraKey(nil, s.store.prefix, tenant)), limits, asks,
+			someLong{eraExpected{s.expected.node.eras, tenant}, isLong})
+	} else {
+		args = append(args, limits, asks)
+		if stamp != 0 {
+			args = append(args, "")
+		}
+	}
 	if stamp != 0 {
 		args = append(args, strconv.FormatInt(stamp, 10))
 	}
@@ -106,10 +131,15 @@ func (s *script) readGrants(reply string) (broken int, err error) {
 	}
 	broken, reply = int(uint32At(reply)), reply[4:]
 	for i := range s.leases {
-		if reply[0] == 2 {
+		switch reply[0] {
+		case 2:
 			s.unknownTiers++
 			err = nothingTaken(ErrUnknownVersion)
-		} else {
+		case 3:
+			if err == nil {
+				err = nothingTaken(errLost)
+			}
+		default:
 			s.leases[i].Grant, s.leases[i].Answered = grantAt(reply), true
 		}
 		reply = reply[grantBytes:]

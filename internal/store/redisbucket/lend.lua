@@ -5,25 +5,32 @@
 --   ARGV[1]  their limits, 32 bytes each
 --   ARGV[2]  the requests, in the same order: epoch, presence, held, need, want, since (doubles),
 --            number of returns (16 bits), and for each return: slot, spent, back (doubles)
---   ARGV[3]  the time in microseconds, from tests only
+--   ARGV[3]  absent or empty without a long limit; else the expected value of the era, whose key is behind the buckets,
+--            and for each bucket whether its limit is long (byte)
+--   ARGV[4]  the time in microseconds, from tests only
 --
 -- The reply is one string: the number of broken values (32 bits), and for each bucket
 --
---   status   (byte) 0: lent, 1: refused, 2: the value has an unknown version
+--   status   (byte) 0: lent, 1: refused, 2: the value has an unknown version, 3: it may be lost
 --   grant    amount, slot, epoch, micros (doubles), fraction (32 bits), out (double), holders (32 bits), wait (double)
 --   limit    the limit in force (32 bytes)
 
 local call, pack, unpack_struct, sub = redis.call, struct.pack, struct.unpack, string.sub
 local KEYS, limits, asks = KEYS, ARGV[1], ARGV[2]
 
-local now, slack = read_clock(ARGV[3])
+local now, slack = read_clock(ARGV[4])
 local states = call('MGET', unpack(KEYS))
+local count, begun = #KEYS, nil
+if ARGV[3] and #ARGV[3] > 0 then
+  count = count - 1
+  begun = read_era(KEYS[count + 1], states[count + 1], sub(ARGV[3], 1, 49), now)
+end
 local slot = (now + LEASE_LIFE) / SLOT_LENGTH
 slot = slot - slot % 1
 
 -- make_all_tools returns the functions of bucket.lua for the buckets that the fast path below does not handle.
 local function make_all_tools()
-  local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(limits, #KEYS, '', now)
+  local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(limits, count, '', now)
   return make_tools(now, slack, make_lender, earn, full_step, expiry,
     rates, bursts, sinces, intervals, kinds, opens, closes)
 end
@@ -38,7 +45,7 @@ local value_formats = {
 
 local parsed, expiries = {}, {} -- limits by their bytes, and expiries by their step
 local replies, broken, at, tools = {}, 0, 1, nil
-for i = 1, #KEYS do
+for i = 1, count do
   local ask_epoch, presence, held, need, want, since, returns = unpack_struct('<ddddddH', asks, at)
   at = at + 50
   local in_force, state = sub(limits, i * 32 - 31, i * 32), states[i]
@@ -82,7 +89,12 @@ for i = 1, #KEYS do
     end
   end
   local b, must_write, is_broken
-  if micros and micros >= -1 and micros <= full and micros % 1 == 0
+  if begun and string.byte(ARGV[3], 49 + i) == 1 then
+    local r, burst, began, interval, kind = unpack_struct('<dIddH', sub(limits, i * 32 - 31, i * 32))
+    if is_lost(state, begun, now, kind, r, burst, began, interval, now) then micros = LOST end
+  end
+  if micros == LOST then
+  elseif micros and micros >= -1 and micros <= full and micros % 1 == 0
       and stamp >= 0 and stamp <= now and stamp % 1 == 0 then
     if last == 0 then
       micros, fraction = earn(micros, fraction, now - stamp, rate, full)
@@ -112,7 +124,7 @@ for i = 1, #KEYS do
   end
 
   if micros <= OUTSIDE then
-    replies[i] = pack('<BddddIdIdc32', 2, 0, 0, 0, 0, 0, 0, 0, 0, in_force)
+    replies[i] = pack('<BddddIdIdc32', micros == LOST and 3 or 2, 0, 0, 0, 0, 0, 0, 0, 0, in_force)
     at = at + returns * 24
   elseif b and (b.kind ~= 0 or b.interval ~= 0) then
     local level = tools.left(b)

@@ -19,7 +19,9 @@
 --   ARGV[4]  the act (byte; 0: settle, 1: extend), and the cost of each bucket (doubles; -1: keep the estimate). An
 --            extension decides higher costs like a check, and keeps the estimate of lower ones
 --   ARGV[5]  the id (16 bytes)
---   ARGV[6]  the time in microseconds, from tests only
+--   ARGV[6]  absent or empty without a long limit; else the expected value of the era, whose key is the last, and for
+--            each bucket whether its limit is long (byte)
+--   ARGV[7]  the time in microseconds, from tests only
 --
 -- The reply is one string:
 --
@@ -29,6 +31,7 @@
 --            3: done
 --            4: denied, because a bucket does not hold a higher cost; nothing was changed
 --            5: a bucket has no window that has the time; nothing was changed
+--            6: a bucket may be lost; nothing was changed
 --
 -- If done, also:
 --
@@ -44,13 +47,17 @@ local record = call('GET', KEYS[1])
 if not record then return '\0' end
 if record ~= ARGV[1] then return '\1' end
 
-local now, slack = read_clock(ARGV[6])
+local now, slack = read_clock(ARGV[7])
 local ends = call('ZSCORE', KEYS[2], ARGV[5])
 if not ends or tonumber(ends) <= now then return '\0' end
 local version, taken, _, life, key_length = unpack_struct('<BdddB', record)
 local extends, denied = string.byte(ARGV[4]) == 1, false
-local count = #KEYS - 2
-local tools = make_tools(now, slack, make_lender, earn, full_step, expiry, read_limits(ARGV[2], count, ARGV[3], now))
+local eras = ARGV[6] or ''
+local count = #KEYS - (#eras > 0 and 3 or 2)
+local begun = #eras > 0 and read_era(KEYS[#KEYS], call('MGET', KEYS[#KEYS])[1], string.sub(eras, 1, 49), now)
+local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[2], count, ARGV[3], now)
+local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
+  rates, bursts, sinces, intervals, kinds, opens, closes)
 local holder = string.sub(ARGV[5], 1, 8)
 
 -- Advance the buckets first, because nothing may be written if one of them cannot be settled.
@@ -62,7 +69,12 @@ for i = 1, count do
   local key_size = unpack_struct('<H', record, at)
   local kind, tier, estimate = unpack_struct('<HHd', record, at + 2 + key_size + 28)
   at = at + 2 + key_size + 40
-  local b, is_changed = tools.advance(i - 1, call('MGET', KEYS[i + 2])[1], 0)
+  local state, c = call('MGET', KEYS[i + 2])[1], i - 1
+  if begun and string.byte(eras, 49 + i) == 1 and opens[c] ~= OUTSIDE
+      and is_lost(state, begun, now, kinds[c], rates[c], bursts[c], sinces[c], intervals[c], opens[c]) then
+    return '\6'
+  end
+  local b, is_changed = tools.advance(c, state, 0)
   if b.micros <= OUTSIDE then return b.micros == OUTSIDE and '\5' or '\2' end
   buckets[i] = b
   local now_charged = -1

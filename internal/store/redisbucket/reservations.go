@@ -171,21 +171,40 @@ func (s *Store) settleRecord(
 	keys := []string{
 		string(appendRecordKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
 	}
+	keys = append(keys, record.keys...)
 	args := []any{record.text, limits, calendars, act, id[:]}
+	isLong := make([]byte, len(record.keys))
+	var long []lostBucket
+	for i, key := range record.keys {
+		if limit := limitOf(key, &with, record.charges[i].Limit); s.isLong(limit) {
+			isLong[i] = 1
+			long = append(long, lostBucket{key, placeOfKey(tenant, key), limit})
+		}
+	}
+	if long != nil {
+		keys = append(keys, string(appendEraKey(nil, s.prefix, tenant)))
+		args = append(args, someLong{s.eraExpected(tenant), isLong})
+	} else if stamp != 0 {
+		args = append(args, "")
+	}
 	if stamp != 0 {
 		args = append(args, strconv.FormatInt(stamp, 10))
 	}
-	reply, err := s.run(tenant, &call{
-		source: reservationSource, keys: append(keys, record.keys...), args: args,
-		weight: ownScript(len(record.keys)),
+	var reply string
+	err = s.untilRestored(tenant, func() (lost []lostBucket, err error) {
+		reply, err = s.run(tenant, &call{
+			source: reservationSource, keys: keys, args: args, weight: ownScript(len(record.keys)),
+		})
+		switch {
+		case err != nil:
+		case reply == "":
+			err = fmt.Errorf("a reply of %d bytes", len(reply))
+		default:
+			err = s.refusal(reply[0])
+		}
+		return long, err
 	})
 	if err != nil {
-		return settled, false, err
-	}
-	if reply == "" {
-		return settled, false, fmt.Errorf("a reply of %d bytes", len(reply))
-	}
-	if err := s.refusal(reply[0]); err != nil {
 		return settled, false, err
 	}
 	switch reply[0] {
@@ -208,6 +227,15 @@ func (s *Store) settleRecord(
 		return enforce.Settled{}, false, err
 	}
 	return settled, false, nil
+}
+
+// placeOfKey returns a bucket's bounded key from its key in Redis.
+func placeOfKey(tenant rules.TenantID, key string) enforce.Key {
+	rule, subject, isHashed, _ := parseKey(key)
+	if isHashed {
+		return enforce.KeyOfDigest(tenant, rule, subject)
+	}
+	return enforce.Key{Tenant: tenant, Rule: rule, Subject: subject}
 }
 
 func readWindows(settled *enforce.Settled, tenant rules.TenantID, keys []string, reply string) error {

@@ -321,6 +321,7 @@ var ErrOtherWindow = errors.New(
 const (
 	statusUnknown = 2
 	statusOutside = 5
+	statusLost    = 6
 )
 
 // refusal returns why a script left a bucket as it is, or nil for another status.
@@ -331,6 +332,8 @@ func (s *Store) refusal(status byte) error {
 		return nothingTaken(ErrUnknownVersion)
 	case statusOutside:
 		return nothingTaken(ErrOtherWindow)
+	case statusLost:
+		return nothingTaken(errLost)
 	}
 	return nil
 }

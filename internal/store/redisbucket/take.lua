@@ -381,6 +381,10 @@ for i = 1, keys do
         if #in_force == 20 then in_force = in_force .. pack('<d', interval) end
         value = pack('<BBdIdc28d', 2, kind, micros[i], fractions[i], now, in_force, former)
       end
+      if begun and begun[i] and kind <= LEAKY_BUCKET then -- a missing bucket would count as lost until then
+        local full_by = max(begun[i], sinces[column]) + 2 * (bursts[column] * TOKEN / rates[column] + interval)
+        full_in = max(full_in, full_by - now)
+      end
       local step = full_step(now, full_in)
       if step == steps[i] then
         call('SET', KEYS[i], value, 'KEEPTTL')

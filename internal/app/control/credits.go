@@ -1,0 +1,52 @@
+package control
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// credited are buckets whose credits and resets are in checkpoints before they are answered, so that the loss of the
+// store does not undo them.
+type credited struct {
+	app.ManageableBuckets
+	process *app.Process
+}
+
+func creditedBuckets(process *app.Process, checksHere bool) app.ManageableBuckets {
+	buckets := process.Buckets.Manageable(checksHere)
+	if buckets == nil {
+		return nil
+	}
+	return credited{buckets, process}
+}
+
+// Credit implements enforce.Creditor.
+func (c credited) Credit(
+	ctx context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, err error) {
+	if before, after, err = c.ManageableBuckets.Credit(ctx, key, limit, amount); err == nil {
+		err = c.write(ctx, key, after)
+	}
+	return before, after, err
+}
+
+// CreditOnce implements enforce.Creditor. A repeated credit may not have been written the first time.
+func (c credited) CreditOnce(
+	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, isRepeated bool, err error) {
+	before, after, isRepeated, err = c.ManageableBuckets.CreditOnce(ctx, id, key, limit, amount)
+	if err == nil {
+		err = c.write(ctx, key, after)
+	}
+	return before, after, isRepeated, err
+}
+
+func (c credited) write(ctx context.Context, key enforce.Key, after enforce.Bucket) error {
+	if err := c.process.WriteCredited(ctx, key, after); err != nil {
+		return fmt.Errorf("write the checkpoint of a credited bucket: %w", err)
+	}
+	return nil
+}
