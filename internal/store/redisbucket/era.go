@@ -229,8 +229,8 @@ const recoverTries = 3
 func (s *Store) untilRestored(tenant rules.TenantID, do func() (lost []lostBucket, err error)) error {
 	lost, err := do()
 	for tries := 1; errors.Is(err, errLost) && tries < recoverTries; tries++ {
-		if err := s.restore(tenant, lost); err != nil {
-			return nothingTaken(err)
+		if restoreErr := s.restore(tenant, "", lost); restoreErr != nil {
+			return nothingTaken(restoreErr)
 		}
 		lost, err = do()
 	}
@@ -251,7 +251,8 @@ func (s *Store) submitLong(checks []enforce.BucketCheck) error {
 			}
 		}
 		for tenant, buckets := range lost {
-			if restoreErr := s.restore(tenant, buckets); restoreErr != nil {
+			value := s.nodeOf(tenant).eras.value(tenant).value // from the answer
+			if restoreErr := s.restore(tenant, value, buckets); restoreErr != nil {
 				return nothingTaken(restoreErr)
 			}
 		}
@@ -260,14 +261,15 @@ func (s *Store) submitLong(checks []enforce.BucketCheck) error {
 	return err
 }
 
-// restore puts the newest known states into lost buckets of a tenant.
-func (s *Store) restore(tenant rules.TenantID, buckets []lostBucket) error {
-	value := s.nodeOf(tenant).eras.value(tenant).value
+// restore puts the newest known states into lost buckets of a tenant. value is that of its era; "" reads it first.
+func (s *Store) restore(tenant rules.TenantID, value string, buckets []lostBucket) error {
 	if value == "" {
+		known, connects := s.nodeOf(tenant).eras, s.connects.Load()
 		var err error
 		if value, err = s.runRestore(tenant, unknownEra, nil, nil); err != nil {
 			return err
 		}
+		known.learn(tenant, era{value, connects})
 	}
 	places := make([]enforce.Key, len(buckets))
 	for i := range buckets {

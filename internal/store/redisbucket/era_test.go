@@ -210,6 +210,7 @@ func TestADurableRedisThatIsRestartedLosesNothing(t *testing.T) {
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	again(t, s, user("short", enforce.Limit{Rate: 1, Burst: 100})) // it loads its file
 	l.takeCalls()
 	for kind, limit := range longLimits {
 		mustLeave(t, s, user(kind, limit), 799)
@@ -361,7 +362,7 @@ func TestErasCostNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
 	s, plain := recovering(t, server, l), New(client(t, server.URL(), testTimeout), testTimeout)
-	short := user("short", enforce.Limit{Rate: 1, Burst: 1_000_000})
+	short := user("short", enforce.Limit{Rate: 1, Burst: 1000})
 	short.Key.Rule = 2
 	long := user("long", daily)
 	for _, tier := range []enforce.Tier{short, long} {
