@@ -124,7 +124,8 @@ func (w *Writer) write(ctx context.Context) (more bool, err error) {
 	return len(checkpoints) == atOnce, nil
 }
 
-// WriteCredited writes a bucket as a credit or a reset left it. The use of a sliding window counts as of the present one.
+// WriteCredited writes a bucket as a credit or a reset left it. The use of a sliding window counts as of the present
+// one.
 func (w *Writer) WriteCredited(ctx context.Context, key enforce.Key, after enforce.Bucket) error {
 	key = key.Bounded()
 	owner, isKnown := ownerOf(w.snapshot(), key)
