@@ -405,3 +405,37 @@ func TestErasCostNoRoundTrip(t *testing.T) {
 		t.Errorf("%d look-ups while nothing is lost", calls)
 	}
 }
+
+// TestAFailoverToAnEmptyReplicaGoesOnFromWhatIsKnown empties the replica that Sentinel promotes.
+func TestAFailoverToAnEmptyReplicaGoesOnFromWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	group, err := devdb.StartRedisGroup(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(group.Kill)
+	l := newLedger()
+	s := New(client(t, group.URL(), testTimeout), testTimeout)
+	s.RecoverBy(l, time.Hour)
+	s.Teach(l)
+	tier := user("42", daily)
+	again(t, s, tier)
+	for range 299 {
+		mustTake(t, s, one(tier))
+	}
+	replica, sentinel := client(t, group.Replica.URL(), testTimeout), client(t, group.Sentinel.URL(), testTimeout)
+	eventually(t, "Sentinel to know the replica", testTimeout, func() bool {
+		return strings.Contains(sentinel.Info(t.Context(), "sentinel").Val(), "slaves=1")
+	})
+	eventually(t, "the replica to have the bucket", testTimeout, func() bool {
+		return replica.Exists(t.Context(), "{s1}1:42").Val() > 0
+	})
+	group.Master.Kill()
+	for _, command := range [][]any{{"config", "set", "replica-read-only", "no"}, {"flushall"}} {
+		if err := replica.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again(t, s, user("short", enforce.Limit{Rate: 1, Burst: 100}))
+	mustLeave(t, s, tier, 699)
+}
