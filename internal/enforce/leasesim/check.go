@@ -164,6 +164,9 @@ func (w *World) check(t testing.TB) {
 		}
 		w.Lowest = min(w.Lowest, lowest)
 	}
+	if !w.isDamaged() && w.Regained > slack {
+		t.Errorf("%+v: after the loss of the store a bucket had %.3f tokens more than promised", w.Setup, w.Regained)
+	}
 	if !w.isDamaged() && w.Unbacked > slack {
 		t.Errorf("%+v: processes held %.3f tokens more than the store had lent", w.Setup, w.Unbacked)
 	}

@@ -40,6 +40,7 @@ func Hostile(seed uint64, processes int) Setup {
 		s.Users = 1 + r.IntN(3)
 		s.UserLimit = enforce.Limit{Rate: rate * (0.1 + r.Float64()), Burst: 16 + int64(rate*r.Float64())}
 	}
+	s.Recovers = r.IntN(2) == 0
 	return s
 }
 
@@ -120,6 +121,11 @@ func Faults() []Fault {
 			"a failover that fills the buckets", false,
 			Setup{Load: 1.5, Failovers: 1},
 			func(s *Setup) { s.FailsFull = true },
+		},
+		{
+			"an era that is ignored", false,
+			Setup{Load: 1.5, Forgets: 1, Recovers: true},
+			func(s *Setup) { s.IgnoresEras = true },
 		},
 	}
 	for i := range faults {

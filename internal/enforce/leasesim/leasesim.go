@@ -47,6 +47,7 @@ type Setup struct {
 
 	StepsBack float64 // of the store's clock
 	Forgets   float64 // it loses its data
+	Recovers  bool    // after which buckets go on from their checkpoints
 	Failovers float64
 	Credits   float64 // resets and negative ones included
 	Reserves  float64 // settled above or below the estimate
@@ -56,14 +57,15 @@ type Setup struct {
 
 	// Break damages a bucket before each lease request.
 	Break func(enforce.Key, *enforce.State, *enforce.Ask)
-	// RefundsTwice gives back twice, and FailsFull fills the buckets in a failover.
-	RefundsTwice, FailsFull bool
+	// RefundsTwice gives back twice, FailsFull fills the buckets in a failover, and IgnoresEras does so after a loss
+	// from which they should recover.
+	RefundsTwice, FailsFull, IgnoresEras bool
 	// NoMono and NoWall replace one of a process's clocks by the other.
 	NoMono, NoWall bool
 }
 
 func (s *Setup) isDamaged() bool {
-	return s.Break != nil || s.RefundsTwice || s.FailsFull || s.NoMono || s.NoWall
+	return s.Break != nil || s.RefundsTwice || s.FailsFull || s.IgnoresEras || s.NoMono || s.NoWall
 }
 
 // Process is the code under test in one process, with its background.
@@ -95,6 +97,9 @@ type World struct {
 	Lowest float64
 	// Unbacked is the largest excess of held over lent tokens.
 	Unbacked float64
+	// Regained is the most that a bucket had more after a recovery than 2 % of its limit, what was taken since
+	// checkpoints were last written, and what was lent.
+	Regained float64
 
 	start     func(*Node) Process
 	random    *rand.Rand
@@ -114,6 +119,9 @@ type World struct {
 	lost      map[enforce.Key]int
 	failovers int
 	restored  map[enforce.Key]int64 // until when processes hold what an older state does not know
+
+	checkpoints states
+	taken, out  map[enforce.Key]enforce.Tokens // since checkpoints were last written, and lent at that time
 }
 
 const began = 1_000_000_000
@@ -169,7 +177,8 @@ func Run(t testing.TB, setup Setup, start func(*Node) Process) *World {
 		limits: map[rules.RuleID]enforce.Limit{SharedKey.Rule: setup.Limit, userRule: setup.UserLimit},
 		ideal:  states{}, log: map[enforce.Key][]entry{},
 		store: states{}, lent: map[enforce.Key]enforce.Tokens{}, lost: map[enforce.Key]int{},
-		restored: map[enforce.Key]int64{},
+		restored: map[enforce.Key]int64{}, checkpoints: states{}, taken: map[enforce.Key]enforce.Tokens{},
+		out: map[enforce.Key]enforce.Tokens{},
 	}
 	var sum float64
 	for i := range w.Nodes {
@@ -187,6 +196,7 @@ func Run(t testing.TB, setup Setup, start func(*Node) Process) *World {
 	w.every(w.Credits, w.credit)
 	w.every(w.Reserves, w.reserve)
 	w.every(w.Edits, w.edit)
+	w.checkpoint()
 	w.compare()
 	for end := w.now + w.Length.Microseconds(); ; {
 		e := heap.Pop(&w.events).(event)

@@ -76,6 +76,7 @@ func (w *World) take(check *enforce.BucketCheck) {
 			w.note(tier.Key, w.now, made(tier.Limit))
 		}
 		w.admit(tier.Key, w.now, check.Cost)
+		w.taken[tier.Key] += check.Cost
 	}
 }
 
@@ -92,6 +93,7 @@ func (w *World) lend(l *enforce.Lease) {
 	}
 	l.Grant, l.Answered = state.Lease(&l.Ask), true
 	w.lent[l.Key] += l.Grant.Amount
+	w.taken[l.Key] += l.Grant.Amount
 }
 
 func (w *World) credit() {
@@ -180,8 +182,46 @@ func (w *World) edit() {
 
 func (w *World) forget() {
 	for _, key := range w.keys() {
-		w.lose(key)
+		if w.Recovers {
+			w.recover(key)
+		} else {
+			w.lose(key)
+		}
 	}
+}
+
+const checkpointEvery = 100_000
+
+// checkpoint keeps the states of buckets that have moved. Lent tokens count as spent there.
+func (w *World) checkpoint() {
+	w.after(checkpointEvery, w.checkpoint)
+	clear(w.taken)
+	for key, state := range w.store {
+		now, last := *state, enforce.State{}
+		if now.Advance(now.Limit, 0, w.storeNow()); w.checkpoints[key] != nil {
+			last = *w.checkpoints[key]
+		}
+		if now.HasMoved(&last) {
+			kept := now
+			kept.Entries = ""
+			w.checkpoints[key] = &kept
+		}
+		w.out[key] = now.Out()
+	}
+}
+
+// recover begins another era, in which a bucket goes on from its checkpoint and knows nothing of what was lent. It can
+// fill up behind that.
+func (w *World) recover(key enforce.Key) {
+	limit := w.limits[key.Rule]
+	state := enforce.NewState(limit, w.storeNow())
+	if last := w.checkpoints[key]; last != nil {
+		state = *last
+	}
+	lost := *w.advance(key, limit)
+	w.restore(key, &state, lost.Out(), w.storeNow())
+	promised := inTokens(lost.Level.Micros+max(lost.Out(), w.out[key])+w.taken[key]) + 0.02*float64(state.Limit.Burst)
+	w.Regained = max(w.Regained, inTokens(w.store[key].Level.Micros)-promised)
 }
 
 func (w *World) lose(key enforce.Key) {
@@ -230,7 +270,7 @@ func (w *World) restore(key enforce.Key, older *enforce.State, lent enforce.Toke
 	w.restored[key] = w.now + forgotten.Microseconds()
 	level := older.Level.Micros
 	w.note(key, w.now, failedOver(level-latest.Level.Micros, lent, debtOf(level)))
-	if w.FailsFull {
+	if w.FailsFull || w.IgnoresEras {
 		older.Credit(enforce.Fill)
 	}
 	w.store[key] = older

@@ -184,6 +184,30 @@ func TestAFullMemoryCountsWhatItLoses(t *testing.T) {
 	}
 }
 
+func TestAFullCopyKeepsWhatWaitsToBeWritten(t *testing.T) {
+	t.Parallel()
+	s := newLongStore(t, 20)
+	s.isCopy = true
+	learn := func(tenant rules.TenantID, subject string, left int64) {
+		state := enforce.NewState(daily, s.now)
+		state.Level.Micros = enforce.Tokens(left) * enforce.Token
+		s.Learn(keyOf(tenant, subject), state)
+	}
+	learn(2, "quiet", 900)
+	for i := range 100 {
+		learn(1, fmt.Sprint("hardly used ", i), 990)
+	}
+	if s.Lost() != 0 {
+		t.Errorf("%d buckets are lost beside those that need not be written", s.Lost())
+	}
+	for i := range 100 {
+		learn(1, fmt.Sprint("invented ", i), 0)
+	}
+	if all := s.write(100, true); len(all) < 10 || all[0] != "quiet=900" && all[1] != "quiet=900" {
+		t.Errorf("%v are written beside a greedy tenant", all)
+	}
+}
+
 func TestARestoredBucketGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newLongStore(t, 100)

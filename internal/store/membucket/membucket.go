@@ -28,7 +28,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// DefaultMaxBuckets is the default bound: about 280 MB with subjects of 40 bytes, and 310 MB with long ones.
+// DefaultMaxBuckets is the default bound: about 280 MB with subjects of 40 bytes, and 310 MB with long ones; 410 MB of
+// long limits, which have a checkpoint besides.
 const DefaultMaxBuckets = 1_000_000
 
 const (
@@ -289,9 +290,7 @@ func (s *Store) sweep(now int64) {
 func (s *Store) evict(now int64) {
 	soonest := s.next()
 	for range min(sample, len(s.ring)) - 1 {
-		b := s.next()
-		sooner := cmp.Compare(b.fullIn(now), soonest.fullIn(now))
-		if sooner < 0 || sooner == 0 && soonest.hasMoved() && !b.hasMoved() { // windows end together
+		if b := s.next(); s.goesBefore(b, soonest, now) {
 			soonest = b
 		}
 	}
@@ -302,6 +301,21 @@ func (s *Store) evict(now int64) {
 		s.lost++
 	}
 	s.remove(soonest)
+}
+
+// goesBefore reports whether to evict a rather than b. A copy can ask the database for a bucket with a checkpoint, so
+// it keeps those that wait to be written, and of these the ones of the tenant with fewer.
+func (s *Store) goesBefore(a, b *bucket, now int64) bool {
+	sooner := cmp.Compare(a.fullIn(now), b.fullIn(now))
+	if s.isCopy || sooner == 0 { // windows end together
+		if a.hasMoved() != b.hasMoved() {
+			return b.hasMoved()
+		}
+		if a.hasMoved() && a.key.Tenant != b.key.Tenant {
+			return len(s.moves.of[a.key.Tenant]) > len(s.moves.of[b.key.Tenant])
+		}
+	}
+	return sooner < 0
 }
 
 // next moves the hand on by one bucket. The ring must not be empty.
