@@ -44,6 +44,7 @@ var sections = []section{
 	{"rules: memory", residentMemory},
 	{"redis: the seed design and redisbucket", redisThroughput},
 	{"redis: rules of one meter and of three", meters},
+	{"checkpoints: long limits", checkpoints},
 	{"redis: memory per bucket", redisMemory},
 	{"redis: quiet tenants beside a flood", fairness},
 	{"memory: a map increment and membucket", memoryTake},
