@@ -23,6 +23,8 @@ LIMIT sqlc.arg(page_size);
 SELECT sqlc.embed(d), sqlc.embed(a), t.slug,
     coalesce((SELECT r.key_pattern FROM rate_limit_rule AS r
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
+    coalesce((SELECT r.parameters ->> 'meter' FROM rate_limit_rule AS r
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_meter,
     coalesce((SELECT concat_ws(' · ', nullif(r.parameters ->> 'meter', r.name), nullif(r.name, ''),
         coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail

@@ -23,9 +23,8 @@ type Observer interface {
 
 // SettlementObserver is an Observer that also observes settlements.
 type SettlementObserver interface {
-	// WindowSettled is called for each fixed window of the shared buckets from which a settlement took more than its
-	// estimate.
-	WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *SettledWindow)
+	// Settled is called for each settled or extended reservation. Those of a process's own buckets have no Windows.
+	Settled(tenant *snapshot.Tenant, settled *Settled)
 }
 
 // ReservingBuckets is a store of buckets with reservations.

@@ -23,7 +23,7 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 		return m.Limit, ok && !isUnknown(&m)
 	}
 	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
-	l.observeWindows(tenant, settled.Windows)
+	l.observe(tenant, &settled)
 	if errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
 		return settled, err
 	}
@@ -31,18 +31,14 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 	if settled.Found || !own.Found && localErr == nil {
 		return settled, err
 	}
+	own.Windows = nil
+	l.observe(tenant, &own)
 	return own, localErr
 }
 
-func (l *Limiter) observeWindows(tenant *snapshot.Tenant, windows []SettledWindow) {
-	observer, ok := l.observer.(SettlementObserver)
-	if !ok {
-		return
-	}
-	for i := range windows {
-		if match, ok := tenant.Bucket(windows[i].Key.Rule, windows[i].Key.Subject, l.now()); ok {
-			observer.WindowSettled(tenant, &match, &windows[i])
-		}
+func (l *Limiter) observe(tenant *snapshot.Tenant, settled *Settled) {
+	if observer, ok := l.observer.(SettlementObserver); ok && settled.Found && !settled.Denied {
+		observer.Settled(tenant, settled)
 	}
 }
 

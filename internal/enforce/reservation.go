@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -49,6 +52,73 @@ type Reservation struct {
 	// Optional: only shadow rules need the reservation. With MaxReservations open the check passes without a
 	// reservation and takes no slot.
 	Optional bool
+	// User and Costs are the check's, that of requests first, if somebody counts what users use; see Settled.Changes.
+	User  string
+	Costs []MeterCost
+}
+
+// Change replaces the costs by those of a settlement, and returns the differences.
+func (r *Reservation) Change(with *Settlement) (changes []MeterCost) {
+	if r.Costs == nil {
+		return nil
+	}
+	r.Costs = slices.Clone(r.Costs) // the check's are the caller's
+	set := func(old *MeterCost) {
+		cost, ok := with.CostOf(old.Meter)
+		if more := cost - old.Cost; ok && (more > 0 || more < 0 && !with.Extend) {
+			changes = append(changes, MeterCost{old.Meter, more})
+			old.Cost = cost
+		}
+	}
+	for i := range r.Costs {
+		set(&r.Costs[i])
+	}
+	for _, named := range with.Costs {
+		isNew := !slices.ContainsFunc(r.Costs, func(c MeterCost) bool { return c.Meter == named.Meter })
+		if isNew && len(r.Costs) <= rules.MaxMeters {
+			r.Costs = append(r.Costs, MeterCost{Meter: named.Meter})
+			set(&r.Costs[len(r.Costs)-1])
+		}
+	}
+	return changes
+}
+
+// AppendUse appends User and Costs as stores keep them, with little-endian numbers:
+//
+//	length of the user's id (16 bits)  that id  number of costs (byte)
+//	for each: length of the meter (byte)  meter  cost (int64)
+func (r *Reservation) AppendUse(b []byte) []byte {
+	le := binary.LittleEndian
+	user := r.User[:min(len(r.User), math.MaxUint16)]
+	b = append(le.AppendUint16(b, uint16(len(user))), user...)
+	b = append(b, byte(len(r.Costs)))
+	for _, c := range r.Costs {
+		b = append(append(b, byte(len(c.Meter))), c.Meter...)
+		b = le.AppendUint64(b, uint64(c.Cost))
+	}
+	return b
+}
+
+var errBrokenUse = errors.New("the costs of the reservation are cut off")
+
+// ParseUse reads what AppendUse has written, and returns what follows.
+func (r *Reservation) ParseUse(b []byte) (rest []byte, err error) {
+	le := binary.LittleEndian
+	if len(b) < 3 || len(b) < 3+int(le.Uint16(b)) {
+		return nil, errBrokenUse
+	}
+	end := 2 + int(le.Uint16(b))
+	r.User = string(b[2:end])
+	count, b := int(b[end]), b[end+1:]
+	for range count {
+		if len(b) < 1 || len(b) < 1+int(b[0])+8 {
+			return nil, errBrokenUse
+		}
+		end := 1 + int(b[0])
+		r.Costs = append(r.Costs, MeterCost{rules.Meter(b[1:end]), Tokens(le.Uint64(b[end:]))})
+		b = b[end+8:]
+	}
+	return b, nil
 }
 
 // Reserver is a store of reservations, and keeps them beside their buckets, so neither is lost without the other.
@@ -179,6 +249,11 @@ type Settled struct {
 	Costs   []MeterCost
 	// Windows are the fixed windows from which the settlement took more than the estimate.
 	Windows []SettledWindow
+	// Changes are what the costs of the User's check grew or shrank by. Taken is the time of the check, in microseconds
+	// since the Unix epoch.
+	User    string
+	Taken   int64
+	Changes []MeterCost
 }
 
 // SettledWindow is the bucket of a fixed window after a settlement took more.
@@ -252,6 +327,7 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 	}
 	settled := with.Settled(r.Cost, r.Charges, final)
 	settled.Windows = windows.Windows
+	settled.User, settled.Taken, settled.Changes = r.User, r.Taken, r.Change(&with)
 	if with.Extend {
 		r.Ends = min(now+r.Life.Microseconds(), r.Taken+MaxReserveFor.Microseconds())
 		for i := range r.Charges {

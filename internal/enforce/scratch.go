@@ -133,6 +133,10 @@ func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketChec
 	if life > 0 {
 		b.Reserve = &Reservation{ID: newReservationID(), Life: life, Key: check.Key, Optional: isOptional}
 		b.Holder = b.Reserve.ID.Holder()
+		if tenant.Tenant.Settings.RecordDays > 0 {
+			b.Reserve.User = check.UserID
+			b.Reserve.Costs = append([]MeterCost{{Cost: check.Cost}}, check.Costs...)
+		}
 	}
 	return b
 }

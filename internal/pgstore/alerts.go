@@ -310,7 +310,7 @@ func (s *Store) Notice(ctx context.Context, tenant rules.TenantID, id int64) (vi
 	}
 	return violations.Notice{
 		Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(row.Alert, false, time.Time{}),
-		TenantSlug: row.Slug, Pattern: row.RulePattern, Detail: row.RuleDetail,
+		TenantSlug: row.Slug, Pattern: row.RulePattern, Meter: rules.Meter(row.RuleMeter), Detail: row.RuleDetail,
 	}, nil
 }
 

@@ -382,7 +382,7 @@ func TestANoticeSaysWhatItsRuleCounts(t *testing.T) {
 		rule = must(w.CreateRule(ctx, rule))(t)
 		alert := must(w.CreateAlert(ctx, tester, alertOn(rule, false)))(t)
 		test := must(w.TestAlert(ctx, w.ours.ID, alert.ID))(t)
-		if notice := must(w.Notice(ctx, w.ours.ID, test.ID))(t); notice.Detail != want {
+		if notice := must(w.Notice(ctx, w.ours.ID, test.ID))(t); notice.Detail != want || notice.Meter != "usd" {
 			t.Errorf("the rule %s is %q in a notice, want %q", name, notice.Detail, want)
 		}
 	}

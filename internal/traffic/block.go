@@ -90,6 +90,8 @@ const (
 	Metered
 	// Record marks what was charged after it had happened.
 	Record
+	// counted marks checks in a buffer that are counted by month already.
+	counted
 
 	allFlags = Denied | Proxied | Extra | Sum | Metered | Record
 )

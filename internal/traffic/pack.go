@@ -46,21 +46,22 @@ func (r *Recorder) unpack(buffer []byte) {
 		tenant := rules.TenantID(in.number())
 		at := int64(binary.LittleEndian.Uint64(in.take(8)))
 		head := in.take(3)
-		stratum, level, flags := int(head[0]), int(head[1]), Flags(head[2])
+		stratum, level, flags := int(head[0]), int(head[1]), Flags(head[2])&allFlags
+		isCounted := Flags(head[2]).Is(counted)
 		// Everything after the head is the same for all checks of a run; for sums and checks with meters, everything
 		// after the costs.
 		body := in.rest
 		costs := append(make([]int64, 0, 1+rules.MaxMeters), int64(in.number()))
 		var meters [rules.MaxMeters][]byte // those that are counted by month
 		if flags.Is(Metered) {
-			isCounted := [rules.MaxMeters]bool{}
+			counts := [rules.MaxMeters]bool{}
 			for i := range in.take(1)[0] {
 				twice := in.number()
-				costs, isCounted[i] = append(costs, int64(twice>>1)), twice&1 != 0
+				costs, counts[i] = append(costs, int64(twice>>1)), twice&1 != 0
 			}
 			body = in.rest
 			for i, n := 0, in.count(); n > 0; i, n = i+1, in.count() {
-				if meter := in.take(n); isCounted[i] {
+				if meter := in.take(n); counts[i] {
 					meters[i] = meter
 				}
 			}
@@ -75,13 +76,7 @@ func (r *Recorder) unpack(buffer []byte) {
 		} else {
 			in.number()
 			user := in.take(in.count())
-			isDue := r.months.add(tenant, at, user, nil, decided(flags.Is(Denied), costs[0]))
-			for i, cost := range costs[1:] {
-				if meters[i] != nil {
-					isDue = r.months.add(tenant, at, user, meters[i], decided(flags.Is(Denied), cost)) || isDue
-				}
-			}
-			if isDue {
+			if !isCounted && r.countUser(tenant, at, user, flags.Is(Denied), costs, meters) {
 				signal(r.monthly)
 			}
 			in.take(int(in.take(1)[0]))
@@ -115,6 +110,18 @@ func (r *Recorder) unpack(buffer []byte) {
 			r.finish(key, p)
 		}
 	}
+}
+
+func (r *Recorder) countUser(
+	tenant rules.TenantID, at int64, user []byte, isDenied bool, costs []int64, meters [rules.MaxMeters][]byte,
+) (isDue bool) {
+	isDue = r.months.add(tenant, at, user, nil, decided(isDenied, costs[0]))
+	for i, cost := range costs[1:] {
+		if meters[i] != nil {
+			isDue = r.months.add(tenant, at, user, meters[i], decided(isDenied, cost)) || isDue
+		}
+	}
+	return isDue
 }
 
 func (p *pack) add(flags Flags, identity []byte, at int64, costs []int64) {

@@ -37,8 +37,9 @@ type Check struct {
 	// DeniedAlone means that the bucket of that rule is the user's or address's own.
 	DeniedAlone bool
 	Proxied     bool
-	// Reserves means that the check reserved, so that it is only counted; see Recorder.Settle.
-	Reserves bool
+	// Reserves means that the check asked for a reservation, so that it is only counted. IsReserved means that it has
+	// one, also of a place only; see Recorder.Settle.
+	Reserves, IsReserved bool
 	// Record means that the check charged what had happened, and could not be denied.
 	Record bool
 }
@@ -178,22 +179,29 @@ func (r *Recorder) Record(c *Check) {
 	if half {
 		signal(r.full)
 	}
-	if c.Reserves {
+	if c.Reserves || c.IsReserved {
 		r.count(c)
 	}
 }
 
-// count adds a check to the counts of its user's month.
+// Settle adds to what a reserved check cost of a meter in the month of its time, both in millionths.
+func (r *Recorder) Settle(tenant rules.TenantID, at int64, user string, meter rules.Meter, more int64) {
+	if r.months.add(tenant, at/1000, []byte(user), []byte(meter), monthCount{parts: more}) {
+		signal(r.monthly)
+	}
+}
+
+// count adds a check to the counts of its user's month, whether it is in the sample or not.
 func (r *Recorder) count(c *Check) {
-	user := []byte(c.Request.UserID)
-	isDue := r.months.add(c.Tenant, c.At/1000, user, nil, decided(c.Denied, c.Cost))
+	var meters [rules.MaxMeters][]byte
+	costs := append(make([]int64, 0, 1+rules.MaxMeters), c.Cost)
 	for i := range c.Costs {
-		if cost := &c.Costs[i]; cost.IsCounted {
-			n := decided(c.Denied, cost.Amount)
-			isDue = r.months.add(c.Tenant, c.At/1000, user, []byte(cost.Meter), n) || isDue
+		costs = append(costs, c.Costs[i].Amount)
+		if c.Costs[i].IsCounted {
+			meters[i] = []byte(c.Costs[i].Meter)
 		}
 	}
-	if isDue {
+	if r.countUser(c.Tenant, c.At/1000, []byte(c.Request.UserID), c.Denied, costs, meters) {
 		signal(r.monthly)
 	}
 }

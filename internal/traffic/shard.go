@@ -75,6 +75,9 @@ func (s *shard) add(c *Check, level int) bool {
 	if c.Record {
 		flags |= Record
 	}
+	if c.IsReserved {
+		flags |= counted
+	}
 	isOutside := stratum < level
 	start := len(s.buffer)
 	if isOutside && !c.DeniedAlone { // a check denied by its user's own limit takes nothing from shared limits

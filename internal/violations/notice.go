@@ -15,6 +15,7 @@ type Notice struct {
 	Of         Alert
 	TenantSlug string
 	Pattern    string // of the rule
+	Meter      rules.Meter
 	Detail     string // name and plan, to tell rules of one pattern apart: "daily · pro"
 }
 

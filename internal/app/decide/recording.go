@@ -49,10 +49,10 @@ func (all observers) StoreAnswered(took time.Duration, err error) {
 	}
 }
 
-func (all observers) WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *enforce.SettledWindow) {
+func (all observers) Settled(tenant *snapshot.Tenant, settled *enforce.Settled) {
 	for _, o := range all {
 		if o, ok := o.(enforce.SettlementObserver); ok {
-			o.WindowSettled(tenant, match, window)
+			o.Settled(tenant, settled)
 		}
 	}
 }
@@ -115,10 +115,14 @@ func (r recording) noteUse(tenant rules.TenantID, match *rules.Match, bucket *en
 	})
 }
 
-// WindowSettled records the use of a window after a settlement.
-func (r recording) WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *enforce.SettledWindow) {
-	if len(match.Rule.NotifyAt) > 0 {
-		r.noteUse(tenant.Tenant.ID, match, &window.Bucket, violations.Tokens(window.Taken))
+// Settled records the use of windows after a settlement.
+func (r recording) Settled(tenant *snapshot.Tenant, settled *enforce.Settled) {
+	for i := range settled.Windows {
+		window := &settled.Windows[i]
+		match, ok := tenant.Bucket(window.Key.Rule, window.Key.Subject, time.Now())
+		if ok && len(match.Rule.NotifyAt) > 0 {
+			r.noteUse(tenant.Tenant.ID, &match, &window.Bucket, violations.Tokens(window.Taken))
+		}
 	}
 }
 

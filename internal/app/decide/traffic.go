@@ -46,7 +46,7 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	*c = traffic.Check{
 		Tenant: tenant.Tenant.ID, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan,
 		Cost: int64(check.Cost), Costs: costs, Denied: !decision.Allowed, Proxied: check.Proxied,
-		Reserves: check.Reserve, Record: check.Record,
+		Reserves: check.Reserve, IsReserved: decision.HasReservation, Record: check.Record,
 	}
 	if len(check.Attributes) > 0 {
 		c.Named = tenant.NamesAttribute
@@ -77,6 +77,18 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	r.recorder.Drop(c.Tenant, n-c.Times)
 	*c = traffic.Check{Costs: costs[:0]}
 	trafficChecks.Put(c)
+}
+
+// Settled corrects the counts of the check's month.
+func (r recordingTraffic) Settled(tenant *snapshot.Tenant, settled *enforce.Settled) {
+	if tenant.Tenant.Settings.RecordDays == 0 {
+		return
+	}
+	for _, change := range settled.Changes {
+		if tenant.CountsMeter(change.Meter) || change.Meter == "" {
+			r.recorder.Settle(tenant.Tenant.ID, settled.Taken, settled.User, change.Meter, int64(change.Cost))
+		}
+	}
 }
 
 // StoreAnswered does nothing: the recorder does not count answers of the store.

@@ -75,6 +75,58 @@ func TestChecksThatClientsDecidedAreRecordedOneByOne(t *testing.T) {
 	}
 }
 
+// TestAUsersMonthHasWhatReservationsAreSettledTo: of checks that reserve, and of those that only take a place.
+func TestAUsersMonthHasWhatReservationsAreSettledTo(t *testing.T) {
+	t.Parallel()
+	settings := rules.DefaultSettings()
+	settings.RecordDays = 7
+	pattern, err := rules.ParsePattern("user:{user_id}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: settings}}}
+	for id, meter := range []rules.Meter{"", "usd"} {
+		rows.Rules = append(rows.Rules, rules.Rule{
+			ID: rules.RuleID(1 + id), TenantID: 1, Pattern: pattern, Active: true, Meter: meter, RatePerSecond: 50,
+			RateUnit: rules.PerSecond, Burst: 200, Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce,
+			Action: rules.ActionLimit,
+		})
+	}
+	rows.Rules = append(rows.Rules, rules.Rule{
+		ID: 3, TenantID: 1, Pattern: pattern, Active: true, Burst: 10, Algorithm: rules.Concurrency,
+		MaxHold: time.Minute, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Name: "places",
+	})
+	tenant := snapshot.New(rows).Tenant(1)
+	sink := &keptTraffic{}
+	recorder := traffic.NewRecorder(sink, traffic.Options{})
+	buckets := membucket.New(membucket.Options{})
+	limiter := enforce.NewLimiter(buckets, buckets, observers{recordingTraffic{recorder}}, nil)
+	costs := func(usd enforce.Tokens) []enforce.MeterCost {
+		return []enforce.MeterCost{{Meter: "usd", Cost: usd * enforce.Token}, {Meter: "pages", Cost: enforce.Token}}
+	}
+	for _, reserves := range []bool{true, false} {
+		check := enforce.Check{
+			Request: rules.Request{UserID: "42"}, Cost: enforce.Token, Costs: costs(10), Reserve: reserves, Key: "k",
+		}
+		decisions := make([]enforce.Decision, 1)
+		limiter.Decide(t.Context(), tenant, []enforce.Check{check}, decisions)
+		for _, with := range []enforce.Settlement{{Costs: costs(12), Extend: true}, {Costs: costs(4)}} {
+			with.Key = "k"
+			settled, err := limiter.SettleReservation(t.Context(), tenant, decisions[0].Reservation, with)
+			if err != nil || !settled.Found {
+				t.Fatalf("settled %+v, %v", settled, err)
+			}
+		}
+	}
+	if err := recorder.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(sink.months) != 2 || sink.months[0].Allowed != 2 || sink.months[0].Cost != 2 ||
+		sink.months[1].Meter != "usd" || sink.months[1].Allowed != 2 || sink.months[1].Cost != 8 {
+		t.Errorf("the months are %+v, want 2 checks at 2 requests and 8 usd", sink.months)
+	}
+}
+
 // TestALargeReportIsABoundedAmountOfWork: one request can report billions of checks in thousands of entries. All are
 // counted, and about maxRecorded of them are recorded.
 func TestALargeReportIsABoundedAmountOfWork(t *testing.T) {

@@ -106,6 +106,7 @@ type message struct {
 	Alert      messageAlert `json:"alert"`
 	Kind       string       `json:"kind"`
 	RuleID     *int64       `json:"rule_id"` // null: all checks
+	Meter      *string      `json:"meter"`   // that the rule counts; null: all checks
 	Subject    *string      `json:"subject"` // null: all subjects of the rule together
 	Count      int64        `json:"count"`   // what the kind counts
 	Denied     int64        `json:"denied"`  // the same for denials, 0 for other kinds
@@ -166,7 +167,8 @@ func messageOf(n *violations.Notice) message {
 		m.Denied = n.Denied
 	}
 	if rule := int64(n.RuleID()); rule != 0 {
-		m.RuleID = &rule
+		meter := n.Meter.Word()
+		m.RuleID, m.Meter = &rule, &meter
 	}
 	if n.Of.PerSubject {
 		m.Subject = &n.Subject

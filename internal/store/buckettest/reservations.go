@@ -36,6 +36,7 @@ func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 		"a reservation keeps what was charged after":                     reservesWhatWasCharged,
 		"an extension takes a higher cost of every meter or of none":     extendsTheEstimate,
 		"an extension of a cost that is charged after takes what fits":   extendsWhatIsChargedAfter,
+		"a settlement says what it changed of the costs of a user":       tellsChanges,
 	}
 	if open(t).Newer != nil {
 		promises["a bucket of a newer release is not settled"] = leavesNewerBucketsAlone
@@ -87,6 +88,51 @@ func expectSettled(t *testing.T, got enforce.Settled, found bool, tokens float64
 func left(t *testing.T, s Store, now int64, tier enforce.Tier, tokens float64) {
 	t.Helper()
 	expectTokens(t, take(t, s, now, checkOf(0, tier))[0], tokens)
+}
+
+func tellsChanges(t *testing.T, s Store) {
+	requests := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 100, 0), Cost: enforce.Token}
+	tokens := enforce.Tier{Key: key(2, "42"), Limit: limit(1e-6, 100, 0), Meter: "tokens", Cost: 5 * enforce.Token}
+	check := func(id byte) enforce.BucketCheck {
+		check := reserving(id, 5, requests, tokens)
+		check.Mixed, check.Reserve.User = true, "user 42"
+		check.Reserve.Costs = []enforce.MeterCost{{Cost: enforce.Token}, {Meter: "tokens", Cost: 5 * enforce.Token}}
+		return check
+	}
+	expectAllowed(t, take(t, s, after(0), check(1), check(2)), true, true)
+	costs := func(pages, tokens enforce.Tokens) enforce.Settlement {
+		return enforce.Settlement{Costs: []enforce.MeterCost{
+			{Meter: "tokens", Cost: tokens * enforce.Token}, {Meter: "pages", Cost: pages * enforce.Token},
+		}}
+	}
+	expect := func(settled enforce.Settled, changes ...enforce.MeterCost) {
+		t.Helper()
+		if settled.User != "user 42" || settled.Taken != after(0) || !slices.Equal(settled.Changes, changes) {
+			t.Errorf("settled as %+v, want changes of %v", settled, changes)
+		}
+	}
+	with := costs(2, 8)
+	with.Extend = true
+	expect(settleAt(t, s, after(time.Minute), 1, with), enforce.MeterCost{Meter: "tokens", Cost: 3 * enforce.Token},
+		enforce.MeterCost{Meter: "pages", Cost: 2 * enforce.Token})
+	with = costs(1, 7) // lower ones change nothing
+	with.Extend = true
+	expect(settleAt(t, s, after(time.Minute), 1, with))
+	with = costs(9, 1000)
+	with.Extend = true
+	if settled := settleAt(t, s, after(time.Minute), 1, with); !settled.Denied || len(settled.Changes) > 0 {
+		t.Errorf("a denied extension is %+v", settled)
+	}
+	expect(settleAt(t, s, after(2*time.Minute), 1, costs(2, 6)),
+		enforce.MeterCost{Meter: "tokens", Cost: -2 * enforce.Token})
+	expect(settleAt(t, s, after(time.Minute), 2, enforce.Settlement{Cancel: true}),
+		enforce.MeterCost{Cost: -enforce.Token}, enforce.MeterCost{Meter: "tokens", Cost: -5 * enforce.Token})
+	// A record of the first version, as processes without meters write: what settlements of other meters say is new.
+	expectAllowed(t, take(t, s, after(0), reserving(3, 1, requests)), true)
+	settled := settleAt(t, s, after(0), 3, costs(2, 6))
+	if expectSettled(t, settled, true, 1); len(settled.Changes) > 0 || len(settled.Costs) > 0 {
+		t.Errorf("a reservation without meters is settled as %+v", settled)
+	}
 }
 
 func settlesOnce(t *testing.T, s Store) {

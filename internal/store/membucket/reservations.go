@@ -66,6 +66,7 @@ func (s *Store) reserve(check *enforce.BucketCheck, tenant rules.TenantID, now i
 		one.Charges[i].Key = bounded(one.Charges[i].Key)
 		one.Charges[i].Key.Subject = strings.Clone(one.Charges[i].Key.Subject)
 	}
+	one.User = strings.Clone(one.User)
 	r.open[one.ID] = one
 	heap.Push(r, one)
 }

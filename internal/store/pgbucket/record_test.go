@@ -11,14 +11,21 @@ import (
 // During an upgrade old processes settle what new ones reserve, if they know all that the rules say.
 func TestAReservationIsStoredInTheOldestFormatThatHoldsIt(t *testing.T) {
 	t.Parallel()
-	for version, charge := range map[byte]enforce.Charge{
-		1: {Amount: 5},
-		2: {Amount: 5, Meter: "tokens", Shadow: true, After: true},
+	costs := []enforce.MeterCost{{Cost: 5}, {Meter: "usd", Cost: 7}}
+	for _, test := range []struct {
+		version byte
+		charge  enforce.Charge
+		costs   []enforce.MeterCost
+	}{
+		{1, enforce.Charge{Amount: 5}, nil},
+		{2, enforce.Charge{Amount: 5, Meter: "tokens", Shadow: true, After: true}, nil},
+		{2, enforce.Charge{Amount: 5}, costs},
 	} {
+		version, charge := test.version, test.charge
 		charge.Key = enforce.Key{Rule: 7, Subject: "42"}
 		charge.Limit = enforce.Limit{Rate: 1, Burst: 10}
 		r := enforce.OpenReservation{
-			Reservation: enforce.Reservation{Life: time.Minute, Key: "k"}, Taken: 3, Cost: 5,
+			Reservation: enforce.Reservation{Life: time.Minute, Key: "k", Costs: test.costs}, Taken: 3, Cost: 5,
 			Charges: []enforce.Charge{charge, charge},
 		}
 		record := appendRecord(nil, &r)

@@ -314,11 +314,12 @@ func (s *Store) forgetSome(ctx context.Context, tenant rules.TenantID) (isLast b
 //
 //	version (byte)  time (int64)  cost (int64)  life in µs (int64)
 //	length of the API key's id (byte)  that id
+//	in version 2 also: the user and the costs, see AppendUse
 //	for each bucket: rule (int64)  length of the subject (16 bits)  subject  kind (byte)
 //	limit, as in a state (32 bytes)  charge (int64)
 //	in version 2 also: 1 for a shadow rule, + 2 if it is charged after (byte)  length of its meter (byte)  meter
 //
-// Version 1 has the charges that are plain.
+// Version 1 has the charges that are plain, and no user and costs.
 const (
 	plainVersion  = 1
 	recordVersion = 2
@@ -329,7 +330,7 @@ const (
 func appendRecord(b []byte, r *enforce.OpenReservation) []byte {
 	le := binary.LittleEndian
 	version := byte(plainVersion)
-	if slices.ContainsFunc(r.Charges, func(c enforce.Charge) bool { return !c.IsPlain() }) {
+	if r.Costs != nil || slices.ContainsFunc(r.Charges, func(c enforce.Charge) bool { return !c.IsPlain() }) {
 		version = recordVersion
 	}
 	b = append(b, version)
@@ -338,6 +339,9 @@ func appendRecord(b []byte, r *enforce.OpenReservation) []byte {
 	b = le.AppendUint64(b, uint64(r.Life.Microseconds()))
 	key := r.Key[:min(len(r.Key), math.MaxUint8)]
 	b = append(append(b, byte(len(key))), key...)
+	if version > plainVersion {
+		b = r.AppendUse(b)
+	}
 	for i := range r.Charges {
 		charge := &r.Charges[i]
 		subject := storedKey(charge.Key).subject
@@ -378,6 +382,11 @@ func parseRecord(b []byte) (r enforce.OpenReservation, err error) {
 	r.Life = time.Duration(le.Uint64(b[17:])) * time.Microsecond
 	b = b[recordHeader-1:]
 	r.Key, b = string(b[1:1+b[0]]), b[1+b[0]:]
+	if version > plainVersion {
+		if b, err = r.ParseUse(b); err != nil {
+			return r, errBrokenRecord
+		}
+	}
 	for len(b) > 0 {
 		if len(b) < 10 || len(b) < 10+int(le.Uint16(b[8:]))+limitBytes+8 {
 			return r, errBrokenRecord

@@ -1,15 +1,16 @@
 package redisbucket
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
 // recordOf is the record that take.lua stores of a check with one bucket.
-func recordOf(tier enforce.Tier, mode byte) string {
+func recordOf(tier enforce.Tier, mode byte, costs []enforce.MeterCost) string {
 	const life, id = 8, 16
-	argument := appendReservation(nil, &enforce.Reservation{Key: "k"}, []enforce.Tier{{}, tier})[life+id:]
+	argument := appendReservation(nil, &enforce.Reservation{Key: "k", Costs: costs}, []enforce.Tier{{}, tier})[life+id:]
 	b := append([]byte{argument[0]}, make([]byte, 3*8)...)
 	b = append(b, argument[1:]...)
 	const key = "{s1}2:42"
@@ -27,20 +28,22 @@ func TestAReservationIsStoredInTheOldestFormatThatHoldsIt(t *testing.T) {
 		tier    enforce.Tier
 		mode    byte
 		version byte
+		costs   []enforce.MeterCost
 	}{
-		{enforce.Tier{}, 0, 1},
-		{enforce.Tier{Meter: "tokens"}, 0, 2},
-		{enforce.Tier{Shadow: true}, 1, 2},
-		{enforce.Tier{After: true, Meter: "usd"}, 2, 2},
+		{enforce.Tier{}, 0, 1, nil},
+		{enforce.Tier{}, 0, 2, []enforce.MeterCost{{Cost: 1}, {Meter: "usd", Cost: 7}}},
+		{enforce.Tier{Meter: "tokens"}, 0, 2, nil},
+		{enforce.Tier{Shadow: true}, 1, 2, nil},
+		{enforce.Tier{After: true, Meter: "usd"}, 2, 2, nil},
 	} {
-		text := recordOf(test.tier, test.mode)
+		text := recordOf(test.tier, test.mode, test.costs)
 		if text[0] != test.version {
 			t.Errorf("%+v: version %d, want %d", test.tier, text[0], test.version)
 		}
 		r, err := parseRecord(text)
-		if err != nil || r.key != "k" || len(r.charges) != 1 || r.charges[0].Meter != test.tier.Meter ||
+		if err != nil || r.Key != "k" || len(r.charges) != 1 || r.charges[0].Meter != test.tier.Meter ||
 			r.charges[0].Shadow != test.tier.Shadow || r.charges[0].After != test.tier.After ||
-			r.charges[0].Amount != 5*enforce.Token {
+			r.charges[0].Amount != 5*enforce.Token || !slices.Equal(r.Costs, test.costs) {
 			t.Errorf("%+v: read as %+v, %v", test.tier, r, err)
 		}
 		for n := range text {

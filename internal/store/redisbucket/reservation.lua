@@ -4,11 +4,12 @@
 --
 --   version (byte)  time (double)  cost (double)  life in µs (double)
 --   the owner: length of the API key's id (byte)  that id
---     in version 2 also: length (32 bits)  the meters of the check's tiers, each after a zero
+--     in version 2 also: length (32 bits)  the user and the costs, see AppendUse  the meters of the check's tiers,
+--     each after a zero
 --   for each bucket: length of the key (16 bits)  key  limit (30 bytes)
 --     4 × the index of its tier, + 1 for shadow, + 2 if it is charged after (16 bits)  charge (double)
 --
--- Version 1 has only enforced rules that count requests and are not charged after.
+-- Version 1 has only enforced rules that count requests and are not charged after, and no user and costs.
 --
 --   KEYS[1]  the record
 --   KEYS[2]  the tenant's index: open reservations by their end
@@ -17,7 +18,8 @@
 --   ARGV[2]  the limits of the buckets, 32 bytes each
 --   ARGV[3]  the calendars of these limits
 --   ARGV[4]  the act (byte; 0: settle, 1: extend), and the cost of each bucket (doubles; -1: keep the estimate). An
---            extension decides higher costs like a check, and keeps the estimate of lower ones
+--            extension decides higher costs like a check, and keeps the estimate of lower ones. The new owner of its
+--            record follows
 --   ARGV[5]  the id (16 bytes)
 --   ARGV[6]  absent or empty without a long limit; else the expected value of the era, whose key is the last, and for
 --            each bucket whether its limit is long (byte)
@@ -64,6 +66,7 @@ local holder = string.sub(ARGV[5], 1, 8)
 local buckets, at, kept_from = {}, 27 + key_length, 1
 if version > 1 then at = at + 4 + unpack_struct('<I', record, at) end
 local charges, windows, kept = {}, {}, {} -- kept is the record of an extension
+if extends then kept[1], kept_from = string.sub(record, 1, 25) .. string.sub(ARGV[4], 8 * count + 2), at end
 local latest = taken + MAX_RESERVE_FOR * 1000
 for i = 1, count do
   local key_size = unpack_struct('<H', record, at)

@@ -32,11 +32,14 @@ func appendRecordIDsKey(buf []byte, prefix string, tenant rules.TenantID) []byte
 }
 
 type reservation struct {
-	text    string
-	cost    enforce.Tokens
-	key     string // the id of the API key
-	keys    []string
-	charges []enforce.Charge // with a key if it is of this version; see parseKey
+	enforce.Reservation // without the id
+	text                string
+	taken               int64
+	cost                enforce.Tokens
+	meters              string // of the tiers, as in text
+	charged             int    // where the charges begin in text
+	keys                []string
+	charges             []enforce.Charge // with a key if it is of this version; see parseKey
 }
 
 const (
@@ -55,12 +58,12 @@ func parseRecord(text string) (r reservation, err error) {
 	if len(text) < recordHeaderBytes || text[0] < plainVersion || text[0] > recordVersion {
 		return r, errBrokenRecord
 	}
-	r.text, r.cost = text, enforce.Tokens(float(text[9:]))
+	r.text, r.taken, r.cost = text, int64(float(text[1:])), enforce.Tokens(float(text[9:]))
 	end := recordHeaderBytes + int(text[recordHeaderBytes-1])
 	if len(text) < end {
 		return r, errBrokenRecord
 	}
-	r.key = text[recordHeaderBytes:end]
+	r.Key = text[recordHeaderBytes:end]
 	rest := text[end:]
 	var meters []string // of the tiers, after an empty one
 	if text[0] > plainVersion {
@@ -69,8 +72,14 @@ func parseRecord(text string) (r reservation, err error) {
 			return r, errBrokenRecord
 		}
 		end := length + int(uint32At(rest))
-		meters, rest = strings.Split(rest[length:end], "\x00"), rest[end:]
+		use, err := r.ParseUse([]byte(rest[length:end]))
+		if err != nil {
+			return r, errBrokenRecord
+		}
+		r.meters, rest = string(use), rest[end:]
+		meters = strings.Split(r.meters, "\x00")
 	}
+	r.charged = len(text) - len(rest)
 	for rest != "" {
 		if len(rest) < 2 {
 			return r, errBrokenRecord
@@ -148,13 +157,14 @@ func (s *Store) settleRecord(
 		}
 		return settled, false, err
 	}
-	if with.Forbidden(record.key, record.charges) {
+	if with.Forbidden(record.Key, record.charges) {
 		return settled, false, enforce.ErrRefundForbidden
 	}
 	stamp := s.stamp()
 	var limits, calendars []byte
 	count := uint16(0)
 	act := []byte{actSettle}
+	changes := record.Change(&with)
 	if with.Extend {
 		act[0] = actExtend
 	}
@@ -167,6 +177,9 @@ func (s *Store) settleRecord(
 			cost = enforce.NotCounted
 		}
 		act = appendFloat(act, float64(cost))
+	}
+	if with.Extend {
+		act = appendOwner(act, record.text[0], &record.Reservation, record.meters)
 	}
 	keys := []string{
 		string(appendRecordKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
@@ -223,6 +236,7 @@ func (s *Store) settleRecord(
 		final[i] = enforce.Tokens(float(reply[1+8*i:]))
 	}
 	settled = with.Settled(record.cost, record.charges, final)
+	settled.User, settled.Taken, settled.Changes = record.User, record.taken, changes
 	if err := readWindows(&settled, tenant, record.keys, reply[1+8*len(final):]); err != nil {
 		return enforce.Settled{}, false, err
 	}
@@ -278,22 +292,30 @@ func appendReservation(buf []byte, r *enforce.Reservation, tiers []enforce.Tier)
 	}
 	buf = appendFloat(buf, life)
 	buf = append(buf, r.ID[:]...)
-	version, meters := byte(plainVersion), 0
+	version := byte(plainVersion)
+	if r.Costs != nil {
+		version = recordVersion
+	}
+	var meters []byte
 	for i := range tiers {
-		meters += 1 + len(tiers[i].Meter)
-		if tier := &tiers[i]; tier.Meter != "" || tier.Shadow || tier.After {
+		tier := &tiers[i]
+		if tier.Meter != "" || tier.Shadow || tier.After {
 			version = recordVersion
 		}
+		meters = append(append(meters, 0), tier.Meter...)
 	}
+	return appendOwner(append(buf, version), version, r, string(meters))
+}
+
+func appendOwner(buf []byte, version byte, r *enforce.Reservation, meters string) []byte {
 	key := r.Key[:min(len(r.Key), 255)]
-	buf = append(append(buf, version, byte(len(key))), key...)
+	buf = append(append(buf, byte(len(key))), key...)
 	if version == plainVersion {
 		return buf
 	}
-	buf = binary.LittleEndian.AppendUint32(buf, uint32(meters))
-	for i := range tiers {
-		buf = append(append(buf, 0), tiers[i].Meter...)
-	}
+	at := len(buf)
+	buf = append(r.AppendUse(append(buf, 0, 0, 0, 0)), meters...)
+	binary.LittleEndian.PutUint32(buf[at:], uint32(len(buf)-at-4))
 	return buf
 }
 

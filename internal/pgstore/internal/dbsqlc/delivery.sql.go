@@ -143,6 +143,8 @@ const deliveryToSend = `-- name: DeliveryToSend :one
 SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.attempted_at, d.http_status, d.error, d.is_test, d.mail_id, d.rule_id, d.silenced, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, t.slug,
     coalesce((SELECT r.key_pattern FROM rate_limit_rule AS r
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
+    coalesce((SELECT r.parameters ->> 'meter' FROM rate_limit_rule AS r
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_meter,
     coalesce((SELECT concat_ws(' · ', nullif(r.parameters ->> 'meter', r.name), nullif(r.name, ''),
         coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail
@@ -157,6 +159,7 @@ type DeliveryToSendRow struct {
 	Alert       Alert
 	Slug        string
 	RulePattern string
+	RuleMeter   string
 	RuleDetail  string
 }
 
@@ -202,6 +205,7 @@ func (q *Queries) DeliveryToSend(ctx context.Context, tenantID rules.TenantID, d
 		&i.Alert.SilenceReason,
 		&i.Slug,
 		&i.RulePattern,
+		&i.RuleMeter,
 		&i.RuleDetail,
 	)
 	return i, err

@@ -9,6 +9,7 @@ import { Chart } from '~/charts/Chart';
 import { Card } from '~/components/Page';
 import { ErrorState } from '~/components/states';
 import { duration, exactNumber, plural } from '~/domain/format';
+import { exactAmount, heldUnit, meterUnit } from '~/domain/meter';
 import { hasRate, isValid, type Limit, shapeOf } from '~/domain/rate';
 import { useTenant } from '~/session';
 import { type Arrivals, bundle, deniedBySlice, pictureOf, type Shape, shaped, streamOf } from './arrivals';
@@ -89,7 +90,7 @@ function Picture({ limit }: Props) {
       <div className={styles.chart}>
         {picture && (
           <Chart
-            label={data ? inWords(data.timeline, data.asked.arrivals) : 'Tokens over time'}
+            label={data ? inWords(data.timeline, data.asked.arrivals, limit.meter) : 'Tokens over time'}
             x={picture.x}
             height={200}
             elapsed
@@ -97,7 +98,7 @@ function Picture({ limit }: Props) {
             format={(value) => exactNumber(Math.round(value * 100) / 100)}
             series={[
               {
-                label: hasRate(limit.algorithm) ? 'tokens' : 'left',
+                label: hasRate(limit.algorithm) ? heldUnit(limit.meter) : 'left',
                 tone: 'accent',
                 values: picture.tokens,
                 fill: true,
@@ -108,7 +109,7 @@ function Picture({ limit }: Props) {
           />
         )}
       </div>
-      <p className={styles.sentence}>{data && inWords(data.timeline, data.asked.arrivals)}</p>
+      <p className={styles.sentence}>{data && inWords(data.timeline, data.asked.arrivals, limit.meter)}</p>
     </div>
   );
 }
@@ -127,11 +128,11 @@ function simulated(limit: Limit) {
 }
 
 /** "120 requests in 30 s: 97 allowed, 23 denied, the first after 8 s; the longest wait is 2 s." */
-function inWords(timeline: Timeline, arrivals: Arrivals): string {
+export function inWords(timeline: Timeline, arrivals: Arrivals, meter: string | undefined): string {
   const total = arrivals.counts.reduce((sum, count) => sum + count, 0);
   const denied = deniedBySlice(arrivals, timeline).reduce((sum, count) => sum + count, 0);
   const time = duration(arrivals.sliceMs * arrivals.counts.length);
-  const begin = `${plural(total, 'request')} in ${time}: `;
+  const begin = `${meterUnit(meter) ? exactAmount(total, meter) : plural(total, 'request')} in ${time}: `;
   const each = bundle(arrivals) > 1 ? ` Simulated ${exactNumber(bundle(arrivals))} at a time.` : '';
   const delay = timeline.longest_delay_ms;
   const delayed = delay > 0 ? `; the longest delay of an allowed one is ${duration(delay)}` : '';

@@ -131,7 +131,9 @@ function explains({ algorithm, burst_capacity, window, meter }: RuleDraft): stri
     case 'sliding_window':
       return 'What the previous window used counts for as long as the sliding window covers it.';
     case 'sliding_window_log':
-      return 'Each request counts for exactly as long as the window. Costs are rounded up to whole requests.';
+      return `Each request counts for exactly as long as the window. Costs are rounded up to whole ${
+        meterUnit(meter) || 'requests'
+      }.`;
     default:
       return 'Counts requests, not their cost. The caller releases its place when the request has ended.';
   }

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Timeline } from '~/api/types';
 import type { Limit } from '~/domain/rate';
 import { bundle, deniedBySlice, pictureOf, shaped, slices, streamOf, windowMs } from './arrivals';
+import { inWords } from './BucketPicture';
 
 const limit = (rate: number, burst: number): Limit => ({
   rate_per_second: rate,
@@ -80,4 +81,18 @@ test('the line goes on to the end, up to the burst and no further', () => {
   expect(picture.x.at(-1)).toBe(0.6);
   expect(picture.tokens.at(-1)).toBe(2);
   expect(picture.denied.filter((at) => at !== null)).toHaveLength(1);
+});
+
+test('the sentence of a simulation counts what the rule counts', () => {
+  const one = limit(10, 50);
+  const timeline: Timeline = {
+    first_denial_ms: null,
+    longest_wait_ms: 0,
+    longest_delay_ms: 0,
+    decisions: [],
+    tiers: [],
+  };
+  const arrivals = shaped('steady', one);
+  expect(inWords(timeline, arrivals, 'requests')).toMatch(/^[\d,]+ requests in .*: all allowed\./);
+  expect(inWords(timeline, arrivals, 'input_tokens')).toMatch(/^[\d,]+ input tokens in .*: all allowed\./);
 });
