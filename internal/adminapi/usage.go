@@ -190,7 +190,8 @@ type usagePlace struct {
 	Allowed, Denied int64
 }
 
-// userUsage writes a page of a month's users and meters and, after the last of them, what all checks are more than theirs.
+// userUsage writes a page of a month's users and meters and, after the last of them, what all checks are more than
+// theirs.
 func (x *exporter) userUsage(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
 	place string,
 ) (next string, err error) {
@@ -232,7 +233,8 @@ func (x *exporter) userUsage(ctx context.Context, tenant rules.TenantID, e *expo
 		allowed, denied := totals[0].Allowed+totals[0].Bypassed-at.Allowed, totals[0].Denied-at.Denied
 		if allowed > 0 || denied > 0 {
 			out.put([]string{
-				month.Format(monthForm), usageNotCounted, "", "", formatInt(max(0, allowed)), formatInt(max(0, denied)), "",
+				month.Format(monthForm), usageNotCounted, "", "", formatInt(max(0, allowed)),
+				formatInt(max(0, denied)), "",
 			}, nil)
 		}
 	}

@@ -107,6 +107,7 @@ func (s *Store) KnownUsers(ctx context.Context, tenant rules.TenantID, prefix st
 func userMonthFromRow(row dbsqlc.MonthsOfUserRow) traffic.UserMonth {
 	return traffic.UserMonth{
 		Tenant: row.TenantID, Month: row.Month.Time.UTC(), User: row.UserID,
-		Meter: rules.Meter(row.Meter), Allowed: row.Allowed, Denied: row.Denied, Cost: row.Cost, CostParts: row.CostParts,
+		Meter: rules.Meter(row.Meter), Allowed: row.Allowed, Denied: row.Denied,
+		Cost: row.Cost, CostParts: row.CostParts,
 	}
 }

@@ -65,7 +65,8 @@ func (s *shelf) WriteUserMonths(_ context.Context, writer string, number int64, 
 		s.months = map[string]traffic.UserMonth{}
 	}
 	for _, c := range counts {
-		s.months[fmt.Sprintf("%s-%d-%d-%s-%s", writer, number, c.Tenant, c.Month.Format(time.DateOnly), c.User+string(c.Meter))] = c
+		month := c.Month.Format(time.DateOnly)
+		s.months[fmt.Sprintf("%s-%d-%d-%s-%s", writer, number, c.Tenant, month, c.User+string(c.Meter))] = c
 	}
 	return nil
 }

@@ -3435,7 +3435,7 @@ export interface paths {
          *     recording was on or beyond its sample, and those of cost 0. A month without that line is complete. A user has a line of `meter`
          *     `requests` with all checks, and one for each other meter of a rule with the checks that name it. The
          *     present month goes on, and is up to about a minute behind: the name of a file that has it ends in `-so-far`. `cost` is what allowed
-         *     checks and records cost of the meter, and what a reservation was settled to. At most 100,000 users of a month are
+         *     checks and records cost of the meter; of a user, reservations as they were settled. At most 100,000 users of a month are
          *     counted. Kept as long as counts per minute. An apostrophe precedes text that a spreadsheet would take for a formula.
          *     400 beyond 10,000 rows, which a job writes: see the POST of this address.
          */
