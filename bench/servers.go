@@ -74,7 +74,7 @@ func (s *stage) clear() {
 
 // database returns the URL of a new database with our schema.
 func (s *stage) database(ctx context.Context, name string) (string, error) {
-	url, err := s.postgres.CreateDatabase(ctx, name, "")
+	url, err := s.postgres.CreateDatabase(ctx, name)
 	if err != nil {
 		return "", err
 	}

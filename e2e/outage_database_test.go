@@ -29,7 +29,7 @@ func startPostgres(t *testing.T) *privatePostgres {
 	p := &privatePostgres{dir: dir}
 	p.start(t)
 	t.Cleanup(func() { p.server.Kill() })
-	address, err := p.server.CreateDatabase(t.Context(), "sluice", "")
+	address, err := p.server.CreateDatabase(t.Context(), "sluice")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestTheCommandsOfTheProductionPage(t *testing.T) {
 	t.Cleanup(server.Kill)
 	create := func(name string) string {
 		t.Helper()
-		at, err := server.CreateDatabase(t.Context(), name, "")
+		at, err := server.CreateDatabase(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,7 +110,7 @@ func newSecurePostgres(t *testing.T, ca *certstest.Authority) securePostgres {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Kill)
-	database, err := server.CreateDatabase(t.Context(), "sluice", "")
+	database, err := server.CreateDatabase(t.Context(), "sluice")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,7 @@ func runReadOnly(t *testing.T, image v1.Image) {
 		t.Fatal(err)
 	}
 	t.Cleanup(postgres.Kill)
-	database, err := postgres.CreateDatabase(t.Context(), "sluice", "")
+	database, err := postgres.CreateDatabase(t.Context(), "sluice")
 	if err != nil {
 		t.Fatal(err)
 	}

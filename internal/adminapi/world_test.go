@@ -98,11 +98,24 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
+// founded has the tenants that every world begins with.
+var founded []rules.Tenant
+
 func newWorld(t testing.TB, change ...func(*adminapi.Config)) *world {
 	t.Helper()
 	w := &world{t: t}
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w.url = devdbtest.Postgres(t)
+	w.url = devdbtest.Prepared(t, "world", func(url string) {
+		w.store = must(pgstore.Open(t.Context(), url, log))(t)
+		defer w.store.Close()
+		w.acme, w.other, w.closed = w.tenant("acme"), w.tenant("other"), w.tenant("closed")
+		w.suspend(&w.closed)
+		w.strict = w.tenant("strict")
+		w.strict.Settings.RequireSecondFactor = true
+		w.strict = must(w.system().UpdateTenant(w.ctx(), w.strict))(t)
+		founded = []rules.Tenant{w.acme, w.other, w.closed, w.strict}
+	})
+	w.acme, w.other, w.closed, w.strict = founded[0], founded[1], founded[2], founded[3]
 	w.store = must(pgstore.Open(t.Context(), w.url, log))(t)
 	t.Cleanup(w.store.Close)
 	client := redis.NewUniversalClient(must(redisbucket.Options(devdbtest.Redis(t).URL(), patience))(t))
@@ -150,11 +163,6 @@ func newWorld(t testing.TB, change ...func(*adminapi.Config)) *world {
 		f(&config)
 	}
 	w.handler = must(adminapi.NewHandler(config))(t)
-	w.acme, w.other, w.closed = w.tenant("acme"), w.tenant("other"), w.tenant("closed")
-	w.suspend(&w.closed)
-	w.strict = w.tenant("strict")
-	w.strict.Settings.RequireSecondFactor = true
-	w.strict = must(w.system().UpdateTenant(w.ctx(), w.strict))(t)
 	w.refresh()
 	return w
 }

@@ -90,7 +90,7 @@ func TestPostgresKeepsItsDataBetweenRuns(t *testing.T) {
 		return p
 	}
 	p := start()
-	url, err := p.CreateDatabase(t.Context(), "kept", "")
+	url, err := p.CreateDatabase(t.Context(), "kept")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestPostgresKeepsItsDataBetweenRuns(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		p = start()
-		url, err := p.CreateDatabase(t.Context(), "kept", "") // keeps the existing one
+		url, err := p.CreateDatabase(t.Context(), "kept") // keeps the existing one
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,9 +194,8 @@ func connectionURL(port *Port, password, database string) string {
 	return u.String()
 }
 
-// CreateDatabase creates a database, if it does not exist, and returns its URL. A template other than "" is copied, and
-// must have no connections meanwhile.
-func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (databaseURL string, err error) {
+// CreateDatabase creates a database, if it does not exist, and returns its URL.
+func (p *Postgres) CreateDatabase(ctx context.Context, name string) (databaseURL string, err error) {
 	conn, err := pgx.Connect(ctx, p.URL("postgres"))
 	if err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
@@ -210,11 +209,7 @@ func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (d
 	if exists {
 		return p.URL(name), nil
 	}
-	statement := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize()
-	if template != "" {
-		statement += " TEMPLATE " + pgx.Identifier{template}.Sanitize()
-	}
-	if _, err := conn.Exec(ctx, statement); err != nil {
+	if _, err := conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize()); err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
 	return p.URL(name), nil

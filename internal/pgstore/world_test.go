@@ -57,18 +57,27 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// seeded has what every world begins with.
+var seeded world
+
 func openWorld(t *testing.T) *world {
 	t.Helper()
-	url := devdbtest.Postgres(t)
+	url := devdbtest.Prepared(t, "world", func(url string) {
+		store := must(pgstore.Open(t.Context(), url, slog.New(slog.DiscardHandler)))(t)
+		defer store.Close()
+		w := world{Writer: store.As(tester), url: url}
+		w.theirs = w.found(t, "theirs")
+		off := alertOn(w.theirs.user, true)
+		off.Active = false
+		w.theirs.alert = must(w.CreateAlert(t.Context(), tester, off))(t)
+		w.ours = w.found(t, "ours")
+		seeded = w
+	})
 	store := must(pgstore.Open(t.Context(), runtimeURL(t, url), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(store.Close)
-	w := &world{Writer: store.As(tester), url: url}
-	w.theirs = w.found(t, "theirs")
-	off := alertOn(w.theirs.user, true)
-	off.Active = false
-	w.theirs.alert = must(w.CreateAlert(t.Context(), tester, off))(t)
-	w.ours = w.found(t, "ours")
-	return w
+	w := seeded
+	w.Writer, w.url = store.As(tester), url
+	return &w
 }
 
 func (w *world) found(t *testing.T, slug string) owned {

@@ -121,7 +121,7 @@ func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (da
 			return data, stop, err
 		}
 		stops = append(stops, postgres.Stop)
-		url, err := postgres.CreateDatabase(ctx, "sluice", "")
+		url, err := postgres.CreateDatabase(ctx, "sluice")
 		if err != nil {
 			return data, stop, err
 		}

@@ -184,7 +184,7 @@ func TestAFolderFromBeforeTheFirstReleaseIsToBeRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, err := server.CreateDatabase(t.Context(), "sluice", "")
+	url, err := server.CreateDatabase(t.Context(), "sluice")
 	if err != nil {
 		t.Fatal(err)
 	}

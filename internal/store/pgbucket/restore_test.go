@@ -28,7 +28,7 @@ func TestLongLimitsSurviveACrashOfPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Kill)
-	databaseURL, err := server.CreateDatabase(ctx, "sluice", "")
+	databaseURL, err := server.CreateDatabase(ctx, "sluice")
 	if err != nil {
 		t.Fatal(err)
 	}
