@@ -46,18 +46,23 @@ test/ready:
 # Tests of a single goroutine in which the race detector, ten times slower there, finds nothing.
 SERIAL := ^Test(Model|TheModelSees|HandlesAmongFaults|Hostile|AMillionKeys)
 
-# A machine that is slow or busy needs more than the ten minutes that go test gives a package. Not by the race detector
-# in deploy and bench: it would compile Helm, Prometheus and other limiters once more, and nothing of ours runs at once
-# in their tests. Results are not kept: go does not see changes of files outside of a module. -vet=all is go vet,
-# without reading everything twice.
+# A machine that is slow or busy needs more than the ten minutes that go test gives a package. make verify vets. Not by
+# the race detector in e2e, which starts the binaries, whose races it cannot see, nor in deploy and bench: it would
+# compile Helm, Prometheus and other limiters once more, and nothing of ours runs at once in their tests. Results of
+# other modules are not kept: go does not see changes of files outside of a module.
+go_test := go test -vet=off -timeout 40m
+
 .PHONY: test/go
 test/go:
-	$(call each_module,go test -vet=all $$([[ $$module == deploy/* || $$module == bench/ ]] && echo -count=1 || \
-		echo "-race -skip $(SERIAL)") -timeout 40m ./...)
+	$(go_test) -race -skip '$(SERIAL)' $$(go list ./... | grep -v '/e2e$$')
+	CGO_ENABLED=0 $(go_test) ./e2e
+	cd client/grpc && $(go_test) -race -count=1 ./...
+	@for module in $(filter-out ./ client/grpc/, $(MODULES)); do \
+		echo "$$module"; (cd "$$module" && $(go_test) -count=1 ./...) || exit 1; done
 
 .PHONY: test/serial
 test/serial:
-	go test -vet=off -run '$(SERIAL)' ./client ./internal/enforce/lease ./internal/store/membucket
+	CGO_ENABLED=0 $(go_test) -run '$(SERIAL)' ./client ./internal/enforce/lease ./internal/store/membucket
 
 .PHONY: test/ui
 test/ui:
