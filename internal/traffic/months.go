@@ -132,8 +132,11 @@ func (m *months) take() {
 		return
 	}
 	m.mu.Lock()
+	keys := slices.Collect(maps.Keys(m.counts))
+	m.mu.Unlock()
+	slices.SortFunc(keys, monthKey.compare) // unlocked, because settlements wait for the lock; only take removes
+	m.mu.Lock()
 	defer m.mu.Unlock()
-	keys := slices.SortedFunc(maps.Keys(m.counts), monthKey.compare)
 	counts := make([]UserMonth, 0, min(len(keys), monthsPerBatch))
 	for _, key := range keys[:cap(counts)] {
 		count := m.counts[key]

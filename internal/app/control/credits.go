@@ -2,14 +2,14 @@ package control
 
 import (
 	"context"
-	"fmt"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/app"
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// credited are buckets whose credits and resets are in checkpoints before they are answered, so that the loss of the
-// store does not undo them.
+// credited are buckets whose credits and resets are in checkpoints before they are answered, unless the database does not
+// take them, so that the loss of the store does not undo them.
 type credited struct {
 	app.ManageableBuckets
 	process *app.Process
@@ -28,7 +28,7 @@ func (c credited) Credit(
 	ctx context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, err error) {
 	if before, after, err = c.ManageableBuckets.Credit(ctx, key, limit, amount); err == nil {
-		err = c.write(ctx, key, after)
+		c.write(ctx, key, after)
 	}
 	return before, after, err
 }
@@ -39,14 +39,19 @@ func (c credited) CreditOnce(
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
 	before, after, isRepeated, err = c.ManageableBuckets.CreditOnce(ctx, id, key, limit, amount)
 	if err == nil {
-		err = c.write(ctx, key, after)
+		c.write(ctx, key, after)
 	}
 	return before, after, isRepeated, err
 }
 
-func (c credited) write(ctx context.Context, key enforce.Key, after enforce.Bucket) error {
+// writeWithin bounds a write, which goes on when the caller leaves: the credit is in the store by then.
+const writeWithin = 2 * time.Second
+
+func (c credited) write(ctx context.Context, key enforce.Key, after enforce.Bucket) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeWithin)
+	defer cancel()
 	if err := c.process.WriteCredited(ctx, key, after); err != nil {
-		return fmt.Errorf("write the checkpoint of a credited bucket: %w", err)
+		c.process.Log.Warn("could not write the checkpoint of a credited bucket at once; it is written with the others",
+			"error", err)
 	}
-	return nil
 }

@@ -109,6 +109,29 @@ func TestBucketsThatCannotBeLookedUpAreUnknown(t *testing.T) {
 	}
 }
 
+// TestAGuessIsNoKnowledge: a bucket without a checkpoint is taken for full while the store is away, and what others know
+// of it counts afterwards.
+func TestAGuessIsNoKnowledge(t *testing.T) {
+	t.Parallel()
+	memory, r, lookups := open()
+	guessed := tier(1, "new")
+	found := make(chan []enforce.Tier)
+	go func() { found <- lookups.Recollect([]enforce.Tier{guessed}) }()
+	<-r.asked
+	r.let <- nil
+	if unknown := <-found; len(unknown) > 0 {
+		t.Fatalf("%v are unknown", unknown)
+	}
+	if known, ok := memory.Newest(guessed.Key); !ok || known.Stamp != 1 {
+		t.Errorf("the guess counts as known since %d", known.Stamp)
+	}
+	learned := enforce.NewState(daily, time.Now().UnixMicro())
+	memory.Learn(guessed.Key, learned)
+	if known, _ := memory.Newest(guessed.Key); known.Stamp != learned.Stamp {
+		t.Errorf("what was learned counts as known since %d", known.Stamp)
+	}
+}
+
 func TestATenantThatInventsUsersDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	_, r, lookups := open()

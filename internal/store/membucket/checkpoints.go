@@ -205,13 +205,16 @@ func (s *Store) Unknown(tiers []enforce.Tier) (full []enforce.Checkpoint) {
 	return full
 }
 
-// Restore inserts a bucket as its checkpoint has it, unless the store has one.
+// Restore inserts a bucket as its checkpoint has it, unless the store has one. Without a checkpoint, whose Stamp is then
+// 0, the bucket is full as long as nobody knows more.
 func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.buckets[checkpoint.Key] == nil {
-		s.insert(checkpoint.Key, checkpoint.State, s.clock()).checkpointed = &checkpointed{
-			last: checkpoint.State, knownAt: checkpoint.State.Stamp,
+		b := s.insert(checkpoint.Key, checkpoint.State, s.clock())
+		b.checkpointed = &checkpointed{last: checkpoint.State, knownAt: checkpoint.State.Stamp}
+		if checkpoint.Stamp == 0 {
+			b.isGuess, b.knownAt = true, 1
 		}
 	}
 }

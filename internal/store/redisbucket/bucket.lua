@@ -98,6 +98,7 @@ end
 -- read_era returns when the era of a tenant began, or false if nothing of long limits can be missing, and its value.
 -- kept is the value in the key. expected is what the caller knows of this server; another value sends read_era to look
 -- at the run id. With a 1 at the end of expected, the caller found out that no bucket was used before.
+local run_id
 local function read_era(key, kept, expected, now)
   local sub, byte = string.sub, string.byte
   if kept ~= expected then
@@ -107,16 +108,23 @@ local function read_era(key, kept, expected, now)
         redis.call('SET', key, kept)
       end
     else
-      local info = redis.pcall('INFO', 'server') -- takes 30 µs; without the right to it, only an empty Redis is noticed
-      local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
-      run = sub(run .. string.rep('0', 40), 1, 40)
-      if not kept or #kept ~= 49 or sub(kept, 1, 40) ~= run then
-        kept = run .. struct.pack('<d', now) .. '\0'
+      if not run_id then
+        local info = redis.pcall('INFO', 'server') -- takes 30 µs; without the right to it, only an empty Redis is noticed
+        run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
+        run_id = sub(run_id .. string.rep('0', 40), 1, 40)
+      end
+      if not kept or #kept ~= 49 or sub(kept, 1, 40) ~= run_id then
+        kept = run_id .. struct.pack('<d', now) .. '\0'
         redis.call('SET', key, kept)
       end
     end
   end
   return byte(kept, 49) == 0 and struct.unpack('<d', kept, 41), kept
+end
+
+-- full_since returns when a token bucket or a queue that is missing in an era is surely full.
+local function full_since(begun, rate, burst, since, interval)
+  return math.max(begun, since) + 2 * (burst * TOKEN / rate + interval)
 end
 
 -- is_lost reports whether a bucket of a long limit may have had a later state than the stored one: it is missing or
@@ -131,7 +139,7 @@ local function is_lost(state, begun, now, kind, rate, burst, since, interval, op
   local from = math.max(begun, since)
   if kind == FIXED_WINDOW then return open <= from end
   if kind == SLIDING_WINDOW then return open - interval <= from end
-  return now <= from + 2 * (burst * TOKEN / rate + interval)
+  return now <= full_since(begun, rate, burst, since, interval)
 end
 
 -- full_step rounds the time when a bucket is full up to a multiple of EXPIRY_STEP; the key expires the slack after
@@ -584,8 +592,9 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     return interval -- no slot is held for longer
   end
 
-  -- write stores a bucket. Its key expires after it is full and every caller knows its limit.
-  local function write(key, b)
+  -- write stores a bucket. Its key expires after it is full and every caller knows its limit; given when the era of a
+  -- long limit began, not before a missing bucket no longer counts as lost.
+  local function write(key, b, begun)
     local value
     if b.kind == 0 and #b.entries == 0 and b.interval == 0 and b.micros >= -1 then
       value = pack('<BdIddId', 1, b.micros, b.fraction, b.stamp, b.rate, b.burst, b.since)
@@ -605,6 +614,9 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
       return
     end
     local full_in = time_to_full(b)
+    if full_in and begun and b.kind <= LEAKY_BUCKET then
+      full_in = max(full_in, full_since(begun, b.rate, b.burst, b.since, b.interval) - now)
+    end
     if full_in then
       redis.call('SET', key, value, 'PXAT', expiry(full_step(now, full_in), slack))
     else

@@ -107,7 +107,7 @@ end
 local after, after_fraction = left()
 local reply = pack(REPLY, before, before_fraction, after, after_fraction,
   b.rate, b.burst, b.since, b.interval, b.kind, 0, now, is_broken and 1 or 0)
-if state or is_changed then tools.write(KEYS[1], b) end
+if state or is_changed then tools.write(KEYS[1], b, begun) end
 if once then
   call('SET', once, fingerprint .. reply, 'PX', ARGV[6])
 end

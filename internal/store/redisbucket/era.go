@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -198,7 +199,9 @@ type connectHook struct{ connects *atomic.Int64 }
 func (h connectHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
-		h.connects.Add(1)
+		if err == nil {
+			h.connects.Add(1)
+		}
 		return conn, err
 	}
 }
@@ -222,13 +225,15 @@ func (s *Store) lostBucketOf(key enforce.Key, limit enforce.Limit) lostBucket {
 	return lostBucket{string(appendKey(nil, s.prefix, key)), key.Bounded(), limit}
 }
 
-// recoverTries caps the tries of a call, because another loss can follow.
-const recoverTries = 3
+// A call whose buckets were lost begins again for so many budgets of the store: it may lack others then, as a large batch
+// does, or another loss may follow.
+const budgetsToRecover = 2
 
 // untilRestored calls do again once the buckets that it lacks are restored. With errLost, do returns them.
 func (s *Store) untilRestored(tenant rules.TenantID, do func() (lost []lostBucket, err error)) error {
+	began := time.Now()
 	lost, err := do()
-	for tries := 1; errors.Is(err, errLost) && tries < recoverTries; tries++ {
+	for errors.Is(err, errLost) && time.Since(began) < budgetsToRecover*s.budget {
 		if restoreErr := s.restore(tenant, "", lost); restoreErr != nil {
 			return nothingTaken(restoreErr)
 		}
@@ -239,8 +244,9 @@ func (s *Store) untilRestored(tenant rules.TenantID, do func() (lost []lostBucke
 
 // submitLong submits checks again once the buckets that they lack are restored.
 func (s *Store) submitLong(checks []enforce.BucketCheck) error {
+	began := time.Now()
 	err := s.submit(checks)
-	for tries := 1; errors.Is(err, errLost) && tries < recoverTries; tries++ {
+	for errors.Is(err, errLost) && time.Since(began) < budgetsToRecover*s.budget {
 		lost := map[rules.TenantID][]lostBucket{}
 		for i := range checks {
 			for j := range checks[i].Tiers {
@@ -271,20 +277,27 @@ func (s *Store) restore(tenant rules.TenantID, value string, buckets []lostBucke
 		}
 		known.learn(tenant, era{value, connects})
 	}
+	slices.SortFunc(buckets, func(a, b lostBucket) int { return strings.Compare(a.key, b.key) })
+	buckets = slices.CompactFunc(buckets, func(a, b lostBucket) bool { return a.key == b.key })
 	places := make([]enforce.Key, len(buckets))
 	for i := range buckets {
 		places[i] = buckets[i].place
 	}
 	known, isNew, err := s.recovery.Recover(places, int64(float(value[eraBytes-9:])))
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("recover %d buckets that redis may have lost: %w", len(buckets), err)
-	case isNew:
-		_, err = s.runRestore(tenant, value[:eraBytes-1]+eraNew, nil, nil)
-	default:
-		_, err = s.runRestore(tenant, value, buckets, known)
 	}
-	return err
+	if isNew {
+		_, err = s.runRestore(tenant, value[:eraBytes-1]+eraNew, nil, nil)
+		return err
+	}
+	for start := 0; start < len(buckets); start += inOneScript {
+		end := min(start+inOneScript, len(buckets))
+		if _, err := s.runRestore(tenant, value, buckets[start:end], known[start:end]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) runRestore(

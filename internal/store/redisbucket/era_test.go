@@ -357,6 +357,57 @@ func TestASettlementGoesOnFromWhatIsKnown(t *testing.T) {
 	}
 }
 
+// TestARefundDoesNotMakeABucketLookLost: what a settlement gives back is in Redis only, so the key stays until a missing
+// one no longer counts as lost.
+func TestARefundDoesNotMakeABucketLookLost(t *testing.T) {
+	t.Parallel()
+	server, l := devdbtest.Redis(t), newLedger()
+	s := recovering(t, server, l)
+	tier := user("42", longLimits["token bucket"])
+	mustTake(t, s, one(tier))
+	if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	check := enforce.BucketCheck{
+		Cost: 900 * enforce.Token, Tiers: []enforce.Tier{tier},
+		Reserve: &enforce.Reservation{ID: enforce.ReservationID{1}, Life: time.Minute},
+	}
+	mustTake(t, s, []enforce.BucketCheck{check})
+	settled, err := s.SettleReservation(t.Context(), 1, check.Reserve.ID, enforce.Settlement{Cancel: true})
+	if err != nil || !settled.Found {
+		t.Fatalf("settled %+v, %v", settled, err)
+	}
+	if life := s.rdb.PTTL(t.Context(), s.lostBucketOf(tier.Key, tier.Limit).key).Val(); life < 47*time.Hour {
+		t.Errorf("the bucket is forgotten in %v, which is before two times to refill", life)
+	}
+}
+
+// TestALargeCallWhoseBucketsAreLostIsAnswered has more buckets than fit a script, and one that many checks share.
+func TestALargeCallWhoseBucketsAreLostIsAnswered(t *testing.T) {
+	t.Parallel()
+	server, l := devdbtest.Redis(t), newLedger()
+	s := recovering(t, server, l)
+	shared := user("shared", daily)
+	mustTake(t, s, one(shared))
+	if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	l.takeCalls()
+	var checks []enforce.BucketCheck
+	for i := range 300 {
+		own := user(fmt.Sprint("user ", i), daily)
+		own.Key.Rule = 2
+		checks = append(checks, enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{shared, own}})
+	}
+	mustTake(t, s, checks)
+	if left := checks[len(checks)-1].Tiers[0].Bucket.Level.Micros.Whole(); left != 1000-1-300 {
+		t.Errorf("%d are left", left)
+	}
+	if _, asked := l.takeCalls(); asked < 301 || asked > 310 {
+		t.Errorf("%d buckets were looked up, want each once", asked)
+	}
+}
+
 // TestErasCostNoRoundTrip counts commands and bytes.
 func TestErasCostNoRoundTrip(t *testing.T) {
 	t.Parallel()

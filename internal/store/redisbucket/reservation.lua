@@ -117,7 +117,9 @@ for i = 1, count do
 end
 if denied then return '\4' end
 for i = 1, count do
-  if buckets[i].is_changed then tools.write(KEYS[i + 2], buckets[i]) end
+  if buckets[i].is_changed then
+    tools.write(KEYS[i + 2], buckets[i], begun and string.byte(eras, 49 + i) == 1 and begun)
+  end
 end
 
 if extends then

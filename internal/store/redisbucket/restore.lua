@@ -34,7 +34,7 @@ for i = 1, count do
       end
     end
     local b = tools.advance(c, state, 0)
-    if b.micros > OUTSIDE then tools.write(KEYS[i], b) end -- at the present, so in the era
+    if b.micros > OUTSIDE then tools.write(KEYS[i], b, begun) end -- at the present, so in the era
   end
 end
 return value

@@ -364,7 +364,7 @@ for i = 1, keys do
     local column, b = wiring[i], buckets[i]
     local interval, kind = intervals[column], kinds[column]
     if b and (kind >= LOG or not b.windows or kind == 0) then
-      tools.write(KEYS[i], b)
+      tools.write(KEYS[i], b, begun and begun[i])
     else
       local value, in_force, former, full_in = nil, limit_bytes[column], 0, nil
       if kind <= LEAKY_BUCKET then
@@ -382,8 +382,7 @@ for i = 1, keys do
         value = pack('<BBdIdc28d', 2, kind, micros[i], fractions[i], now, in_force, former)
       end
       if begun and begun[i] and kind <= LEAKY_BUCKET then -- a missing bucket would count as lost until then
-        local full_by = max(begun[i], sinces[column]) + 2 * (bursts[column] * TOKEN / rates[column] + interval)
-        full_in = max(full_in, full_by - now)
+        full_in = max(full_in, full_since(begun[i], rates[column], bursts[column], sinces[column], interval) - now)
       end
       local step = full_step(now, full_in)
       if step == steps[i] then
