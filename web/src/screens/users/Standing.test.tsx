@@ -129,8 +129,8 @@ test('usage is a table of months, each with its file', async () => {
   userServer({
     [`GET ${its}/usage`]: {
       items: [
-        { month: '2026-10', allowed: 7, denied: 0, cost: 7 },
-        { month: '2026-11', allowed: 1000, denied: 3, cost: 1000.5 },
+        { month: '2026-10', allowed: 7, denied: 0, cost: 7, costs: {} },
+        { month: '2026-11', allowed: 1000, denied: 3, cost: 1000.5, costs: {} },
       ],
       as_of: '2026-11-26T17:06:12.5Z',
     },
@@ -144,7 +144,7 @@ test('usage is a table of months, each with its file', async () => {
   expect(within(table).getByRole('link', { name: 'CSV of Nov 2026' }).getAttribute('href')).toBe(
     `${base}/usage/export?by=user&user_id=42&from=2026-11&to=2026-11`,
   );
-  expect(screen.getByText(/Cost: tokens taken by allowed checks/)).toBeDefined();
+  expect(screen.getByText(/Costs are those of allowed checks/)).toBeDefined();
 });
 
 test('usage is read again while it is shown', async () => {
@@ -153,7 +153,7 @@ test('usage is read again while it is shown', async () => {
   userServer({
     [`GET ${its}/usage`]: () => ({
       json: {
-        items: [{ month: '2026-11', allowed: 9, denied: denied++, cost: 9 }],
+        items: [{ month: '2026-11', allowed: 9, denied: denied++, cost: 9, costs: {} }],
         as_of: '2026-11-26T17:06:12Z',
       },
     }),
