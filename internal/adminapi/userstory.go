@@ -120,8 +120,7 @@ func (s *surface) showMoments(ctx context.Context, moments []moment) ([]openapi.
 		}
 		if d := moments[i].denial; d != nil {
 			denials := openapi.UserDenials{
-				RuleId: openapi.ID(d.Rule), Rule: nullable.NewNullNullable[openapi.RuleName](),
-				Mode:   openapi.Mode(d.Mode),
+				RuleId: int64(d.Rule), Rule: nullable.NewNullNullable[openapi.RuleName](), Mode: openapi.Mode(d.Mode),
 				Denied: d.Denied, Exact: d.Exact,
 			}
 			at, isFound := slices.BinarySearchFunc(found, d.Rule,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"time"
 
@@ -247,8 +246,8 @@ func auditEntriesFromRows[Row auditRow](rows []Row) []auth.AuditEntry {
 			Action:  auth.AuditAction(row.Action),
 			Object:  auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
 			Change:  row.ChangeID,
-			Before:  shownImage(row.Before),
-			After:   shownImage(row.After),
+			Before:  row.Before,
+			After:   row.After,
 			Objects: int(row.RowCount),
 		}
 	})
@@ -270,7 +269,7 @@ func auditEntryFromRow(row dbsqlc.AuditEvent) (auth.AuditEntry, error) {
 	}
 	for i := range entry.Rows {
 		for _, image := range []*json.RawMessage{&entry.Rows[i].Before, &entry.Rows[i].After} {
-			if *image = shownImage(*image); string(*image) == "null" {
+			if string(*image) == "null" {
 				*image = nil
 			}
 		}
@@ -288,16 +287,9 @@ func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {
 		},
 		Action: auth.AuditAction(row.Action),
 		Object: auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
-		Before: shownImage(row.Before),
-		After:  shownImage(row.After),
+		Before: row.Before,
+		After:  row.After,
 	}
-}
-
-var imageIDs = regexp.MustCompile(`("(?:[a-z_]*_id|candidate_for)": ?)([0-9]+)`)
-
-// shownImage returns a stored image with ids as text, as the API has them.
-func shownImage(image json.RawMessage) json.RawMessage {
-	return imageIDs.ReplaceAll(image, []byte(`$1"$2"`))
 }
 
 // wholeSeconds returns nil for none.

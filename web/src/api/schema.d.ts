@@ -344,7 +344,7 @@ export interface paths {
             header?: never;
             path: {
                 /** @example 17 */
-                session_id: components["schemas"]["ID"];
+                session_id: number;
             };
             cookie?: never;
         };
@@ -654,7 +654,7 @@ export interface paths {
             header?: never;
             path: {
                 /** @example 5 */
-                identity_id: components["schemas"]["ID"];
+                identity_id: number;
             };
             cookie?: never;
         };
@@ -2820,7 +2820,7 @@ export interface paths {
                  */
                 tenant: components["parameters"]["TenantSlug"];
                 /** @example 5 */
-                invitation_id: components["schemas"]["ID"];
+                invitation_id: number;
             };
             cookie?: never;
         };
@@ -3661,7 +3661,7 @@ export interface paths {
                 /** @example 4 */
                 alert_id: components["parameters"]["AlertID"];
                 /** @example 90 */
-                delivery_id: components["schemas"]["ID"];
+                delivery_id: number;
             };
             cookie?: never;
         };
@@ -3765,8 +3765,6 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        ID: string;
-        IDOrNull: string | null;
         /**
          * @description An error as in RFC 9457
          * @example {
@@ -4485,9 +4483,9 @@ export interface components {
         };
         /**
          * @example {
-         *       "session_id": "17",
+         *       "session_id": 17,
          *       "account": {
-         *         "account_id": "3",
+         *         "account_id": 3,
          *         "email": "ada@example.com",
          *         "name": "Ada",
          *         "platform_admin": false,
@@ -4518,7 +4516,8 @@ export interface components {
          *     }
          */
         Session: {
-            session_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            session_id: number;
             /** @description The account can sign in by password */
             has_password: boolean;
             /** @description The local path that signs out at the provider of this session, after signing out here; null: there is none */
@@ -4550,7 +4549,8 @@ export interface components {
             items: components["schemas"]["SessionItem"][];
         };
         SessionItem: {
-            session_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            session_id: number;
             /** @description The session of this request */
             current: boolean;
             /** Format: date-time */
@@ -4564,7 +4564,8 @@ export interface components {
             ip: string | null;
         };
         Account: {
-            account_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            account_id: number;
             email: string;
             name: string;
             platform_admin: boolean;
@@ -4708,7 +4709,7 @@ export interface components {
         };
         /**
          * @example {
-         *       "rule_id": "12",
+         *       "rule_id": 12,
          *       "key_pattern": "user:{user_id}",
          *       "name": "",
          *       "plan": "pro",
@@ -4743,8 +4744,8 @@ export interface components {
          *     }
          */
         Rule: {
-            /** @description 0 of a rule that a dry run would create */
-            rule_id: string;
+            /** Format: int64 */
+            rule_id: number;
             /** @description In its canonical form */
             key_pattern: string;
             name: string;
@@ -4789,8 +4790,11 @@ export interface components {
              */
             expires_at: string | null;
             description: string;
-            /** @description The live rule that this shadow rule is tried for; null: none */
-            candidate_for: components["schemas"]["IDOrNull"];
+            /**
+             * Format: int64
+             * @description The live rule that this shadow rule is tried for; null: none
+             */
+            candidate_for: number | null;
             /** Format: int64 */
             version: number;
             /**
@@ -4821,11 +4825,15 @@ export interface components {
              * @description In place of ends_at: so long after the start, which is the database's time if starts_at is left out
              */
             ends_in_seconds?: number;
-            /** @description The id of a change that waits. It is canceled in the same transaction; 412 if it no longer waits */
-            replaces?: components["schemas"]["ID"];
+            /**
+             * Format: int64
+             * @description The id of a change that waits. It is canceled in the same transaction; 412 if it no longer waits
+             */
+            replaces?: number;
         };
         NewScheduledRule: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             /**
              * Format: int64
              * @description Of the rule that you have read
@@ -4834,7 +4842,8 @@ export interface components {
             change: components["schemas"]["RulePatch"];
         };
         ScheduledChange: {
-            change_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            change_id: number;
             /** @description For people: what it is of, such as “12 limits of pro” */
             title: string;
             rules: components["schemas"]["ScheduledRule"][];
@@ -4849,8 +4858,11 @@ export interface components {
             /** Format: date-time */
             requested_at: string;
             requested_by: string;
-            /** @description null: an API key or the program scheduled it */
-            requester_account_id: components["schemas"]["IDOrNull"];
+            /**
+             * Format: int64
+             * @description null: an API key or the program scheduled it
+             */
+            requester_account_id: number | null;
             /**
              * Format: date-time
              * @description When it was made
@@ -4862,7 +4874,8 @@ export interface components {
             failure: string | null;
         };
         ScheduledRule: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             change: components["schemas"]["RulePatch"];
             /** @description For people: why this rule was left out */
             failure: string | null;
@@ -5032,7 +5045,8 @@ export interface components {
             description?: string;
         };
         Adapting: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             backend: string;
             /** @description Of the configured rate; 100 while it is in force */
             share_percent: number;
@@ -5084,8 +5098,11 @@ export interface components {
             };
         };
         Promotion: {
-            /** @description The live rule; null: there is none */
-            into_rule_id: components["schemas"]["IDOrNull"];
+            /**
+             * Format: int64
+             * @description The live rule; null: there is none
+             */
+            into_rule_id: number | null;
             /**
              * Format: int64
              * @description The live rule's; with into_rule_id
@@ -5116,7 +5133,8 @@ export interface components {
          *     with the fields of a new rule.
          */
         MatrixCell: {
-            rule_id?: components["schemas"]["IDOrNull"];
+            /** Format: int64 */
+            rule_id?: number | null;
             /** Format: int64 */
             version?: number | null;
             /** @default false */
@@ -5185,7 +5203,7 @@ export interface components {
         EffectQuestion: {
             rules?: components["schemas"]["NewRule"][];
             /** @description The ids of rules that are left out */
-            remove?: components["schemas"]["ID"][];
+            remove?: number[];
             override?: components["schemas"]["EffectOverride"];
             /** @description Rules and overrides in YAML, as the import reads them */
             file?: string;
@@ -5202,7 +5220,8 @@ export interface components {
             most_checks?: number;
         };
         EffectOverride: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             user_id: string;
             /**
              * Format: double
@@ -5252,8 +5271,11 @@ export interface components {
             denied_now: components["schemas"]["Figure"];
             newly_denied: components["schemas"]["Figure"];
             no_longer_denied: components["schemas"]["Figure"];
-            /** @description The rule that denies the user of an override most, where the override changes nothing; null elsewhere */
-            bound_by: components["schemas"]["IDOrNull"];
+            /**
+             * Format: int64
+             * @description The rule that denies the user of an override most, where the override changes nothing; null elsewhere
+             */
+            bound_by: number | null;
             /** @description The given ones */
             rules: components["schemas"]["EffectOfRule"][];
             /** @description The most affected; not scaled */
@@ -5263,8 +5285,11 @@ export interface components {
         };
         /** @description What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice */
         EffectOfRule: {
-            /** @description Null for a new one */
-            rule_id: components["schemas"]["IDOrNull"];
+            /**
+             * Format: int64
+             * @description Null for a new one
+             */
+            rule_id: number | null;
             rule: string;
             mode: components["schemas"]["Mode"];
             /** @description Why the rule decides no recorded check */
@@ -5283,7 +5308,8 @@ export interface components {
             no_longer_denied: number;
         };
         EffectLeftOut: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             rule: string;
             why: string;
         };
@@ -5300,7 +5326,7 @@ export interface components {
             /** @description They stand in the place of those with the same pattern, plan and name for the whole time, or are added */
             rules?: components["schemas"]["NewRule"][];
             /** @description The ids of rules that are left out */
-            remove?: components["schemas"]["ID"][];
+            remove?: number[];
             /** @description The rules are all of this plan, and its other rules are left out */
             plan?: string;
             /** @description Rules and overrides in YAML, as the import reads them */
@@ -5323,7 +5349,8 @@ export interface components {
             seed?: number;
         };
         Replay: {
-            replay_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            replay_id: number;
             title: string;
             /**
              * @description How the candidate was given
@@ -5433,8 +5460,11 @@ export interface components {
         };
         /** @description What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice. A check that several rules deny counts for the one with the longest wait. */
         ReplayOfRule: {
-            /** @description Null for a new one */
-            rule_id: components["schemas"]["IDOrNull"];
+            /**
+             * Format: int64
+             * @description Null for a new one
+             */
+            rule_id: number | null;
             rule: string;
             /** @description shadow for checks that it would deny */
             mode: string;
@@ -5621,7 +5651,7 @@ export interface components {
         };
         /**
          * @example {
-         *       "rule_id": "12",
+         *       "rule_id": 12,
          *       "user_id": "42",
          *       "rate": "100/second",
          *       "rate_per_second": 100,
@@ -5635,7 +5665,8 @@ export interface components {
          *     }
          */
         Override: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             user_id: string;
             /** @description Such as 1000/day, exactly; null if the algorithm of the rule has no rate */
             rate: string | null;
@@ -5718,7 +5749,7 @@ export interface components {
         /**
          * @example {
          *       "bucket_key": "12:42",
-         *       "rule_id": "12",
+         *       "rule_id": 12,
          *       "key_pattern": "user:{user_id}",
          *       "name": "",
          *       "meter": "requests",
@@ -5740,7 +5771,8 @@ export interface components {
         Bucket: {
             /** @description The rule's id, a colon and the subject */
             bucket_key: string;
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             key_pattern: string;
             name: string;
             /** @description What the rule counts */
@@ -5929,7 +5961,8 @@ export interface components {
             secret: string;
         };
         Member: {
-            account_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            account_id: number;
             email: string;
             name: string;
             /** @description The account has a second factor here; null unless the caller is an owner, or a key with the permission members */
@@ -5967,12 +6000,16 @@ export interface components {
             attempted_at: string | null;
         };
         Mail: {
-            mail_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            mail_id: number;
             /** @description invitation, test, … */
             kind: string;
             to: string;
-            /** @description In whose share it is sent; null: the platform's */
-            tenant_id: components["schemas"]["IDOrNull"];
+            /**
+             * Format: int64
+             * @description In whose share it is sent; null: the platform's
+             */
+            tenant_id: number | null;
             state: components["schemas"]["MailState"];
             attempts: number;
             error: string;
@@ -6002,7 +6039,8 @@ export interface components {
             name: string;
         };
         Identity: {
-            identity_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            identity_id: number;
             /** @description null: the provider is not configured any more, so the identity signs in nobody */
             provider: components["schemas"]["ProviderName"] | null;
             issuer: string;
@@ -6085,7 +6123,8 @@ export interface components {
             providers: components["schemas"]["ProviderName"][];
         };
         Invitation: {
-            invitation_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            invitation_id: number;
             email: string;
             role: components["schemas"]["Role"];
             invited_by: string;
@@ -6133,7 +6172,8 @@ export interface components {
             audit: components["schemas"]["AuditEntry"][];
         };
         Checkpoint: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             /** @description For a limit of a check's own, after that limit */
             subject: string;
             /** Format: date-time */
@@ -6146,7 +6186,7 @@ export interface components {
         };
         /**
          * @example {
-         *       "export_id": "7",
+         *       "export_id": 7,
          *       "what": "violations",
          *       "name": "acme-violations.csv",
          *       "requested_at": "2026-11-20T12:00:00Z",
@@ -6159,7 +6199,8 @@ export interface components {
          *     }
          */
         Export: {
-            export_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            export_id: number;
             what: components["schemas"]["ExportWhat"];
             /** @description The name of the file */
             name: string;
@@ -6193,7 +6234,8 @@ export interface components {
         /** @enum {string} */
         ExportWhat: "violations" | "audit" | "users" | "usage_by_rule" | "usage_by_user" | "user_data";
         SubjectCount: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             subject: string;
             /** Format: date-time */
             first_at: string;
@@ -6293,8 +6335,8 @@ export interface components {
         };
         /**
          * @example {
-         *       "audit_id": "812",
-         *       "change_id": "90441",
+         *       "audit_id": 812,
+         *       "change_id": 90441,
          *       "at": "2026-11-20T12:00:00Z",
          *       "actor": {
          *         "kind": "account",
@@ -6317,9 +6359,13 @@ export interface components {
          *     }
          */
         AuditEntry: {
-            audit_id: components["schemas"]["ID"];
-            /** @description The same for all entries of one change */
-            change_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            audit_id: number;
+            /**
+             * Format: int64
+             * @description The same for all entries of one change
+             */
+            change_id: number;
             /** Format: date-time */
             at: string;
             actor: components["schemas"]["Actor"];
@@ -6455,7 +6501,7 @@ export interface components {
         };
         /**
          * @example {
-         *       "audit_id": "31",
+         *       "audit_id": 31,
          *       "at": "2026-11-20T12:00:00Z",
          *       "actor": {
          *         "kind": "account",
@@ -6478,8 +6524,11 @@ export interface components {
          *     }
          */
         PlatformAuditEntry: {
-            /** @description Numbered separately from tenants' entries */
-            audit_id: components["schemas"]["ID"];
+            /**
+             * Format: int64
+             * @description Numbered separately from tenants' entries
+             */
+            audit_id: number;
             /** Format: date-time */
             at: string;
             actor: components["schemas"]["Actor"];
@@ -6499,7 +6548,8 @@ export interface components {
             next_cursor: components["schemas"]["NextCursor"];
         };
         ParkedJob: {
-            job_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            job_id: number;
             /** @description scheduled changes, … */
             kind: string;
             /** @description A tenant's slug; null: the platform's */
@@ -6597,7 +6647,8 @@ export interface components {
             kind: string;
             /** @description false: a failure or refusal */
             succeeded: boolean;
-            account_id: components["schemas"]["IDOrNull"];
+            /** Format: int64 */
+            account_id: number | null;
             /** @description The account's address or the key's name */
             who: string;
             /** @description The address that a stranger typed; empty if it has not the form of one */
@@ -6631,7 +6682,7 @@ export interface components {
          *       "requested_at": "2026-11-20T12:31:31.123456Z",
          *       "last_at": "2026-11-20T12:31:31.920114Z",
          *       "count": 11,
-         *       "rule_id": "12",
+         *       "rule_id": 12,
          *       "rule_version": 3,
          *       "bucket_key": "12:42",
          *       "scope": "user",
@@ -6669,8 +6720,11 @@ export interface components {
             last_at: string;
             /** Format: int64 */
             count: number;
-            /** @description The rule may have been removed */
-            rule_id: components["schemas"]["ID"];
+            /**
+             * Format: int64
+             * @description The rule may have been removed
+             */
+            rule_id: number;
             /**
              * Format: int64
              * @description Edits raise the rule's version
@@ -6730,7 +6784,7 @@ export interface components {
          *           "requested_at": "2026-11-20T12:31:31.123456Z",
          *           "last_at": "2026-11-20T12:31:31.920114Z",
          *           "count": 11,
-         *           "rule_id": "12",
+         *           "rule_id": 12,
          *           "rule_version": 3,
          *           "bucket_key": "12:42",
          *           "scope": "user",
@@ -6782,7 +6836,8 @@ export interface components {
             entry: components["schemas"]["AuditEntry"] | null;
         };
         UserDenials: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             /** @description The rule, also one that was removed; null: an unknown one */
             rule: components["schemas"]["RuleName"] | null;
             mode: components["schemas"]["Mode"];
@@ -6797,8 +6852,8 @@ export interface components {
         /**
          * @description The moment when the use of a window reached a share of its limit, with the rule and its limit as they were then
          * @example {
-         *       "crossing_id": "51",
-         *       "rule_id": "12",
+         *       "crossing_id": 51,
+         *       "rule_id": 12,
          *       "key_pattern": "user:{user_id}",
          *       "name": "monthly",
          *       "meter": "requests",
@@ -6814,9 +6869,13 @@ export interface components {
          *     }
          */
         Crossing: {
-            crossing_id: components["schemas"]["ID"];
-            /** @description The rule may have been removed */
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            crossing_id: number;
+            /**
+             * Format: int64
+             * @description The rule may have been removed
+             */
+            rule_id: number;
             key_pattern: string;
             /** @description The rule's */
             name: string;
@@ -6853,8 +6912,8 @@ export interface components {
          * @example {
          *       "items": [
          *         {
-         *           "crossing_id": "51",
-         *           "rule_id": "12",
+         *           "crossing_id": 51,
+         *           "rule_id": 12,
          *           "key_pattern": "user:{user_id}",
          *           "name": "monthly",
          *           "meter": "requests",
@@ -6883,7 +6942,7 @@ export interface components {
          *         "requested_at": "2026-11-20T12:31:31.123456Z",
          *         "last_at": "2026-11-20T12:31:31.920114Z",
          *         "count": 11,
-         *         "rule_id": "12",
+         *         "rule_id": 12,
          *         "rule_version": 3,
          *         "bucket_key": "12:42",
          *         "scope": "user",
@@ -7156,7 +7215,8 @@ export interface components {
         };
         /** @description What people call a rule */
         RuleName: {
-            rule_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            rule_id: number;
             key_pattern: string;
             name: string;
             /** @description null: all plans */
@@ -7192,7 +7252,7 @@ export interface components {
          *       "shadow_rules": [
          *         {
          *           "rule": {
-         *             "rule_id": "31",
+         *             "rule_id": 31,
          *             "key_pattern": "user:{user_id}",
          *             "name": "candidate",
          *             "plan": "free",
@@ -7254,8 +7314,11 @@ export interface components {
          * @enum {string}
          */
         AlertKind: "denials" | "near_limit" | "crossings" | "degraded";
-        /** @description Null: each rule by itself; for degraded, all checks together */
-        AlertRuleID: string | null;
+        /**
+         * Format: int64
+         * @description Null: each rule by itself; for degraded, all checks together
+         */
+        AlertRuleID: number | null;
         AlertCondition: {
             kind?: components["schemas"]["AlertKind"];
             rule_id: components["schemas"]["AlertRuleID"];
@@ -7288,8 +7351,11 @@ export interface components {
                  * @description The minute at whose end it would have been raised
                  */
                 at: string;
-                /** @description Null: all checks */
-                rule_id: components["schemas"]["IDOrNull"];
+                /**
+                 * Format: int64
+                 * @description Null: all checks
+                 */
+                rule_id: number | null;
                 subject: string | null;
                 /**
                  * Format: int64
@@ -7321,10 +7387,10 @@ export interface components {
         /**
          * @description Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
          * @example {
-         *       "alert_id": "4",
+         *       "alert_id": 4,
          *       "name": "Somebody hammers search",
          *       "kind": "denials",
-         *       "rule_id": "12",
+         *       "rule_id": 12,
          *       "per": "subject",
          *       "threshold": 1000,
          *       "window_minutes": 5,
@@ -7339,7 +7405,8 @@ export interface components {
          *     }
          */
         Alert: {
-            alert_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            alert_id: number;
             name: string;
             kind: components["schemas"]["AlertKind"];
             rule_id: components["schemas"]["AlertRuleID"];
@@ -7409,10 +7476,10 @@ export interface components {
         /**
          * @example {
          *       "alert": {
-         *         "alert_id": "4",
+         *         "alert_id": 4,
          *         "name": "Somebody hammers search",
          *         "kind": "denials",
-         *         "rule_id": "12",
+         *         "rule_id": 12,
          *         "per": "subject",
          *         "threshold": 1000,
          *         "window_minutes": 5,
@@ -7435,9 +7502,9 @@ export interface components {
         };
         /**
          * @example {
-         *       "delivery_id": "90",
+         *       "delivery_id": 90,
          *       "is_test": false,
-         *       "rule_id": "12",
+         *       "rule_id": 12,
          *       "subject": "42",
          *       "denied": 1043,
          *       "since": "2026-11-20T12:26:00Z",
@@ -7452,12 +7519,16 @@ export interface components {
          *     }
          */
         AlertDelivery: {
-            delivery_id: components["schemas"]["ID"];
+            /** Format: int64 */
+            delivery_id: number;
             is_test: boolean;
             /** @description Who was denied; null unless the alert is per subject */
             subject: string | null;
-            /** @description Null for all checks together, and for tests */
-            rule_id: components["schemas"]["IDOrNull"];
+            /**
+             * Format: int64
+             * @description Null for all checks together, and for tests
+             */
+            rule_id: number | null;
             /**
              * Format: int64
              * @description What the alert counted when it was raised: denials, or what its kind counts
@@ -8361,7 +8432,7 @@ export interface components {
          */
         PlanName: string;
         /** @example 12 */
-        RuleID: components["schemas"]["ID"];
+        RuleID: number;
         /**
          * @description Any bytes but NUL, percent-encoded
          * @example 42
@@ -8370,19 +8441,19 @@ export interface components {
         /** @example k3Jx9mQ2 */
         KeyID: string;
         /** @example 3 */
-        AccountID: components["schemas"]["ID"];
+        AccountID: number;
         /** @example 812 */
-        AuditID: components["schemas"]["ID"];
+        AuditID: number;
         /** @example 7 */
-        ExportID: components["schemas"]["ID"];
+        ExportID: number;
         /** @example 12 */
-        JobID: components["schemas"]["ID"];
+        JobID: number;
         /** @example 7 */
-        ReplayID: components["schemas"]["ID"];
+        ReplayID: number;
         /** @example 7 */
-        ScheduledChangeID: components["schemas"]["ID"];
+        ScheduledChangeID: number;
         /** @example 4 */
-        AlertID: components["schemas"]["ID"];
+        AlertID: number;
         /** @description The most items to return */
         Limit: number;
         /** @description The `next_cursor` of the previous page */
@@ -8408,7 +8479,7 @@ export interface components {
          */
         LastMonth: string;
         /** @description A rule's id, also of a removed rule */
-        ByRule: components["schemas"]["ID"];
+        ByRule: number;
         ByScope: components["schemas"]["Scope"];
         /** @description The plan that decided the checks */
         ByPlan: string;
@@ -8433,7 +8504,7 @@ export interface components {
         /** @description With object_kind */
         ByObjectID: string;
         /** @description All entries of one change */
-        ByChange: components["schemas"]["ID"];
+        ByChange: number;
         /** @description The entries of one request, whose answer has it in X-Request-Id */
         ByRequest: string;
         /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
@@ -9214,7 +9285,7 @@ export interface operations {
             header?: never;
             path: {
                 /** @example 17 */
-                session_id: components["schemas"]["ID"];
+                session_id: number;
             };
             cookie?: never;
         };
@@ -9793,7 +9864,7 @@ export interface operations {
             };
             path: {
                 /** @example 5 */
-                identity_id: components["schemas"]["ID"];
+                identity_id: number;
             };
             cookie?: never;
         };
@@ -10378,7 +10449,7 @@ export interface operations {
                 until?: components["parameters"]["Until"];
                 /** @description Such as sign_in_failed */
                 kind?: string;
-                account_id?: components["schemas"]["ID"];
+                account_id?: number;
                 /** @description An IP address */
                 ip?: string;
                 /** @description An account's address, also where a stranger typed it */
@@ -10422,7 +10493,7 @@ export interface operations {
                 until?: components["parameters"]["Until"];
                 /** @description Such as sign_in_failed */
                 kind?: string;
-                account_id?: components["schemas"]["ID"];
+                account_id?: number;
                 /** @description An IP address */
                 ip?: string;
                 /** @description An account's address, also where a stranger typed it */
@@ -11548,7 +11619,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "into_rule_id": "12",
+                 *       "into_rule_id": 12,
                  *       "into_version": 3
                  *     }
                  */
@@ -11659,7 +11730,7 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Of one rule */
-                rule_id?: components["schemas"]["ID"];
+                rule_id?: number;
                 /** @description Only those that wait or are in force until an end */
                 open?: boolean;
             };
@@ -11715,7 +11786,7 @@ export interface operations {
                  * @example {
                  *       "rules": [
                  *         {
-                 *           "rule_id": "12",
+                 *           "rule_id": 12,
                  *           "version": 3,
                  *           "change": {
                  *             "burst_capacity": 100
@@ -11881,7 +11952,7 @@ export interface operations {
                  *       "dry_run": false,
                  *       "cells": [
                  *         {
-                 *           "rule_id": "12",
+                 *           "rule_id": 12,
                  *           "version": 3,
                  *           "rate": "20/second",
                  *           "burst_capacity": 100
@@ -11893,7 +11964,7 @@ export interface operations {
                  *           "burst_capacity": 5000
                  *         },
                  *         {
-                 *           "rule_id": "14",
+                 *           "rule_id": 14,
                  *           "version": 1,
                  *           "remove": true
                  *         }
@@ -12819,7 +12890,7 @@ export interface operations {
         parameters: {
             query?: {
                 sort?: "user" | "end";
-                rule_id?: components["schemas"]["ID"];
+                rule_id?: number;
                 /** @description One user */
                 user_id?: string;
                 /** @description A prefix of user ids */
@@ -14077,7 +14148,7 @@ export interface operations {
                  */
                 tenant: components["parameters"]["TenantSlug"];
                 /** @example 5 */
-                invitation_id: components["schemas"]["ID"];
+                invitation_id: number;
             };
             cookie?: never;
         };
@@ -14483,7 +14554,7 @@ export interface operations {
                 until?: components["parameters"]["Until"];
                 /** @description Such as sign_in_failed */
                 kind?: string;
-                account_id?: components["schemas"]["ID"];
+                account_id?: number;
                 /** @description An IP address */
                 ip?: string;
                 /** @description The most items to return */
@@ -14758,7 +14829,7 @@ export interface operations {
     listCrossings: {
         parameters: {
             query?: {
-                rule_id?: components["schemas"]["ID"];
+                rule_id?: number;
                 /** @description Whose buckets; crossings of buckets that users share have no user */
                 user_id?: string;
                 /** @description The most items to return */
@@ -14961,7 +15032,7 @@ export interface operations {
                     /**
                      * @example id: 1795175491123456-17
                      *     event: violation
-                     *     data: {"violation_id":"1795175491123456-17","rule_id":"12"}
+                     *     data: {"violation_id":"1795175491123456-17","rule_id":12}
                      */
                     "text/event-stream": string;
                 };
@@ -15389,7 +15460,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "name": "Somebody hammers search",
-                 *       "rule_id": "12",
+                 *       "rule_id": 12,
                  *       "per": "subject",
                  *       "threshold": 1000,
                  *       "window_minutes": 5,
@@ -15547,7 +15618,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "kind": "denials",
-                 *       "rule_id": "12",
+                 *       "rule_id": 12,
                  *       "per": "subject",
                  *       "threshold": 1000,
                  *       "window_minutes": 5
@@ -15794,7 +15865,7 @@ export interface operations {
                 /** @example 4 */
                 alert_id: components["parameters"]["AlertID"];
                 /** @example 90 */
-                delivery_id: components["schemas"]["ID"];
+                delivery_id: number;
             };
             cookie?: never;
         };

@@ -7,7 +7,7 @@ import { keepSame, tenantKey } from './queries';
 import type { Violation } from './types';
 
 export interface ViolationFilter {
-  rule_id?: string;
+  rule_id?: number;
   scope?: ViolationsSearch['scope'];
   plan?: string;
   user_id?: string;

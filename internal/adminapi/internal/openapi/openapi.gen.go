@@ -1427,7 +1427,7 @@ func (e StartViolationsExportParamsFormat) Valid() bool {
 
 // Account defines model for Account.
 type Account struct {
-	AccountId ID        `json:"account_id"`
+	AccountId int64     `json:"account_id"`
 	CreatedAt time.Time `json:"created_at"`
 
 	// Disabled It cannot sign in
@@ -1499,7 +1499,7 @@ type Adapting struct {
 
 	// LimitText The limit in force as people say it
 	LimitText string `json:"limit_text"`
-	RuleId    ID     `json:"rule_id"`
+	RuleId    int64  `json:"rule_id"`
 
 	// Seen What services reported of the backend within the last minute; null: nothing
 	Seen nullable.Nullable[BackendSeen] `json:"seen"`
@@ -1528,7 +1528,7 @@ type AdminStatus struct {
 
 // Alert Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
 type Alert struct {
-	AlertId ID `json:"alert_id"`
+	AlertId int64 `json:"alert_id"`
 
 	// Email Null unless the format is email
 	Email nullable.Nullable[string] `json:"email"`
@@ -1586,7 +1586,7 @@ type AlertDelivery struct {
 	// AttemptedAt The last time
 	AttemptedAt nullable.Nullable[time.Time] `json:"attempted_at"`
 	Attempts    int                          `json:"attempts"`
-	DeliveryId  ID                           `json:"delivery_id"`
+	DeliveryId  int64                        `json:"delivery_id"`
 
 	// Denied What the alert counted when it was raised: denials, or what its kind counts
 	Denied int64 `json:"denied"`
@@ -1604,7 +1604,9 @@ type AlertDelivery struct {
 	// NextAttemptAt While it is pending and not in flight; null otherwise
 	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
 	RaisedAt      time.Time                    `json:"raised_at"`
-	RuleId        nullable.Nullable[IDOrNull]  `json:"rule_id"`
+
+	// RuleId Null for all checks together, and for tests
+	RuleId nullable.Nullable[int64] `json:"rule_id"`
 
 	// Since When the window began
 	Since time.Time `json:"since"`
@@ -1687,9 +1689,11 @@ type AlertPreview struct {
 		At time.Time `json:"at"`
 
 		// Count What is counted; for near_limit, the percentage
-		Count   int64                       `json:"count"`
-		RuleId  nullable.Nullable[IDOrNull] `json:"rule_id"`
-		Subject nullable.Nullable[string]   `json:"subject"`
+		Count int64 `json:"count"`
+
+		// RuleId Null: all checks
+		RuleId  nullable.Nullable[int64]  `json:"rule_id"`
+		Subject nullable.Nullable[string] `json:"subject"`
 	} `json:"firings"`
 
 	// LookedBackTo Null: to the beginning; otherwise the alert may have been raised more often
@@ -1699,7 +1703,7 @@ type AlertPreview struct {
 }
 
 // AlertRuleID Null: each rule by itself; for degraded, all checks together
-type AlertRuleID = TextID
+type AlertRuleID = int64
 
 // AlertWithSecret defines model for AlertWithSecret.
 type AlertWithSecret struct {
@@ -1754,12 +1758,14 @@ type AuditEntry struct {
 	Actor   Actor                                     `json:"actor"`
 	After   nullable.Nullable[map[string]interface{}] `json:"after"`
 	At      time.Time                                 `json:"at"`
-	AuditId ID                                        `json:"audit_id"`
+	AuditId int64                                     `json:"audit_id"`
 
 	// Before The stored row without secrets; null: there was none. A rule has its fields as in Rule, without those that nobody chose
-	Before   nullable.Nullable[map[string]interface{}] `json:"before"`
-	ChangeId ID                                        `json:"change_id"`
-	Object   AuditObject                               `json:"object"`
+	Before nullable.Nullable[map[string]interface{}] `json:"before"`
+
+	// ChangeId The same for all entries of one change
+	ChangeId int64       `json:"change_id"`
+	Object   AuditObject `json:"object"`
 
 	// Row Which object of a packed entry this is, from 1
 	Row *int `json:"row,omitempty"`
@@ -1995,7 +2001,7 @@ type Bucket struct {
 
 	// ResetAfterMs Time until it is full, or the window ends
 	ResetAfterMs int64 `json:"reset_after_ms"`
-	RuleId       ID    `json:"rule_id"`
+	RuleId       int64 `json:"rule_id"`
 	Scope        Scope `json:"scope"`
 
 	// Source user: the user id alone determines the bucket
@@ -2066,7 +2072,7 @@ type Checkpoint struct {
 
 	// Remaining Tokens left at that time
 	Remaining float64 `json:"remaining"`
-	RuleId    ID      `json:"rule_id"`
+	RuleId    int64   `json:"rule_id"`
 
 	// Subject For a limit of a check's own, after that limit
 	Subject string `json:"subject"`
@@ -2145,7 +2151,7 @@ type Crossing struct {
 
 	// CrossedAt By the clock of the buckets
 	CrossedAt  time.Time `json:"crossed_at"`
-	CrossingId ID        `json:"crossing_id"`
+	CrossingId int64     `json:"crossing_id"`
 	KeyPattern string    `json:"key_pattern"`
 
 	// Meter What the rule counts
@@ -2155,8 +2161,10 @@ type Crossing struct {
 	Mode Mode `json:"mode"`
 
 	// Name The rule's
-	Name   string `json:"name"`
-	RuleId ID     `json:"rule_id"`
+	Name string `json:"name"`
+
+	// RuleId The rule may have been removed
+	RuleId int64 `json:"rule_id"`
 
 	// Share Percent of the limit
 	Share int `json:"share"`
@@ -2235,7 +2243,8 @@ type Destination struct {
 
 // Effect defines model for Effect.
 type Effect struct {
-	BoundBy nullable.Nullable[IDOrNull] `json:"bound_by"`
+	// BoundBy The rule that denies the user of an override most, where the override changes nothing; null elsewhere
+	BoundBy nullable.Nullable[int64] `json:"bound_by"`
 
 	// Checks A number of checks; with 95 % confidence the true one is at most error away
 	Checks Figure `json:"checks"`
@@ -2283,7 +2292,7 @@ type Effect struct {
 // EffectLeftOut defines model for EffectLeftOut.
 type EffectLeftOut struct {
 	Rule   string `json:"rule"`
-	RuleId ID     `json:"rule_id"`
+	RuleId int64  `json:"rule_id"`
 	Why    string `json:"why"`
 }
 
@@ -2305,9 +2314,11 @@ type EffectOfRule struct {
 	NoLongerDenied Figure `json:"no_longer_denied"`
 
 	// Note Why the rule decides no recorded check
-	Note   nullable.Nullable[string]   `json:"note"`
-	Rule   string                      `json:"rule"`
-	RuleId nullable.Nullable[IDOrNull] `json:"rule_id"`
+	Note nullable.Nullable[string] `json:"note"`
+	Rule string                    `json:"rule"`
+
+	// RuleId Null for a new one
+	RuleId nullable.Nullable[int64] `json:"rule_id"`
 }
 
 // EffectOfUser defines model for EffectOfUser.
@@ -2324,7 +2335,7 @@ type EffectOverride struct {
 
 	// RatePerSecond Left out or 0 if the algorithm of the rule has no rate
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
-	RuleId        ID       `json:"rule_id"`
+	RuleId        int64    `json:"rule_id"`
 	UserId        string   `json:"user_id"`
 }
 
@@ -2341,7 +2352,7 @@ type EffectQuestion struct {
 	Prune *bool `json:"prune,omitempty"`
 
 	// Remove The ids of rules that are left out
-	Remove *[]ID      `json:"remove,omitempty"`
+	Remove *[]int64   `json:"remove,omitempty"`
 	Rules  *[]NewRule `json:"rules,omitempty"`
 }
 
@@ -2404,7 +2415,7 @@ type Export struct {
 
 	// ExpiresAt When the file is deleted; known at the end
 	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at"`
-	ExportId  ID                           `json:"export_id"`
+	ExportId  int64                        `json:"export_id"`
 
 	// File The address of the file; null until it is complete
 	File nullable.Nullable[string] `json:"file"`
@@ -2460,19 +2471,13 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
-// ID defines model for ID.
-type ID = TextID
-
-// IDOrNull defines model for IDOrNull.
-type IDOrNull = TextID
-
 // Identity defines model for Identity.
 type Identity struct {
 	CreatedAt time.Time `json:"created_at"`
 
 	// Email As the provider told it last; may be empty
 	Email      string `json:"email"`
-	IdentityId ID     `json:"identity_id"`
+	IdentityId int64  `json:"identity_id"`
 	Issuer     string `json:"issuer"`
 
 	// LastUsedAt To the minute; null: never to sign in
@@ -2546,7 +2551,7 @@ type Invitation struct {
 	CreatedAt    time.Time `json:"created_at"`
 	Email        string    `json:"email"`
 	ExpiresAt    time.Time `json:"expires_at"`
-	InvitationId ID        `json:"invitation_id"`
+	InvitationId int64     `json:"invitation_id"`
 	InvitedBy    string    `json:"invited_by"`
 
 	// Mail How far its mail is; null: the inviter passes the link on
@@ -2673,15 +2678,17 @@ type Mail struct {
 
 	// Kind invitation, test, …
 	Kind   string `json:"kind"`
-	MailId ID     `json:"mail_id"`
+	MailId int64  `json:"mail_id"`
 
 	// NextAttemptAt While it is queued
 	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
 
 	// State sent: the mail server has taken it; failed: given up after a refusal, 12 attempts, or its time
-	State    MailState                   `json:"state"`
-	TenantId nullable.Nullable[IDOrNull] `json:"tenant_id"`
-	To       string                      `json:"to"`
+	State MailState `json:"state"`
+
+	// TenantId In whose share it is sent; null: the platform's
+	TenantId nullable.Nullable[int64] `json:"tenant_id"`
+	To       string                   `json:"to"`
 }
 
 // MailList defines model for MailList.
@@ -2774,7 +2781,7 @@ type MaxHold = string
 
 // Member defines model for Member.
 type Member struct {
-	AccountId ID        `json:"account_id"`
+	AccountId int64     `json:"account_id"`
 	CreatedAt time.Time `json:"created_at"`
 
 	// Disabled The account cannot sign in
@@ -2900,7 +2907,7 @@ type NewReplay struct {
 	Prune *bool `json:"prune,omitempty"`
 
 	// Remove The ids of rules that are left out
-	Remove *[]ID `json:"remove,omitempty"`
+	Remove *[]int64 `json:"remove,omitempty"`
 
 	// Rules They stand in the place of those with the same pattern, plan and name for the whole time, or are added
 	Rules *[]NewRule `json:"rules,omitempty"`
@@ -2927,7 +2934,9 @@ type NewScheduledChange struct {
 
 	// EndsInSeconds In place of ends_at: so long after the start, which is the database's time if starts_at is left out
 	EndsInSeconds *int64 `json:"ends_in_seconds,omitempty"`
-	Replaces      *ID    `json:"replaces,omitempty"`
+
+	// Replaces The id of a change that waits. It is canceled in the same transaction; 412 if it no longer waits
+	Replaces *int64 `json:"replaces,omitempty"`
 
 	// Rules A rule is named once
 	Rules []NewScheduledRule `json:"rules"`
@@ -2941,7 +2950,7 @@ type NewScheduledRule struct {
 	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
 	// a fixed_window.
 	Change RulePatch `json:"change"`
-	RuleId ID        `json:"rule_id"`
+	RuleId int64     `json:"rule_id"`
 
 	// Version Of the rule that you have read
 	Version int64 `json:"version"`
@@ -2989,7 +2998,7 @@ type Override struct {
 	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit RateUnit `json:"rate_unit"`
 	Reason   string   `json:"reason"`
-	RuleId   ID       `json:"rule_id"`
+	RuleId   int64    `json:"rule_id"`
 	UserId   string   `json:"user_id"`
 	Version  int64    `json:"version"`
 }
@@ -3040,7 +3049,7 @@ type ParkedJob struct {
 
 	// Error Of the last attempt
 	Error string `json:"error"`
-	JobId ID     `json:"job_id"`
+	JobId int64  `json:"job_id"`
 
 	// Kind scheduled changes, …
 	Kind string `json:"kind"`
@@ -3132,11 +3141,13 @@ type PlanList struct {
 
 // PlatformAuditEntry defines model for PlatformAuditEntry.
 type PlatformAuditEntry struct {
-	Action  PlatformAuditEntryAction                  `json:"action"`
-	Actor   Actor                                     `json:"actor"`
-	After   nullable.Nullable[map[string]interface{}] `json:"after"`
-	At      time.Time                                 `json:"at"`
-	AuditId ID                                        `json:"audit_id"`
+	Action PlatformAuditEntryAction                  `json:"action"`
+	Actor  Actor                                     `json:"actor"`
+	After  nullable.Nullable[map[string]interface{}] `json:"after"`
+	At     time.Time                                 `json:"at"`
+
+	// AuditId Numbered separately from tenants' entries
+	AuditId int64 `json:"audit_id"`
 
 	// Before The stored row without secrets; null: there was none
 	Before nullable.Nullable[map[string]interface{}] `json:"before"`
@@ -3275,7 +3286,8 @@ type ProcessStatusDatabase string
 
 // Promotion defines model for Promotion.
 type Promotion struct {
-	IntoRuleId nullable.Nullable[IDOrNull] `json:"into_rule_id"`
+	// IntoRuleId The live rule; null: there is none
+	IntoRuleId nullable.Nullable[int64] `json:"into_rule_id"`
 
 	// IntoVersion The live rule's; with into_rule_id
 	IntoVersion *int64 `json:"into_version,omitempty"`
@@ -3466,7 +3478,7 @@ type Replay struct {
 	// Progress From 0 to 1
 	Progress    float64   `json:"progress"`
 	Prune       bool      `json:"prune"`
-	ReplayId    ID        `json:"replay_id"`
+	ReplayId    int64     `json:"replay_id"`
 	RequestedAt time.Time `json:"requested_at"`
 	RequestedBy string    `json:"requested_by"`
 
@@ -3545,10 +3557,12 @@ type ReplayOfRule struct {
 	NewlyDenied Figure `json:"newly_denied"`
 
 	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
-	NoLongerDenied Figure                      `json:"no_longer_denied"`
-	RecordedDenied int64                       `json:"recorded_denied"`
-	Rule           string                      `json:"rule"`
-	RuleId         nullable.Nullable[IDOrNull] `json:"rule_id"`
+	NoLongerDenied Figure `json:"no_longer_denied"`
+	RecordedDenied int64  `json:"recorded_denied"`
+	Rule           string `json:"rule"`
+
+	// RuleId Null for a new one
+	RuleId nullable.Nullable[int64] `json:"rule_id"`
 }
 
 // ReplayOfUser defines model for ReplayOfUser.
@@ -3707,7 +3721,7 @@ type RuleName struct {
 
 	// Removed The rule was removed; the other fields are its last
 	Removed bool  `json:"removed"`
-	RuleId  ID    `json:"rule_id"`
+	RuleId  int64 `json:"rule_id"`
 	Scope   Scope `json:"scope"`
 }
 
@@ -3719,19 +3733,21 @@ type RulePatch = json.RawMessage
 type ScheduledChange struct {
 	// AppliedAt When it was made
 	AppliedAt nullable.Nullable[time.Time] `json:"applied_at"`
-	ChangeId  ID                           `json:"change_id"`
+	ChangeId  int64                        `json:"change_id"`
 	EndedAt   nullable.Nullable[time.Time] `json:"ended_at"`
 
 	// EndsAt null: the change stays
 	EndsAt nullable.Nullable[time.Time] `json:"ends_at"`
 
 	// Failure For people: why it failed, or of how many rules it was not made or not taken back
-	Failure            nullable.Nullable[string]   `json:"failure"`
-	RequestedAt        time.Time                   `json:"requested_at"`
-	RequestedBy        string                      `json:"requested_by"`
-	RequesterAccountId nullable.Nullable[IDOrNull] `json:"requester_account_id"`
-	Rules              []ScheduledRule             `json:"rules"`
-	StartsAt           time.Time                   `json:"starts_at"`
+	Failure     nullable.Nullable[string] `json:"failure"`
+	RequestedAt time.Time                 `json:"requested_at"`
+	RequestedBy string                    `json:"requested_by"`
+
+	// RequesterAccountId null: an API key or the program scheduled it
+	RequesterAccountId nullable.Nullable[int64] `json:"requester_account_id"`
+	Rules              []ScheduledRule          `json:"rules"`
+	StartsAt           time.Time                `json:"starts_at"`
 
 	// State `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back of all rules, because somebody edited
 	// or removed one meanwhile; `failed`: made of no rule; `canceled`.
@@ -3757,7 +3773,7 @@ type ScheduledRule struct {
 
 	// Failure For people: why this rule was left out
 	Failure nullable.Nullable[string] `json:"failure"`
-	RuleId  ID                        `json:"rule_id"`
+	RuleId  int64                     `json:"rule_id"`
 }
 
 // ScheduledState `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back of all rules, because somebody edited
@@ -3780,7 +3796,7 @@ type SecondFactor struct {
 
 // SecurityEvent defines model for SecurityEvent.
 type SecurityEvent struct {
-	AccountId nullable.Nullable[IDOrNull] `json:"account_id"`
+	AccountId nullable.Nullable[int64] `json:"account_id"`
 
 	// At Of the first event
 	At time.Time `json:"at"`
@@ -3857,8 +3873,8 @@ type Session struct {
 	Memberships []Membership `json:"memberships"`
 
 	// SecondFactorRequired The platform requires a second factor of this account
-	SecondFactorRequired bool `json:"second_factor_required"`
-	SessionId            ID   `json:"session_id"`
+	SecondFactorRequired bool  `json:"second_factor_required"`
+	SessionId            int64 `json:"session_id"`
 
 	// SignOutUrl The local path that signs out at the provider of this session, after signing out here; null: there is none
 	SignOutUrl nullable.Nullable[string] `json:"sign_out_url"`
@@ -3877,7 +3893,7 @@ type SessionItem struct {
 
 	// LastSeenAt To the minute
 	LastSeenAt time.Time `json:"last_seen_at"`
-	SessionId  ID        `json:"session_id"`
+	SessionId  int64     `json:"session_id"`
 	UserAgent  string    `json:"user_agent"`
 }
 
@@ -4010,7 +4026,7 @@ type SubjectCount struct {
 	Denied  int64     `json:"denied"`
 	FirstAt time.Time `json:"first_at"`
 	LastAt  time.Time `json:"last_at"`
-	RuleId  ID        `json:"rule_id"`
+	RuleId  int64     `json:"rule_id"`
 	Subject string    `json:"subject"`
 }
 
@@ -4243,7 +4259,7 @@ type UserDenials struct {
 
 	// Rule The rule, also one that was removed; null: an unknown one
 	Rule   nullable.Nullable[RuleName] `json:"rule"`
-	RuleId ID                          `json:"rule_id"`
+	RuleId int64                       `json:"rule_id"`
 }
 
 // UserMoment Either denials of an hour or an entry of the audit log
@@ -4356,7 +4372,9 @@ type Violation struct {
 
 	// RetryAfterMs null: no wait would have helped
 	RetryAfterMs nullable.Nullable[int64] `json:"retry_after_ms"`
-	RuleId       ID                       `json:"rule_id"`
+
+	// RuleId The rule may have been removed
+	RuleId int64 `json:"rule_id"`
 
 	// RuleVersion Edits raise the rule's version
 	RuleVersion int64 `json:"rule_version"`
@@ -4433,13 +4451,13 @@ type WindowStartDay = int
 type WindowZone = string
 
 // AccountID defines model for AccountID.
-type AccountID = ID
+type AccountID = int64
 
 // AlertID defines model for AlertID.
-type AlertID = ID
+type AlertID = int64
 
 // AuditID defines model for AuditID.
-type AuditID = ID
+type AuditID = int64
 
 // ByAction defines model for ByAction.
 type ByAction = AuditAction
@@ -4448,7 +4466,7 @@ type ByAction = AuditAction
 type ByActor = string
 
 // ByChange defines model for ByChange.
-type ByChange = ID
+type ByChange = int64
 
 // ByEndpoint defines model for ByEndpoint.
 type ByEndpoint = string
@@ -4472,7 +4490,7 @@ type ByPlan = string
 type ByRequest = string
 
 // ByRule defines model for ByRule.
-type ByRule = ID
+type ByRule = int64
 
 // ByScope defines model for ByScope.
 type ByScope = Scope
@@ -4487,7 +4505,7 @@ type Cursor = string
 type DryRun = bool
 
 // ExportID defines model for ExportID.
-type ExportID = ID
+type ExportID = int64
 
 // FirstMonth defines model for FirstMonth.
 type FirstMonth = string
@@ -4508,7 +4526,7 @@ type IfMatchOrNone = string
 type IfNoneMatch string
 
 // JobID defines model for JobID.
-type JobID = ID
+type JobID = int64
 
 // KeyID defines model for KeyID.
 type KeyID = string
@@ -4526,13 +4544,13 @@ type PlanName = string
 type ProviderSlug = string
 
 // ReplayID defines model for ReplayID.
-type ReplayID = ID
+type ReplayID = int64
 
 // RuleID defines model for RuleID.
-type RuleID = ID
+type RuleID = int64
 
 // ScheduledChangeID defines model for ScheduledChangeID.
-type ScheduledChangeID = ID
+type ScheduledChangeID = int64
 
 // StatsFrom defines model for StatsFrom.
 type StatsFrom = time.Time
@@ -4829,7 +4847,7 @@ type ListSecurityLogParams struct {
 
 	// Kind Such as sign_in_failed
 	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
-	AccountId *ID     `form:"account_id,omitempty" json:"account_id,omitempty"`
+	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// Ip An IP address
 	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
@@ -4857,7 +4875,7 @@ type ExportSecurityLogParams struct {
 
 	// Kind Such as sign_in_failed
 	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
-	AccountId *ID     `form:"account_id,omitempty" json:"account_id,omitempty"`
+	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// Ip An IP address
 	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
@@ -5244,7 +5262,7 @@ type RevertChangeParams struct {
 
 // ListCrossingsParams defines parameters for ListCrossings.
 type ListCrossingsParams struct {
-	RuleId *ID `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	RuleId *int64 `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 
 	// UserId Whose buckets; crossings of buckets that users share have no user
 	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
@@ -5363,7 +5381,7 @@ type ChangeRoleParams struct {
 // ListTenantOverridesParams defines parameters for ListTenantOverrides.
 type ListTenantOverridesParams struct {
 	Sort   *ListTenantOverridesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
-	RuleId *ID                            `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	RuleId *int64                         `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 
 	// UserId One user
 	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
@@ -5565,7 +5583,7 @@ type ListScheduledChangesParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// RuleId Of one rule
-	RuleId *ID `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	RuleId *int64 `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 
 	// Open Only those that wait or are in force until an end
 	Open *bool `form:"open,omitempty" json:"open,omitempty"`
@@ -5593,7 +5611,7 @@ type ListTenantSecurityLogParams struct {
 
 	// Kind Such as sign_in_failed
 	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
-	AccountId *ID     `form:"account_id,omitempty" json:"account_id,omitempty"`
+	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// Ip An IP address
 	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
@@ -6100,7 +6118,7 @@ type ServerInterface interface {
 	LinkIdentity(w http.ResponseWriter, r *http.Request, params LinkIdentityParams)
 	// UnlinkIdentity Unlink an identity
 	// (POST /api/v1/account/identities/{identity_id}/unlink)
-	UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId ID, params UnlinkIdentityParams)
+	UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId int64, params UnlinkIdentityParams)
 	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(w http.ResponseWriter, r *http.Request)
@@ -6244,7 +6262,7 @@ type ServerInterface interface {
 	ListSessions(w http.ResponseWriter, r *http.Request)
 	// EndSession End one of your sessions
 	// (DELETE /api/v1/sessions/{session_id})
-	EndSession(w http.ResponseWriter, r *http.Request, sessionId ID)
+	EndSession(w http.ResponseWriter, r *http.Request, sessionId int64)
 	// GetSignInOptions How people can sign in
 	// (GET /api/v1/sign-in)
 	GetSignInOptions(w http.ResponseWriter, r *http.Request)
@@ -6292,7 +6310,7 @@ type ServerInterface interface {
 	ListAlertDeliveries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params ListAlertDeliveriesParams)
 	// RetryAlertDelivery Retry a delivery now
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry)
-	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId ID, params RetryAlertDeliveryParams)
+	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64, params RetryAlertDeliveryParams)
 	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
@@ -6403,7 +6421,7 @@ type ServerInterface interface {
 	Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params InviteParams)
 	// RevokeInvitation Withdraw an invitation
 	// (DELETE /api/v1/tenants/{tenant}/invitations/{invitation_id})
-	RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId ID)
+	RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId int64)
 	// FindUsers Find users by the beginning of their id
 	// (GET /api/v1/tenants/{tenant}/known-users)
 	FindUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params FindUsersParams)
@@ -6726,9 +6744,9 @@ func (siw *ServerInterfaceWrapper) UnlinkIdentity(w http.ResponseWriter, r *http
 	_ = err
 
 	// ------------- Path parameter "identity_id" -------------
-	var identityId ID
+	var identityId int64
 
-	err = runtime.BindStyledParameterWithOptions("simple", "identity_id", mux.Vars(r)["identity_id"], &identityId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "identity_id", mux.Vars(r)["identity_id"], &identityId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "identity_id", Err: err})
 		return
@@ -7130,7 +7148,7 @@ func (siw *ServerInterfaceWrapper) GetAccount(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -7156,7 +7174,7 @@ func (siw *ServerInterfaceWrapper) UpdateAccount(w http.ResponseWriter, r *http.
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -7210,7 +7228,7 @@ func (siw *ServerInterfaceWrapper) EndAccountSessions(w http.ResponseWriter, r *
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -7511,7 +7529,7 @@ func (siw *ServerInterfaceWrapper) DeleteParkedJob(w http.ResponseWriter, r *htt
 	// ------------- Path parameter "job_id" -------------
 	var jobId JobID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_id", Err: err})
 		return
@@ -7537,7 +7555,7 @@ func (siw *ServerInterfaceWrapper) RetryParkedJob(w http.ResponseWriter, r *http
 	// ------------- Path parameter "job_id" -------------
 	var jobId JobID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_id", Err: err})
 		return
@@ -7766,7 +7784,7 @@ func (siw *ServerInterfaceWrapper) ListSecurityLog(w http.ResponseWriter, r *htt
 
 	// ------------- Optional query parameter "account_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -7903,7 +7921,7 @@ func (siw *ServerInterfaceWrapper) ExportSecurityLog(w http.ResponseWriter, r *h
 
 	// ------------- Optional query parameter "account_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -8483,9 +8501,9 @@ func (siw *ServerInterfaceWrapper) EndSession(w http.ResponseWriter, r *http.Req
 	_ = err
 
 	// ------------- Path parameter "session_id" -------------
-	var sessionId ID
+	var sessionId int64
 
-	err = runtime.BindStyledParameterWithOptions("simple", "session_id", mux.Vars(r)["session_id"], &sessionId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "session_id", mux.Vars(r)["session_id"], &sessionId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "session_id", Err: err})
 		return
@@ -8939,7 +8957,7 @@ func (siw *ServerInterfaceWrapper) DeleteAlert(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9002,7 +9020,7 @@ func (siw *ServerInterfaceWrapper) GetAlert(w http.ResponseWriter, r *http.Reque
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9037,7 +9055,7 @@ func (siw *ServerInterfaceWrapper) UpdateAlert(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9100,7 +9118,7 @@ func (siw *ServerInterfaceWrapper) ListAlertDeliveries(w http.ResponseWriter, r 
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9164,16 +9182,16 @@ func (siw *ServerInterfaceWrapper) RetryAlertDelivery(w http.ResponseWriter, r *
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
 	}
 
 	// ------------- Path parameter "delivery_id" -------------
-	var deliveryId ID
+	var deliveryId int64
 
-	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", mux.Vars(r)["delivery_id"], &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", mux.Vars(r)["delivery_id"], &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
 		return
@@ -9232,7 +9250,7 @@ func (siw *ServerInterfaceWrapper) RotateAlertSecret(w http.ResponseWriter, r *h
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9314,7 +9332,7 @@ func (siw *ServerInterfaceWrapper) EndSilence(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9377,7 +9395,7 @@ func (siw *ServerInterfaceWrapper) SilenceAlert(w http.ResponseWriter, r *http.R
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9440,7 +9458,7 @@ func (siw *ServerInterfaceWrapper) TestAlert(w http.ResponseWriter, r *http.Requ
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9965,7 +9983,7 @@ func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Requ
 
 	// ------------- Optional query parameter "change_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -10460,7 +10478,7 @@ func (siw *ServerInterfaceWrapper) ExportAudit(w http.ResponseWriter, r *http.Re
 
 	// ------------- Optional query parameter "change_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -10606,7 +10624,7 @@ func (siw *ServerInterfaceWrapper) StartAuditExport(w http.ResponseWriter, r *ht
 
 	// ------------- Optional query parameter "change_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -10680,7 +10698,7 @@ func (siw *ServerInterfaceWrapper) GetAuditEntry(w http.ResponseWriter, r *http.
 	// ------------- Path parameter "audit_id" -------------
 	var auditId AuditID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "audit_id", mux.Vars(r)["audit_id"], &auditId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "audit_id", mux.Vars(r)["audit_id"], &auditId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "audit_id", Err: err})
 		return
@@ -10715,7 +10733,7 @@ func (siw *ServerInterfaceWrapper) RevertChange(w http.ResponseWriter, r *http.R
 	// ------------- Path parameter "audit_id" -------------
 	var auditId AuditID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "audit_id", mux.Vars(r)["audit_id"], &auditId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "audit_id", mux.Vars(r)["audit_id"], &auditId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "audit_id", Err: err})
 		return
@@ -10802,7 +10820,7 @@ func (siw *ServerInterfaceWrapper) ListCrossings(w http.ResponseWriter, r *http.
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -10968,7 +10986,7 @@ func (siw *ServerInterfaceWrapper) GetExport(w http.ResponseWriter, r *http.Requ
 	// ------------- Path parameter "export_id" -------------
 	var exportId ExportID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "export_id", Err: err})
 		return
@@ -11003,7 +11021,7 @@ func (siw *ServerInterfaceWrapper) DownloadExport(w http.ResponseWriter, r *http
 	// ------------- Path parameter "export_id" -------------
 	var exportId ExportID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "export_id", Err: err})
 		return
@@ -11485,9 +11503,9 @@ func (siw *ServerInterfaceWrapper) RevokeInvitation(w http.ResponseWriter, r *ht
 	}
 
 	// ------------- Path parameter "invitation_id" -------------
-	var invitationId ID
+	var invitationId int64
 
-	err = runtime.BindStyledParameterWithOptions("simple", "invitation_id", mux.Vars(r)["invitation_id"], &invitationId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "invitation_id", mux.Vars(r)["invitation_id"], &invitationId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invitation_id", Err: err})
 		return
@@ -11737,7 +11755,7 @@ func (siw *ServerInterfaceWrapper) RemoveMember(w http.ResponseWriter, r *http.R
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -11813,7 +11831,7 @@ func (siw *ServerInterfaceWrapper) GetMember(w http.ResponseWriter, r *http.Requ
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -11848,7 +11866,7 @@ func (siw *ServerInterfaceWrapper) ChangeRole(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -11926,7 +11944,7 @@ func (siw *ServerInterfaceWrapper) ListTenantOverrides(w http.ResponseWriter, r 
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -12534,7 +12552,7 @@ func (siw *ServerInterfaceWrapper) GetReplay(w http.ResponseWriter, r *http.Requ
 	// ------------- Path parameter "replay_id" -------------
 	var replayId ReplayID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "replay_id", Err: err})
 		return
@@ -12569,7 +12587,7 @@ func (siw *ServerInterfaceWrapper) CancelReplay(w http.ResponseWriter, r *http.R
 	// ------------- Path parameter "replay_id" -------------
 	var replayId ReplayID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "replay_id", Err: err})
 		return
@@ -12979,7 +12997,7 @@ func (siw *ServerInterfaceWrapper) DeleteRule(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13042,7 +13060,7 @@ func (siw *ServerInterfaceWrapper) GetRule(w http.ResponseWriter, r *http.Reques
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13077,7 +13095,7 @@ func (siw *ServerInterfaceWrapper) UpdateRule(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13140,7 +13158,7 @@ func (siw *ServerInterfaceWrapper) CreateCandidate(w http.ResponseWriter, r *htt
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13199,7 +13217,7 @@ func (siw *ServerInterfaceWrapper) CompareCandidate(w http.ResponseWriter, r *ht
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13234,7 +13252,7 @@ func (siw *ServerInterfaceWrapper) ListOverrides(w http.ResponseWriter, r *http.
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13298,7 +13316,7 @@ func (siw *ServerInterfaceWrapper) DeleteOverride(w http.ResponseWriter, r *http
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13370,7 +13388,7 @@ func (siw *ServerInterfaceWrapper) GetOverride(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13414,7 +13432,7 @@ func (siw *ServerInterfaceWrapper) PutOverride(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13501,7 +13519,7 @@ func (siw *ServerInterfaceWrapper) PromoteRule(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13611,7 +13629,7 @@ func (siw *ServerInterfaceWrapper) ListScheduledChanges(w http.ResponseWriter, r
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -13714,7 +13732,7 @@ func (siw *ServerInterfaceWrapper) GetScheduledChange(w http.ResponseWriter, r *
 	// ------------- Path parameter "change_id" -------------
 	var changeId ScheduledChangeID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "change_id", Err: err})
 		return
@@ -13749,7 +13767,7 @@ func (siw *ServerInterfaceWrapper) CancelScheduledChange(w http.ResponseWriter, 
 	// ------------- Path parameter "change_id" -------------
 	var changeId ScheduledChangeID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "change_id", Err: err})
 		return
@@ -13849,7 +13867,7 @@ func (siw *ServerInterfaceWrapper) ListTenantSecurityLog(w http.ResponseWriter, 
 
 	// ------------- Optional query parameter "account_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -14050,7 +14068,7 @@ func (siw *ServerInterfaceWrapper) GetSeries(w http.ResponseWriter, r *http.Requ
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -14186,7 +14204,7 @@ func (siw *ServerInterfaceWrapper) GetTop(w http.ResponseWriter, r *http.Request
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -14280,7 +14298,7 @@ func (siw *ServerInterfaceWrapper) GetViolationSeries(w http.ResponseWriter, r *
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -15506,7 +15524,7 @@ func (siw *ServerInterfaceWrapper) ListViolations(w http.ResponseWriter, r *http
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -15691,7 +15709,7 @@ func (siw *ServerInterfaceWrapper) ExportViolations(w http.ResponseWriter, r *ht
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -15850,7 +15868,7 @@ func (siw *ServerInterfaceWrapper) StartViolationsExport(w http.ResponseWriter, 
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -16849,7 +16867,7 @@ func (response LinkIdentity422ApplicationProblemPlusJSONResponse) VisitLinkIdent
 }
 
 type UnlinkIdentityRequestObject struct {
-	IdentityId ID `json:"identity_id"`
+	IdentityId int64 `json:"identity_id"`
 	Params     UnlinkIdentityParams
 }
 
@@ -18217,7 +18235,7 @@ func (response ListSessions200JSONResponse) VisitListSessionsResponse(w http.Res
 }
 
 type EndSessionRequestObject struct {
-	SessionId ID `json:"session_id"`
+	SessionId int64 `json:"session_id"`
 }
 
 type EndSessionResponseObject interface {
@@ -18607,7 +18625,7 @@ func (response ListAlertDeliveries200JSONResponse) VisitListAlertDeliveriesRespo
 type RetryAlertDeliveryRequestObject struct {
 	Tenant     TenantSlug `json:"tenant"`
 	AlertId    AlertID    `json:"alert_id"`
-	DeliveryId ID         `json:"delivery_id"`
+	DeliveryId int64      `json:"delivery_id"`
 	Params     RetryAlertDeliveryParams
 }
 
@@ -19864,7 +19882,7 @@ func (response Invite422ApplicationProblemPlusJSONResponse) VisitInviteResponse(
 
 type RevokeInvitationRequestObject struct {
 	Tenant       TenantSlug `json:"tenant"`
-	InvitationId ID         `json:"invitation_id"`
+	InvitationId int64      `json:"invitation_id"`
 }
 
 type RevokeInvitationResponseObject interface {
@@ -22568,7 +22586,7 @@ func (sh *strictHandler) LinkIdentity(w http.ResponseWriter, r *http.Request, pa
 }
 
 // UnlinkIdentity operation middleware
-func (sh *strictHandler) UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId ID, params UnlinkIdentityParams) {
+func (sh *strictHandler) UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId int64, params UnlinkIdentityParams) {
 	var request UnlinkIdentityRequestObject
 
 	request.IdentityId = identityId
@@ -23906,7 +23924,7 @@ func (sh *strictHandler) ListSessions(w http.ResponseWriter, r *http.Request) {
 }
 
 // EndSession operation middleware
-func (sh *strictHandler) EndSession(w http.ResponseWriter, r *http.Request, sessionId ID) {
+func (sh *strictHandler) EndSession(w http.ResponseWriter, r *http.Request, sessionId int64) {
 	var request EndSessionRequestObject
 
 	request.SessionId = sessionId
@@ -24364,7 +24382,7 @@ func (sh *strictHandler) ListAlertDeliveries(w http.ResponseWriter, r *http.Requ
 }
 
 // RetryAlertDelivery operation middleware
-func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId ID, params RetryAlertDeliveryParams) {
+func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64, params RetryAlertDeliveryParams) {
 	var request RetryAlertDeliveryRequestObject
 
 	request.Tenant = tenant
@@ -25434,7 +25452,7 @@ func (sh *strictHandler) Invite(w http.ResponseWriter, r *http.Request, tenant T
 }
 
 // RevokeInvitation operation middleware
-func (sh *strictHandler) RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId ID) {
+func (sh *strictHandler) RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId int64) {
 	var request RevokeInvitationRequestObject
 
 	request.Tenant = tenant

@@ -27,7 +27,7 @@ import { useOpenRule } from './useOpenRule';
 
 interface Props {
   tenant: string;
-  id: string;
+  id: number;
   action: RuleAction;
   denied: number;
   onClose: () => void;

@@ -18,7 +18,7 @@ interface Props {
   rows: MatrixRow[];
   plans: Plan[];
   /** The next scheduled change of each rule that has one, by rule id. */
-  scheduled: Map<string, ScheduledChange>;
+  scheduled: Map<number, ScheduledChange>;
   isLater?: boolean;
 }
 

@@ -19,13 +19,13 @@ interface Props {
   draft: Draft;
   unread: ReadonlyMap<string, Unread>;
   errors: Map<string, string>;
-  lastHour: Map<string, Verdicts>;
+  lastHour: Map<number, Verdicts>;
   /** The share of its rate that a rule has, by rule id, of those that adapt. */
-  shares: Map<string, number>;
+  shares: Map<number, number>;
   /** Candidates by the id of the rule that they are tried for. */
-  candidates: Map<string, Rule>;
+  candidates: Map<number, Rule>;
   /** The next scheduled change of each rule that has one, by rule id. */
-  scheduled: Map<string, ScheduledChange>;
+  scheduled: Map<number, ScheduledChange>;
   editable: boolean;
   /** A row that was just added. Its first cell is edited at once. */
   added?: string;

@@ -12,7 +12,7 @@ interface Props {
   tenant: string;
   bucket: Bucket;
   edit: boolean;
-  onOverride: (rule: string) => void;
+  onOverride: (rule: number) => void;
   onAct: (act: BucketAct) => void;
 }
 
