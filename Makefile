@@ -141,6 +141,11 @@ bench: ## Compare with other designs, in one table (bench/README.md says what it
 	@$(MAKE) --no-print-directory clients/typescript/node_modules/.package-lock.json
 	@cd bench && go run . $(ARGS)
 
+.PHONY: compare
+compare: ## Compare with other rate limiters on this machine, in a Markdown table (ARGS=-full: more loads and callers)
+	@scripts/install.sh test
+	@cd bench && go run . -compare $(ARGS)
+
 .PHONY: release
 release: ## Write archives, container images and checksums to dist (VERSION=v1.4.0, ARGS="-push registry/sluice")
 	@$(MAKE) --no-print-directory web/dist/index.html

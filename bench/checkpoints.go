@@ -42,7 +42,7 @@ func checkpoints(ctx context.Context, rounds int, round time.Duration) ([]line, 
 		if err := f.race(ctx, rounds, round*longRounds, connections, off, on); err != nil {
 			return nil, err
 		}
-		loaded, err := f.writes(ctx, with, load{[]string{with.addr}, requests}, 10*time.Second)
+		loaded, err := f.writes(ctx, with, load{addrs: []string{with.addr}, requests: requests}, 10*time.Second)
 		return append([]line{
 			versus("long limits with checkpoints ÷ without, checks/s", off, on, 0.97),
 			note("  denied, ‰", "%.2f", 0, 1000*on.median("denied")),

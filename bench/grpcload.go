@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ const grpcConnections = 4
 // closed has callers ask, each of whom sends the next request when the last is answered.
 func (l grpcLoad) closed(ctx context.Context, callers int, length time.Duration) (outcome, error) {
 	var answers, denied atomic.Int64
+	latencies := make([][]time.Duration, grpcConnections)
 	failures := make([]error, grpcConnections)
 	var wg sync.WaitGroup
 	for i := range grpcConnections {
@@ -43,11 +45,13 @@ func (l grpcLoad) closed(ctx context.Context, callers int, length time.Duration)
 			}
 			defer func() { _ = c.Close() }()
 			failures[i] = c.closed(l.messages, i*7919, callers/grpcConnections, length, &answers, &denied)
+			latencies[i] = c.latencies
 		})
 	}
 	wg.Wait()
 	return outcome{
 		answers: answers.Load(), denied: denied.Load(), perSecond: float64(answers.Load()) / length.Seconds(),
+		latencies: slices.Sorted(slices.Values(slices.Concat(latencies...))),
 	}, errors.Join(errors.Join(failures...), ctx.Err())
 }
 
@@ -61,6 +65,9 @@ type grpcConnection struct {
 	stream  uint32 // of the next request
 	unread  uint32 // bytes of data that the window lacks
 	body    []byte
+	// sent is when each stream's request was, in order, and latencies are of those that were answered.
+	sent      []time.Time
+	latencies []time.Duration
 }
 
 func (l grpcLoad) connect(ctx context.Context) (*grpcConnection, error) {
@@ -108,6 +115,7 @@ func (c *grpcConnection) frame(kind http2.FrameType, flags http2.Flags, stream u
 }
 
 func (c *grpcConnection) send(message []byte) {
+	c.sent = append(c.sent, time.Now())
 	headers := c.headers
 	if c.stream == 1 {
 		headers = c.first
@@ -167,6 +175,8 @@ func (c *grpcConnection) closed(
 			if !flags.Has(http2.FlagHeadersEndStream) {
 				continue
 			}
+			stream := binary.BigEndian.Uint32(head[5:])
+			c.latencies = append(c.latencies, time.Since(c.sent[stream/2])) // streams have odd numbers
 			if time.Since(start) < length {
 				ask()
 			} else {

@@ -145,7 +145,7 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 ) {
 	closed := c.closed
 	if closed == nil {
-		closed = load{[]string{c.server.addr}, c.requests}.closed
+		closed = load{addrs: []string{c.server.addr}, requests: c.requests}.closed
 	}
 	if c.warmUp > 0 {
 		if _, err := closed(ctx, connections, c.warmUp); err != nil {
@@ -290,7 +290,7 @@ func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, 
 			server *process
 			figures
 		}{{f.noop, noop}, {f.onRedis, ours}} {
-			l := load{[]string{side.server.addr}, single}
+			l := load{addrs: []string{side.server.addr}, requests: single}
 			open, err := l.open(ctx, rate, 4*connections, 2*round)
 			if err != nil {
 				return nil, err
@@ -368,7 +368,7 @@ func processes(ctx context.Context, rounds int, round time.Duration) ([]line, er
 				for _, server := range servers[:n+1] {
 					addrs = append(addrs, server.addr)
 				}
-				found, err := load{addrs, single}.closed(ctx, connections, round)
+				found, err := load{addrs: addrs, requests: single}.closed(ctx, connections, round)
 				if err != nil {
 					return nil, err
 				}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -21,38 +20,75 @@ import (
 type load struct {
 	addrs    []string
 	requests [][]byte
+	denies   string // what the body of a denial has, if its status is 200
+	tolerant bool   // an answer that is no decision is counted, and otherwise an error
 }
 
 type outcome struct {
 	answers   int64
 	denied    int64 // of them
+	failed    int64 // of them: no decision
 	perSecond float64
-	// latencies are in ascending order, each from the moment at which its request was due. Closed
-	// loops have none.
+	// latencies are in ascending order, each from the moment at which its request was due, or sent in a closed loop.
 	latencies []time.Duration
 }
 
 // closed asks on some connections, each of which sends its next request when it has its answer.
 func (l load) closed(ctx context.Context, connections int, length time.Duration) (outcome, error) {
-	var answers, denied atomic.Int64
-	err := l.connect(ctx, connections, func(c *connection, first int) error {
-		start := time.Now()
-		for i := first * 7919; time.Since(start) < length && ctx.Err() == nil; i++ {
-			status, err := c.ask(l.requests[i%len(l.requests)])
-			if err != nil {
+	start := time.Now()
+	found, err := l.inTurns(ctx, connections, func(first, asked int) ([]byte, bool) {
+		return l.requests[(first*7919+asked)%len(l.requests)], time.Since(start) < length
+	})
+	found.perSecond = float64(found.answers) / length.Seconds()
+	return found, err
+}
+
+// once makes each request once.
+func (l load) once(ctx context.Context, connections int) error {
+	_, err := l.inTurns(ctx, connections, func(first, asked int) ([]byte, bool) {
+		i := first + asked*connections
+		return l.requests[i%len(l.requests)], i < len(l.requests)
+	})
+	return err
+}
+
+// inTurns asks on each connection, the number of which next is told with how many requests it has made, until there is
+// no next.
+func (l load) inTurns(ctx context.Context, connections int, next func(number, made int) ([]byte, bool)) (
+	outcome, error,
+) {
+	var mu sync.Mutex
+	var all outcome
+	err := l.connect(ctx, connections, func(c *connection, number int) error {
+		var own outcome
+		defer func() {
+			mu.Lock()
+			defer mu.Unlock()
+			all.answers, all.denied, all.failed = all.answers+own.answers, all.denied+own.denied, all.failed+own.failed
+			all.latencies = append(all.latencies, own.latencies...)
+		}()
+		for made := 0; ctx.Err() == nil; made++ {
+			request, more := next(number, made)
+			if !more {
+				break
+			}
+			sent := time.Now()
+			status, err := c.ask(request, l.denies)
+			switch {
+			case err != nil && (status == 0 || !l.tolerant):
 				return err
+			case err != nil:
+				own.failed++
+			case status == 429:
+				own.denied++
 			}
-			answers.Add(1)
-			if status == 429 {
-				denied.Add(1)
-			}
+			own.answers++
+			own.latencies = append(own.latencies, time.Since(sent))
 		}
 		return nil
 	})
-	return outcome{
-		answers: answers.Load(), denied: denied.Load(),
-		perSecond: float64(answers.Load()) / length.Seconds(),
-	}, errors.Join(err, ctx.Err())
+	slices.Sort(all.latencies)
+	return all, errors.Join(err, ctx.Err())
 }
 
 // open sends requests at a constant rate, whether or not earlier ones were answered. A request that
@@ -80,7 +116,7 @@ func (l load) open(ctx context.Context, rate float64, connections int, length ti
 		}()
 		i := first * 7919
 		for at := range due {
-			if _, err := c.ask(l.requests[i%len(l.requests)]); err != nil {
+			if _, err := c.ask(l.requests[i%len(l.requests)], l.denies); err != nil {
 				return err
 			}
 			own = append(own, time.Since(at))
@@ -153,8 +189,9 @@ type connection struct {
 	answers *bufio.Reader
 }
 
-// ask sends a request and reads its answer to the end. An answer other than 200 and 429 is an error.
-func (c *connection) ask(request []byte) (status int, err error) {
+// ask sends a request and reads its answer to the end, and returns 429 for a 200 whose body has what denies. An answer
+// other than 200 and 429 is an error, with its status.
+func (c *connection) ask(request []byte, denies string) (status int, err error) {
 	if _, err := c.Write(request); err != nil {
 		return 0, fmt.Errorf("send a request: %w", err)
 	}
@@ -175,11 +212,23 @@ func (c *connection) ask(request []byte) (status int, err error) {
 			length, _ = strconv.Atoi(string(value))
 		}
 	}
-	if length < 0 || (status != 200 && status != 429) {
-		return status, fmt.Errorf("an answer with status %d and a length of %d", status, length)
+	if length < 0 {
+		return 0, fmt.Errorf("an answer with status %d and no length", status)
+	}
+	if denies != "" {
+		body, err := c.answers.Peek(length)
+		if err != nil {
+			return 0, fmt.Errorf("read an answer: %w", err)
+		}
+		if bytes.Contains(body, []byte(denies)) {
+			status = 429
+		}
 	}
 	if _, err := c.answers.Discard(length); err != nil {
 		return 0, fmt.Errorf("read an answer: %w", err)
+	}
+	if status != 200 && status != 429 {
+		return status, fmt.Errorf("an answer with status %d", status)
 	}
 	return status, nil
 }

@@ -17,7 +17,7 @@ type lone struct {
 
 func loneRequest(name string, server *process, requests [][]byte) lone {
 	return lone{name, server.addr, func(c *connection, i int) error {
-		_, err := c.ask(requests[i%len(requests)])
+		_, err := c.ask(requests[i%len(requests)], "")
 		return err
 	}}
 }

@@ -59,12 +59,19 @@ func main() {
 	round := flag.Duration("round", time.Second, "length of a round")
 	quick := flag.Bool("quick", false, "three short rounds per side")
 	only := flag.String("only", "", "run only the sections whose names contain this")
+	others := flag.Bool("compare", false, "compare Sluice with other rate limiters instead, in Markdown")
+	full := flag.Bool("full", false, "with -compare: more callers and more loads")
 	flag.Parse()
 	if *quick {
 		*rounds, *round = 3, 400*time.Millisecond
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *only, *rounds, *round)
+	var err error
+	if *others {
+		err = compareSystems(ctx, *full)
+	} else {
+		err = run(ctx, *only, *rounds, *round)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -206,33 +206,57 @@ func (p *process) record(ctx context.Context, request httpRequest) (string, erro
 	return string(recorded), err
 }
 
-// processor returns how long the process has kept processors busy.
-func (p *process) processor() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
-	if err != nil {
-		return 0, fmt.Errorf("read a process's times: %w", err)
+// processor returns how long the process and its children have kept processors busy.
+func (p *process) processor() (sum time.Duration, err error) {
+	children, err := p.children()
+	for _, pid := range append(children, p.pid) {
+		text, readErr := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if readErr != nil {
+			return 0, fmt.Errorf("read a process's times: %w", readErr)
+		}
+		// The name may hold spaces; utime and stime are the 12th and 13th field after it, in hundredths.
+		_, rest, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		user, err1 := strconv.ParseInt(fields[11], 10, 64)
+		system, err2 := strconv.ParseInt(fields[12], 10, 64)
+		sum += time.Duration(user+system) * 10 * time.Millisecond
+		err = errors.Join(err, err1, err2)
 	}
-	// The name may hold spaces; utime and stime are the 12th and 13th field after it, in hundredths.
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	user, err1 := strconv.ParseInt(fields[11], 10, 64)
-	system, err2 := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
+	return sum, err
 }
 
-// resident returns how much memory the process has, in bytes.
-func (p *process) resident() (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
-	if err != nil {
-		return 0, fmt.Errorf("read a process's memory: %w", err)
-	}
-	var kilobytes int64
-	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kilobytes); err == nil {
-			return kilobytes << 10, nil
+// resident returns how much memory the process and its children have, in bytes; what they share counts once.
+func (p *process) resident() (sum int64, err error) {
+	children, err := p.children()
+	for _, pid := range append(children, p.pid) {
+		text, readErr := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if readErr != nil {
+			return 0, fmt.Errorf("read a process's memory: %w", readErr)
+		}
+		for line := range strings.Lines(string(text)) {
+			var kilobytes int64
+			if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kilobytes); n == 1 {
+				sum += kilobytes << 10
+			}
 		}
 	}
-	return 0, errors.New("the kernel does not say how much memory a process has")
+	return sum, err
+}
+
+// children are the process's own processes.
+func (p *process) children() (pids []int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.pid, p.pid))
+	if err != nil {
+		return nil, fmt.Errorf("read a process's children: %w", err)
+	}
+	for pid := range strings.FieldsSeq(string(text)) {
+		number, err := strconv.Atoi(pid)
+		if err != nil {
+			return nil, fmt.Errorf("read a process's children: %w", err)
+		}
+		pids = append(pids, number)
+	}
+	return pids, nil
 }
 
 // shown returns what the process shows Prometheus: the sum of the series of each metric.
