@@ -8,8 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// credited are buckets whose credits and resets are in checkpoints before they are answered, unless the database does not
-// take them, so that the loss of the store does not undo them.
+// credited are buckets whose credits and resets are in checkpoints before they are answered, unless the database does
+// not take them, so that the loss of the store does not undo them.
 type credited struct {
 	app.ManageableBuckets
 	process *app.Process

@@ -109,8 +109,8 @@ func TestBucketsThatCannotBeLookedUpAreUnknown(t *testing.T) {
 	}
 }
 
-// TestAGuessIsNoKnowledge: a bucket without a checkpoint is taken for full while the store is away, and what others know
-// of it counts afterwards.
+// TestAGuessIsNoKnowledge: a bucket without a checkpoint is taken for full while the store is away, and what others
+// know of it counts afterwards.
 func TestAGuessIsNoKnowledge(t *testing.T) {
 	t.Parallel()
 	memory, r, lookups := open()

@@ -205,8 +205,8 @@ func (s *Store) Unknown(tiers []enforce.Tier) (full []enforce.Checkpoint) {
 	return full
 }
 
-// Restore inserts a bucket as its checkpoint has it, unless the store has one. Without a checkpoint, whose Stamp is then
-// 0, the bucket is full as long as nobody knows more.
+// Restore inserts a bucket as its checkpoint has it, unless the store has one. Without a checkpoint, whose Stamp is
+// then 0, the bucket is full as long as nobody knows more.
 func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -225,8 +225,8 @@ func (s *Store) lostBucketOf(key enforce.Key, limit enforce.Limit) lostBucket {
 	return lostBucket{string(appendKey(nil, s.prefix, key)), key.Bounded(), limit}
 }
 
-// A call whose buckets were lost begins again for so many budgets of the store: it may lack others then, as a large batch
-// does, or another loss may follow.
+// A call whose buckets were lost begins again for so many budgets of the store: it may lack others then, as a large
+// batch does, or another loss may follow.
 const budgetsToRecover = 2
 
 // untilRestored calls do again once the buckets that it lacks are restored. With errLost, do returns them.

@@ -357,8 +357,8 @@ func TestASettlementGoesOnFromWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestARefundDoesNotMakeABucketLookLost: what a settlement gives back is in Redis only, so the key stays until a missing
-// one no longer counts as lost.
+// TestARefundDoesNotMakeABucketLookLost: what a settlement gives back is in Redis only, so the key stays until a
+// missing one no longer counts as lost.
 func TestARefundDoesNotMakeABucketLookLost(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
