@@ -422,10 +422,10 @@ func (w *longWorld) move(t *testing.T) {
 	w.backAt = w.now()
 }
 
-// wantLimits wants the store to decide again within two seconds, and then asks each bucket for all that it has left.
+// wantLimits waits for the store to decide again, and then asks each bucket for all that it has left.
 func (w *longWorld) wantLimits(t *testing.T) {
 	t.Helper()
-	eventually(t, changesArriveIn, "the store to decide again", func() bool { return w.inARow.Load() > 200 })
+	eventually(t, patience, "the store to decide again", func() bool { return w.inARow.Load() > 200 })
 	w.awaitAnswers(t, 500)
 	w.end()
 	during := w.degraded.Load()
