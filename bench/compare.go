@@ -29,7 +29,7 @@ import (
 // gubernator's newest version, which builds with this Go.
 const gubernator = "github.com/gubernator-io/gubernator/v2/cmd/gubernator@v2.13.0"
 
-// class is which limits a request meets: those of rivals/main.go.
+// class names the limits of a request. rivals/main.go has the same.
 type class string
 
 const (
@@ -49,7 +49,7 @@ type system struct {
 	// request is a check of four limits: of a user, an endpoint, everybody, and an address.
 	request func(c class, user, address int) []byte
 	denies  string // what the body of a denial has, if its status is 200
-	// edit makes the limits of tight those of edited, if a request does not bring its own.
+	// edit changes the limits of tight to those of edited; nil if requests bring their limits along.
 	edit func(ctx context.Context) error
 	grpc *grpcLoad // instead of request
 }
@@ -58,7 +58,7 @@ func (s *system) load(requests [][]byte) load {
 	return load{addrs: []string{s.server.addr}, requests: requests, denies: s.denies}
 }
 
-// traffic is who asks, in turn.
+// traffic is a sequence of requests, which callers repeat.
 type traffic struct {
 	name string
 	user func(i int) (c class, user int)
@@ -194,7 +194,8 @@ func compareLap(ctx context.Context, rdb redis.UniversalClient, s *system, of tr
 	}, nil
 }
 
-// compareExactness prints what the systems let through beside what their limits allow, and what they remember it in.
+// compareExactness prints how many requests the systems admit, as a share of what their limits allow, and how much
+// memory a bucket takes.
 func compareExactness(ctx context.Context, w *bytes.Buffer, st *stage, rdb redis.UniversalClient,
 	systems []*system,
 ) error {
@@ -296,7 +297,8 @@ func takenByDenied(ctx context.Context, s *system, user int) (string, error) {
 	return fmt.Sprintf("%d of 50", 50-inVain-left), nil
 }
 
-// edit returns what a user with an empty bucket gets after his limit was cut to a tenth, divided by what it allows.
+// edit cuts the limit of a user with an empty bucket to a tenth, and returns how many requests are admitted then, as a
+// share of what the new limit allows.
 func edit(ctx context.Context, s *system, user int) (float64, error) {
 	if _, _, err := admitted(ctx, s, tight, user, 50, 10); err != nil {
 		return 0, err
@@ -678,7 +680,7 @@ func startEnvoyRatelimit(ctx context.Context, s *stage) ([]*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, binary) //nolint:gosec // whoever runs this names it
+	cmd := exec.CommandContext(ctx, binary) //nolint:gosec // the path comes from whoever runs this program
 	for name, address := range map[string]string{"": ports[0], "GRPC_": ports[1], "DEBUG_": ports[2]} {
 		host, port, _ := net.SplitHostPort(address)
 		cmd.Env = append(cmd.Env, name+"HOST="+host, name+"PORT="+port)

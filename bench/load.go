@@ -52,8 +52,8 @@ func (l load) once(ctx context.Context, connections int) error {
 	return err
 }
 
-// inTurns asks on each connection, the number of which next is told with how many requests it has made, until there is
-// no next.
+// inTurns sends requests on each connection, one after the other, until next returns none. next gets the number of the
+// connection and how many requests were sent on it.
 func (l load) inTurns(ctx context.Context, connections int, next func(number, made int) ([]byte, bool)) (
 	outcome, error,
 ) {

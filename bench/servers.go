@@ -225,7 +225,7 @@ func (p *process) processor() (sum time.Duration, err error) {
 	return sum, err
 }
 
-// resident returns how much memory the process and its children have, in bytes; what they share counts once.
+// resident returns how many bytes of memory the process and its children have. Memory that they share counts once.
 func (p *process) resident() (sum int64, err error) {
 	children, err := p.children()
 	for _, pid := range append(children, p.pid) {

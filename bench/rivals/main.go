@@ -31,7 +31,8 @@ type limit struct {
 	per           time.Duration
 }
 
-// limits are those of a user, an endpoint, everybody and an address, as compare.go gives them to the other systems.
+// limits has by path the limits of a user, an endpoint, everybody and an address. compare.go gives the other systems
+// the same.
 var limits = map[string][4]limit{
 	"/plenty": {{1e6, 1e6, time.Second}, endpoint, everybody, {1e6, 1e6, time.Second}},
 	"/tight":  {{10, 50, time.Second}, endpoint, everybody, {20, 100, time.Second}},

@@ -75,7 +75,7 @@ func TestChecksThatClientsDecidedAreRecordedOneByOne(t *testing.T) {
 	}
 }
 
-// TestAUsersMonthHasWhatReservationsAreSettledTo: of checks that reserve, and of those that only take a place.
+// TestAUsersMonthHasWhatReservationsAreSettledTo has checks that reserve an amount, and checks that only take a place.
 func TestAUsersMonthHasWhatReservationsAreSettledTo(t *testing.T) {
 	t.Parallel()
 	settings := rules.DefaultSettings()

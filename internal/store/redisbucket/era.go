@@ -31,7 +31,7 @@ import (
 // connections that work are new. The value is chosen when the connection of a script is, so that none slips through.
 // Behind a proxy that keeps its clients' connections only an emptied Redis is noticed.
 //
-// Scripts of settlements, credits and leases only find out that a bucket may be lost.
+// Each script answers errLost for a lost bucket; untilRestored and submitLong then have it restored and ask again.
 
 // eraBytes is the length of an era's value; see bucket.lua. eraNew is its last byte.
 const (

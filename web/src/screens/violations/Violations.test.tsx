@@ -553,7 +553,7 @@ test.each([
   open('/t/acme/violations?live=true');
   expect((await screen.findAllByText(new RegExp(detail)))[0]).toBeDefined();
   expect(await screen.findByRole('button', { name: '1 new' }, { timeout: 5000 })).toBeDefined();
-  // What screen readers are told follows seconds later.
+  // Screen readers are told some seconds later.
   await waitFor(() => expect(screen.queryByText(new RegExp(detail), { ignore: '[role=status]' })).toBeNull());
 });
 
