@@ -340,3 +340,15 @@ func TestAMillionTakesDoNotDrift(t *testing.T) {
 		})
 	}
 }
+
+func TestTakingAwayEverythingLeavesADebtAsItIs(t *testing.T) {
+	t.Parallel()
+	for _, left := range []Tokens{-9, 0, 9} {
+		state := NewState(Limit{Rate: 1, Burst: 10}, 1)
+		state.Level.Micros = left
+		state.Credit(-Fill)
+		if want := min(left, 0); state.Level.Micros != want {
+			t.Errorf("%v tokens became %v, want %v", left, state.Level.Micros, want)
+		}
+	}
+}

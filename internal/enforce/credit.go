@@ -78,7 +78,7 @@ func (s *State) Credit(amount Tokens) {
 		}
 	default:
 		switch least := min(s.Level.Micros, 0); { // a negative credit changes no debt
-		case s.Level.Micros+amount >= least:
+		case amount >= least-s.Level.Micros: // the sum may not fit 64 bits
 			s.Level.Micros += amount
 		case least == 0:
 			s.Level = Level{}
