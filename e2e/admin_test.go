@@ -121,7 +121,7 @@ func (a *adminServer) want(t *testing.T, status int, method, path, body string) 
 
 type ruleList struct {
 	Items []struct {
-		RuleID  int64 `json:"rule_id"`
+		RuleID  int64 `json:"rule_id,string"`
 		Version int64 `json:"version"`
 	} `json:"items"`
 }
@@ -168,7 +168,7 @@ func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
 	}
 	create := func(fields string) (id int64) {
 		var rule struct {
-			RuleID int64 `json:"rule_id"`
+			RuleID int64 `json:"rule_id,string"`
 		}
 		body := `{"key_pattern":"user:{user_id}","rate_per_second":1,` + fields + `}`
 		if err := json.Unmarshal([]byte(a.want(t, http.StatusCreated, http.MethodPost, "/rules", body)),
@@ -192,7 +192,7 @@ func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
 		{"an assignment", http.MethodPut, "/users/3/plan", `{"plan":"pro"}`, "3", 32},
 		{
 			"a promotion", http.MethodPost, fmt.Sprintf("/rules/%d/promote", candidate),
-			fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, pro), "3", 33,
+			fmt.Sprintf(`{"into_rule_id":"%d","into_version":1}`, pro), "3", 33,
 		},
 		{"a revert", http.MethodPost, "/audit/{latest}/revert", "", "3", 32},
 	} {
@@ -212,7 +212,7 @@ func (a *adminServer) latestEntry(t *testing.T, kind string, id int64) string {
 	t.Helper()
 	var list struct {
 		Items []struct {
-			AuditID int64 `json:"audit_id"`
+			AuditID int64 `json:"audit_id,string"`
 		} `json:"items"`
 	}
 	path := fmt.Sprintf("/audit?object_kind=%s&object_id=%d&limit=1", kind, id)

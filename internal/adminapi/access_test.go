@@ -91,23 +91,23 @@ var bodies = map[string]func(*fixture) string{
 			f.rule.Name)
 	},
 	"promoteRule": func(f *fixture) string {
-		return fmt.Sprintf(`{"into_rule_id":%d,"into_version":%d}`, f.liveRule.ID, f.liveRule.Version)
+		return fmt.Sprintf(`{"into_rule_id":"%d","into_version":%d}`, f.liveRule.ID, f.liveRule.Version)
 	},
 	"scheduleChange": func(f *fixture) string {
-		return fmt.Sprintf(`{"rules":[{"rule_id":%d,"version":%d,"change":{"burst_capacity":7}}],"starts_at":%q}`,
+		return fmt.Sprintf(`{"rules":[{"rule_id":"%d","version":%d,"change":{"burst_capacity":7}}],"starts_at":%q}`,
 			f.rule.ID, f.rule.Version, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	},
 	"createCandidate": func(*fixture) string { return `{"burst_capacity":7}` },
 	"saveMatrix": func(f *fixture) string {
-		return fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":%d,"burst_capacity":7}]}`, f.rule.ID, f.rule.Version)
+		return fmt.Sprintf(`{"cells":[{"rule_id":"%d","version":%d,"burst_capacity":7}]}`, f.rule.ID, f.rule.Version)
 	},
 	"createAlert": func(f *fixture) string {
 		return fmt.Sprintf(
-			`{"name":"a","rule_id":%d,"per":"rule","threshold":1,"window_minutes":1,"url":"https://example.com"}`,
+			`{"name":"a","rule_id":"%d","per":"rule","threshold":1,"window_minutes":1,"url":"https://example.com"}`,
 			f.rule.ID)
 	},
-	"previewAlert": func(f *fixture) string {
-		return fmt.Sprintf(`{"rule_id":%d,"per":"rule","threshold":1,"window_minutes":1}`, f.rule.ID)
+	"previewAlert": func(*fixture) string {
+		return `{"rule_id":null,"per":"rule","threshold":1,"window_minutes":1}`
 	},
 	"silenceAlert": func(*fixture) string {
 		return fmt.Sprintf(`{"until":%q}`, time.Now().Add(time.Hour).Format(time.RFC3339))
@@ -186,9 +186,9 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	switch {
 	case needs("rule_id"), strings.HasSuffix(template, "/matrix"), strings.HasSuffix(template, "/rules"):
 		f.rule, f.liveRule = w.rule(tenant, beside), w.rule(tenant, live)
-		f.path["rule_id"] = fmt.Sprint(f.rule.ID)
+		f.path["rule_id"] = fmt.Sprint(fmt.Sprint(f.rule.ID))
 		if strings.HasSuffix(template, "/candidate") {
-			f.path["rule_id"] = fmt.Sprint(f.liveRule.ID)
+			f.path["rule_id"] = fmt.Sprint(fmt.Sprint(f.liveRule.ID))
 		}
 		if strings.HasSuffix(template, "/comparison") {
 			f.path["rule_id"] = fmt.Sprint(w.candidate(f.liveRule, 5).ID)
@@ -619,7 +619,7 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 	})
 	theirs := w.rule(w.other)
 	w.refresh()
-	cells := fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":1,"remove":true}]}`, theirs.ID)
+	cells := fmt.Sprintf(`{"cells":[{"rule_id":"%d","version":1,"remove":true}]}`, theirs.ID)
 	w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/matrix", cells, nil}), http.StatusPreconditionFailed)
 	for name, q := range map[string]request{
 		"a bucket": {
@@ -628,7 +628,7 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 		},
 		"a rule to promote into": {
 			"POST", fmt.Sprintf("/api/v1/tenants/acme/rules/%d/promote", w.rule(w.acme).ID),
-			fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, theirs.ID),
+			fmt.Sprintf(`{"into_rule_id":"%d","into_version":1}`, theirs.ID),
 			map[string]string{"If-Match": "*"},
 		},
 		"a plan to be on": {

@@ -14,7 +14,7 @@ import (
 
 func showAccount(a *auth.Account) openapi.Account {
 	return openapi.Account{
-		AccountId: int64(a.ID), Email: a.Email, Name: a.Name, PlatformAdmin: a.PlatformAdmin,
+		AccountId: openapi.ID(a.ID), Email: a.Email, Name: a.Name, PlatformAdmin: a.PlatformAdmin,
 		Disabled: !a.DisabledAt.IsZero(), Proven: a.Proven(), SecondFactor: a.HasSecondFactor(),
 		CreatedAt: a.CreatedAt.UTC(), Version: a.Version,
 	}

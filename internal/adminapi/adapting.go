@@ -22,8 +22,9 @@ func (s *surface) ListAdapting(ctx context.Context,
 
 func showAdapting(s *adapt.Standing) openapi.Adapting {
 	shown := openapi.Adapting{
-		RuleId: int64(s.Rule.ID), Backend: s.Rule.Adapt.Backend, SharePercent: 100, LimitText: s.Rule.DescribeLimit(),
-		Since: timeOrNull(never), EndsAt: timeOrNull(never), Cause: orNull(""),
+		RuleId: openapi.ID(s.Rule.ID), Backend: s.Rule.Adapt.Backend, SharePercent: 100,
+		LimitText: s.Rule.DescribeLimit(),
+		Since:     timeOrNull(never), EndsAt: timeOrNull(never), Cause: orNull(""),
 		Seen: nullable.NewNullNullable[openapi.BackendSeen](),
 	}
 	if step := s.Step; step != nil && step.Percent < 100 {

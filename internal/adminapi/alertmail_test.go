@@ -25,7 +25,7 @@ func TestDeniedChecksBecomeMail(t *testing.T) {
 	ctx, owner := t.Context(), w.person(w.acme, auth.Owner)
 	rule := w.rule(w.acme, func(r *rules.Rule) { r.Mode = rules.ModeEnforce })
 	made := read[alertAnswer](t, w.want(w.send(owner, "POST", alerts, map[string]any{
-		"name": "too many", "rule_id": rule.ID, "per": "subject", "threshold": 100, "window_minutes": 5,
+		"name": "too many", "rule_id": fmt.Sprint(rule.ID), "per": "subject", "threshold": 100, "window_minutes": 5,
 		"format": "email", "email": owner.account.Email,
 	}), http.StatusCreated))
 	type delivery struct {

@@ -57,14 +57,14 @@ func (s *surface) PreviewAlert(ctx context.Context,
 }
 
 type firing = struct {
-	At      time.Time                 `json:"at"`
-	Count   int64                     `json:"count"`
-	RuleId  nullable.Nullable[int64]  `json:"rule_id"` //nolint:revive // the generated name
-	Subject nullable.Nullable[string] `json:"subject"`
+	At      time.Time                     `json:"at"`
+	Count   int64                         `json:"count"`
+	RuleId  nullable.Nullable[openapi.ID] `json:"rule_id"` //nolint:revive // the generated name
+	Subject nullable.Nullable[string]     `json:"subject"`
 }
 
 func showFiring(f *violations.PreviewFiring) firing {
-	return firing{At: f.At, Count: f.Denied, RuleId: orNull(int64(f.Rule)), Subject: orNull(f.Subject)}
+	return firing{At: f.At, Count: f.Denied, RuleId: orNull(openapi.ID(f.Rule)), Subject: orNull(f.Subject)}
 }
 
 func (s *surface) SilenceAlert(ctx context.Context,
@@ -77,7 +77,7 @@ func (s *surface) SilenceAlert(ctx context.Context,
 	if wrong := silence.Validate(time.Now()); len(wrong) > 0 {
 		return nil, wrong
 	}
-	answer, err := s.silence(ctx, request.AlertId, request.Params.IfMatch, silence)
+	answer, err := s.silence(ctx, int64(request.AlertId), request.Params.IfMatch, silence)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *surface) SilenceAlert(ctx context.Context,
 func (s *surface) EndSilence(ctx context.Context,
 	request openapi.EndSilenceRequestObject,
 ) (openapi.EndSilenceResponseObject, error) {
-	answer, err := s.silence(ctx, request.AlertId, request.Params.IfMatch, violations.Silence{})
+	answer, err := s.silence(ctx, int64(request.AlertId), request.Params.IfMatch, violations.Silence{})
 	if err != nil {
 		return nil, err
 	}

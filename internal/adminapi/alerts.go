@@ -16,7 +16,7 @@ import (
 
 func showAlert(a *violations.Alert) openapi.Alert {
 	shown := openapi.Alert{
-		AlertId: a.ID, Name: a.Name, Kind: openapi.AlertKind(a.Kind), RuleId: orNull(int64(a.Rule)),
+		AlertId: openapi.ID(a.ID), Name: a.Name, Kind: openapi.AlertKind(a.Kind), RuleId: orNull(openapi.ID(a.Rule)),
 		Per: openapi.AlertPerRule, Threshold: a.Threshold,
 		WindowMinutes: int(a.Window / time.Minute), Format: openapi.AlertFormat(a.Format), Url: orNull(a.ShownURL()),
 		Email: orNull(a.Email), IsActive: a.Active, RuleRemoved: a.RuleRemoved, RaisedAt: timeOrNull(a.RaisedAt),
@@ -48,8 +48,9 @@ func answerAlert(a *violations.Alert) openapi.TheAlertJSONResponse {
 
 func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 	shown := openapi.AlertDelivery{
-		DeliveryId: d.ID, IsTest: d.Test, RuleId: orNull(int64(d.Rule)), Subject: orNull(d.Subject), Denied: d.Denied,
-		Since: d.Since, RaisedAt: d.RaisedAt,
+		DeliveryId: openapi.ID(d.ID), IsTest: d.Test, RuleId: orNull(openapi.ID(d.Rule)), Subject: orNull(d.Subject),
+		Denied: d.Denied,
+		Since:  d.Since, RaisedAt: d.RaisedAt,
 		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status),
 		LastError:   d.Error,
 		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](),
@@ -112,7 +113,7 @@ func (s *surface) CreateAlert(ctx context.Context,
 }
 
 // ruleOf returns a rule, and 0 for null.
-func ruleOf(id nullable.Nullable[int64]) rules.RuleID {
+func ruleOf(id nullable.Nullable[openapi.ID]) rules.RuleID {
 	number, err := id.Get()
 	if err != nil {
 		return 0
@@ -183,7 +184,7 @@ func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) e
 func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestObject) (openapi.GetAlertResponseObject,
 	error,
 ) {
-	alert, err := s.Alerts.Alert(ctx, requestOf(ctx).tenant.ID, request.AlertId)
+	alert, err := s.Alerts.Alert(ctx, requestOf(ctx).tenant.ID, int64(request.AlertId))
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +199,7 @@ func (s *surface) UpdateAlert(ctx context.Context,
 		return nil, err
 	}
 	q, p := requestOf(ctx), request.Body
-	alert, err := s.Alerts.Alert(ctx, q.tenant.ID, request.AlertId)
+	alert, err := s.Alerts.Alert(ctx, q.tenant.ID, int64(request.AlertId))
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +234,7 @@ func (s *surface) UpdateAlert(ctx context.Context,
 		actor.Act = actNewURL
 	}
 	if alert, err = s.Alerts.UpdateAlert(ctx, actor, alert); err != nil {
-		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
+		return nil, lost(ctx, err, s.alertVersion(ctx, int64(request.AlertId)))
 	}
 	return openapi.UpdateAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, nil
 }
@@ -253,8 +254,8 @@ func (s *surface) DeleteAlert(ctx context.Context,
 		return nil, err
 	}
 	q := requestOf(ctx)
-	if err := s.Alerts.RemoveAlert(ctx, q.actor, q.tenant.ID, request.AlertId, at); err != nil {
-		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
+	if err := s.Alerts.RemoveAlert(ctx, q.actor, q.tenant.ID, int64(request.AlertId), at); err != nil {
+		return nil, lost(ctx, err, s.alertVersion(ctx, int64(request.AlertId)))
 	}
 	return openapi.DeleteAlert204Response{}, nil
 }
@@ -267,17 +268,17 @@ func (s *surface) RotateAlertSecret(ctx context.Context,
 		return nil, err
 	}
 	q := requestOf(ctx)
-	before, err := s.Alerts.Alert(ctx, q.tenant.ID, request.AlertId)
+	before, err := s.Alerts.Alert(ctx, q.tenant.ID, int64(request.AlertId))
 	if err != nil {
 		return nil, err
 	}
 	if before.Format != violations.FormatWebhook {
 		return nil, httpapi.Conflict.Problem("Only webhooks are signed; this alert is sent in another format.")
 	}
-	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, request.AlertId, at,
+	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, int64(request.AlertId), at,
 		violations.NewWebhookSecret())
 	if err != nil {
-		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
+		return nil, lost(ctx, err, s.alertVersion(ctx, int64(request.AlertId)))
 	}
 	return openapi.RotateAlertSecret200JSONResponse{AlertSecretJSONResponse: openapi.AlertSecretJSONResponse{
 		Body:    showWithSecret(&alert),
@@ -288,7 +289,7 @@ func (s *surface) RotateAlertSecret(ctx context.Context,
 func (s *surface) TestAlert(ctx context.Context,
 	request openapi.TestAlertRequestObject,
 ) (openapi.TestAlertResponseObject, error) {
-	delivery, err := s.Alerts.TestAlert(ctx, requestOf(ctx).tenant.ID, request.AlertId)
+	delivery, err := s.Alerts.TestAlert(ctx, requestOf(ctx).tenant.ID, int64(request.AlertId))
 	if errors.Is(err, rules.ErrInUse) {
 		return nil, httpapi.Conflict.Problem("The previous test is still being sent; look at the deliveries.")
 	}
@@ -306,11 +307,11 @@ func (s *surface) ListAlertDeliveries(ctx context.Context,
 		return nil, err
 	}
 	tenant := requestOf(ctx).tenant.ID
-	if _, err := s.Alerts.Alert(ctx, tenant, request.AlertId); err != nil {
+	if _, err := s.Alerts.Alert(ctx, tenant, int64(request.AlertId)); err != nil {
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	found, err := s.Alerts.AlertDeliveries(ctx, tenant, request.AlertId, before, limit+1)
+	found, err := s.Alerts.AlertDeliveries(ctx, tenant, int64(request.AlertId), before, limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +323,8 @@ func (s *surface) ListAlertDeliveries(ctx context.Context,
 func (s *surface) RetryAlertDelivery(ctx context.Context,
 	request openapi.RetryAlertDeliveryRequestObject,
 ) (openapi.RetryAlertDeliveryResponseObject, error) {
-	delivery, err := s.Alerts.RetryDelivery(ctx, requestOf(ctx).tenant.ID, request.AlertId, request.DeliveryId)
+	delivery, err := s.Alerts.RetryDelivery(ctx, requestOf(ctx).tenant.ID, int64(request.AlertId),
+		int64(request.DeliveryId))
 	switch {
 	case errors.Is(err, rules.ErrInUse):
 		return nil, httpapi.Conflict.Problem("It is being sent now; look again in a few seconds.")

@@ -33,7 +33,7 @@ const alerts = "/api/v1/tenants/acme/alerts"
 
 type alertAnswer struct {
 	Alert struct {
-		AlertID int64 `json:"alert_id"`
+		AlertID int64 `json:"alert_id,string"`
 		Version int64 `json:"version"`
 	} `json:"alert"`
 	Secret string `json:"secret"`
@@ -44,7 +44,7 @@ func TestTheSecretOfAnAlertIsShownOnceAndRotates(t *testing.T) {
 	w := newWorld(t)
 	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
 	made := w.want(w.send(by, "POST", alerts, map[string]any{
-		"name": "loud", "rule_id": rule.ID, "per": "subject", "threshold": 5, "window_minutes": 10,
+		"name": "loud", "rule_id": fmt.Sprint(rule.ID), "per": "subject", "threshold": 5, "window_minutes": 10,
 		"url": "https://example.com/hook",
 	}), http.StatusCreated)
 	first := read[alertAnswer](t, made)
@@ -106,7 +106,8 @@ func TestAnAlertIsChangedAsItWasRead(t *testing.T) {
 		}
 	}
 	for field, value := range map[string]any{
-		"name": "", "rule_id": w.rule(w.other).ID, "threshold": 0, "window_minutes": 61, "url": "ftp://example.com",
+		"name": "", "rule_id": fmt.Sprint(w.rule(w.other).ID), "threshold": 0, "window_minutes": 61,
+		"url": "ftp://example.com",
 	} {
 		got := w.want(w.send(by, "PATCH", path, map[string]any{field: value}, "If-Match", "*"), http.StatusBadRequest)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/" + field}) {
@@ -139,7 +140,8 @@ func TestAWebhookInsideTheNetworkIsRefusedWhenItIsSaved(t *testing.T) {
 		"http://169.254.169.254/latest", "http://localhost/",
 	} {
 		created := w.send(by, "POST", alerts, map[string]any{
-			"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10, "url": url,
+			"name": "loud", "rule_id": fmt.Sprint(rule.ID), "per": "rule", "threshold": 5, "window_minutes": 10,
+			"url": url,
 		})
 		changed := w.send(by, "PATCH", path, map[string]any{"url": url}, "If-Match", "*")
 		for _, got := range []answer{created, changed} {
@@ -172,7 +174,7 @@ func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testi
 	path := fmt.Sprintf("%s/%d", alerts, w.alert(rule).ID)
 	attempt := func() { w.work(violations.AlertKinds(w.store, deadReceiver{}, slog.New(slog.DiscardHandler))[1:]...) }
 	type delivery struct {
-		DeliveryID int64  `json:"delivery_id"`
+		DeliveryID int64  `json:"delivery_id,string"`
 		State      string `json:"state"`
 		Attempts   int    `json:"attempts"`
 		NextAt     string `json:"next_attempt_at"`
@@ -252,7 +254,7 @@ func TestAlertsAreListedInPages(t *testing.T) {
 	for cursor := ""; ; {
 		page := read[struct {
 			Items []struct {
-				AlertID int64 `json:"alert_id"`
+				AlertID int64 `json:"alert_id,string"`
 			} `json:"items"`
 			NextCursor *string `json:"next_cursor"`
 		}](t, w.want(w.send(by, "GET", alerts+"?limit=2"+cursor, nil), http.StatusOK))
@@ -276,7 +278,9 @@ func TestWhatPeopleGiveToSendAnAlertIsNeverShown(t *testing.T) {
 	const slackURL, key = "https://hooks.slack.com/services/T00/B00/verysecretpath", "0123456789abcdef0123456789ABCDEF"
 	w.secrets = append(w.secrets, "verysecretpath", key)
 	alert := func(change map[string]any) map[string]any {
-		body := map[string]any{"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10}
+		body := map[string]any{
+			"name": "loud", "rule_id": fmt.Sprint(rule.ID), "per": "rule", "threshold": 5, "window_minutes": 10,
+		}
 		for field, value := range change {
 			body[field] = value
 		}
@@ -352,7 +356,7 @@ func TestMailOfAlertsNeedsAMailServerAndAMember(t *testing.T) {
 					field = "/format"
 				}
 				got := w.send(by, "POST", alerts, map[string]any{
-					"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10,
+					"name": "loud", "rule_id": fmt.Sprint(rule.ID), "per": "rule", "threshold": 5, "window_minutes": 10,
 					"format": "email", "email": email,
 				})
 				if field == "" {
@@ -383,7 +387,7 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 		Fired        int
 		CountedSince time.Time `json:"counted_since"`
 		Firings      []struct {
-			RuleID  int64 `json:"rule_id"`
+			RuleID  int64 `json:"rule_id,string"`
 			Subject string
 			Count   int64
 		}
@@ -395,7 +399,7 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 	if age := time.Since(preview.CountedSince).Round(time.Hour); age != 72*time.Hour {
 		t.Errorf("counts begin %s ago, want three days: those of nine days ago are not looked at", age)
 	}
-	condition["rule_id"] = rule.ID
+	condition["rule_id"] = fmt.Sprint(rule.ID)
 	got = w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusOK)
 	if !strings.Contains(got.body, `"counted_since":null`) {
 		t.Errorf("the preview of a rule that met no check is %s", got.body)
@@ -405,7 +409,7 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/per"}) {
 		t.Errorf("subjects of checks near a limit point at %v", pointers)
 	}
-	condition["per"], condition["rule_id"] = "rule", w.rule(w.other).ID
+	condition["per"], condition["rule_id"] = "rule", fmt.Sprint(w.rule(w.other).ID)
 	w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusNotFound)
 
 	owner := w.person(w.acme, auth.Owner)

@@ -27,7 +27,8 @@ func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
 		return openapi.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", e.ID, err)
 	}
 	shown := openapi.AuditEntry{
-		AuditId: int64(e.ID), ChangeId: e.Change, At: e.At.UTC(), Action: openapi.AuditAction(e.Action),
+		AuditId: openapi.ID(e.ID), ChangeId: openapi.ID(e.Change), At: e.At.UTC(),
+		Action: openapi.AuditAction(e.Action),
 		Actor: openapi.Actor{
 			Kind: openapi.ActorKind(e.Actor.Kind), Id: e.Actor.ID, Name: e.Actor.Name, Act: e.Actor.Act,
 			RequestId: e.Actor.RequestID,
@@ -87,11 +88,11 @@ func asObject(raw json.RawMessage) (nullable.Nullable[map[string]any], error) {
 
 func auditFilter(
 	from, until *time.Time, actor *string, action *openapi.AuditAction, kind *openapi.AuditObjectKind, object *string,
-	change *int64, request *string,
+	change *openapi.ID, request *string,
 ) (auth.AuditFilter, error) {
 	filter := auth.AuditFilter{
 		From: valueOf(from), Until: valueOf(until), ActorID: valueOf(actor), Action: auth.AuditAction(valueOf(action)),
-		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change),
+		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: int64(valueOf(change)),
 		RequestID: valueOf(request),
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {

@@ -130,7 +130,7 @@ func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 	}
 	return openapi.Bucket{
 		Lent:      lent,
-		BucketKey: t.Key.Text(), RuleId: int64(rule.ID), KeyPattern: rule.Pattern.String(), Name: rule.Name,
+		BucketKey: t.Key.Text(), RuleId: openapi.ID(rule.ID), KeyPattern: rule.Pattern.String(), Name: rule.Name,
 		Scope: openapi.Scope(rule.Scope()), Mode: openapi.Mode(m.Mode), Plan: orNull(rule.Plan),
 		Tokens: tokens(bucket.Level.Micros), BurstCapacity: bucket.Limit.Burst, RatePerSecond: bucket.Limit.Rate,
 		RateUnit:  openapi.RateUnit(rule.RateUnit),

@@ -27,7 +27,7 @@ func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
 	type tried struct {
 		shownRule
 		Mode         string `json:"mode"`
-		CandidateFor int64  `json:"candidate_for"`
+		CandidateFor int64  `json:"candidate_for,string"`
 	}
 
 	for name, body := range map[string]map[string]any{
@@ -81,7 +81,7 @@ func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
 		http.StatusOK)
 	promote := func(version int) answer {
 		return w.send(by, "POST", path(candidate.RuleID, "/promote"),
-			map[string]any{"into_rule_id": live.ID, "into_version": version}, "If-Match", `"1"`)
+			map[string]any{"into_rule_id": fmt.Sprint(live.ID), "into_version": version}, "If-Match", `"1"`)
 	}
 	w.want(promote(1), http.StatusPreconditionFailed)
 	if got := shownOf(t, w.want(promote(2), http.StatusOK)); got.RuleID != int64(live.ID) || got.Burst != 5 {

@@ -52,7 +52,7 @@ func parseCrossingPlace(at, number string) (place violations.CrossingPlace, err 
 
 func showCrossing(c *violations.Crossing) openapi.Crossing {
 	return openapi.Crossing{
-		CrossingId: c.Number, RuleId: int64(c.Rule), KeyPattern: c.Pattern, Name: c.RuleName,
+		CrossingId: openapi.ID(c.Number), RuleId: openapi.ID(c.Rule), KeyPattern: c.Pattern, Name: c.RuleName,
 		Mode:    openapi.Mode(c.Mode),
 		Subject: c.Subject, UserId: orNull(c.UserID), Share: c.Share, Used: c.Used.Float(), BurstCapacity: c.Burst,
 		WindowStartsAt: c.WindowStart, WindowEndsAt: c.WindowEnd, CrossedAt: c.At, Meter: c.Meter.Word(),

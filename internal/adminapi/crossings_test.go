@@ -14,7 +14,7 @@ import (
 
 type crossingPage struct {
 	Items []struct {
-		RuleID       int64     `json:"rule_id"`
+		RuleID       int64     `json:"rule_id,string"`
 		Name         string    `json:"name"`
 		Subject      string    `json:"subject"`
 		UserID       *string   `json:"user_id"`
@@ -121,7 +121,7 @@ func TestABucketOfAQuotaShowsItsWindow(t *testing.T) {
 	}
 	got := read[struct {
 		Items []struct {
-			RuleID     int64   `json:"rule_id"`
+			RuleID     int64   `json:"rule_id,string"`
 			Tokens     float64 `json:"tokens"`
 			Burst      int64   `json:"burst_capacity"`
 			Overridden bool    `json:"overridden"`

@@ -13,7 +13,7 @@ import (
 )
 
 type shownRule struct {
-	RuleID  int64 `json:"rule_id"`
+	RuleID  int64 `json:"rule_id,string"`
 	Burst   int64 `json:"burst_capacity"`
 	Version int64 `json:"version"`
 }
@@ -68,7 +68,7 @@ func TestAMatrixWithOneBadCellChangesNothingAndNamesIt(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Editor)
 	a, b := w.rule(w.acme), w.rule(w.acme)
-	good := map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 99}
+	good := map[string]any{"rule_id": fmt.Sprint(a.ID), "version": 1, "burst_capacity": 99}
 	for range rules.MaxRulesPerPattern {
 		w.rule(w.acme, func(r *rules.Rule) { r.Pattern = must(rules.ParsePattern("global"))(t) })
 	}
@@ -78,13 +78,13 @@ func TestAMatrixWithOneBadCellChangesNothingAndNamesIt(t *testing.T) {
 		pointer string
 	}{
 		"a burst of 0": {
-			map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": 0},
+			map[string]any{"rule_id": fmt.Sprint(b.ID), "version": 1, "burst_capacity": 0},
 			400,
 			"/cells/1/burst_capacity",
 		},
-		"a rule that is not there": {map[string]any{"rule_id": 999999, "version": 1}, 412, "/cells/1"},
+		"a rule that is not there": {map[string]any{"rule_id": "999999", "version": 1}, 412, "/cells/1"},
 		"a rule that is named twice": {
-			map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 98},
+			map[string]any{"rule_id": fmt.Sprint(a.ID), "version": 1, "burst_capacity": 98},
 			400,
 			"/cells/1/rule_id",
 		},
@@ -92,8 +92,8 @@ func TestAMatrixWithOneBadCellChangesNothingAndNamesIt(t *testing.T) {
 			"key_pattern": "global", "name": "64", "rate_per_second": 1,
 			"burst_capacity": 1,
 		}, 400, "/cells/1/key_pattern"},
-		"a rule without its version": {map[string]any{"rule_id": b.ID}, 400, "/cells/1/version"},
-		"a version that is old":      {map[string]any{"rule_id": b.ID, "version": 7}, 412, "/cells/1"},
+		"a rule without its version": {map[string]any{"rule_id": fmt.Sprint(b.ID)}, 400, "/cells/1/version"},
+		"a version that is old":      {map[string]any{"rule_id": fmt.Sprint(b.ID), "version": 7}, 412, "/cells/1"},
 		"a new one without a pattern": {
 			map[string]any{"rate_per_second": 1, "burst_capacity": 1},
 			400,
@@ -109,22 +109,22 @@ func TestAMatrixWithOneBadCellChangesNothingAndNamesIt(t *testing.T) {
 		}, 409, "/cells/1"},
 		"a removal that names no rule": {map[string]any{"remove": true}, 400, "/cells/1/rule_id"},
 		"an unknown field": {
-			map[string]any{"rule_id": b.ID, "version": 1, "burst": 3},
+			map[string]any{"rule_id": fmt.Sprint(b.ID), "version": 1, "burst": 3},
 			400,
 			"/cells/1/burst",
 		},
 		"a wrong type": {
-			map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": "3"},
+			map[string]any{"rule_id": fmt.Sprint(b.ID), "version": 1, "burst_capacity": "3"},
 			400,
 			"/cells/1/burst_capacity",
 		},
 		"a pattern for a rule that is": {
-			map[string]any{"rule_id": b.ID, "version": 1, "key_pattern": "global"},
+			map[string]any{"rule_id": fmt.Sprint(b.ID), "version": 1, "key_pattern": "global"},
 			400,
 			"/cells/1",
 		},
 		"a shadow bypass among the good": {
-			map[string]any{"rule_id": b.ID, "version": 1, "action": "bypass"},
+			map[string]any{"rule_id": fmt.Sprint(b.ID), "version": 1, "action": "bypass"},
 			400,
 			"/cells/1/mode",
 		},
@@ -151,13 +151,13 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 	by := w.person(w.acme, auth.Editor)
 	a, b, same := w.rule(w.acme), w.rule(w.acme), w.rule(w.acme)
 	cells := []any{
-		map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 99},
-		map[string]any{"rule_id": b.ID, "version": 1, "remove": true},
+		map[string]any{"rule_id": fmt.Sprint(a.ID), "version": 1, "burst_capacity": 99},
+		map[string]any{"rule_id": fmt.Sprint(b.ID), "version": 1, "remove": true},
 		map[string]any{
 			"key_pattern": "user:{user_id}", "name": a.Name, "plan": "free", "rate_per_second": 5,
 			"burst_capacity": 6,
 		},
-		map[string]any{"rule_id": same.ID, "version": 1, "burst_capacity": same.Burst},
+		map[string]any{"rule_id": fmt.Sprint(same.ID), "version": 1, "burst_capacity": same.Burst},
 		map[string]any{"key_pattern": "user:{user_id}", "name": b.Name, "rate_per_second": 7, "burst_capacity": 8},
 	}
 	type diff struct {
@@ -201,8 +201,8 @@ func TestASplitSaysWhatBecomesOfOverrides(t *testing.T) {
 		w.want(w.send(by, "PUT", "/api/v1/tenants/acme/rules/"+path, body, "If-None-Match", "*"), http.StatusCreated)
 	}
 	cells := []any{
-		map[string]any{"rule_id": split.ID, "version": 1, "remove": true},
-		map[string]any{"rule_id": removed.ID, "version": 1, "remove": true},
+		map[string]any{"rule_id": fmt.Sprint(split.ID), "version": 1, "remove": true},
+		map[string]any{"rule_id": fmt.Sprint(removed.ID), "version": 1, "remove": true},
 		map[string]any{
 			"key_pattern": "user:{user_id}", "name": split.Name, "plan": "free", "rate_per_second": 5,
 			"burst_capacity": 6,
@@ -277,7 +277,8 @@ func TestAPromotionOverAChangedLiveRuleNamesIt(t *testing.T) {
 	live := w.rule(w.acme, func(r *rules.Rule) { r.Mode, r.Active = rules.ModeEnforce, false })
 	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d/promote", candidate.ID)
 	promote := func(version int64, ifMatch string) answer {
-		return w.send(by, "POST", path, map[string]any{"into_rule_id": live.ID, "into_version": version}, "If-Match",
+		return w.send(by, "POST", path, map[string]any{"into_rule_id": fmt.Sprint(live.ID), "into_version": version},
+			"If-Match",
 			ifMatch)
 	}
 	for _, ifMatch := range []string{`"1"`, "*"} {
@@ -458,8 +459,8 @@ func TestASaveIsUndoneAsAWhole(t *testing.T) {
 		return answer.header.Get("X-Request-Id")
 	}
 	type entry struct {
-		AuditID  int64 `json:"audit_id"`
-		ChangeID int64 `json:"change_id"`
+		AuditID  int64 `json:"audit_id,string"`
+		ChangeID int64 `json:"change_id,string"`
 	}
 	entriesOf := func(request string) []entry {
 		t.Helper()

@@ -25,7 +25,7 @@ func (s *surface) ShowEffect(ctx context.Context,
 	}
 	answer := openapi.ShowEffect200JSONResponse{
 		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Until: timeOrNull(never),
-		NoneSince: timeOrNull(never), Note: orNull(""), BoundBy: orNull(int64(0)),
+		NoneSince: timeOrNull(never), Note: orNull(""), BoundBy: orNull(openapi.ID(0)),
 		Rules: []openapi.EffectOfRule{}, Users: []openapi.EffectOfUser{}, LeftOut: []openapi.EffectLeftOut{},
 	}
 	result, err := replay.Effect(ctx, s.Recorded, tenant.ID, candidate,
@@ -48,14 +48,15 @@ func (s *surface) ShowEffect(ctx context.Context,
 	answer.DeniedThen, answer.DeniedNow = showFigure(result.DeniedThen), showFigure(result.DeniedNow)
 	answer.NewlyDenied, answer.NoLongerDenied = showFigure(result.NewlyDenied), showFigure(result.NoLongerDenied)
 	if candidate.IsOfUser() {
-		answer.BoundBy = orNull(boundBy(result))
+		answer.BoundBy = orNull(openapi.ID(boundBy(result)))
 	}
 	answer.LeftOut = itemsOf(result.LeftOut, showLeftOut)
 	notes := notesOfPlans(candidate, result)
 	for i := range result.Rules {
 		if of := &result.Rules[i]; of.IsChanged {
 			answer.Rules = append(answer.Rules, openapi.EffectOfRule{
-				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: openapi.Mode(of.Mode), Note: orNull(notes[of.Rule]),
+				RuleId: orNull(openapi.ID(of.RuleID)), Rule: of.Rule, Mode: openapi.Mode(of.Mode),
+				Note:       orNull(notes[of.Rule]),
 				DeniedThen: showFigure(of.DeniedThen),
 				DeniedNow:  showFigure(of.DeniedNow), NewlyDenied: showFigure(of.NewlyDenied),
 				NoLongerDenied: showFigure(of.NoLongerDenied),

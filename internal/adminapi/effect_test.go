@@ -19,7 +19,7 @@ type effect struct {
 	Note           *string
 	NewlyDenied    struct{ Value float64 } `json:"newly_denied"`
 	NoLongerDenied struct{ Value float64 } `json:"no_longer_denied"`
-	BoundBy        *rules.RuleID           `json:"bound_by"`
+	BoundBy        *rules.RuleID           `json:"bound_by,string"`
 	Users          []struct {
 		UserID      string `json:"user_id"`
 		NewlyDenied int64  `json:"newly_denied"`
@@ -80,7 +80,7 @@ func TestAnEffectNamesTheRuleThatBindsAUserInstead(t *testing.T) {
 	loose, tight := of(4), of(2)
 	raise := func(rule rules.Rule, mostChecks int) map[string]any {
 		return map[string]any{"most_checks": mostChecks, "override": map[string]any{
-			"rule_id": rule.ID, "user_id": "42", "rate_per_second": 0.001, "burst_capacity": 20,
+			"rule_id": fmt.Sprint(rule.ID), "user_id": "42", "rate_per_second": 0.001, "burst_capacity": 20,
 		}}
 	}
 	const path, most = "/api/v1/tenants/acme/effect", 1_000_000
@@ -119,11 +119,11 @@ func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {
 	}{
 		"a lower limit":        {map[string]any{"rules": []any{newRule(1, tight.Name)}}, 1, 0},
 		"a higher and a lower": {map[string]any{"rules": []any{newRule(100, tight.Name), newRule(4, "new")}}, 0, 2},
-		"a removed rule":       {map[string]any{"remove": []any{tight.ID}}, 0, 8},
+		"a removed rule":       {map[string]any{"remove": []any{fmt.Sprint(tight.ID)}}, 0, 8},
 		"a file":               {map[string]any{"file": file}, 0, 3},
 		"an empty file":        {map[string]any{"file": "rules: []", "prune": true}, 0, 8},
 		"a raise": {map[string]any{"override": map[string]any{
-			"rule_id": tight.ID, "user_id": "42",
+			"rule_id": fmt.Sprint(tight.ID), "user_id": "42",
 			"rate_per_second": 0.001, "burst_capacity": 9,
 		}}, 0, 7},
 	} {
@@ -153,7 +153,7 @@ func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {
 		t.Errorf("rules of plans with and without checks say %v", got.Rules)
 	}
 	nobody := map[string]any{"override": map[string]any{
-		"rule_id": tight.ID, "user_id": "43", "rate_per_second": 1,
+		"rule_id": fmt.Sprint(tight.ID), "user_id": "43", "rate_per_second": 1,
 		"burst_capacity": 9,
 	}}
 	if got := read[effect](t, w.want(w.send(by, "POST", path, nobody), http.StatusOK)); got.Since != nil ||
@@ -167,14 +167,14 @@ func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {
 		"nothing":        {map[string]any{}, "/rules"},
 		"two candidates": {map[string]any{"file": file, "rules": []any{newRule(1, "x")}}, "/rules"},
 		"a bad override": {map[string]any{"override": map[string]any{
-			"rule_id": tight.ID, "user_id": "42",
+			"rule_id": fmt.Sprint(tight.ID), "user_id": "42",
 			"rate_per_second": 1, "burst_capacity": 0,
 		}}, "/override/burst_capacity"},
 		"another's rule": {map[string]any{"override": map[string]any{
-			"rule_id": w.rule(w.other).ID, "user_id": "42",
+			"rule_id": fmt.Sprint(w.rule(w.other).ID), "user_id": "42",
 			"rate_per_second": 1, "burst_capacity": 5,
 		}}, "/override/rule_id"},
-		"another's removal": {map[string]any{"remove": []any{w.rule(w.other).ID}}, "/remove/0"},
+		"another's removal": {map[string]any{"remove": []any{fmt.Sprint(w.rule(w.other).ID)}}, "/remove/0"},
 		"a bad file":        {map[string]any{"file": "rules: 1"}, "/file/lines/1"},
 	} {
 		got := w.want(w.send(by, "POST", path, test.question), http.StatusBadRequest)

@@ -69,7 +69,7 @@ func TestOwnersTurnTheSwitchForBadDays(t *testing.T) {
 
 	entry := read[struct {
 		Items []struct {
-			AuditID int64 `json:"audit_id"`
+			AuditID int64 `json:"audit_id,string"`
 		} `json:"items"`
 	}](t, log).Items[0].AuditID
 	revert := path + "/audit/" + strconv.FormatInt(entry, 10) + "/revert"

@@ -19,7 +19,7 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
 	rule := read[struct {
-		ID int64 `json:"rule_id"`
+		ID int64 `json:"rule_id,string"`
 	}](t, w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", map[string]any{
 		"key_pattern": "user:{user_id}", "rate_per_second": 10, "burst_capacity": 50,
 	}), http.StatusCreated))

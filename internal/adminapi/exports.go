@@ -198,8 +198,9 @@ func exportAddress(q *apiRequest, id int64) string {
 
 func showExport(q *apiRequest, export *rules.Export, e *exportRequest) openapi.Export {
 	shown := openapi.Export{
-		ExportId: export.ID, What: openapi.ExportWhat(e.What), Name: e.Name, RequestedAt: export.RequestedAt,
-		FinishedAt: orNull(export.FinishedAt), ExpiresAt: orNull(time.Time{}), Rows: export.Rows, Error: export.Error,
+		ExportId: openapi.ID(export.ID), What: openapi.ExportWhat(e.What), Name: e.Name,
+		RequestedAt: export.RequestedAt,
+		FinishedAt:  orNull(export.FinishedAt), ExpiresAt: orNull(time.Time{}), Rows: export.Rows, Error: export.Error,
 		NextTryAt: orNull(export.NextTryAt), File: orNull(""),
 	}
 	if !export.FinishedAt.IsZero() {
@@ -237,7 +238,7 @@ func (s *surface) ownExport(ctx context.Context, id int64) (rules.Export, *expor
 // GetExport handles GET …/exports/{export_id}.
 func (s *surface) GetExport(ctx context.Context, request openapi.GetExportRequestObject,
 ) (openapi.GetExportResponseObject, error) {
-	export, e, err := s.ownExport(ctx, request.ExportId)
+	export, e, err := s.ownExport(ctx, int64(request.ExportId))
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func (f *file) VisitDownloadExportResponse(w http.ResponseWriter) error { return
 // DownloadExport handles GET …/exports/{export_id}/file.
 func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadExportRequestObject,
 ) (openapi.DownloadExportResponseObject, error) {
-	export, e, err := s.ownExport(ctx, request.ExportId)
+	export, e, err := s.ownExport(ctx, int64(request.ExportId))
 	switch {
 	case err != nil:
 		return nil, err

@@ -15,7 +15,7 @@ import (
 )
 
 type export struct {
-	ID         int64      `json:"export_id"`
+	ID         int64      `json:"export_id,string"`
 	What       string     `json:"what"`
 	Name       string     `json:"name"`
 	Rows       int64      `json:"rows"`

@@ -250,7 +250,7 @@ func TestOwnersSeeWhoHasASecondFactor(t *testing.T) {
 	} {
 		list := read[struct {
 			Items []struct {
-				ID     int64 `json:"account_id"`
+				ID     int64 `json:"account_id,string"`
 				Factor *bool `json:"second_factor"`
 			}
 		}](t, w.want(w.send(test.by, "GET", "/api/v1/tenants/acme/members", nil), http.StatusOK))

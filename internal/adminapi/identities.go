@@ -14,7 +14,8 @@ import (
 
 func (s *surface) showIdentity(i *auth.LinkedIdentity) openapi.Identity {
 	shown := openapi.Identity{
-		IdentityId: i.ID, Provider: nullable.NewNullNullable[openapi.ProviderName](), Issuer: i.Issuer, Email: i.Email,
+		IdentityId: openapi.ID(i.ID), Provider: nullable.NewNullNullable[openapi.ProviderName](), Issuer: i.Issuer,
+		Email:     i.Email,
 		CreatedAt: i.CreatedAt.UTC(), LastUsedAt: timeOrNull(i.LastUsedAt),
 	}
 	if provider := s.Providers.OfIssuer(i.Issuer); provider != nil {
@@ -47,7 +48,7 @@ func (s *surface) UnlinkIdentity(ctx context.Context,
 	request openapi.UnlinkIdentityRequestObject,
 ) (openapi.UnlinkIdentityResponseObject, error) {
 	q := requestOf(ctx)
-	err := s.Gate.Unlink(ctx, q.actor, *q.session, request.IdentityId, s.Providers.List(), s.browser(q))
+	err := s.Gate.Unlink(ctx, q.actor, *q.session, int64(request.IdentityId), s.Providers.List(), s.browser(q))
 	if errors.Is(err, auth.ErrLastWayIn) {
 		return nil, httpapi.Conflict.Problem(
 			"You could not sign in without it; link another one or set a password first.")

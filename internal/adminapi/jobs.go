@@ -24,8 +24,9 @@ func (s *surface) ListParkedJobs(ctx context.Context,
 	}
 	items, cursor := page(ctx, parked, limit, func(job *rules.Job) openapi.ParkedJob {
 		return openapi.ParkedJob{
-			JobId: job.ID, Kind: job.Kind, Tenant: orNull(job.Tenant), About: job.About, Attempts: job.Attempts,
-			Error: job.Error, LastRunAt: timeOrNull(job.LastRunAt),
+			JobId: openapi.ID(job.ID), Kind: job.Kind, Tenant: orNull(job.Tenant), About: job.About,
+			Attempts: job.Attempts,
+			Error:    job.Error, LastRunAt: timeOrNull(job.LastRunAt),
 		}
 	}, func(job *rules.Job) string { return formatInt(job.ID) })
 	return openapi.ListParkedJobs200JSONResponse{Items: items, NextCursor: cursor}, nil
@@ -34,7 +35,7 @@ func (s *surface) ListParkedJobs(ctx context.Context,
 func (s *surface) RetryParkedJob(ctx context.Context,
 	request openapi.RetryParkedJobRequestObject,
 ) (openapi.RetryParkedJobResponseObject, error) {
-	if err := s.store(ctx).RetryJob(ctx, request.JobId); err != nil {
+	if err := s.store(ctx).RetryJob(ctx, int64(request.JobId)); err != nil {
 		return nil, err
 	}
 	return openapi.RetryParkedJob204Response{}, nil
@@ -43,7 +44,7 @@ func (s *surface) RetryParkedJob(ctx context.Context,
 func (s *surface) DeleteParkedJob(ctx context.Context,
 	request openapi.DeleteParkedJobRequestObject,
 ) (openapi.DeleteParkedJobResponseObject, error) {
-	if err := s.store(ctx).RemoveJob(ctx, request.JobId); err != nil {
+	if err := s.store(ctx).RemoveJob(ctx, int64(request.JobId)); err != nil {
 		return nil, err
 	}
 	return openapi.DeleteParkedJob204Response{}, nil

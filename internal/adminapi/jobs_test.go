@@ -24,7 +24,7 @@ func (w *world) parkedJob(tenant rules.Tenant) int {
 
 type parkedJobs struct {
 	Items []struct {
-		ID       int64   `json:"job_id"`
+		ID       int64   `json:"job_id,string"`
 		Kind     string  `json:"kind"`
 		Tenant   *string `json:"tenant"`
 		About    string  `json:"about"`

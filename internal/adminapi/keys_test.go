@@ -259,7 +259,8 @@ func TestAKeyThatReadsMayTryAChange(t *testing.T) {
 	w.refresh()
 	matrix := func(isDryRun bool) map[string]any {
 		return map[string]any{
-			"dry_run": isDryRun, "cells": []any{map[string]any{"rule_id": rule.ID, "version": 1, "burst_capacity": 9}},
+			"dry_run": isDryRun,
+			"cells":   []any{map[string]any{"rule_id": fmt.Sprint(rule.ID), "version": 1, "burst_capacity": 9}},
 		}
 	}
 	for name, send := range map[string]func(by caller, isDryRun bool) answer{

@@ -244,7 +244,7 @@ func TestValuesOfLimitsThatCannotBeReadAreNamedOnce(t *testing.T) {
 }
 
 type limitAnswer struct {
-	RuleID         int64   `json:"rule_id"`
+	RuleID         int64   `json:"rule_id,string"`
 	Version        int64   `json:"version"`
 	LimitText      string  `json:"limit_text"`
 	Window         *string `json:"window"`
@@ -348,7 +348,10 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 		"a promotion": w.send(by, "POST", rule+"/promote", map[string]any{"into_rule_id": nil},
 			"If-Match", "*"),
 		"a cell": w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"cells": []any{
-			map[string]any{"rule_id": candidate.RuleID, "version": candidate.Version, "burst_capacity": 101},
+			map[string]any{
+				"rule_id": fmt.Sprint(candidate.RuleID), "version": candidate.Version,
+				"burst_capacity": 101,
+			},
 		}}),
 		"a file":            w.do(by, request{"POST", "/api/v1/tenants/acme/import", file, yaml}),
 		"a file, tried out": w.do(by, request{"POST", "/api/v1/tenants/acme/import?dry_run=true", file, yaml}),

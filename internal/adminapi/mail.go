@@ -13,7 +13,7 @@ import (
 
 func showMail(m *auth.Mail) openapi.Mail {
 	shown := openapi.Mail{
-		MailId: m.ID, Kind: string(m.Kind), To: m.To, TenantId: orNull(int64(m.Tenant)),
+		MailId: openapi.ID(m.ID), Kind: string(m.Kind), To: m.To, TenantId: orNull(openapi.ID(m.Tenant)),
 		State:    openapi.MailState(m.State),
 		Attempts: m.Attempts, Error: m.Error, CreatedAt: m.CreatedAt.UTC(), AttemptedAt: timeOrNull(m.AttemptedAt),
 		NextAttemptAt: nullable.NewNullNullable[time.Time](),

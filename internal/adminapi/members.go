@@ -14,7 +14,7 @@ import (
 
 func (q *apiRequest) showMember(m *auth.Member) openapi.Member {
 	shown := openapi.Member{
-		AccountId: int64(m.Account.ID), Email: m.Account.Email, Name: m.Account.Name, Role: openapi.Role(m.Role),
+		AccountId: openapi.ID(m.Account.ID), Email: m.Account.Email, Name: m.Account.Name, Role: openapi.Role(m.Role),
 		GrantedBy: orNull(m.GrantedBy), Disabled: !m.Account.DisabledAt.IsZero(), Proven: m.Account.Proven(),
 		CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
 		SecondFactor: nullable.NewNullNullable[bool](),
@@ -118,7 +118,7 @@ func (s *surface) RemoveMember(ctx context.Context,
 
 func showInvitation(i *auth.Invitation) openapi.Invitation {
 	return openapi.Invitation{
-		InvitationId: i.ID, Email: i.Email, Role: openapi.Role(i.Role), InvitedBy: i.InvitedBy,
+		InvitationId: openapi.ID(i.ID), Email: i.Email, Role: openapi.Role(i.Role), InvitedBy: i.InvitedBy,
 		CreatedAt: i.CreatedAt.UTC(), ExpiresAt: i.ExpiresAt.UTC(), Mail: showMailStatus(i.Mail),
 	}
 }
@@ -170,7 +170,7 @@ func (s *surface) RevokeInvitation(ctx context.Context,
 	request openapi.RevokeInvitationRequestObject,
 ) (openapi.RevokeInvitationResponseObject, error) {
 	q := requestOf(ctx)
-	if err := s.People.RevokeInvitation(ctx, q.actor, q.tenant.ID, request.InvitationId); err != nil {
+	if err := s.People.RevokeInvitation(ctx, q.actor, q.tenant.ID, int64(request.InvitationId)); err != nil {
 		return nil, err
 	}
 	return openapi.RevokeInvitation204Response{}, nil

@@ -15,7 +15,7 @@ func (s *surface) showOverride(o *rules.Override) openapi.Override { return over
 
 func overrideAt(o *rules.Override, now time.Time) openapi.Override {
 	return openapi.Override{
-		RuleId: int64(o.RuleID), UserId: o.UserID, RatePerSecond: o.RatePerSecond,
+		RuleId: openapi.ID(o.RuleID), UserId: o.UserID, RatePerSecond: o.RatePerSecond,
 		RateUnit: openapi.RateUnit(o.RateUnit), Rate: rateOrNull(o.RatePerSecond, o.RateUnit),
 		BurstCapacity: o.Burst, Reason: o.Reason, ExpiresAt: timeOrNull(o.ExpiresAt),
 		Expired:      !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now),

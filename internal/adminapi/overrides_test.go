@@ -15,7 +15,7 @@ import (
 type listedOverrides struct {
 	Items []struct {
 		UserID  string `json:"user_id"`
-		RuleID  int64  `json:"rule_id"`
+		RuleID  int64  `json:"rule_id,string"`
 		Expired bool   `json:"expired"`
 	} `json:"items"`
 	NextCursor *string `json:"next_cursor"`

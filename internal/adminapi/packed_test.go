@@ -33,7 +33,7 @@ func TestAnImportsEntryShowsAndUndoesItsRows(t *testing.T) {
 		Before, After map[string]any
 	}
 	type entry struct {
-		AuditID  int64 `json:"audit_id"`
+		AuditID  int64 `json:"audit_id,string"`
 		Row      int
 		RowCount int `json:"row_count"`
 		Rows     []row

@@ -22,7 +22,7 @@ const victim = "grace@example.com"
 type createdInvitation struct {
 	Token      *string `json:"token"`
 	Invitation struct {
-		ID   int64 `json:"invitation_id"`
+		ID   int64 `json:"invitation_id,string"`
 		Mail *struct {
 			State string `json:"state"`
 			Error string `json:"error"`

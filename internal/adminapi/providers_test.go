@@ -116,7 +116,7 @@ func (p *profile) signIn(person oidctest.Claims, next string) string {
 }
 
 func (p *profile) who() (account struct {
-	ID            int64 `json:"account_id"`
+	ID            int64 `json:"account_id,string"`
 	Email         string
 	PlatformAdmin bool `json:"platform_admin"`
 	Proven        bool
@@ -139,7 +139,7 @@ func (p *profile) who() (account struct {
 	}
 	whole := read[struct {
 		Account struct {
-			ID            int64 `json:"account_id"`
+			ID            int64 `json:"account_id,string"`
 			Email         string
 			PlatformAdmin bool `json:"platform_admin"`
 			Proven        bool

@@ -49,7 +49,7 @@ func (s *surface) ListReplays(ctx context.Context,
 func (s *surface) GetReplay(ctx context.Context,
 	request openapi.GetReplayRequestObject,
 ) (openapi.GetReplayResponseObject, error) {
-	job, err := s.Recorded.Replay(ctx, requestOf(ctx).tenant.ID, request.ReplayId)
+	job, err := s.Recorded.Replay(ctx, requestOf(ctx).tenant.ID, int64(request.ReplayId))
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *surface) GetReplay(ctx context.Context,
 func (s *surface) CancelReplay(ctx context.Context,
 	request openapi.CancelReplayRequestObject,
 ) (openapi.CancelReplayResponseObject, error) {
-	job, err := s.store(ctx).CancelReplay(ctx, requestOf(ctx).tenant.ID, request.ReplayId)
+	job, err := s.store(ctx).CancelReplay(ctx, requestOf(ctx).tenant.ID, int64(request.ReplayId))
 	if err != nil {
 		return nil, err
 	}
@@ -190,9 +190,8 @@ func replayedRules(tenant rules.TenantID, given []openapi.NewRule, plan string,
 	return config, wrong
 }
 
-func (s *surface) removedRules(ctx context.Context, asked *replay.Request, removed []int64) (wrong []httpapi.FieldError,
-	err error,
-) {
+func (s *surface) removedRules(ctx context.Context, asked *replay.Request, removed []openapi.ID,
+) (wrong []httpapi.FieldError, err error) {
 	ids := make([]rules.RuleID, len(removed))
 	for i, id := range removed {
 		ids[i] = rules.RuleID(id)
@@ -238,7 +237,8 @@ func showReplay(job *replay.Job) (openapi.Replay, error) {
 		return openapi.Replay{}, fmt.Errorf("read the request of replay %d: %w", job.ID, err)
 	}
 	shown := openapi.Replay{
-		ReplayId: job.ID, Title: asked.Title, Kind: openapi.ReplayKind(asked.Kind), Plan: orNull(asked.Plan),
+		ReplayId: openapi.ID(job.ID), Title: asked.Title, Kind: openapi.ReplayKind(asked.Kind),
+		Plan:  orNull(asked.Plan),
 		Since: asked.Since, Until: asked.Until,
 		Sample: asked.Level, Seed: int64(asked.Seed), Prune: asked.Prune, RequestedAt: job.RequestedAt,
 		RequestedBy: job.By,
@@ -269,7 +269,7 @@ func showReplayed(r *replay.Result) openapi.ReplayResult {
 		RulesKnownSince: timeOrNull(r.RulesKnownSince), Notes: append([]string{}, r.Notes...),
 		Rules: itemsOf(r.Rules, func(of *replay.OfRule) openapi.ReplayOfRule {
 			return openapi.ReplayOfRule{
-				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: of.Mode, IsChanged: of.IsChanged,
+				RuleId: orNull(openapi.ID(of.RuleID)), Rule: of.Rule, Mode: of.Mode, IsChanged: of.IsChanged,
 				IsEstimate: of.IsEstimate,
 				DeniedThen: showFigure(of.DeniedThen), DeniedNow: showFigure(of.DeniedNow),
 				NewlyDenied: showFigure(of.NewlyDenied), NoLongerDenied: showFigure(of.NoLongerDenied),
@@ -305,5 +305,5 @@ func showReplayed(r *replay.Result) openapi.ReplayResult {
 }
 
 func showLeftOut(l *replay.LeftOut) openapi.EffectLeftOut {
-	return openapi.EffectLeftOut{RuleId: l.RuleID, Rule: l.Rule, Why: l.Why}
+	return openapi.EffectLeftOut{RuleId: openapi.ID(l.RuleID), Rule: l.Rule, Why: l.Why}
 }

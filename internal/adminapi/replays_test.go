@@ -48,7 +48,7 @@ func (w *world) runReplays() {
 }
 
 type shownReplay struct {
-	ReplayID int64 `json:"replay_id"`
+	ReplayID int64 `json:"replay_id,string"`
 	Kind     string
 	State    string
 	Progress float64
@@ -90,7 +90,7 @@ func TestAReplayIsStartedReadAndCanceled(t *testing.T) {
 		"burst_capacity": 1,
 	}
 	for kind, asked := range map[string]map[string]any{
-		"rules": {"rules": []any{tight}, "remove": []any{live.ID}},
+		"rules": {"rules": []any{tight}, "remove": []any{fmt.Sprint(live.ID)}},
 		"plan":  {"rules": []any{tight}, "plan": "free"},
 		"file": {"file": "rules:\n  - {key_pattern: \"user:{user_id}\", name: tight, plan: free, rate_per_second: " +
 			"0.001, burst_capacity: 1}\n", "prune": true},
@@ -115,7 +115,8 @@ func TestAReplayIsStartedReadAndCanceled(t *testing.T) {
 		}
 	}
 	waiting := read[shownReplay](t,
-		w.want(w.send(editor, "POST", replays, ask(map[string]any{"remove": []any{live.ID}})), http.StatusCreated))
+		w.want(w.send(editor, "POST", replays, ask(map[string]any{"remove": []any{fmt.Sprint(live.ID)}})),
+			http.StatusCreated))
 	canceled := read[shownReplay](t,
 		w.want(w.send(editor, "POST", fmt.Sprintf("%s/%d/cancel", replays, waiting.ReplayID), nil), http.StatusOK))
 	if canceled.State != "canceled" {
@@ -159,7 +160,7 @@ func TestAReplayThatCannotBeIsRefused(t *testing.T) {
 		"a rule twice":             {`{` + day + `, "rules": [` + rule + `, ` + rule + `]}`, "/rules/1"},
 		"a plan that is not there": {`{` + day + `, "plan": "gold"}`, "/plan"},
 		"a rule of another plan":   {`{` + day + `, "plan": "free", "rules": [` + rule + `]}`, "/rules/0/plan"},
-		"another tenant's rule":    {fmt.Sprintf(`{%s, "remove": [%d]}`, day, w.rule(w.other).ID), "/remove/0"},
+		"another tenant's rule":    {fmt.Sprintf(`{%s, "remove": ["%d"]}`, day, w.rule(w.other).ID), "/remove/0"},
 		"a bad file": {
 			`{` + day + `, "file": "rules:\n  - {key_pattern: \"global\"}\n"}`,
 			"/file/lines/2",

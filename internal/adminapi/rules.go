@@ -15,8 +15,8 @@ import (
 
 func showRule(r *rules.Rule) openapi.Rule {
 	shown := openapi.Rule{
-		RuleID: int64(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
-		Scope: openapi.Scope(r.Scope()), Fields: r.Fields(), CandidateFor: orNull(int64(r.CandidateFor)),
+		RuleID: openapi.ID(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
+		Scope: openapi.Scope(r.Scope()), Fields: r.Fields(), CandidateFor: orNull(openapi.ID(r.CandidateFor)),
 		Version: r.Version, InForceSince: r.InForceSince.UTC(), CreatedAt: r.CreatedAt.UTC(),
 		UpdatedAt: r.UpdatedAt.UTC(),
 	}

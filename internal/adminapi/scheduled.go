@@ -51,7 +51,7 @@ func (s *surface) ListScheduledChanges(ctx context.Context,
 func (s *surface) GetScheduledChange(ctx context.Context,
 	request openapi.GetScheduledChangeRequestObject,
 ) (openapi.GetScheduledChangeResponseObject, error) {
-	change, err := s.Stores.ScheduledChange(ctx, requestOf(ctx).tenant.ID, request.ChangeId)
+	change, err := s.Stores.ScheduledChange(ctx, requestOf(ctx).tenant.ID, int64(request.ChangeId))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *surface) ScheduleChange(ctx context.Context,
 		EndsAt: orZero(body.EndsAt).UTC(),
 	}
 	change.Lasts = time.Duration(valueOf(body.EndsInSeconds)) * time.Second
-	change.Replaces = valueOf(body.Replaces)
+	change.Replaces = int64(valueOf(body.Replaces))
 	wrong := change.Validate(s.Now())
 	if body.EndsInSeconds != nil && body.EndsAt.IsSpecified() {
 		wrong.Add("ends_in_seconds", "must be left out beside ends_at")
@@ -188,7 +188,7 @@ func (r *scheduleRefusals) problem() error {
 func (s *surface) CancelScheduledChange(
 	ctx context.Context, request openapi.CancelScheduledChangeRequestObject,
 ) (openapi.CancelScheduledChangeResponseObject, error) {
-	change, err := s.store(ctx).CancelScheduled(ctx, requestOf(ctx).tenant.ID, request.ChangeId)
+	change, err := s.store(ctx).CancelScheduled(ctx, requestOf(ctx).tenant.ID, int64(request.ChangeId))
 	if err != nil {
 		return nil, err
 	}
@@ -198,16 +198,16 @@ func (s *surface) CancelScheduledChange(
 
 func showScheduled(c *rules.ScheduledChange) (openapi.ScheduledChange, error) {
 	shown := openapi.ScheduledChange{
-		ChangeId: c.ID, Title: c.Title, Rules: []openapi.ScheduledRule{}, StartsAt: c.StartsAt,
+		ChangeId: openapi.ID(c.ID), Title: c.Title, Rules: []openapi.ScheduledRule{}, StartsAt: c.StartsAt,
 		EndsAt: timeOrNull(c.EndsAt),
 		State:  openapi.ScheduledState(c.State), RequestedAt: c.RequestedAt, RequestedBy: c.By.Name,
 		AppliedAt: timeOrNull(c.AppliedAt),
 		EndedAt:   timeOrNull(c.EndedAt), Failure: orNull(c.Failure),
-		RequesterAccountId: nullable.NewNullNullable[int64](),
+		RequesterAccountId: nullable.NewNullNullable[openapi.ID](),
 	}
 	for i := range c.Rules {
 		shown.Rules = append(shown.Rules, openapi.ScheduledRule{
-			RuleId: int64(c.Rules[i].RuleID), Change: c.Rules[i].Patch, Failure: orNull(c.Rules[i].Failure),
+			RuleId: openapi.ID(c.Rules[i].RuleID), Change: c.Rules[i].Patch, Failure: orNull(c.Rules[i].Failure),
 		})
 	}
 	if c.By.Kind == rules.ActorAccount {
@@ -215,7 +215,7 @@ func showScheduled(c *rules.ScheduledChange) (openapi.ScheduledChange, error) {
 		if err != nil {
 			return shown, fmt.Errorf("read who scheduled the change %d: %w", c.ID, err)
 		}
-		shown.RequesterAccountId.Set(id)
+		shown.RequesterAccountId.Set(openapi.ID(id))
 	}
 	return shown, nil
 }

@@ -46,9 +46,9 @@ func TestAChangeTakesThePlaceOfOneThatWaits(t *testing.T) {
 	const path = "/api/v1/tenants/acme/scheduled-changes"
 	starts := time.Now().Add(90 * time.Minute).UTC().Format(time.RFC3339)
 	body := scheduleBody(starts, "",
-		map[string]any{"rule_id": rule.ID, "version": 1, "change": map[string]any{"burst_capacity": 30}})
+		map[string]any{"rule_id": fmt.Sprint(rule.ID), "version": 1, "change": map[string]any{"burst_capacity": 30}})
 	w.want(w.send(by, "POST", path, body), http.StatusConflict)
-	body["replaces"] = waiting.ID
+	body["replaces"] = fmt.Sprint(waiting.ID)
 	w.want(w.send(by, "POST", path, body), http.StatusCreated)
 	w.want(w.send(by, "POST", path, body), http.StatusPreconditionFailed)
 }
@@ -61,7 +61,8 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	const path = "/api/v1/tenants/acme/scheduled-changes"
 	hour := func(n int) string { return time.Now().Add(time.Duration(n) * time.Hour).UTC().Format(time.RFC3339) }
 	body := func(id rules.RuleID, version int, change map[string]any, starts, ends string) map[string]any {
-		return scheduleBody(starts, ends, map[string]any{"rule_id": id, "version": version, "change": change})
+		return scheduleBody(starts, ends,
+			map[string]any{"rule_id": fmt.Sprint(id), "version": version, "change": change})
 	}
 	burst := map[string]any{"burst_capacity": 20}
 	lasting := func(seconds int, change map[string]any, starts, ends string) map[string]any {
@@ -103,7 +104,7 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	w.want(w.send(by, "POST", path, body(rule.ID, 7, burst, hour(1), "")), http.StatusPreconditionFailed)
 
 	type shown struct {
-		ChangeID int64  `json:"change_id"`
+		ChangeID int64  `json:"change_id,string"`
 		State    string `json:"state"`
 		Rules    []struct {
 			Change map[string]any `json:"change"`
@@ -138,7 +139,7 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 
 	last, before := w.rule(w.acme), time.Now()
 	short := lasting(3600, burst, "", "")
-	short["rules"].([]map[string]any)[0]["rule_id"] = last.ID //nolint:forcetypeassert // made above
+	short["rules"].([]map[string]any)[0]["rule_id"] = fmt.Sprint(last.ID) //nolint:forcetypeassert // made above
 	type times struct {
 		State    string    `json:"state"`
 		StartsAt time.Time `json:"starts_at"`
@@ -150,7 +151,8 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 		t.Errorf("a change for an hour from %s on is %+v", before, temporary)
 	}
 	later := lasting(3600, burst, hour(5), "")
-	later["rules"].([]map[string]any)[0]["rule_id"] = w.rule(w.acme).ID //nolint:forcetypeassert // made above
+	another := fmt.Sprint(w.rule(w.acme).ID)
+	later["rules"].([]map[string]any)[0]["rule_id"] = another //nolint:forcetypeassert // made above
 	if got := read[times](t, w.want(w.send(by, "POST", path, later), http.StatusCreated)); !got.EndsAt.Equal(
 		got.StartsAt.Add(time.Hour)) {
 		t.Errorf("a change for an hour is %+v", got)
@@ -167,7 +169,9 @@ func TestAColumnIsScheduledAsAWholeOrNot(t *testing.T) {
 	}
 	first, second := w.rule(w.acme), w.rule(w.acme)
 	part := func(rule rules.Rule, version int, burst int) map[string]any {
-		return map[string]any{"rule_id": rule.ID, "version": version, "change": map[string]any{"burst_capacity": burst}}
+		return map[string]any{
+			"rule_id": fmt.Sprint(rule.ID), "version": version, "change": map[string]any{"burst_capacity": burst},
+		}
 	}
 	for name, test := range map[string]struct {
 		second   map[string]any
@@ -190,7 +194,7 @@ func TestAColumnIsScheduledAsAWholeOrNot(t *testing.T) {
 	made := w.want(w.send(by, "POST", path, scheduleBody("", in(3), part(first, 1, 20), part(second, 1, 20))),
 		http.StatusCreated)
 	type shown struct {
-		ChangeID int64  `json:"change_id"`
+		ChangeID int64  `json:"change_id,string"`
 		Title    string `json:"title"`
 		State    string `json:"state"`
 		Rules    []any  `json:"rules"`
@@ -229,11 +233,11 @@ func TestRemovingAMemberKeepsOrCancelsWhatTheyScheduled(t *testing.T) {
 				r.Pattern = must(rules.ParsePattern("user:{user_id}:endpoint:/" + w.name("e")))(t)
 			})
 			body := scheduleBody(starts, time.Now().Add(2*time.Hour).Format(time.RFC3339), map[string]any{
-				"rule_id": rule.ID, "version": rule.Version, "change": map[string]any{"burst_capacity": 7},
+				"rule_id": fmt.Sprint(rule.ID), "version": rule.Version, "change": map[string]any{"burst_capacity": 7},
 			})
 			made := w.want(w.send(by, "POST", "/api/v1/tenants/acme/scheduled-changes", body), http.StatusCreated)
 			if got := read[struct {
-				ID int64 `json:"requester_account_id"`
+				ID int64 `json:"requester_account_id,string"`
 			}](t, made).ID; got != int64(by.account.ID) {
 				t.Errorf("the change says that account %d scheduled it, want %d", got, by.account.ID)
 			}

@@ -1,6 +1,7 @@
 package adminapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ func TestWebhookURLsAreSecrets(t *testing.T) {
 	const token, later = "tokenthatopensthechannel", "tokenofanotherplace"
 	places := map[string]string{"alert": "", "audit_webhook": auditWebhookPath}
 	alert := map[string]any{
-		"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10,
+		"name": "loud", "rule_id": fmt.Sprint(rule.ID), "per": "rule", "threshold": 5, "window_minutes": 10,
 		"url": "https://hooks.example.com/in?t=" + token,
 	}
 	made := w.want(w.send(by, "POST", alerts, alert), http.StatusCreated)

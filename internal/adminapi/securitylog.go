@@ -21,7 +21,7 @@ import (
 func showAccess(e *auth.AccessEvent) openapi.SecurityEvent {
 	shown := openapi.SecurityEvent{
 		EventId: formatInt(e.ID), At: e.At.UTC(), Count: e.Count, Kind: string(e.Kind), Succeeded: e.Kind.Succeeded(),
-		AccountId: orNull(int64(e.Account)), Who: e.Who, Typed: e.Typed, KeyId: e.KeyID, Tenant: e.Tenant,
+		AccountId: orNull(openapi.ID(e.Account)), Who: e.Who, Typed: e.Typed, KeyId: e.KeyID, Tenant: e.Tenant,
 		Ip: nullable.NewNullNullable[string](), UserAgent: e.UserAgent, Detail: e.Detail, RequestId: e.RequestID,
 	}
 	if e.IP.IsValid() {
@@ -30,7 +30,7 @@ func showAccess(e *auth.AccessEvent) openapi.SecurityEvent {
 	return shown
 }
 
-func accessFilter(from, until *time.Time, kind *string, account *int64, ip *string) (auth.AccessFilter, error) {
+func accessFilter(from, until *time.Time, kind *string, account *openapi.ID, ip *string) (auth.AccessFilter, error) {
 	filter := auth.AccessFilter{
 		From: valueOf(from), Until: valueOf(until), Kind: auth.AccessKind(valueOf(kind)),
 		Account: auth.AccountID(valueOf(account)),
@@ -148,7 +148,8 @@ func accessRecord(e *auth.AccessEvent) []string {
 	return []string{
 		shown.EventId, shown.At.Format(time.RFC3339Nano), formatInt(e.Count), shown.Kind,
 		strconv.FormatBool(shown.Succeeded),
-		cell(shown.AccountId, formatInt), e.Who, e.Typed, e.KeyID, e.Tenant, orZero(shown.Ip), e.UserAgent, e.Detail,
+		cell(shown.AccountId, formatInt[openapi.ID]), e.Who, e.Typed, e.KeyID, e.Tenant, orZero(shown.Ip), e.UserAgent,
+		e.Detail,
 		e.RequestID,
 	}
 }

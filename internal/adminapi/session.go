@@ -101,7 +101,7 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 	hasMore := len(memberships) > maxMemberships
 	memberships = memberships[:min(len(memberships), maxMemberships)]
 	return openapi.Session{
-		SessionId: session.ID, Account: showAccount(&session.Account),
+		SessionId: openapi.ID(session.ID), Account: showAccount(&session.Account),
 		Memberships: itemsOf(memberships, func(m *auth.Membership) openapi.Membership {
 			return openapi.Membership{
 				Tenant: openapi.TenantName{Slug: m.Tenant.Slug, Name: m.Tenant.Name},
@@ -136,7 +136,7 @@ func (s *surface) ListSessions(ctx context.Context,
 	}
 	return openapi.ListSessions200JSONResponse{Items: itemsOf(sessions, func(one *auth.Session) openapi.SessionItem {
 		item := openapi.SessionItem{
-			SessionId: one.ID, Current: one.ID == own.ID, CreatedAt: one.CreatedAt.UTC(),
+			SessionId: openapi.ID(one.ID), Current: one.ID == own.ID, CreatedAt: one.CreatedAt.UTC(),
 			LastSeenAt: one.LastSeenAt.UTC(),
 			UserAgent:  one.UserAgent, Ip: nullable.NewNullNullable[string](),
 		}
@@ -162,7 +162,7 @@ func (s *surface) SignOutEverywhere(ctx context.Context,
 func (s *surface) EndSession(ctx context.Context,
 	request openapi.EndSessionRequestObject,
 ) (openapi.EndSessionResponseObject, error) {
-	if err := s.People.EndSession(ctx, requestOf(ctx).account().ID, request.SessionId); err != nil {
+	if err := s.People.EndSession(ctx, requestOf(ctx).account().ID, int64(request.SessionId)); err != nil {
 		return nil, err
 	}
 	s.note(requestOf(ctx), auth.AccessSessionsEnded, "")

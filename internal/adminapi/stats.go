@@ -266,7 +266,7 @@ func topSteps(since, until time.Time) violations.Steps {
 
 func nameRule(r *rules.Rule) openapi.RuleName {
 	return openapi.RuleName{
-		RuleId: int64(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
+		RuleId: openapi.ID(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
 		Scope: openapi.Scope(r.Scope()), Mode: openapi.Mode(r.Mode), Removed: r.Removed,
 		Meter: r.Meter.Word(),
 	}

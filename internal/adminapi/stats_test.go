@@ -246,7 +246,7 @@ func TestThePresentRatesOfDenials(t *testing.T) {
 		Value     string `json:"value"`
 		PerMinute int64  `json:"per_minute"`
 		Rule      *struct {
-			RuleID rules.RuleID `json:"rule_id"`
+			RuleID rules.RuleID `json:"rule_id,string"`
 		} `json:"rule"`
 	}
 	for query, want := range map[string]item{
@@ -344,7 +344,7 @@ func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 		ShareDeniedBefore *float64 `json:"share_denied_before"`
 		ShadowRules       []struct {
 			Rule struct {
-				RuleID rules.RuleID `json:"rule_id"`
+				RuleID rules.RuleID `json:"rule_id,string"`
 			} `json:"rule"`
 			Checks int64 `json:"checks"`
 			Denied int64 `json:"denied"`

@@ -171,7 +171,7 @@ func (x *exporter) countsOfUser(ctx context.Context, tenant rules.TenantID, e *e
 	}
 	return anyOf(rows, func(c *rules.SubjectCount) openapi.SubjectCount {
 		return openapi.SubjectCount{
-			RuleId: int64(c.Rule), Subject: c.Subject, FirstAt: c.First, LastAt: c.Last, Denied: c.Denied,
+			RuleId: openapi.ID(c.Rule), Subject: c.Subject, FirstAt: c.First, LastAt: c.Last, Denied: c.Denied,
 		}
 	}), next, err
 }
@@ -197,7 +197,7 @@ func (x *exporter) checkpointsOfUser(ctx context.Context, tenant rules.TenantID,
 	}
 	return anyOf(rows, func(c *rules.Checkpoint) openapi.Checkpoint {
 		shown := openapi.Checkpoint{
-			RuleId: max(int64(c.Rule), -int64(c.Rule)), Subject: c.Subject, At: time.UnixMicro(c.Stamp).UTC(),
+			RuleId: openapi.ID(max(c.Rule, -c.Rule)), Subject: c.Subject, At: time.UnixMicro(c.Stamp).UTC(),
 		}
 		if state, _, ok := enforce.ParseState(c.State); ok {
 			view := state.View()

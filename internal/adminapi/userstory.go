@@ -120,7 +120,8 @@ func (s *surface) showMoments(ctx context.Context, moments []moment) ([]openapi.
 		}
 		if d := moments[i].denial; d != nil {
 			denials := openapi.UserDenials{
-				RuleId: int64(d.Rule), Rule: nullable.NewNullNullable[openapi.RuleName](), Mode: openapi.Mode(d.Mode),
+				RuleId: openapi.ID(d.Rule), Rule: nullable.NewNullNullable[openapi.RuleName](),
+				Mode:   openapi.Mode(d.Mode),
 				Denied: d.Denied, Exact: d.Exact,
 			}
 			at, isFound := slices.BinarySearchFunc(found, d.Rule,

@@ -40,11 +40,11 @@ func TestTheStoryOfAUserIsOneOrderInPages(t *testing.T) {
 	type story struct {
 		Items []struct {
 			Denials *struct {
-				RuleID int64  `json:"rule_id"`
+				RuleID int64  `json:"rule_id,string"`
 				Denied int64  `json:"denied"`
 				Mode   string `json:"mode"`
 				Rule   *struct {
-					RuleID int64 `json:"rule_id"`
+					RuleID int64 `json:"rule_id,string"`
 				} `json:"rule"`
 			} `json:"denials"`
 			Entry *struct {
@@ -106,7 +106,7 @@ func TestARuleEndsByItself(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Editor)
 	type rule struct {
-		RuleID    int64   `json:"rule_id"`
+		RuleID    int64   `json:"rule_id,string"`
 		ExpiresAt *string `json:"expires_at"`
 	}
 	const body = `{"key_pattern":"ip:203.0.113.9","name":"temporary","action":"block","expires_at":"2099-01-02T03:04:05Z"}`
@@ -149,7 +149,7 @@ func TestARulesDurationIsCountedByTheDatabase(t *testing.T) {
 	w := newWorld(t, func(c *adminapi.Config) { c.Now = func() time.Time { return time.Now().Add(10 * time.Minute) } })
 	by := w.person(w.acme, auth.Editor)
 	type rule struct {
-		RuleID    int64     `json:"rule_id"`
+		RuleID    int64     `json:"rule_id,string"`
 		ExpiresAt time.Time `json:"expires_at"`
 	}
 	const rulesPath = "/api/v1/tenants/acme/rules"

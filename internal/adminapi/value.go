@@ -62,6 +62,6 @@ func set[T any](field *T, given *T) {
 	}
 }
 
-func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
+func formatInt[T ~int64](n T) string { return strconv.FormatInt(int64(n), 10) }
 
 func parseInt(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }

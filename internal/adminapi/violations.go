@@ -27,7 +27,7 @@ const (
 func showViolation(v *violations.Violation) openapi.Violation {
 	shown := openapi.Violation{
 		ViolationId: v.ID.String(), RequestedAt: v.ID.At.UTC(), LastAt: v.LastAt.UTC(), Count: v.Count,
-		RuleId: int64(v.Rule), RuleVersion: v.Version, BucketKey: v.BucketKey(),
+		RuleId: openapi.ID(v.Rule), RuleVersion: v.Version, BucketKey: v.BucketKey(),
 		Scope: openapi.Scope(v.Scope), Mode: openapi.Mode(v.Mode), Reason: openapi.Reason(v.Reason),
 		KeyPattern: v.Pattern, RatePerSecond: v.Rate, BurstCapacity: v.Burst,
 		Algorithm: openapi.Algorithm(cmp.Or(v.Algorithm, rules.TokenBucket)), LimitText: v.LimitText,

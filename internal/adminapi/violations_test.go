@@ -240,7 +240,7 @@ func TestAViolationIsShownWithItsRuleAndItsMinute(t *testing.T) {
 			Count int64 `json:"count"`
 		} `json:"violation"`
 		Rule *struct {
-			RuleID rules.RuleID `json:"rule_id"`
+			RuleID rules.RuleID `json:"rule_id,string"`
 		} `json:"rule"`
 		DeniedInMinute int64 `json:"denied_in_minute"`
 		Beside         []struct {

@@ -43,6 +43,7 @@ func (s *Store) History(ctx context.Context, tenant rules.TenantID, since time.T
 		}
 		past := newPast(tenantFromRow(row), s.rulesFromRows(ctx, ruleRows), each(overrideRows, overrideFromRow))
 		for i := range entries {
+			entries[i].Before, entries[i].After = shownImage(entries[i].Before), shownImage(entries[i].After)
 			if err := past.undo(h, &entries[i]); err != nil {
 				return fmt.Errorf("read audit entry %d: %w", entries[i].AuditID, err)
 			}

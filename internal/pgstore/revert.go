@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -311,7 +312,7 @@ type ruleImage struct{ rules.Rule }
 func (i *ruleImage) UnmarshalJSON(text []byte) error {
 	i.Rule = rules.Standard()
 	image := struct {
-		RuleID       rules.RuleID `json:"rule_id"`
+		RuleID       rules.RuleID `json:"rule_id,string"`
 		Name         string       `json:"name"`
 		KeyPattern   string       `json:"key_pattern"`
 		Plan         *string      `json:"plan"`
@@ -367,7 +368,7 @@ func (w write) reviveRule(ctx context.Context, before *ruleImage) error {
 }
 
 type overrideImage struct {
-	RuleID        rules.RuleID   `json:"rule_id"`
+	RuleID        rules.RuleID   `json:"rule_id,string"`
 	UserID        string         `json:"user_id"`
 	RatePerSecond float64        `json:"rate_per_second"`
 	RateUnit      rules.RateUnit `json:"rate_unit"`
@@ -485,7 +486,7 @@ func (w write) revertAlert(ctx context.Context, before, after *alertImage) error
 		return fmt.Errorf("a change of an alert: %w", rules.ErrFinal)
 	}
 	var id, version int64
-	if err := errors.Join(json.Unmarshal((*after)["alert_id"], &id),
+	if err := errors.Join(json.Unmarshal(bytes.Trim((*after)["alert_id"], `"`), &id),
 		json.Unmarshal((*after)["version"], &version)); err != nil {
 		return fmt.Errorf("read the alert: %w", err)
 	}

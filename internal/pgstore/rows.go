@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"time"
 
@@ -246,8 +247,8 @@ func auditEntriesFromRows[Row auditRow](rows []Row) []auth.AuditEntry {
 			Action:  auth.AuditAction(row.Action),
 			Object:  auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
 			Change:  row.ChangeID,
-			Before:  row.Before,
-			After:   row.After,
+			Before:  shownImage(row.Before),
+			After:   shownImage(row.After),
 			Objects: int(row.RowCount),
 		}
 	})
@@ -269,7 +270,7 @@ func auditEntryFromRow(row dbsqlc.AuditEvent) (auth.AuditEntry, error) {
 	}
 	for i := range entry.Rows {
 		for _, image := range []*json.RawMessage{&entry.Rows[i].Before, &entry.Rows[i].After} {
-			if string(*image) == "null" {
+			if *image = shownImage(*image); string(*image) == "null" {
 				*image = nil
 			}
 		}
@@ -287,9 +288,16 @@ func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {
 		},
 		Action: auth.AuditAction(row.Action),
 		Object: auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
-		Before: row.Before,
-		After:  row.After,
+		Before: shownImage(row.Before),
+		After:  shownImage(row.After),
 	}
+}
+
+var imageIDs = regexp.MustCompile(`("(?:[a-z_]*_id|candidate_for)": ?)([0-9]+)`)
+
+// shownImage returns a stored image with ids as text, as the API has them.
+func shownImage(image json.RawMessage) json.RawMessage {
+	return imageIDs.ReplaceAll(image, []byte(`$1"$2"`))
 }
 
 // wholeSeconds returns nil for none.

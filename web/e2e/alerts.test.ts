@@ -69,12 +69,12 @@ test('a private address is refused at once, and a webhook passes the check that 
 });
 
 /** Denies a user's reports until an alert of the rule of reports would have fired, and returns the rule. */
-async function denyReports(page: Page, sluice: Sluice, user: string): Promise<number> {
+async function denyReports(page: Page, sluice: Sluice, user: string): Promise<string> {
   const base = `/api/v1/tenants/${demo.tenant}`;
-  const rules: { rule_id: number; key_pattern: string }[] = (
+  const rules: { rule_id: string; key_pattern: string }[] = (
     await (await page.request.get(`${base}/rules?limit=500`)).json()
   ).items;
-  const rule_id = rules.find(({ key_pattern }) => key_pattern.endsWith('endpoint:/api/reports'))?.rule_id ?? 0;
+  const rule_id = rules.find(({ key_pattern }) => key_pattern.endsWith('endpoint:/api/reports'))?.rule_id ?? '';
   await askAll(sluice, reports(user, 60));
   const data = { kind: 'denials', rule_id, per: 'subject', threshold: 50, window_minutes: 5 };
   const isPreviewed = async () => {

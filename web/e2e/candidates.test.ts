@@ -19,7 +19,7 @@ async function newTenant(page: Page, slug: string) {
     burst_capacity: 100,
   });
   const { secret } = await post(`tenants/${slug}/api-keys`, { name: 'ci', permissions: ['check'] });
-  return { rule: rule.rule_id as number, key: secret as string };
+  return { rule: rule.rule_id as string, key: secret as string };
 }
 
 async function ask(sluice: Sluice, key: string, user: string, cost: number): Promise<number> {

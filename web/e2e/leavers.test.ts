@@ -47,7 +47,7 @@ test('the keys of an owner who was removed wait for a decision: one stays, one i
   await expect(banner).toHaveCount(0);
 
   const { items } = (await send(page, 'GET', `${tenant}/members`)) as {
-    items: { account_id: number; email: string }[];
+    items: { account_id: string; email: string }[];
   };
   const lea = items.find(({ email }) => email === 'lea@example.com');
   await send(page, 'DELETE', `${tenant}/members/${lea?.account_id}`);

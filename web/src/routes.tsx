@@ -238,7 +238,7 @@ const rule = createRoute({
   getParentRoute: () => tenant,
   path: '/rules/$rule',
   staticData: {
-    first: (queries, { tenant = '', rule }) => queries.prefetchQuery(ruleQuery(tenant, Number(rule))),
+    first: (queries, { tenant = '', rule = '' }) => queries.prefetchQuery(ruleQuery(tenant, rule)),
   },
   validateSearch: ruleSearch,
   component: lazyRouteComponent(() => import('~/screens/rules/RulePage')),

@@ -3,7 +3,7 @@ import { between, parseRange, wholeSteps } from '~/domain/range';
 import { confirmedSearch, parseSearch, rulesSearch, signInSearch, stringifySearch, violationsSearch } from './search';
 
 test('a filter comes back from the address as it went in', () => {
-  const search = { user: '12345678901234567890', endpoint: 'GET /a?b=c&d', live: true, rule: 12 };
+  const search = { user: '12345678901234567890', endpoint: 'GET /a?b=c&d', live: true, rule: '12' };
   const back = violationsSearch(parseSearch(stringifySearch(search)));
   expect(back).toEqual(search);
 });

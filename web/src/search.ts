@@ -23,6 +23,10 @@ function number(value: unknown): number | undefined {
   return value !== undefined && value !== '' && Number.isFinite(parsed) ? parsed : undefined;
 }
 
+function id(value: unknown): string | undefined {
+  return /^[1-9][0-9]{0,17}$/.test(String(value)) ? String(value) : undefined;
+}
+
 function flag(value: unknown): true | undefined {
   return value === 'true' || value === true ? true : undefined;
 }
@@ -62,16 +66,16 @@ export const rulesSearch = parameters({
 export type RulesSearch = ReturnType<typeof rulesSearch>;
 
 /** A new rule; it can start as a copy, or be the first step of a new tenant, which goes on at the overview. */
-export const newRuleSearch = parameters({ from: number, first: flag });
+export const newRuleSearch = parameters({ from: id, first: flag });
 
 /** A replay to start: its rule, its limit as "5/second" and a burst, and its time: "yesterday", or as in `time`. */
-export const replaysSearch = parameters({ ...time, open: oneOf('new'), rule: number, rate: text, burst: number });
+export const replaysSearch = parameters({ ...time, open: oneOf('new'), rule: id, rate: text, burst: number });
 export type ReplaysSearch = ReturnType<typeof replaysSearch>;
 
 export const violationsSearch = parameters({
   ...time,
   user: text,
-  rule: number,
+  rule: id,
   scope,
   endpoint: text,
   ip: text,
@@ -80,18 +84,18 @@ export const violationsSearch = parameters({
   live: flag,
   group: oneOf('user', 'ip', 'network', 'endpoint', 'rule'),
   open: text,
-  export: number,
+  export: id,
 });
 export type ViolationsSearch = ReturnType<typeof violationsSearch>;
 
 /** With the open violation, the rule whose override is edited, and the shown receipt of an erasure and export. */
-export const userSearch = parameters({ ...time, open: text, override: number, erasure: text, export: number });
+export const userSearch = parameters({ ...time, open: text, override: id, erasure: text, export: id });
 export type UserSearch = ReturnType<typeof userSearch>;
 
-export const usersSearch = parameters({ prefix: text, plan: text, export: number });
+export const usersSearch = parameters({ prefix: text, plan: text, export: id });
 export type UsersSearch = ReturnType<typeof usersSearch>;
 
-export const overridesSearch = parameters({ prefix: text, rule: number, ends: oneOf('soon', 'expired') });
+export const overridesSearch = parameters({ prefix: text, rule: id, ends: oneOf('soon', 'expired') });
 export type OverridesSearch = ReturnType<typeof overridesSearch>;
 
 /**
@@ -118,9 +122,9 @@ export const settingsSearch = parameters({
   kind: text,
   object: text,
   ip: text,
-  change: number,
-  entry: number,
-  export: number,
+  change: id,
+  entry: id,
+  export: id,
   gateway: oneOf('envoy'),
 });
 export type SettingsSearch = ReturnType<typeof settingsSearch>;

@@ -100,7 +100,7 @@ const at = '2026-11-21T06:00:00Z';
 
 export function account(more: Partial<Account> = {}): Account {
   return {
-    account_id: 1,
+    account_id: '1',
     email: 'ada@example.com',
     name: 'Ada',
     platform_admin: false,
@@ -115,7 +115,7 @@ export function account(more: Partial<Account> = {}): Account {
 
 export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session {
   return {
-    session_id: 1,
+    session_id: '1',
     account: account(),
     memberships: [
       {
@@ -160,7 +160,7 @@ export function plan(name: string, more: Partial<Plan> = {}): Plan {
 
 export function rule(more: Partial<Rule> = {}): Rule {
   return {
-    rule_id: 12,
+    rule_id: '12',
     key_pattern: 'user:{user_id}',
     name: '',
     plan: 'pro',
@@ -239,8 +239,8 @@ export function key(more: Partial<Key> = {}): Key {
 
 export function auditEntry(more: Partial<AuditEntry> = {}): AuditEntry {
   return {
-    audit_id: 812,
-    change_id: 812,
+    audit_id: '812',
+    change_id: '812',
     at,
     actor: { kind: 'account', id: '1', name: 'ada@example.com', act: '', request_id: 'req-1' },
     action: 'update',

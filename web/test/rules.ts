@@ -3,8 +3,8 @@ import { series, top } from './traffic';
 
 /* A live rule and a shadow rule beside it, and the pages that show them. */
 
-export const live = rule({ rule_id: 1, plan: 'free' });
-export const shadow = rule({ rule_id: 2, plan: 'free', name: 'half', mode: 'shadow', rate_per_second: 5 });
+export const live = rule({ rule_id: '1', plan: 'free' });
+export const shadow = rule({ rule_id: '2', plan: 'free', name: 'half', mode: 'shadow', rate_per_second: 5 });
 
 export const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
   'GET /api/v1/session': session(role),

@@ -2,7 +2,7 @@ import { auditEntry, fakeServer, key, page, plan, rule, session, tenant } from '
 
 export const acme = '/api/v1/tenants/acme';
 export const member = {
-  account_id: 1,
+  account_id: '1',
   email: 'ada@example.com',
   name: 'Ada',
   role: 'owner',
@@ -14,7 +14,7 @@ export const member = {
   version: 4,
 };
 export const invitation = {
-  invitation_id: 5,
+  invitation_id: '5',
   email: 'grace@example.com',
   role: 'editor',
   invited_by: 'ada@example.com',

@@ -27,7 +27,7 @@ export function violation(more: Partial<Violation> = {}): Violation {
     requested_at: '2026-11-21T06:00:31.126Z',
     last_at: '2026-11-21T06:00:31.920Z',
     count: 11,
-    rule_id: 12,
+    rule_id: '12',
     rule_version: 3,
     bucket_key: '12:42',
     scope: 'user',
@@ -172,7 +172,7 @@ export function status(processes: ProcessStatus[], more: Partial<Status> = {}): 
 export function bucket(more: Partial<Bucket> = {}): Bucket {
   return {
     bucket_key: '12:42',
-    rule_id: 12,
+    rule_id: '12',
     key_pattern: 'user:{user_id}',
     name: '',
     meter: 'requests',
@@ -196,7 +196,7 @@ export function bucket(more: Partial<Bucket> = {}): Bucket {
 export function quota(more: Partial<Bucket> = {}): Bucket {
   return bucket({
     bucket_key: '15:42',
-    rule_id: 15,
+    rule_id: '15',
     name: 'monthly',
     tokens: 1988,
     burst_capacity: 10_000,
@@ -211,8 +211,8 @@ export function quota(more: Partial<Bucket> = {}): Bucket {
 
 export function crossing(more: Partial<Crossing> = {}): Crossing {
   return {
-    crossing_id: 51,
-    rule_id: 15,
+    crossing_id: '51',
+    rule_id: '15',
     key_pattern: 'user:{user_id}',
     name: 'monthly',
     meter: 'requests',
@@ -231,7 +231,7 @@ export function crossing(more: Partial<Crossing> = {}): Crossing {
 
 export function override(more: Partial<Override> = {}): Override {
   return {
-    rule_id: 12,
+    rule_id: '12',
     user_id: '42',
     rate: '100/second',
     rate_per_second: 100,
@@ -262,7 +262,7 @@ export function user(more: Partial<User> = {}): User {
 
 export function exported(more: Partial<components['schemas']['Export']> = {}): components['schemas']['Export'] {
   return {
-    export_id: 7,
+    export_id: '7',
     what: 'user_data',
     name: 'user-42.json',
     requested_at: '2026-11-20T12:00:00Z',

@@ -13,8 +13,8 @@ export function userServer(more: Record<string, unknown> = {}, overrides: () => 
     [`GET ${base}/plans`]: page([plan('free', { is_default: true }), plan('pro')]),
     [`GET ${base}/rules`]: page([
       rule({ plan: 'free' }),
-      rule({ rule_id: 13, plan: 'pro', rate_per_second: 100, burst_capacity: 500 }),
-      rule({ rule_id: 14, plan: null, key_pattern: 'endpoint:/api/search', scope: 'endpoint' }),
+      rule({ rule_id: '13', plan: 'pro', rate_per_second: 100, burst_capacity: 500 }),
+      rule({ rule_id: '14', plan: null, key_pattern: 'endpoint:/api/search', scope: 'endpoint' }),
     ]),
     [`GET ${its}`]: () => ({
       json: user({ overrides: overrides(), recent_violations: [violation()] }),

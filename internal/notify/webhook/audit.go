@@ -18,8 +18,7 @@ type auditMessage struct {
 	Events []auditEvent `json:"events"`
 }
 
-// auditEvent is an entry as the API shows it, but with its numbers as text, because JavaScript's numbers lose digits of
-// 64 bits.
+// auditEvent is an entry as the API shows it.
 type auditEvent struct {
 	AuditID  string          `json:"audit_id"`
 	ChangeID string          `json:"change_id"`

@@ -101,15 +101,15 @@ func NewClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
 
 type message struct {
 	Type       string       `json:"type"`
-	DeliveryID string       `json:"delivery_id"` // text, because JavaScript's numbers lose digits of 64 bits
+	DeliveryID string       `json:"delivery_id"`
 	Tenant     string       `json:"tenant"`
 	Alert      messageAlert `json:"alert"`
 	Kind       string       `json:"kind"`
-	RuleID     *int64       `json:"rule_id"` // null: all checks
-	Meter      *string      `json:"meter"`   // that the rule counts; null: all checks
-	Subject    *string      `json:"subject"` // null: all subjects of the rule together
-	Count      int64        `json:"count"`   // what the kind counts
-	Denied     int64        `json:"denied"`  // the same for denials, 0 for other kinds
+	RuleID     *int64       `json:"rule_id,string"` // null: all checks
+	Meter      *string      `json:"meter"`          // that the rule counts; null: all checks
+	Subject    *string      `json:"subject"`        // null: all subjects of the rule together
+	Count      int64        `json:"count"`          // what the kind counts
+	Denied     int64        `json:"denied"`         // the same for denials, 0 for other kinds
 	Since      time.Time    `json:"since"`
 	RaisedAt   time.Time    `json:"raised_at"`
 }

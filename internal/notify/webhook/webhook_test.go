@@ -69,7 +69,7 @@ func TestAPostIsSignedAndSaysWhatHappened(t *testing.T) {
 	}
 	const want = `{"type":"denials_reached_threshold","delivery_id":"71","tenant":"acme",` +
 		`"alert":{"id":"5","name":"one customer is hammering","threshold":1000,"window_seconds":300},` +
-		`"kind":"denials","rule_id":12,"meter":"usd","subject":"42","count":1200,"denied":1200,"since":"2026-11-21T12:00:00Z","raised_at":"2026-11-21T12:03:20Z"}`
+		`"kind":"denials","rule_id":"12","meter":"usd","subject":"42","count":1200,"denied":1200,"since":"2026-11-21T12:00:00Z","raised_at":"2026-11-21T12:03:20Z"}`
 	if got.body != want || got.delivery != "71" {
 		t.Errorf("delivery %s is\n%s, want\n%s", got.delivery, got.body, want)
 	}

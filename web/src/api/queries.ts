@@ -161,7 +161,7 @@ export const rulesQuery = (tenant: string) =>
       ),
   });
 
-export const ruleQuery = (tenant: string, id: number) =>
+export const ruleQuery = (tenant: string, id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'rules', id),
     queryFn: ({ signal }) =>
@@ -231,8 +231,8 @@ export const lastHourQuery = (tenant: string) =>
           signal,
         }),
       );
-      return new Map<number, Verdicts>(
-        items.map(({ value, denied, checks }) => [Number(value), { denied, checks: checks ?? denied }]),
+      return new Map<string, Verdicts>(
+        items.map(({ value, denied, checks }) => [value, { denied, checks: checks ?? denied }]),
       );
     },
     refetchInterval: 15_000,

@@ -4,7 +4,7 @@ import { tenantKey } from './queries';
 import type { Rule } from './types';
 
 /** The entry of the audit log that says who removed a rule, and what the rule was; null if there is none. */
-export const removalQuery = (tenant: string, rule: number) =>
+export const removalQuery = (tenant: string, rule: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit', 'removal', rule),
     queryFn: async ({ signal }) => {
@@ -21,8 +21,8 @@ export const removalQuery = (tenant: string, rule: number) =>
     },
   });
 
-export function useRemovedRule(tenant: string, rule: number | undefined) {
-  const { data } = useQuery({ ...removalQuery(tenant, rule ?? 0), enabled: rule !== undefined });
+export function useRemovedRule(tenant: string, rule: string | undefined) {
+  const { data } = useQuery({ ...removalQuery(tenant, rule ?? ''), enabled: rule !== undefined });
   if (!data?.before) return undefined;
   const { key_pattern, name, plan } = data.before as unknown as Pick<Rule, 'key_pattern' | 'name' | 'plan'>;
   return { key_pattern, name, plan, removed: true };

@@ -5,7 +5,7 @@ import { all } from './pages';
 import { tenantKey } from './queries';
 import type { ScheduledChange } from './types';
 
-export const scheduledQuery = (tenant: string, rule?: number) =>
+export const scheduledQuery = (tenant: string, rule?: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'scheduled', rule ?? 'latest'),
     queryFn: async ({ signal }) =>

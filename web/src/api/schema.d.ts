@@ -344,7 +344,7 @@ export interface paths {
             header?: never;
             path: {
                 /** @example 17 */
-                session_id: number;
+                session_id: components["schemas"]["ID"];
             };
             cookie?: never;
         };
@@ -654,7 +654,7 @@ export interface paths {
             header?: never;
             path: {
                 /** @example 5 */
-                identity_id: number;
+                identity_id: components["schemas"]["ID"];
             };
             cookie?: never;
         };
@@ -2820,7 +2820,7 @@ export interface paths {
                  */
                 tenant: components["parameters"]["TenantSlug"];
                 /** @example 5 */
-                invitation_id: number;
+                invitation_id: components["schemas"]["ID"];
             };
             cookie?: never;
         };
@@ -3661,7 +3661,7 @@ export interface paths {
                 /** @example 4 */
                 alert_id: components["parameters"]["AlertID"];
                 /** @example 90 */
-                delivery_id: number;
+                delivery_id: components["schemas"]["ID"];
             };
             cookie?: never;
         };
@@ -3765,6 +3765,8 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        ID: string;
+        IDOrNull: string | null;
         /**
          * @description An error as in RFC 9457
          * @example {
@@ -4483,9 +4485,9 @@ export interface components {
         };
         /**
          * @example {
-         *       "session_id": 17,
+         *       "session_id": "17",
          *       "account": {
-         *         "account_id": 3,
+         *         "account_id": "3",
          *         "email": "ada@example.com",
          *         "name": "Ada",
          *         "platform_admin": false,
@@ -4516,8 +4518,7 @@ export interface components {
          *     }
          */
         Session: {
-            /** Format: int64 */
-            session_id: number;
+            session_id: components["schemas"]["ID"];
             /** @description The account can sign in by password */
             has_password: boolean;
             /** @description The local path that signs out at the provider of this session, after signing out here; null: there is none */
@@ -4549,8 +4550,7 @@ export interface components {
             items: components["schemas"]["SessionItem"][];
         };
         SessionItem: {
-            /** Format: int64 */
-            session_id: number;
+            session_id: components["schemas"]["ID"];
             /** @description The session of this request */
             current: boolean;
             /** Format: date-time */
@@ -4564,8 +4564,7 @@ export interface components {
             ip: string | null;
         };
         Account: {
-            /** Format: int64 */
-            account_id: number;
+            account_id: components["schemas"]["ID"];
             email: string;
             name: string;
             platform_admin: boolean;
@@ -4709,7 +4708,7 @@ export interface components {
         };
         /**
          * @example {
-         *       "rule_id": 12,
+         *       "rule_id": "12",
          *       "key_pattern": "user:{user_id}",
          *       "name": "",
          *       "plan": "pro",
@@ -4744,8 +4743,8 @@ export interface components {
          *     }
          */
         Rule: {
-            /** Format: int64 */
-            rule_id: number;
+            /** @description 0 of a rule that a dry run would create */
+            rule_id: string;
             /** @description In its canonical form */
             key_pattern: string;
             name: string;
@@ -4790,11 +4789,8 @@ export interface components {
              */
             expires_at: string | null;
             description: string;
-            /**
-             * Format: int64
-             * @description The live rule that this shadow rule is tried for; null: none
-             */
-            candidate_for: number | null;
+            /** @description The live rule that this shadow rule is tried for; null: none */
+            candidate_for: components["schemas"]["IDOrNull"];
             /** Format: int64 */
             version: number;
             /**
@@ -4825,15 +4821,11 @@ export interface components {
              * @description In place of ends_at: so long after the start, which is the database's time if starts_at is left out
              */
             ends_in_seconds?: number;
-            /**
-             * Format: int64
-             * @description The id of a change that waits. It is canceled in the same transaction; 412 if it no longer waits
-             */
-            replaces?: number;
+            /** @description The id of a change that waits. It is canceled in the same transaction; 412 if it no longer waits */
+            replaces?: components["schemas"]["ID"];
         };
         NewScheduledRule: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             /**
              * Format: int64
              * @description Of the rule that you have read
@@ -4842,8 +4834,7 @@ export interface components {
             change: components["schemas"]["RulePatch"];
         };
         ScheduledChange: {
-            /** Format: int64 */
-            change_id: number;
+            change_id: components["schemas"]["ID"];
             /** @description For people: what it is of, such as “12 limits of pro” */
             title: string;
             rules: components["schemas"]["ScheduledRule"][];
@@ -4858,11 +4849,8 @@ export interface components {
             /** Format: date-time */
             requested_at: string;
             requested_by: string;
-            /**
-             * Format: int64
-             * @description null: an API key or the program scheduled it
-             */
-            requester_account_id: number | null;
+            /** @description null: an API key or the program scheduled it */
+            requester_account_id: components["schemas"]["IDOrNull"];
             /**
              * Format: date-time
              * @description When it was made
@@ -4874,8 +4862,7 @@ export interface components {
             failure: string | null;
         };
         ScheduledRule: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             change: components["schemas"]["RulePatch"];
             /** @description For people: why this rule was left out */
             failure: string | null;
@@ -5045,8 +5032,7 @@ export interface components {
             description?: string;
         };
         Adapting: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             backend: string;
             /** @description Of the configured rate; 100 while it is in force */
             share_percent: number;
@@ -5098,11 +5084,8 @@ export interface components {
             };
         };
         Promotion: {
-            /**
-             * Format: int64
-             * @description The live rule; null: there is none
-             */
-            into_rule_id: number | null;
+            /** @description The live rule; null: there is none */
+            into_rule_id: components["schemas"]["IDOrNull"];
             /**
              * Format: int64
              * @description The live rule's; with into_rule_id
@@ -5133,8 +5116,7 @@ export interface components {
          *     with the fields of a new rule.
          */
         MatrixCell: {
-            /** Format: int64 */
-            rule_id?: number | null;
+            rule_id?: components["schemas"]["IDOrNull"];
             /** Format: int64 */
             version?: number | null;
             /** @default false */
@@ -5203,7 +5185,7 @@ export interface components {
         EffectQuestion: {
             rules?: components["schemas"]["NewRule"][];
             /** @description The ids of rules that are left out */
-            remove?: number[];
+            remove?: components["schemas"]["ID"][];
             override?: components["schemas"]["EffectOverride"];
             /** @description Rules and overrides in YAML, as the import reads them */
             file?: string;
@@ -5220,8 +5202,7 @@ export interface components {
             most_checks?: number;
         };
         EffectOverride: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             user_id: string;
             /**
              * Format: double
@@ -5271,11 +5252,8 @@ export interface components {
             denied_now: components["schemas"]["Figure"];
             newly_denied: components["schemas"]["Figure"];
             no_longer_denied: components["schemas"]["Figure"];
-            /**
-             * Format: int64
-             * @description The rule that denies the user of an override most, where the override changes nothing; null elsewhere
-             */
-            bound_by: number | null;
+            /** @description The rule that denies the user of an override most, where the override changes nothing; null elsewhere */
+            bound_by: components["schemas"]["IDOrNull"];
             /** @description The given ones */
             rules: components["schemas"]["EffectOfRule"][];
             /** @description The most affected; not scaled */
@@ -5285,11 +5263,8 @@ export interface components {
         };
         /** @description What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice */
         EffectOfRule: {
-            /**
-             * Format: int64
-             * @description Null for a new one
-             */
-            rule_id: number | null;
+            /** @description Null for a new one */
+            rule_id: components["schemas"]["IDOrNull"];
             rule: string;
             mode: components["schemas"]["Mode"];
             /** @description Why the rule decides no recorded check */
@@ -5308,8 +5283,7 @@ export interface components {
             no_longer_denied: number;
         };
         EffectLeftOut: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             rule: string;
             why: string;
         };
@@ -5326,7 +5300,7 @@ export interface components {
             /** @description They stand in the place of those with the same pattern, plan and name for the whole time, or are added */
             rules?: components["schemas"]["NewRule"][];
             /** @description The ids of rules that are left out */
-            remove?: number[];
+            remove?: components["schemas"]["ID"][];
             /** @description The rules are all of this plan, and its other rules are left out */
             plan?: string;
             /** @description Rules and overrides in YAML, as the import reads them */
@@ -5349,8 +5323,7 @@ export interface components {
             seed?: number;
         };
         Replay: {
-            /** Format: int64 */
-            replay_id: number;
+            replay_id: components["schemas"]["ID"];
             title: string;
             /**
              * @description How the candidate was given
@@ -5460,11 +5433,8 @@ export interface components {
         };
         /** @description What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice. A check that several rules deny counts for the one with the longest wait. */
         ReplayOfRule: {
-            /**
-             * Format: int64
-             * @description Null for a new one
-             */
-            rule_id: number | null;
+            /** @description Null for a new one */
+            rule_id: components["schemas"]["IDOrNull"];
             rule: string;
             /** @description shadow for checks that it would deny */
             mode: string;
@@ -5651,7 +5621,7 @@ export interface components {
         };
         /**
          * @example {
-         *       "rule_id": 12,
+         *       "rule_id": "12",
          *       "user_id": "42",
          *       "rate": "100/second",
          *       "rate_per_second": 100,
@@ -5665,8 +5635,7 @@ export interface components {
          *     }
          */
         Override: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             user_id: string;
             /** @description Such as 1000/day, exactly; null if the algorithm of the rule has no rate */
             rate: string | null;
@@ -5749,7 +5718,7 @@ export interface components {
         /**
          * @example {
          *       "bucket_key": "12:42",
-         *       "rule_id": 12,
+         *       "rule_id": "12",
          *       "key_pattern": "user:{user_id}",
          *       "name": "",
          *       "meter": "requests",
@@ -5771,8 +5740,7 @@ export interface components {
         Bucket: {
             /** @description The rule's id, a colon and the subject */
             bucket_key: string;
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             key_pattern: string;
             name: string;
             /** @description What the rule counts */
@@ -5961,8 +5929,7 @@ export interface components {
             secret: string;
         };
         Member: {
-            /** Format: int64 */
-            account_id: number;
+            account_id: components["schemas"]["ID"];
             email: string;
             name: string;
             /** @description The account has a second factor here; null unless the caller is an owner, or a key with the permission members */
@@ -6000,16 +5967,12 @@ export interface components {
             attempted_at: string | null;
         };
         Mail: {
-            /** Format: int64 */
-            mail_id: number;
+            mail_id: components["schemas"]["ID"];
             /** @description invitation, test, … */
             kind: string;
             to: string;
-            /**
-             * Format: int64
-             * @description In whose share it is sent; null: the platform's
-             */
-            tenant_id: number | null;
+            /** @description In whose share it is sent; null: the platform's */
+            tenant_id: components["schemas"]["IDOrNull"];
             state: components["schemas"]["MailState"];
             attempts: number;
             error: string;
@@ -6039,8 +6002,7 @@ export interface components {
             name: string;
         };
         Identity: {
-            /** Format: int64 */
-            identity_id: number;
+            identity_id: components["schemas"]["ID"];
             /** @description null: the provider is not configured any more, so the identity signs in nobody */
             provider: components["schemas"]["ProviderName"] | null;
             issuer: string;
@@ -6123,8 +6085,7 @@ export interface components {
             providers: components["schemas"]["ProviderName"][];
         };
         Invitation: {
-            /** Format: int64 */
-            invitation_id: number;
+            invitation_id: components["schemas"]["ID"];
             email: string;
             role: components["schemas"]["Role"];
             invited_by: string;
@@ -6172,8 +6133,7 @@ export interface components {
             audit: components["schemas"]["AuditEntry"][];
         };
         Checkpoint: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             /** @description For a limit of a check's own, after that limit */
             subject: string;
             /** Format: date-time */
@@ -6186,7 +6146,7 @@ export interface components {
         };
         /**
          * @example {
-         *       "export_id": 7,
+         *       "export_id": "7",
          *       "what": "violations",
          *       "name": "acme-violations.csv",
          *       "requested_at": "2026-11-20T12:00:00Z",
@@ -6199,8 +6159,7 @@ export interface components {
          *     }
          */
         Export: {
-            /** Format: int64 */
-            export_id: number;
+            export_id: components["schemas"]["ID"];
             what: components["schemas"]["ExportWhat"];
             /** @description The name of the file */
             name: string;
@@ -6234,8 +6193,7 @@ export interface components {
         /** @enum {string} */
         ExportWhat: "violations" | "audit" | "users" | "usage_by_rule" | "usage_by_user" | "user_data";
         SubjectCount: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             subject: string;
             /** Format: date-time */
             first_at: string;
@@ -6335,8 +6293,8 @@ export interface components {
         };
         /**
          * @example {
-         *       "audit_id": 812,
-         *       "change_id": 90441,
+         *       "audit_id": "812",
+         *       "change_id": "90441",
          *       "at": "2026-11-20T12:00:00Z",
          *       "actor": {
          *         "kind": "account",
@@ -6359,13 +6317,9 @@ export interface components {
          *     }
          */
         AuditEntry: {
-            /** Format: int64 */
-            audit_id: number;
-            /**
-             * Format: int64
-             * @description The same for all entries of one change
-             */
-            change_id: number;
+            audit_id: components["schemas"]["ID"];
+            /** @description The same for all entries of one change */
+            change_id: components["schemas"]["ID"];
             /** Format: date-time */
             at: string;
             actor: components["schemas"]["Actor"];
@@ -6501,7 +6455,7 @@ export interface components {
         };
         /**
          * @example {
-         *       "audit_id": 31,
+         *       "audit_id": "31",
          *       "at": "2026-11-20T12:00:00Z",
          *       "actor": {
          *         "kind": "account",
@@ -6524,11 +6478,8 @@ export interface components {
          *     }
          */
         PlatformAuditEntry: {
-            /**
-             * Format: int64
-             * @description Numbered separately from tenants' entries
-             */
-            audit_id: number;
+            /** @description Numbered separately from tenants' entries */
+            audit_id: components["schemas"]["ID"];
             /** Format: date-time */
             at: string;
             actor: components["schemas"]["Actor"];
@@ -6548,8 +6499,7 @@ export interface components {
             next_cursor: components["schemas"]["NextCursor"];
         };
         ParkedJob: {
-            /** Format: int64 */
-            job_id: number;
+            job_id: components["schemas"]["ID"];
             /** @description scheduled changes, … */
             kind: string;
             /** @description A tenant's slug; null: the platform's */
@@ -6647,8 +6597,7 @@ export interface components {
             kind: string;
             /** @description false: a failure or refusal */
             succeeded: boolean;
-            /** Format: int64 */
-            account_id: number | null;
+            account_id: components["schemas"]["IDOrNull"];
             /** @description The account's address or the key's name */
             who: string;
             /** @description The address that a stranger typed; empty if it has not the form of one */
@@ -6682,7 +6631,7 @@ export interface components {
          *       "requested_at": "2026-11-20T12:31:31.123456Z",
          *       "last_at": "2026-11-20T12:31:31.920114Z",
          *       "count": 11,
-         *       "rule_id": 12,
+         *       "rule_id": "12",
          *       "rule_version": 3,
          *       "bucket_key": "12:42",
          *       "scope": "user",
@@ -6720,11 +6669,8 @@ export interface components {
             last_at: string;
             /** Format: int64 */
             count: number;
-            /**
-             * Format: int64
-             * @description The rule may have been removed
-             */
-            rule_id: number;
+            /** @description The rule may have been removed */
+            rule_id: components["schemas"]["ID"];
             /**
              * Format: int64
              * @description Edits raise the rule's version
@@ -6784,7 +6730,7 @@ export interface components {
          *           "requested_at": "2026-11-20T12:31:31.123456Z",
          *           "last_at": "2026-11-20T12:31:31.920114Z",
          *           "count": 11,
-         *           "rule_id": 12,
+         *           "rule_id": "12",
          *           "rule_version": 3,
          *           "bucket_key": "12:42",
          *           "scope": "user",
@@ -6836,8 +6782,7 @@ export interface components {
             entry: components["schemas"]["AuditEntry"] | null;
         };
         UserDenials: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             /** @description The rule, also one that was removed; null: an unknown one */
             rule: components["schemas"]["RuleName"] | null;
             mode: components["schemas"]["Mode"];
@@ -6852,8 +6797,8 @@ export interface components {
         /**
          * @description The moment when the use of a window reached a share of its limit, with the rule and its limit as they were then
          * @example {
-         *       "crossing_id": 51,
-         *       "rule_id": 12,
+         *       "crossing_id": "51",
+         *       "rule_id": "12",
          *       "key_pattern": "user:{user_id}",
          *       "name": "monthly",
          *       "meter": "requests",
@@ -6869,13 +6814,9 @@ export interface components {
          *     }
          */
         Crossing: {
-            /** Format: int64 */
-            crossing_id: number;
-            /**
-             * Format: int64
-             * @description The rule may have been removed
-             */
-            rule_id: number;
+            crossing_id: components["schemas"]["ID"];
+            /** @description The rule may have been removed */
+            rule_id: components["schemas"]["ID"];
             key_pattern: string;
             /** @description The rule's */
             name: string;
@@ -6912,8 +6853,8 @@ export interface components {
          * @example {
          *       "items": [
          *         {
-         *           "crossing_id": 51,
-         *           "rule_id": 12,
+         *           "crossing_id": "51",
+         *           "rule_id": "12",
          *           "key_pattern": "user:{user_id}",
          *           "name": "monthly",
          *           "meter": "requests",
@@ -6942,7 +6883,7 @@ export interface components {
          *         "requested_at": "2026-11-20T12:31:31.123456Z",
          *         "last_at": "2026-11-20T12:31:31.920114Z",
          *         "count": 11,
-         *         "rule_id": 12,
+         *         "rule_id": "12",
          *         "rule_version": 3,
          *         "bucket_key": "12:42",
          *         "scope": "user",
@@ -7215,8 +7156,7 @@ export interface components {
         };
         /** @description What people call a rule */
         RuleName: {
-            /** Format: int64 */
-            rule_id: number;
+            rule_id: components["schemas"]["ID"];
             key_pattern: string;
             name: string;
             /** @description null: all plans */
@@ -7252,7 +7192,7 @@ export interface components {
          *       "shadow_rules": [
          *         {
          *           "rule": {
-         *             "rule_id": 31,
+         *             "rule_id": "31",
          *             "key_pattern": "user:{user_id}",
          *             "name": "candidate",
          *             "plan": "free",
@@ -7314,11 +7254,8 @@ export interface components {
          * @enum {string}
          */
         AlertKind: "denials" | "near_limit" | "crossings" | "degraded";
-        /**
-         * Format: int64
-         * @description Null: each rule by itself; for degraded, all checks together
-         */
-        AlertRuleID: number | null;
+        /** @description Null: each rule by itself; for degraded, all checks together */
+        AlertRuleID: string | null;
         AlertCondition: {
             kind?: components["schemas"]["AlertKind"];
             rule_id: components["schemas"]["AlertRuleID"];
@@ -7351,11 +7288,8 @@ export interface components {
                  * @description The minute at whose end it would have been raised
                  */
                 at: string;
-                /**
-                 * Format: int64
-                 * @description Null: all checks
-                 */
-                rule_id: number | null;
+                /** @description Null: all checks */
+                rule_id: components["schemas"]["IDOrNull"];
                 subject: string | null;
                 /**
                  * Format: int64
@@ -7387,10 +7321,10 @@ export interface components {
         /**
          * @description Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
          * @example {
-         *       "alert_id": 4,
+         *       "alert_id": "4",
          *       "name": "Somebody hammers search",
          *       "kind": "denials",
-         *       "rule_id": 12,
+         *       "rule_id": "12",
          *       "per": "subject",
          *       "threshold": 1000,
          *       "window_minutes": 5,
@@ -7405,8 +7339,7 @@ export interface components {
          *     }
          */
         Alert: {
-            /** Format: int64 */
-            alert_id: number;
+            alert_id: components["schemas"]["ID"];
             name: string;
             kind: components["schemas"]["AlertKind"];
             rule_id: components["schemas"]["AlertRuleID"];
@@ -7476,10 +7409,10 @@ export interface components {
         /**
          * @example {
          *       "alert": {
-         *         "alert_id": 4,
+         *         "alert_id": "4",
          *         "name": "Somebody hammers search",
          *         "kind": "denials",
-         *         "rule_id": 12,
+         *         "rule_id": "12",
          *         "per": "subject",
          *         "threshold": 1000,
          *         "window_minutes": 5,
@@ -7502,9 +7435,9 @@ export interface components {
         };
         /**
          * @example {
-         *       "delivery_id": 90,
+         *       "delivery_id": "90",
          *       "is_test": false,
-         *       "rule_id": 12,
+         *       "rule_id": "12",
          *       "subject": "42",
          *       "denied": 1043,
          *       "since": "2026-11-20T12:26:00Z",
@@ -7519,16 +7452,12 @@ export interface components {
          *     }
          */
         AlertDelivery: {
-            /** Format: int64 */
-            delivery_id: number;
+            delivery_id: components["schemas"]["ID"];
             is_test: boolean;
             /** @description Who was denied; null unless the alert is per subject */
             subject: string | null;
-            /**
-             * Format: int64
-             * @description Null for all checks together, and for tests
-             */
-            rule_id: number | null;
+            /** @description Null for all checks together, and for tests */
+            rule_id: components["schemas"]["IDOrNull"];
             /**
              * Format: int64
              * @description What the alert counted when it was raised: denials, or what its kind counts
@@ -8432,7 +8361,7 @@ export interface components {
          */
         PlanName: string;
         /** @example 12 */
-        RuleID: number;
+        RuleID: components["schemas"]["ID"];
         /**
          * @description Any bytes but NUL, percent-encoded
          * @example 42
@@ -8441,19 +8370,19 @@ export interface components {
         /** @example k3Jx9mQ2 */
         KeyID: string;
         /** @example 3 */
-        AccountID: number;
+        AccountID: components["schemas"]["ID"];
         /** @example 812 */
-        AuditID: number;
+        AuditID: components["schemas"]["ID"];
         /** @example 7 */
-        ExportID: number;
+        ExportID: components["schemas"]["ID"];
         /** @example 12 */
-        JobID: number;
+        JobID: components["schemas"]["ID"];
         /** @example 7 */
-        ReplayID: number;
+        ReplayID: components["schemas"]["ID"];
         /** @example 7 */
-        ScheduledChangeID: number;
+        ScheduledChangeID: components["schemas"]["ID"];
         /** @example 4 */
-        AlertID: number;
+        AlertID: components["schemas"]["ID"];
         /** @description The most items to return */
         Limit: number;
         /** @description The `next_cursor` of the previous page */
@@ -8479,7 +8408,7 @@ export interface components {
          */
         LastMonth: string;
         /** @description A rule's id, also of a removed rule */
-        ByRule: number;
+        ByRule: components["schemas"]["ID"];
         ByScope: components["schemas"]["Scope"];
         /** @description The plan that decided the checks */
         ByPlan: string;
@@ -8504,7 +8433,7 @@ export interface components {
         /** @description With object_kind */
         ByObjectID: string;
         /** @description All entries of one change */
-        ByChange: number;
+        ByChange: components["schemas"]["ID"];
         /** @description The entries of one request, whose answer has it in X-Request-Id */
         ByRequest: string;
         /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
@@ -9285,7 +9214,7 @@ export interface operations {
             header?: never;
             path: {
                 /** @example 17 */
-                session_id: number;
+                session_id: components["schemas"]["ID"];
             };
             cookie?: never;
         };
@@ -9864,7 +9793,7 @@ export interface operations {
             };
             path: {
                 /** @example 5 */
-                identity_id: number;
+                identity_id: components["schemas"]["ID"];
             };
             cookie?: never;
         };
@@ -10449,7 +10378,7 @@ export interface operations {
                 until?: components["parameters"]["Until"];
                 /** @description Such as sign_in_failed */
                 kind?: string;
-                account_id?: number;
+                account_id?: components["schemas"]["ID"];
                 /** @description An IP address */
                 ip?: string;
                 /** @description An account's address, also where a stranger typed it */
@@ -10493,7 +10422,7 @@ export interface operations {
                 until?: components["parameters"]["Until"];
                 /** @description Such as sign_in_failed */
                 kind?: string;
-                account_id?: number;
+                account_id?: components["schemas"]["ID"];
                 /** @description An IP address */
                 ip?: string;
                 /** @description An account's address, also where a stranger typed it */
@@ -11619,7 +11548,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "into_rule_id": 12,
+                 *       "into_rule_id": "12",
                  *       "into_version": 3
                  *     }
                  */
@@ -11730,7 +11659,7 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Of one rule */
-                rule_id?: number;
+                rule_id?: components["schemas"]["ID"];
                 /** @description Only those that wait or are in force until an end */
                 open?: boolean;
             };
@@ -11786,7 +11715,7 @@ export interface operations {
                  * @example {
                  *       "rules": [
                  *         {
-                 *           "rule_id": 12,
+                 *           "rule_id": "12",
                  *           "version": 3,
                  *           "change": {
                  *             "burst_capacity": 100
@@ -11952,7 +11881,7 @@ export interface operations {
                  *       "dry_run": false,
                  *       "cells": [
                  *         {
-                 *           "rule_id": 12,
+                 *           "rule_id": "12",
                  *           "version": 3,
                  *           "rate": "20/second",
                  *           "burst_capacity": 100
@@ -11964,7 +11893,7 @@ export interface operations {
                  *           "burst_capacity": 5000
                  *         },
                  *         {
-                 *           "rule_id": 14,
+                 *           "rule_id": "14",
                  *           "version": 1,
                  *           "remove": true
                  *         }
@@ -12890,7 +12819,7 @@ export interface operations {
         parameters: {
             query?: {
                 sort?: "user" | "end";
-                rule_id?: number;
+                rule_id?: components["schemas"]["ID"];
                 /** @description One user */
                 user_id?: string;
                 /** @description A prefix of user ids */
@@ -14148,7 +14077,7 @@ export interface operations {
                  */
                 tenant: components["parameters"]["TenantSlug"];
                 /** @example 5 */
-                invitation_id: number;
+                invitation_id: components["schemas"]["ID"];
             };
             cookie?: never;
         };
@@ -14554,7 +14483,7 @@ export interface operations {
                 until?: components["parameters"]["Until"];
                 /** @description Such as sign_in_failed */
                 kind?: string;
-                account_id?: number;
+                account_id?: components["schemas"]["ID"];
                 /** @description An IP address */
                 ip?: string;
                 /** @description The most items to return */
@@ -14829,7 +14758,7 @@ export interface operations {
     listCrossings: {
         parameters: {
             query?: {
-                rule_id?: number;
+                rule_id?: components["schemas"]["ID"];
                 /** @description Whose buckets; crossings of buckets that users share have no user */
                 user_id?: string;
                 /** @description The most items to return */
@@ -15032,7 +14961,7 @@ export interface operations {
                     /**
                      * @example id: 1795175491123456-17
                      *     event: violation
-                     *     data: {"violation_id":"1795175491123456-17","rule_id":12}
+                     *     data: {"violation_id":"1795175491123456-17","rule_id":"12"}
                      */
                     "text/event-stream": string;
                 };
@@ -15460,7 +15389,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "name": "Somebody hammers search",
-                 *       "rule_id": 12,
+                 *       "rule_id": "12",
                  *       "per": "subject",
                  *       "threshold": 1000,
                  *       "window_minutes": 5,
@@ -15618,7 +15547,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "kind": "denials",
-                 *       "rule_id": 12,
+                 *       "rule_id": "12",
                  *       "per": "subject",
                  *       "threshold": 1000,
                  *       "window_minutes": 5
@@ -15865,7 +15794,7 @@ export interface operations {
                 /** @example 4 */
                 alert_id: components["parameters"]["AlertID"];
                 /** @example 90 */
-                delivery_id: number;
+                delivery_id: components["schemas"]["ID"];
             };
             cookie?: never;
         };

@@ -21,7 +21,7 @@ function begun<P extends { at: string }, S extends { points: P[] }>(series: S): 
   return { ...series, points: series.points.filter(({ at }) => Date.parse(at) <= now) };
 }
 
-export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
+export const seriesQuery = (tenant: string, span: Span, rule?: string) => {
   const queryKey = tenantKey(tenant, 'stats', 'series', rule ?? null, span.text);
   return queryOptions({
     queryKey,
@@ -76,7 +76,7 @@ export const summaryQuery = (tenant: string, span: Span) => {
 
 interface TopFilter {
   mode?: 'enforce' | 'shadow';
-  rule_id?: number;
+  rule_id?: string;
 }
 
 /** The users, rules, endpoints, addresses or networks with the most denials. By default shadow rules do not count. */

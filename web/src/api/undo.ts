@@ -5,7 +5,7 @@ import type { AuditEntry } from './types';
 
 const asked = makeStore<{ tenant: string; request: string } | null>(null);
 
-export type ChangeOf = { change_id: number } | { request_id: string } | { audit_id: number; row?: number };
+export type ChangeOf = { change_id: string } | { request_id: string } | { audit_id: string; row?: number };
 
 export const changeQuery = (tenant: string, of: ChangeOf) => ({
   queryKey: tenantKey(tenant, 'audit', 'change', of),
@@ -24,7 +24,7 @@ export const changeQuery = (tenant: string, of: ChangeOf) => ({
 });
 
 /** One entry, with the rows of a packed one. */
-export const entryQuery = (tenant: string, audit_id: number) => ({
+export const entryQuery = (tenant: string, audit_id: string) => ({
   queryKey: tenantKey(tenant, 'audit', audit_id),
   queryFn: ({ signal }: { signal: AbortSignal }) =>
     body(api.GET('/api/v1/tenants/{tenant}/audit/{audit_id}', { params: { path: { tenant, audit_id } }, signal })),

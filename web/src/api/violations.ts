@@ -7,7 +7,7 @@ import { keepSame, tenantKey } from './queries';
 import type { Violation } from './types';
 
 export interface ViolationFilter {
-  rule_id?: number;
+  rule_id?: string;
   scope?: ViolationsSearch['scope'];
   plan?: string;
   user_id?: string;

@@ -12,6 +12,7 @@ import userEvent from '@testing-library/user-event';
 import { useState } from 'react';
 import { expect, test } from 'vitest';
 import { newQueryClient } from '~/api/queries';
+import { parseSearch, stringifySearch } from '~/search';
 import { Dialog } from './Dialog';
 import { FormDialog } from './FormDialog';
 import { Leaving } from './Leaving';
@@ -21,6 +22,8 @@ function begin(Page: () => React.ReactNode, history = createMemoryHistory({ init
   const router = createRouter({
     routeTree: createRootRoute({ component: Page, notFoundComponent: Page }),
     history,
+    parseSearch,
+    stringifySearch,
   });
   render(
     <MantineProvider env="test">
@@ -68,11 +71,11 @@ test('leaving asks about what was typed into a dialog, also after its form refus
 });
 
 function Override() {
-  const show = usePanel<number>('override');
+  const show = usePanel<string>('override');
   const isOpen = location.search.includes('override');
   return (
     <>
-      <button type="button" onClick={() => show(12)}>
+      <button type="button" onClick={() => show('12')}>
         New override
       </button>
       {isOpen && (

@@ -23,7 +23,7 @@ test('figures of an earlier question are marked, and never stand beside another 
   const queries = newQueryClient();
   const of = (user_id: string, burst_capacity: number) => (
     <QueryClientProvider client={queries}>
-      <Effect tenant="acme" question={{ override: { rule_id: 12, user_id, burst_capacity } }} />
+      <Effect tenant="acme" question={{ override: { rule_id: '12', user_id, burst_capacity } }} />
     </QueryClientProvider>
   );
   const shown = () => {
@@ -57,7 +57,7 @@ test('a user without recorded checks is said with the beginning of the time, in 
   fakeServer({ 'POST /api/v1/tenants/acme/effect': effect({ is_recording: true, none_since }) });
   show(
     <QueryClientProvider client={newQueryClient()}>
-      <Effect tenant="acme" question={{ override: { rule_id: 12, user_id: '4', burst_capacity: 7 } }} />
+      <Effect tenant="acme" question={{ override: { rule_id: '12', user_id: '4', burst_capacity: 7 } }} />
     </QueryClientProvider>,
   );
   const time = shortTime(Date.parse(none_since));

@@ -4,7 +4,7 @@ import { RuleLink } from './RuleLink';
 
 interface Props {
   tenant: string;
-  id: number;
+  id: string;
   /** Null if it was removed, undefined while that is unknown. */
   rule: Rule | null | undefined;
 }

@@ -5,7 +5,7 @@ import { Outcome } from './Outcome';
 
 interface Props {
   tenant: string;
-  id: number;
+  id: string;
   /** Missing where the rule is unknown or not loaded yet. The page of a removed rule names who removed it. */
   rule: (Named & { removed?: boolean }) | undefined;
 }

@@ -13,7 +13,7 @@ export const panelParameters = ['open', 'entry', 'override', 'erasure', 'export'
  * Opens the panel that a URL parameter names, and closes it without a value. All rows that the reader steps
  * through share one history entry, so back leaves the panel.
  */
-export function usePanel<Value extends string | number>(parameter: (typeof panelParameters)[number]) {
+export function usePanel<Value extends string>(parameter: (typeof panelParameters)[number]) {
   const navigate = useNavigate();
   const router = useRouter();
   const isOpen = (useSearch({ strict: false }) as Record<string, unknown>)[parameter] !== undefined;
@@ -31,6 +31,6 @@ export function usePanel<Value extends string | number>(parameter: (typeof panel
   };
 }
 
-export function here(change: { open?: string; entry?: number }): LinkProps {
+export function here(change: { open?: string; entry?: string }): LinkProps {
   return { to: '.', search: (before: object) => ({ ...before, ...change }), resetScroll: false } as LinkProps;
 }

@@ -19,7 +19,7 @@ export function groupPattern({ by, value }: Group): string {
 }
 
 export function groupFilter({ by, value }: { by: TopBy; value: string }) {
-  if (by === 'rule') return { rule: Number(value) };
+  if (by === 'rule') return { rule: value };
   return { [by === 'network' ? 'ip' : by]: value };
 }
 

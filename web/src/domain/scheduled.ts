@@ -3,7 +3,7 @@ import type { Rule, ScheduledChange, ScheduledRule } from '~/api/types';
 import { moment, momentSpan } from './format';
 import { modeLabels, ruleEffect } from './rule';
 
-export function byRule(open: ScheduledChange[]): Map<number, ScheduledChange> {
+export function byRule(open: ScheduledChange[]): Map<string, ScheduledChange> {
   const last = open.toReversed();
   return new Map(last.flatMap((change) => change.rules.map(({ rule_id }) => [rule_id, change])));
 }

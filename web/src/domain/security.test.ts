@@ -14,7 +14,7 @@ test('neighbours that read the same are one entry, from the first of them to the
     count: 1,
     kind: 'exported',
     succeeded: true,
-    account_id: 7,
+    account_id: '7',
     who: 'ada@example.com',
     typed: '',
     key_id: '',

@@ -7,14 +7,14 @@ afterEach(() => vi.unstubAllGlobals());
 
 const at = '2026-11-21T06:00:00Z';
 const linked = {
-  identity_id: 7,
+  identity_id: '7',
   provider: { slug: 'example', name: 'Example' },
   issuer: 'https://login.example.com',
   email: 'ada@example.com',
   created_at: at,
   last_used_at: null,
 };
-const gone = { ...linked, identity_id: 8, provider: null, issuer: 'https://gone.example.com' };
+const gone = { ...linked, identity_id: '8', provider: null, issuer: 'https://gone.example.com' };
 const stale = () => problem(403, 'fresh-proof-required');
 const confirm = 'POST /api/v1/session/confirm/provider';
 

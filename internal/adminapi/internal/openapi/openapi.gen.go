@@ -1427,7 +1427,7 @@ func (e StartViolationsExportParamsFormat) Valid() bool {
 
 // Account defines model for Account.
 type Account struct {
-	AccountId int64     `json:"account_id"`
+	AccountId ID        `json:"account_id"`
 	CreatedAt time.Time `json:"created_at"`
 
 	// Disabled It cannot sign in
@@ -1499,7 +1499,7 @@ type Adapting struct {
 
 	// LimitText The limit in force as people say it
 	LimitText string `json:"limit_text"`
-	RuleId    int64  `json:"rule_id"`
+	RuleId    ID     `json:"rule_id"`
 
 	// Seen What services reported of the backend within the last minute; null: nothing
 	Seen nullable.Nullable[BackendSeen] `json:"seen"`
@@ -1528,7 +1528,7 @@ type AdminStatus struct {
 
 // Alert Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
 type Alert struct {
-	AlertId int64 `json:"alert_id"`
+	AlertId ID `json:"alert_id"`
 
 	// Email Null unless the format is email
 	Email nullable.Nullable[string] `json:"email"`
@@ -1586,7 +1586,7 @@ type AlertDelivery struct {
 	// AttemptedAt The last time
 	AttemptedAt nullable.Nullable[time.Time] `json:"attempted_at"`
 	Attempts    int                          `json:"attempts"`
-	DeliveryId  int64                        `json:"delivery_id"`
+	DeliveryId  ID                           `json:"delivery_id"`
 
 	// Denied What the alert counted when it was raised: denials, or what its kind counts
 	Denied int64 `json:"denied"`
@@ -1604,9 +1604,7 @@ type AlertDelivery struct {
 	// NextAttemptAt While it is pending and not in flight; null otherwise
 	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
 	RaisedAt      time.Time                    `json:"raised_at"`
-
-	// RuleId Null for all checks together, and for tests
-	RuleId nullable.Nullable[int64] `json:"rule_id"`
+	RuleId        nullable.Nullable[IDOrNull]  `json:"rule_id"`
 
 	// Since When the window began
 	Since time.Time `json:"since"`
@@ -1689,11 +1687,9 @@ type AlertPreview struct {
 		At time.Time `json:"at"`
 
 		// Count What is counted; for near_limit, the percentage
-		Count int64 `json:"count"`
-
-		// RuleId Null: all checks
-		RuleId  nullable.Nullable[int64]  `json:"rule_id"`
-		Subject nullable.Nullable[string] `json:"subject"`
+		Count   int64                       `json:"count"`
+		RuleId  nullable.Nullable[IDOrNull] `json:"rule_id"`
+		Subject nullable.Nullable[string]   `json:"subject"`
 	} `json:"firings"`
 
 	// LookedBackTo Null: to the beginning; otherwise the alert may have been raised more often
@@ -1703,7 +1699,7 @@ type AlertPreview struct {
 }
 
 // AlertRuleID Null: each rule by itself; for degraded, all checks together
-type AlertRuleID = int64
+type AlertRuleID = TextID
 
 // AlertWithSecret defines model for AlertWithSecret.
 type AlertWithSecret struct {
@@ -1758,14 +1754,12 @@ type AuditEntry struct {
 	Actor   Actor                                     `json:"actor"`
 	After   nullable.Nullable[map[string]interface{}] `json:"after"`
 	At      time.Time                                 `json:"at"`
-	AuditId int64                                     `json:"audit_id"`
+	AuditId ID                                        `json:"audit_id"`
 
 	// Before The stored row without secrets; null: there was none. A rule has its fields as in Rule, without those that nobody chose
-	Before nullable.Nullable[map[string]interface{}] `json:"before"`
-
-	// ChangeId The same for all entries of one change
-	ChangeId int64       `json:"change_id"`
-	Object   AuditObject `json:"object"`
+	Before   nullable.Nullable[map[string]interface{}] `json:"before"`
+	ChangeId ID                                        `json:"change_id"`
+	Object   AuditObject                               `json:"object"`
 
 	// Row Which object of a packed entry this is, from 1
 	Row *int `json:"row,omitempty"`
@@ -2001,7 +1995,7 @@ type Bucket struct {
 
 	// ResetAfterMs Time until it is full, or the window ends
 	ResetAfterMs int64 `json:"reset_after_ms"`
-	RuleId       int64 `json:"rule_id"`
+	RuleId       ID    `json:"rule_id"`
 	Scope        Scope `json:"scope"`
 
 	// Source user: the user id alone determines the bucket
@@ -2072,7 +2066,7 @@ type Checkpoint struct {
 
 	// Remaining Tokens left at that time
 	Remaining float64 `json:"remaining"`
-	RuleId    int64   `json:"rule_id"`
+	RuleId    ID      `json:"rule_id"`
 
 	// Subject For a limit of a check's own, after that limit
 	Subject string `json:"subject"`
@@ -2151,7 +2145,7 @@ type Crossing struct {
 
 	// CrossedAt By the clock of the buckets
 	CrossedAt  time.Time `json:"crossed_at"`
-	CrossingId int64     `json:"crossing_id"`
+	CrossingId ID        `json:"crossing_id"`
 	KeyPattern string    `json:"key_pattern"`
 
 	// Meter What the rule counts
@@ -2161,10 +2155,8 @@ type Crossing struct {
 	Mode Mode `json:"mode"`
 
 	// Name The rule's
-	Name string `json:"name"`
-
-	// RuleId The rule may have been removed
-	RuleId int64 `json:"rule_id"`
+	Name   string `json:"name"`
+	RuleId ID     `json:"rule_id"`
 
 	// Share Percent of the limit
 	Share int `json:"share"`
@@ -2243,8 +2235,7 @@ type Destination struct {
 
 // Effect defines model for Effect.
 type Effect struct {
-	// BoundBy The rule that denies the user of an override most, where the override changes nothing; null elsewhere
-	BoundBy nullable.Nullable[int64] `json:"bound_by"`
+	BoundBy nullable.Nullable[IDOrNull] `json:"bound_by"`
 
 	// Checks A number of checks; with 95 % confidence the true one is at most error away
 	Checks Figure `json:"checks"`
@@ -2292,7 +2283,7 @@ type Effect struct {
 // EffectLeftOut defines model for EffectLeftOut.
 type EffectLeftOut struct {
 	Rule   string `json:"rule"`
-	RuleId int64  `json:"rule_id"`
+	RuleId ID     `json:"rule_id"`
 	Why    string `json:"why"`
 }
 
@@ -2314,11 +2305,9 @@ type EffectOfRule struct {
 	NoLongerDenied Figure `json:"no_longer_denied"`
 
 	// Note Why the rule decides no recorded check
-	Note nullable.Nullable[string] `json:"note"`
-	Rule string                    `json:"rule"`
-
-	// RuleId Null for a new one
-	RuleId nullable.Nullable[int64] `json:"rule_id"`
+	Note   nullable.Nullable[string]   `json:"note"`
+	Rule   string                      `json:"rule"`
+	RuleId nullable.Nullable[IDOrNull] `json:"rule_id"`
 }
 
 // EffectOfUser defines model for EffectOfUser.
@@ -2335,7 +2324,7 @@ type EffectOverride struct {
 
 	// RatePerSecond Left out or 0 if the algorithm of the rule has no rate
 	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
-	RuleId        int64    `json:"rule_id"`
+	RuleId        ID       `json:"rule_id"`
 	UserId        string   `json:"user_id"`
 }
 
@@ -2352,7 +2341,7 @@ type EffectQuestion struct {
 	Prune *bool `json:"prune,omitempty"`
 
 	// Remove The ids of rules that are left out
-	Remove *[]int64   `json:"remove,omitempty"`
+	Remove *[]ID      `json:"remove,omitempty"`
 	Rules  *[]NewRule `json:"rules,omitempty"`
 }
 
@@ -2415,7 +2404,7 @@ type Export struct {
 
 	// ExpiresAt When the file is deleted; known at the end
 	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at"`
-	ExportId  int64                        `json:"export_id"`
+	ExportId  ID                           `json:"export_id"`
 
 	// File The address of the file; null until it is complete
 	File nullable.Nullable[string] `json:"file"`
@@ -2471,13 +2460,19 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
+// ID defines model for ID.
+type ID = TextID
+
+// IDOrNull defines model for IDOrNull.
+type IDOrNull = TextID
+
 // Identity defines model for Identity.
 type Identity struct {
 	CreatedAt time.Time `json:"created_at"`
 
 	// Email As the provider told it last; may be empty
 	Email      string `json:"email"`
-	IdentityId int64  `json:"identity_id"`
+	IdentityId ID     `json:"identity_id"`
 	Issuer     string `json:"issuer"`
 
 	// LastUsedAt To the minute; null: never to sign in
@@ -2551,7 +2546,7 @@ type Invitation struct {
 	CreatedAt    time.Time `json:"created_at"`
 	Email        string    `json:"email"`
 	ExpiresAt    time.Time `json:"expires_at"`
-	InvitationId int64     `json:"invitation_id"`
+	InvitationId ID        `json:"invitation_id"`
 	InvitedBy    string    `json:"invited_by"`
 
 	// Mail How far its mail is; null: the inviter passes the link on
@@ -2678,17 +2673,15 @@ type Mail struct {
 
 	// Kind invitation, test, …
 	Kind   string `json:"kind"`
-	MailId int64  `json:"mail_id"`
+	MailId ID     `json:"mail_id"`
 
 	// NextAttemptAt While it is queued
 	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
 
 	// State sent: the mail server has taken it; failed: given up after a refusal, 12 attempts, or its time
-	State MailState `json:"state"`
-
-	// TenantId In whose share it is sent; null: the platform's
-	TenantId nullable.Nullable[int64] `json:"tenant_id"`
-	To       string                   `json:"to"`
+	State    MailState                   `json:"state"`
+	TenantId nullable.Nullable[IDOrNull] `json:"tenant_id"`
+	To       string                      `json:"to"`
 }
 
 // MailList defines model for MailList.
@@ -2781,7 +2774,7 @@ type MaxHold = string
 
 // Member defines model for Member.
 type Member struct {
-	AccountId int64     `json:"account_id"`
+	AccountId ID        `json:"account_id"`
 	CreatedAt time.Time `json:"created_at"`
 
 	// Disabled The account cannot sign in
@@ -2907,7 +2900,7 @@ type NewReplay struct {
 	Prune *bool `json:"prune,omitempty"`
 
 	// Remove The ids of rules that are left out
-	Remove *[]int64 `json:"remove,omitempty"`
+	Remove *[]ID `json:"remove,omitempty"`
 
 	// Rules They stand in the place of those with the same pattern, plan and name for the whole time, or are added
 	Rules *[]NewRule `json:"rules,omitempty"`
@@ -2934,9 +2927,7 @@ type NewScheduledChange struct {
 
 	// EndsInSeconds In place of ends_at: so long after the start, which is the database's time if starts_at is left out
 	EndsInSeconds *int64 `json:"ends_in_seconds,omitempty"`
-
-	// Replaces The id of a change that waits. It is canceled in the same transaction; 412 if it no longer waits
-	Replaces *int64 `json:"replaces,omitempty"`
+	Replaces      *ID    `json:"replaces,omitempty"`
 
 	// Rules A rule is named once
 	Rules []NewScheduledRule `json:"rules"`
@@ -2950,7 +2941,7 @@ type NewScheduledRule struct {
 	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
 	// a fixed_window.
 	Change RulePatch `json:"change"`
-	RuleId int64     `json:"rule_id"`
+	RuleId ID        `json:"rule_id"`
 
 	// Version Of the rule that you have read
 	Version int64 `json:"version"`
@@ -2998,7 +2989,7 @@ type Override struct {
 	// RateUnit The unit in which people typed the rate; checks ignore it
 	RateUnit RateUnit `json:"rate_unit"`
 	Reason   string   `json:"reason"`
-	RuleId   int64    `json:"rule_id"`
+	RuleId   ID       `json:"rule_id"`
 	UserId   string   `json:"user_id"`
 	Version  int64    `json:"version"`
 }
@@ -3049,7 +3040,7 @@ type ParkedJob struct {
 
 	// Error Of the last attempt
 	Error string `json:"error"`
-	JobId int64  `json:"job_id"`
+	JobId ID     `json:"job_id"`
 
 	// Kind scheduled changes, …
 	Kind string `json:"kind"`
@@ -3141,13 +3132,11 @@ type PlanList struct {
 
 // PlatformAuditEntry defines model for PlatformAuditEntry.
 type PlatformAuditEntry struct {
-	Action PlatformAuditEntryAction                  `json:"action"`
-	Actor  Actor                                     `json:"actor"`
-	After  nullable.Nullable[map[string]interface{}] `json:"after"`
-	At     time.Time                                 `json:"at"`
-
-	// AuditId Numbered separately from tenants' entries
-	AuditId int64 `json:"audit_id"`
+	Action  PlatformAuditEntryAction                  `json:"action"`
+	Actor   Actor                                     `json:"actor"`
+	After   nullable.Nullable[map[string]interface{}] `json:"after"`
+	At      time.Time                                 `json:"at"`
+	AuditId ID                                        `json:"audit_id"`
 
 	// Before The stored row without secrets; null: there was none
 	Before nullable.Nullable[map[string]interface{}] `json:"before"`
@@ -3286,8 +3275,7 @@ type ProcessStatusDatabase string
 
 // Promotion defines model for Promotion.
 type Promotion struct {
-	// IntoRuleId The live rule; null: there is none
-	IntoRuleId nullable.Nullable[int64] `json:"into_rule_id"`
+	IntoRuleId nullable.Nullable[IDOrNull] `json:"into_rule_id"`
 
 	// IntoVersion The live rule's; with into_rule_id
 	IntoVersion *int64 `json:"into_version,omitempty"`
@@ -3478,7 +3466,7 @@ type Replay struct {
 	// Progress From 0 to 1
 	Progress    float64   `json:"progress"`
 	Prune       bool      `json:"prune"`
-	ReplayId    int64     `json:"replay_id"`
+	ReplayId    ID        `json:"replay_id"`
 	RequestedAt time.Time `json:"requested_at"`
 	RequestedBy string    `json:"requested_by"`
 
@@ -3557,12 +3545,10 @@ type ReplayOfRule struct {
 	NewlyDenied Figure `json:"newly_denied"`
 
 	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
-	NoLongerDenied Figure `json:"no_longer_denied"`
-	RecordedDenied int64  `json:"recorded_denied"`
-	Rule           string `json:"rule"`
-
-	// RuleId Null for a new one
-	RuleId nullable.Nullable[int64] `json:"rule_id"`
+	NoLongerDenied Figure                      `json:"no_longer_denied"`
+	RecordedDenied int64                       `json:"recorded_denied"`
+	Rule           string                      `json:"rule"`
+	RuleId         nullable.Nullable[IDOrNull] `json:"rule_id"`
 }
 
 // ReplayOfUser defines model for ReplayOfUser.
@@ -3721,7 +3707,7 @@ type RuleName struct {
 
 	// Removed The rule was removed; the other fields are its last
 	Removed bool  `json:"removed"`
-	RuleId  int64 `json:"rule_id"`
+	RuleId  ID    `json:"rule_id"`
 	Scope   Scope `json:"scope"`
 }
 
@@ -3733,21 +3719,19 @@ type RulePatch = json.RawMessage
 type ScheduledChange struct {
 	// AppliedAt When it was made
 	AppliedAt nullable.Nullable[time.Time] `json:"applied_at"`
-	ChangeId  int64                        `json:"change_id"`
+	ChangeId  ID                           `json:"change_id"`
 	EndedAt   nullable.Nullable[time.Time] `json:"ended_at"`
 
 	// EndsAt null: the change stays
 	EndsAt nullable.Nullable[time.Time] `json:"ends_at"`
 
 	// Failure For people: why it failed, or of how many rules it was not made or not taken back
-	Failure     nullable.Nullable[string] `json:"failure"`
-	RequestedAt time.Time                 `json:"requested_at"`
-	RequestedBy string                    `json:"requested_by"`
-
-	// RequesterAccountId null: an API key or the program scheduled it
-	RequesterAccountId nullable.Nullable[int64] `json:"requester_account_id"`
-	Rules              []ScheduledRule          `json:"rules"`
-	StartsAt           time.Time                `json:"starts_at"`
+	Failure            nullable.Nullable[string]   `json:"failure"`
+	RequestedAt        time.Time                   `json:"requested_at"`
+	RequestedBy        string                      `json:"requested_by"`
+	RequesterAccountId nullable.Nullable[IDOrNull] `json:"requester_account_id"`
+	Rules              []ScheduledRule             `json:"rules"`
+	StartsAt           time.Time                   `json:"starts_at"`
 
 	// State `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back of all rules, because somebody edited
 	// or removed one meanwhile; `failed`: made of no rule; `canceled`.
@@ -3773,7 +3757,7 @@ type ScheduledRule struct {
 
 	// Failure For people: why this rule was left out
 	Failure nullable.Nullable[string] `json:"failure"`
-	RuleId  int64                     `json:"rule_id"`
+	RuleId  ID                        `json:"rule_id"`
 }
 
 // ScheduledState `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back of all rules, because somebody edited
@@ -3796,7 +3780,7 @@ type SecondFactor struct {
 
 // SecurityEvent defines model for SecurityEvent.
 type SecurityEvent struct {
-	AccountId nullable.Nullable[int64] `json:"account_id"`
+	AccountId nullable.Nullable[IDOrNull] `json:"account_id"`
 
 	// At Of the first event
 	At time.Time `json:"at"`
@@ -3873,8 +3857,8 @@ type Session struct {
 	Memberships []Membership `json:"memberships"`
 
 	// SecondFactorRequired The platform requires a second factor of this account
-	SecondFactorRequired bool  `json:"second_factor_required"`
-	SessionId            int64 `json:"session_id"`
+	SecondFactorRequired bool `json:"second_factor_required"`
+	SessionId            ID   `json:"session_id"`
 
 	// SignOutUrl The local path that signs out at the provider of this session, after signing out here; null: there is none
 	SignOutUrl nullable.Nullable[string] `json:"sign_out_url"`
@@ -3893,7 +3877,7 @@ type SessionItem struct {
 
 	// LastSeenAt To the minute
 	LastSeenAt time.Time `json:"last_seen_at"`
-	SessionId  int64     `json:"session_id"`
+	SessionId  ID        `json:"session_id"`
 	UserAgent  string    `json:"user_agent"`
 }
 
@@ -4026,7 +4010,7 @@ type SubjectCount struct {
 	Denied  int64     `json:"denied"`
 	FirstAt time.Time `json:"first_at"`
 	LastAt  time.Time `json:"last_at"`
-	RuleId  int64     `json:"rule_id"`
+	RuleId  ID        `json:"rule_id"`
 	Subject string    `json:"subject"`
 }
 
@@ -4259,7 +4243,7 @@ type UserDenials struct {
 
 	// Rule The rule, also one that was removed; null: an unknown one
 	Rule   nullable.Nullable[RuleName] `json:"rule"`
-	RuleId int64                       `json:"rule_id"`
+	RuleId ID                          `json:"rule_id"`
 }
 
 // UserMoment Either denials of an hour or an entry of the audit log
@@ -4372,9 +4356,7 @@ type Violation struct {
 
 	// RetryAfterMs null: no wait would have helped
 	RetryAfterMs nullable.Nullable[int64] `json:"retry_after_ms"`
-
-	// RuleId The rule may have been removed
-	RuleId int64 `json:"rule_id"`
+	RuleId       ID                       `json:"rule_id"`
 
 	// RuleVersion Edits raise the rule's version
 	RuleVersion int64 `json:"rule_version"`
@@ -4451,13 +4433,13 @@ type WindowStartDay = int
 type WindowZone = string
 
 // AccountID defines model for AccountID.
-type AccountID = int64
+type AccountID = ID
 
 // AlertID defines model for AlertID.
-type AlertID = int64
+type AlertID = ID
 
 // AuditID defines model for AuditID.
-type AuditID = int64
+type AuditID = ID
 
 // ByAction defines model for ByAction.
 type ByAction = AuditAction
@@ -4466,7 +4448,7 @@ type ByAction = AuditAction
 type ByActor = string
 
 // ByChange defines model for ByChange.
-type ByChange = int64
+type ByChange = ID
 
 // ByEndpoint defines model for ByEndpoint.
 type ByEndpoint = string
@@ -4490,7 +4472,7 @@ type ByPlan = string
 type ByRequest = string
 
 // ByRule defines model for ByRule.
-type ByRule = int64
+type ByRule = ID
 
 // ByScope defines model for ByScope.
 type ByScope = Scope
@@ -4505,7 +4487,7 @@ type Cursor = string
 type DryRun = bool
 
 // ExportID defines model for ExportID.
-type ExportID = int64
+type ExportID = ID
 
 // FirstMonth defines model for FirstMonth.
 type FirstMonth = string
@@ -4526,7 +4508,7 @@ type IfMatchOrNone = string
 type IfNoneMatch string
 
 // JobID defines model for JobID.
-type JobID = int64
+type JobID = ID
 
 // KeyID defines model for KeyID.
 type KeyID = string
@@ -4544,13 +4526,13 @@ type PlanName = string
 type ProviderSlug = string
 
 // ReplayID defines model for ReplayID.
-type ReplayID = int64
+type ReplayID = ID
 
 // RuleID defines model for RuleID.
-type RuleID = int64
+type RuleID = ID
 
 // ScheduledChangeID defines model for ScheduledChangeID.
-type ScheduledChangeID = int64
+type ScheduledChangeID = ID
 
 // StatsFrom defines model for StatsFrom.
 type StatsFrom = time.Time
@@ -4847,7 +4829,7 @@ type ListSecurityLogParams struct {
 
 	// Kind Such as sign_in_failed
 	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
-	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
+	AccountId *ID     `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// Ip An IP address
 	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
@@ -4875,7 +4857,7 @@ type ExportSecurityLogParams struct {
 
 	// Kind Such as sign_in_failed
 	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
-	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
+	AccountId *ID     `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// Ip An IP address
 	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
@@ -5262,7 +5244,7 @@ type RevertChangeParams struct {
 
 // ListCrossingsParams defines parameters for ListCrossings.
 type ListCrossingsParams struct {
-	RuleId *int64 `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	RuleId *ID `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 
 	// UserId Whose buckets; crossings of buckets that users share have no user
 	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
@@ -5381,7 +5363,7 @@ type ChangeRoleParams struct {
 // ListTenantOverridesParams defines parameters for ListTenantOverrides.
 type ListTenantOverridesParams struct {
 	Sort   *ListTenantOverridesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
-	RuleId *int64                         `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	RuleId *ID                            `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 
 	// UserId One user
 	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
@@ -5583,7 +5565,7 @@ type ListScheduledChangesParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
 	// RuleId Of one rule
-	RuleId *int64 `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	RuleId *ID `form:"rule_id,omitempty" json:"rule_id,omitempty"`
 
 	// Open Only those that wait or are in force until an end
 	Open *bool `form:"open,omitempty" json:"open,omitempty"`
@@ -5611,7 +5593,7 @@ type ListTenantSecurityLogParams struct {
 
 	// Kind Such as sign_in_failed
 	Kind      *string `form:"kind,omitempty" json:"kind,omitempty"`
-	AccountId *int64  `form:"account_id,omitempty" json:"account_id,omitempty"`
+	AccountId *ID     `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// Ip An IP address
 	Ip *string `form:"ip,omitempty" json:"ip,omitempty"`
@@ -6118,7 +6100,7 @@ type ServerInterface interface {
 	LinkIdentity(w http.ResponseWriter, r *http.Request, params LinkIdentityParams)
 	// UnlinkIdentity Unlink an identity
 	// (POST /api/v1/account/identities/{identity_id}/unlink)
-	UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId int64, params UnlinkIdentityParams)
+	UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId ID, params UnlinkIdentityParams)
 	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(w http.ResponseWriter, r *http.Request)
@@ -6262,7 +6244,7 @@ type ServerInterface interface {
 	ListSessions(w http.ResponseWriter, r *http.Request)
 	// EndSession End one of your sessions
 	// (DELETE /api/v1/sessions/{session_id})
-	EndSession(w http.ResponseWriter, r *http.Request, sessionId int64)
+	EndSession(w http.ResponseWriter, r *http.Request, sessionId ID)
 	// GetSignInOptions How people can sign in
 	// (GET /api/v1/sign-in)
 	GetSignInOptions(w http.ResponseWriter, r *http.Request)
@@ -6310,7 +6292,7 @@ type ServerInterface interface {
 	ListAlertDeliveries(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params ListAlertDeliveriesParams)
 	// RetryAlertDelivery Retry a delivery now
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry)
-	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64, params RetryAlertDeliveryParams)
+	RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId ID, params RetryAlertDeliveryParams)
 	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
@@ -6421,7 +6403,7 @@ type ServerInterface interface {
 	Invite(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params InviteParams)
 	// RevokeInvitation Withdraw an invitation
 	// (DELETE /api/v1/tenants/{tenant}/invitations/{invitation_id})
-	RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId int64)
+	RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId ID)
 	// FindUsers Find users by the beginning of their id
 	// (GET /api/v1/tenants/{tenant}/known-users)
 	FindUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params FindUsersParams)
@@ -6744,9 +6726,9 @@ func (siw *ServerInterfaceWrapper) UnlinkIdentity(w http.ResponseWriter, r *http
 	_ = err
 
 	// ------------- Path parameter "identity_id" -------------
-	var identityId int64
+	var identityId ID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "identity_id", mux.Vars(r)["identity_id"], &identityId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "identity_id", mux.Vars(r)["identity_id"], &identityId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "identity_id", Err: err})
 		return
@@ -7148,7 +7130,7 @@ func (siw *ServerInterfaceWrapper) GetAccount(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -7174,7 +7156,7 @@ func (siw *ServerInterfaceWrapper) UpdateAccount(w http.ResponseWriter, r *http.
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -7228,7 +7210,7 @@ func (siw *ServerInterfaceWrapper) EndAccountSessions(w http.ResponseWriter, r *
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -7529,7 +7511,7 @@ func (siw *ServerInterfaceWrapper) DeleteParkedJob(w http.ResponseWriter, r *htt
 	// ------------- Path parameter "job_id" -------------
 	var jobId JobID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_id", Err: err})
 		return
@@ -7555,7 +7537,7 @@ func (siw *ServerInterfaceWrapper) RetryParkedJob(w http.ResponseWriter, r *http
 	// ------------- Path parameter "job_id" -------------
 	var jobId JobID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_id", Err: err})
 		return
@@ -7784,7 +7766,7 @@ func (siw *ServerInterfaceWrapper) ListSecurityLog(w http.ResponseWriter, r *htt
 
 	// ------------- Optional query parameter "account_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -7921,7 +7903,7 @@ func (siw *ServerInterfaceWrapper) ExportSecurityLog(w http.ResponseWriter, r *h
 
 	// ------------- Optional query parameter "account_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -8501,9 +8483,9 @@ func (siw *ServerInterfaceWrapper) EndSession(w http.ResponseWriter, r *http.Req
 	_ = err
 
 	// ------------- Path parameter "session_id" -------------
-	var sessionId int64
+	var sessionId ID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "session_id", mux.Vars(r)["session_id"], &sessionId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "session_id", mux.Vars(r)["session_id"], &sessionId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "session_id", Err: err})
 		return
@@ -8957,7 +8939,7 @@ func (siw *ServerInterfaceWrapper) DeleteAlert(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9020,7 +9002,7 @@ func (siw *ServerInterfaceWrapper) GetAlert(w http.ResponseWriter, r *http.Reque
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9055,7 +9037,7 @@ func (siw *ServerInterfaceWrapper) UpdateAlert(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9118,7 +9100,7 @@ func (siw *ServerInterfaceWrapper) ListAlertDeliveries(w http.ResponseWriter, r 
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9182,16 +9164,16 @@ func (siw *ServerInterfaceWrapper) RetryAlertDelivery(w http.ResponseWriter, r *
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
 	}
 
 	// ------------- Path parameter "delivery_id" -------------
-	var deliveryId int64
+	var deliveryId ID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", mux.Vars(r)["delivery_id"], &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", mux.Vars(r)["delivery_id"], &deliveryId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
 		return
@@ -9250,7 +9232,7 @@ func (siw *ServerInterfaceWrapper) RotateAlertSecret(w http.ResponseWriter, r *h
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9332,7 +9314,7 @@ func (siw *ServerInterfaceWrapper) EndSilence(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9395,7 +9377,7 @@ func (siw *ServerInterfaceWrapper) SilenceAlert(w http.ResponseWriter, r *http.R
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9458,7 +9440,7 @@ func (siw *ServerInterfaceWrapper) TestAlert(w http.ResponseWriter, r *http.Requ
 	// ------------- Path parameter "alert_id" -------------
 	var alertId AlertID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
 		return
@@ -9983,7 +9965,7 @@ func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Requ
 
 	// ------------- Optional query parameter "change_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -10478,7 +10460,7 @@ func (siw *ServerInterfaceWrapper) ExportAudit(w http.ResponseWriter, r *http.Re
 
 	// ------------- Optional query parameter "change_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -10624,7 +10606,7 @@ func (siw *ServerInterfaceWrapper) StartAuditExport(w http.ResponseWriter, r *ht
 
 	// ------------- Optional query parameter "change_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -10698,7 +10680,7 @@ func (siw *ServerInterfaceWrapper) GetAuditEntry(w http.ResponseWriter, r *http.
 	// ------------- Path parameter "audit_id" -------------
 	var auditId AuditID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "audit_id", mux.Vars(r)["audit_id"], &auditId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "audit_id", mux.Vars(r)["audit_id"], &auditId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "audit_id", Err: err})
 		return
@@ -10733,7 +10715,7 @@ func (siw *ServerInterfaceWrapper) RevertChange(w http.ResponseWriter, r *http.R
 	// ------------- Path parameter "audit_id" -------------
 	var auditId AuditID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "audit_id", mux.Vars(r)["audit_id"], &auditId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "audit_id", mux.Vars(r)["audit_id"], &auditId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "audit_id", Err: err})
 		return
@@ -10820,7 +10802,7 @@ func (siw *ServerInterfaceWrapper) ListCrossings(w http.ResponseWriter, r *http.
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -10986,7 +10968,7 @@ func (siw *ServerInterfaceWrapper) GetExport(w http.ResponseWriter, r *http.Requ
 	// ------------- Path parameter "export_id" -------------
 	var exportId ExportID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "export_id", Err: err})
 		return
@@ -11021,7 +11003,7 @@ func (siw *ServerInterfaceWrapper) DownloadExport(w http.ResponseWriter, r *http
 	// ------------- Path parameter "export_id" -------------
 	var exportId ExportID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "export_id", Err: err})
 		return
@@ -11503,9 +11485,9 @@ func (siw *ServerInterfaceWrapper) RevokeInvitation(w http.ResponseWriter, r *ht
 	}
 
 	// ------------- Path parameter "invitation_id" -------------
-	var invitationId int64
+	var invitationId ID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "invitation_id", mux.Vars(r)["invitation_id"], &invitationId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "invitation_id", mux.Vars(r)["invitation_id"], &invitationId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invitation_id", Err: err})
 		return
@@ -11755,7 +11737,7 @@ func (siw *ServerInterfaceWrapper) RemoveMember(w http.ResponseWriter, r *http.R
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -11831,7 +11813,7 @@ func (siw *ServerInterfaceWrapper) GetMember(w http.ResponseWriter, r *http.Requ
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -11866,7 +11848,7 @@ func (siw *ServerInterfaceWrapper) ChangeRole(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "account_id" -------------
 	var accountId AccountID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
 		return
@@ -11944,7 +11926,7 @@ func (siw *ServerInterfaceWrapper) ListTenantOverrides(w http.ResponseWriter, r 
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -12552,7 +12534,7 @@ func (siw *ServerInterfaceWrapper) GetReplay(w http.ResponseWriter, r *http.Requ
 	// ------------- Path parameter "replay_id" -------------
 	var replayId ReplayID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "replay_id", Err: err})
 		return
@@ -12587,7 +12569,7 @@ func (siw *ServerInterfaceWrapper) CancelReplay(w http.ResponseWriter, r *http.R
 	// ------------- Path parameter "replay_id" -------------
 	var replayId ReplayID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "replay_id", Err: err})
 		return
@@ -12997,7 +12979,7 @@ func (siw *ServerInterfaceWrapper) DeleteRule(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13060,7 +13042,7 @@ func (siw *ServerInterfaceWrapper) GetRule(w http.ResponseWriter, r *http.Reques
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13095,7 +13077,7 @@ func (siw *ServerInterfaceWrapper) UpdateRule(w http.ResponseWriter, r *http.Req
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13158,7 +13140,7 @@ func (siw *ServerInterfaceWrapper) CreateCandidate(w http.ResponseWriter, r *htt
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13217,7 +13199,7 @@ func (siw *ServerInterfaceWrapper) CompareCandidate(w http.ResponseWriter, r *ht
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13252,7 +13234,7 @@ func (siw *ServerInterfaceWrapper) ListOverrides(w http.ResponseWriter, r *http.
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13316,7 +13298,7 @@ func (siw *ServerInterfaceWrapper) DeleteOverride(w http.ResponseWriter, r *http
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13388,7 +13370,7 @@ func (siw *ServerInterfaceWrapper) GetOverride(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13432,7 +13414,7 @@ func (siw *ServerInterfaceWrapper) PutOverride(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13519,7 +13501,7 @@ func (siw *ServerInterfaceWrapper) PromoteRule(w http.ResponseWriter, r *http.Re
 	// ------------- Path parameter "rule_id" -------------
 	var ruleId RuleID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
 		return
@@ -13629,7 +13611,7 @@ func (siw *ServerInterfaceWrapper) ListScheduledChanges(w http.ResponseWriter, r
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -13732,7 +13714,7 @@ func (siw *ServerInterfaceWrapper) GetScheduledChange(w http.ResponseWriter, r *
 	// ------------- Path parameter "change_id" -------------
 	var changeId ScheduledChangeID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "change_id", Err: err})
 		return
@@ -13767,7 +13749,7 @@ func (siw *ServerInterfaceWrapper) CancelScheduledChange(w http.ResponseWriter, 
 	// ------------- Path parameter "change_id" -------------
 	var changeId ScheduledChangeID
 
-	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
 	if err != nil {
 		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "change_id", Err: err})
 		return
@@ -13867,7 +13849,7 @@ func (siw *ServerInterfaceWrapper) ListTenantSecurityLog(w http.ResponseWriter, 
 
 	// ------------- Optional query parameter "account_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "account_id", r.URL.Query(), &params.AccountId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -14068,7 +14050,7 @@ func (siw *ServerInterfaceWrapper) GetSeries(w http.ResponseWriter, r *http.Requ
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -14204,7 +14186,7 @@ func (siw *ServerInterfaceWrapper) GetTop(w http.ResponseWriter, r *http.Request
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -14298,7 +14280,7 @@ func (siw *ServerInterfaceWrapper) GetViolationSeries(w http.ResponseWriter, r *
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -15524,7 +15506,7 @@ func (siw *ServerInterfaceWrapper) ListViolations(w http.ResponseWriter, r *http
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -15709,7 +15691,7 @@ func (siw *ServerInterfaceWrapper) ExportViolations(w http.ResponseWriter, r *ht
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -15868,7 +15850,7 @@ func (siw *ServerInterfaceWrapper) StartViolationsExport(w http.ResponseWriter, 
 
 	// ------------- Optional query parameter "rule_id" -------------
 
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
 	if err != nil {
 		var requiredError *runtime.RequiredParameterError
 		if errors.As(err, &requiredError) {
@@ -16867,7 +16849,7 @@ func (response LinkIdentity422ApplicationProblemPlusJSONResponse) VisitLinkIdent
 }
 
 type UnlinkIdentityRequestObject struct {
-	IdentityId int64 `json:"identity_id"`
+	IdentityId ID `json:"identity_id"`
 	Params     UnlinkIdentityParams
 }
 
@@ -18235,7 +18217,7 @@ func (response ListSessions200JSONResponse) VisitListSessionsResponse(w http.Res
 }
 
 type EndSessionRequestObject struct {
-	SessionId int64 `json:"session_id"`
+	SessionId ID `json:"session_id"`
 }
 
 type EndSessionResponseObject interface {
@@ -18625,7 +18607,7 @@ func (response ListAlertDeliveries200JSONResponse) VisitListAlertDeliveriesRespo
 type RetryAlertDeliveryRequestObject struct {
 	Tenant     TenantSlug `json:"tenant"`
 	AlertId    AlertID    `json:"alert_id"`
-	DeliveryId int64      `json:"delivery_id"`
+	DeliveryId ID         `json:"delivery_id"`
 	Params     RetryAlertDeliveryParams
 }
 
@@ -19882,7 +19864,7 @@ func (response Invite422ApplicationProblemPlusJSONResponse) VisitInviteResponse(
 
 type RevokeInvitationRequestObject struct {
 	Tenant       TenantSlug `json:"tenant"`
-	InvitationId int64      `json:"invitation_id"`
+	InvitationId ID         `json:"invitation_id"`
 }
 
 type RevokeInvitationResponseObject interface {
@@ -22586,7 +22568,7 @@ func (sh *strictHandler) LinkIdentity(w http.ResponseWriter, r *http.Request, pa
 }
 
 // UnlinkIdentity operation middleware
-func (sh *strictHandler) UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId int64, params UnlinkIdentityParams) {
+func (sh *strictHandler) UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId ID, params UnlinkIdentityParams) {
 	var request UnlinkIdentityRequestObject
 
 	request.IdentityId = identityId
@@ -23924,7 +23906,7 @@ func (sh *strictHandler) ListSessions(w http.ResponseWriter, r *http.Request) {
 }
 
 // EndSession operation middleware
-func (sh *strictHandler) EndSession(w http.ResponseWriter, r *http.Request, sessionId int64) {
+func (sh *strictHandler) EndSession(w http.ResponseWriter, r *http.Request, sessionId ID) {
 	var request EndSessionRequestObject
 
 	request.SessionId = sessionId
@@ -24382,7 +24364,7 @@ func (sh *strictHandler) ListAlertDeliveries(w http.ResponseWriter, r *http.Requ
 }
 
 // RetryAlertDelivery operation middleware
-func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId int64, params RetryAlertDeliveryParams) {
+func (sh *strictHandler) RetryAlertDelivery(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, deliveryId ID, params RetryAlertDeliveryParams) {
 	var request RetryAlertDeliveryRequestObject
 
 	request.Tenant = tenant
@@ -25452,7 +25434,7 @@ func (sh *strictHandler) Invite(w http.ResponseWriter, r *http.Request, tenant T
 }
 
 // RevokeInvitation operation middleware
-func (sh *strictHandler) RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId int64) {
+func (sh *strictHandler) RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId ID) {
 	var request RevokeInvitationRequestObject
 
 	request.Tenant = tenant

@@ -13,7 +13,7 @@ import (
 
 // RuleShown is a Rule of openapi.yaml.
 type RuleShown struct {
-	RuleID     int64                     `json:"rule_id"`
+	RuleID     ID                        `json:"rule_id"`
 	KeyPattern string                    `json:"key_pattern"`
 	Name       string                    `json:"name"`
 	Plan       nullable.Nullable[string] `json:"plan"`
@@ -21,17 +21,17 @@ type RuleShown struct {
 	LimitText  string                    `json:"limit_text"`
 	Rate       nullable.Nullable[string] `json:"rate"`
 	rules.Fields
-	CandidateFor nullable.Nullable[int64] `json:"candidate_for"`
-	Version      int64                    `json:"version"`
-	InForceSince time.Time                `json:"in_force_since"`
-	CreatedAt    time.Time                `json:"created_at"`
-	UpdatedAt    time.Time                `json:"updated_at"`
-	NoDescriptor bool                     `json:"no_descriptor,omitempty"`
+	CandidateFor nullable.Nullable[ID] `json:"candidate_for"`
+	Version      int64                 `json:"version"`
+	InForceSince time.Time             `json:"in_force_since"`
+	CreatedAt    time.Time             `json:"created_at"`
+	UpdatedAt    time.Time             `json:"updated_at"`
+	NoDescriptor bool                  `json:"no_descriptor,omitempty"`
 }
 
 // RuleGiven is a NewRule or a MatrixCell of openapi.yaml: the rule's identity and all given fields.
 type RuleGiven struct {
-	RuleID     nullable.Nullable[int64]  `json:"rule_id"`
+	RuleID     nullable.Nullable[ID]     `json:"rule_id"`
 	Version    nullable.Nullable[int64]  `json:"version"`
 	Remove     bool                      `json:"remove"`
 	KeyPattern *string                   `json:"key_pattern"`

@@ -18,7 +18,7 @@ interface Props {
   /** null: creates an alert. */
   alert: Alert | null;
   rules: Rule[];
-  rule?: number;
+  rule?: string;
   /** Called with the secret of a new webhook, which is shown once. */
   onSecret: (secret: string) => void;
   onClose: () => void;
@@ -26,7 +26,7 @@ interface Props {
 
 export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Props) {
   const queries = useQueryClient();
-  const path = { tenant, alert_id: alert?.alert_id ?? 0 };
+  const path = { tenant, alert_id: alert?.alert_id ?? '' };
   const begunWith = rules.find(({ rule_id }) => rule_id === rule);
   const { draft, field, change, save, conflict } = useSave<Alert | null, AlertDraft>({
     what: 'this alert',

@@ -60,7 +60,7 @@ export function wantedBy(draft: AlertDraft): NewAlert {
   return {
     name,
     kind,
-    rule_id: draft.rule_id === everyRule ? null : Number(draft.rule_id),
+    rule_id: draft.rule_id === everyRule ? null : draft.rule_id,
     per,
     threshold: Number(draft.threshold),
     window_minutes: Number(draft.window_minutes),

@@ -22,7 +22,7 @@ const soon = 2_000;
 const later = 15_000;
 
 /** The deliveries of an alert, latest first, refetched sooner while one is pending. */
-export const deliveriesQuery = (tenant: string, alert_id: number) =>
+export const deliveriesQuery = (tenant: string, alert_id: string) =>
   infiniteQueryOptions({
     queryKey: tenantKey(tenant, 'alerts', alert_id, 'deliveries'),
     initialPageParam: undefined as string | undefined,

@@ -2,7 +2,7 @@ import { infiniteQueryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 
-export type WhichCrossings = { rule: number } | { user: string };
+export type WhichCrossings = { rule: string } | { user: string };
 
 const perPage = 10;
 

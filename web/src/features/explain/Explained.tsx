@@ -33,7 +33,7 @@ export function MatchedRules({ tenant, explanation }: Props) {
           {rows.map((row) => (
             <tr key={row.rule.rule_id}>
               <td>
-                <RuleLink tenant={tenant} id={row.rule.rule_id} rule={row.rule} />
+                <RuleLink tenant={tenant} id={String(row.rule.rule_id)} rule={row.rule} />
                 <span className={styles.limit}>{limitOf(row.rule)}</span>
                 {row.rule.at_gateway && <span className={styles.limit}>{atGateway[row.rule.at_gateway]}</span>}
               </td>
@@ -66,7 +66,7 @@ export function NearMisses({ tenant, explanation: { near_misses, unmatched_meter
         <ul className={styles.misses}>
           {near_misses.map((rule) => (
             <li key={rule.rule_id}>
-              <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+              <RuleLink tenant={tenant} id={String(rule.rule_id)} rule={rule} />
               <span className="soft">{rule.reason}</span>
             </li>
           ))}

@@ -14,7 +14,7 @@ import { failed } from '~/components/toast';
 import { usePanel } from '~/components/usePanel';
 import { Work } from '~/components/Work';
 
-const exportQuery = (tenant: string, id: number) =>
+const exportQuery = (tenant: string, id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'exports', id),
     queryFn: ({ signal }) =>
@@ -29,8 +29,8 @@ const exportQuery = (tenant: string, id: number) =>
 
 /** Asks for exports, and shows the progress of the latest, which the URL names, so that a reload shows it again. */
 export function useExport(tenant: string) {
-  const show = usePanel<number>('export');
-  const { export: id } = useSearch({ strict: false }) as { export?: number };
+  const show = usePanel<string>('export');
+  const { export: id } = useSearch({ strict: false }) as { export?: string };
   const { mutate, isPending } = useMutation({
     mutationFn: startExport,
     onSuccess: ({ export_id }) => show(export_id),
@@ -45,7 +45,7 @@ export function useExport(tenant: string) {
   };
 }
 
-function ExportDialog({ tenant, id, onClose }: { tenant: string; id: number; onClose: () => void }) {
+function ExportDialog({ tenant, id, onClose }: { tenant: string; id: string; onClose: () => void }) {
   const query = useQuery(exportQuery(tenant, id));
   const { data, error } = query;
   const isGone = isStatus(error, 404);

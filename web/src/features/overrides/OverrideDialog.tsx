@@ -16,7 +16,7 @@ interface Props {
   user?: Subject;
   rules: Rule[];
   /** The rule to begin with, by its id; left out, the one that denies the user. */
-  rule?: number;
+  rule?: string;
   saved: Override[];
   onClose: () => void;
 }
@@ -58,7 +58,7 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
         disabled={rules.length === 1}
         data={choicesOf(rules, user)}
         error={missing && `Rule ${chosen} cannot be overridden for one user. This is another rule.`}
-        onChange={(value) => setChosen(Number(value))}
+        onChange={(value) => setChosen(value ?? undefined)}
       />
       {offered && (
         <p role="status" className="soft">

@@ -28,12 +28,12 @@ export function overridableRules(rules: Rule[], user: Pick<User, 'plan' | 'overr
  * The enforced one of these rules that denied the user most in the hour before its last denial, if any did. A rule that
  * denied once a moment ago does not hide the one that denies all the time.
  */
-export function denyingRule(rules: Rule[], { recent_violations }: Pick<User, 'recent_violations'>): number | undefined {
+export function denyingRule(rules: Rule[], { recent_violations }: Pick<User, 'recent_violations'>): string | undefined {
   const denials = recent_violations.filter(
     ({ mode, rule_id }) => mode === 'enforce' && rules.some((rule) => rule.rule_id === rule_id),
   );
   const last = Math.max(...denials.map(({ last_at }) => Date.parse(last_at)));
-  const counts = new Map<number, number>();
+  const counts = new Map<string, number>();
   for (const { rule_id, count, last_at } of denials) {
     if (last - Date.parse(last_at) < hour) counts.set(rule_id, (counts.get(rule_id) ?? 0) + count);
   }

@@ -13,7 +13,7 @@ interface Props {
   rule: Rule | undefined;
   limit: Limit | null;
   wrong: Wrong;
-  onRule: (id: number) => void;
+  onRule: (id: string) => void;
   onLimit: (limit: Limit) => void;
 }
 
@@ -28,7 +28,7 @@ export function LimitFields({ rules, rule, limit, wrong, onRule, onLimit }: Prop
         nothingFoundMessage="No results"
         data={rules.map((one) => ({ value: String(one.rule_id), label: ruleLabel(one) }))}
         value={rule ? String(rule.rule_id) : null}
-        onChange={(chosen) => chosen !== null && onRule(Number(chosen))}
+        onChange={(chosen) => chosen !== null && onRule(chosen)}
       />
       {rule && limit && <Numbers rule={rule} limit={limit} wrong={wrong} onLimit={onLimit} />}
     </>

@@ -28,7 +28,7 @@ export const replaysQuery = (tenant: string) =>
     refetchInterval: ({ state: { data } }) => (data?.some(isUnderWay) ? 2_000 : false),
   });
 
-export const replayQuery = (tenant: string, replay_id: number) =>
+export const replayQuery = (tenant: string, replay_id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'replays', replay_id),
     queryFn: ({ signal }) =>
@@ -49,7 +49,7 @@ export function startReplay(tenant: string, replay: NewReplay): Promise<Replay> 
   return body(api.POST('/api/v1/tenants/{tenant}/replays', { params: { path: { tenant } }, body: replay }));
 }
 
-export function cancelReplay(tenant: string, replay_id: number): Promise<Replay> {
+export function cancelReplay(tenant: string, replay_id: string): Promise<Replay> {
   return body(
     api.POST('/api/v1/tenants/{tenant}/replays/{replay_id}/cancel', {
       params: { path: { tenant, replay_id } },

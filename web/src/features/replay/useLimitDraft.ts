@@ -23,7 +23,7 @@ export function useLimitDraft(tenant: string, begin: ReplaysSearch, enabled: boo
     title: rule && limit ? `${ruleLabel(rule)}: ${limitSentence(limit)}`.slice(0, 200) : '',
     /** Null until another limit is chosen. */
     candidate: rule && limit && isValid(limit) && !sameLimit(rule, limit) ? candidateOf(rule, limit) : null,
-    onRule: (chosen: number) => {
+    onRule: (chosen: string) => {
       setId(chosen);
       setTyped(null);
     },

@@ -16,7 +16,7 @@ interface Props {
   tenant: string;
   changes: ScheduledChange[];
   /** The rules that are known, by id. A change of others cannot be edited here. */
-  rules: Map<number, Rule>;
+  rules: Map<string, Rule>;
   what: (change: ScheduledChange) => React.ReactNode;
 }
 

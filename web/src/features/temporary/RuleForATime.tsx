@@ -27,7 +27,7 @@ import { useOpenRule } from './useOpenRule';
 
 interface Props {
   tenant: string;
-  id: number;
+  id: string;
   action: RuleAction;
   denied: number;
   onClose: () => void;

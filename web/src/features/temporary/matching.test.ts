@@ -26,13 +26,13 @@ test.each([
 
 test('a rule of a plan lets some through, and comes after those that let all through', () => {
   const rules = [
-    rule({ ...bypass, rule_id: 1, key_pattern: 'user:42', plan: 'pro' }),
-    rule({ ...bypass, rule_id: 2, key_pattern: 'user:42' }),
+    rule({ ...bypass, rule_id: '1', key_pattern: 'user:42', plan: 'pro' }),
+    rule({ ...bypass, rule_id: '2', key_pattern: 'user:42' }),
   ];
   const found = matching(rules, { by: 'user', value: '42' }, 'bypass');
   expect(found.map((one) => [one.rule.rule_id, one.partly])).toEqual([
-    [2, false],
-    [1, true],
+    ['2', false],
+    ['1', true],
   ]);
 });
 

@@ -3,7 +3,7 @@ import { useNavigate } from '@tanstack/react-router';
 /** Returns what opens the page of a rule, also after the component is gone. */
 export function useOpenRule(tenant: string) {
   const navigate = useNavigate();
-  return (rule: number) => {
+  return (rule: string) => {
     void navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(rule) } });
   };
 }

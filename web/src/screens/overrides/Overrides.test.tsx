@@ -9,7 +9,7 @@ const acme = '/api/v1/tenants/acme';
 
 function override(user_id: string, more: Partial<Override> = {}): Override {
   return {
-    rule_id: 12,
+    rule_id: '12',
     user_id,
     rate: '100/second',
     rate_per_second: 100,
@@ -92,16 +92,16 @@ test.each([
 test('rules that end by themselves are listed above the overrides', async () => {
   const temporary = { key_pattern: 'user:42', name: 'temporary', plan: null, action: 'block' } as const;
   const expires_at = new Date(Date.now() + 600_000).toISOString();
-  server([], { [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, ...temporary, expires_at })]) });
+  server([], { [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: '13', ...temporary, expires_at })]) });
   open('/t/acme/overrides');
   const list = await screen.findByRole('list', { name: 'Temporary rules' });
   expect(list.textContent).toMatch(/User 42.*Blocks until/);
 });
 
 test('a new override begins with the rule that denied the user who is typed, and keeps the user', async () => {
-  const json = someUser({ user_id: '7', recent_violations: [violation({ rule_id: 13 })] });
+  const json = someUser({ user_id: '7', recent_violations: [violation({ rule_id: '13' })] });
   server([], {
-    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, plan: 'free' })]),
+    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: '13', plan: 'free' })]),
     [`GET ${acme}/users/7`]: () => ({ json, headers: { ETag: '"0"' } }),
   });
   const { user } = open('/t/acme/overrides');
@@ -116,7 +116,7 @@ test('a new override begins with the rule that denied the user who is typed, and
 
 test('the rules that apply to the user who is typed come first, and the first of them is chosen', async () => {
   server([], {
-    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, plan: 'free' })]),
+    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: '13', plan: 'free' })]),
     [`GET ${acme}/users/7`]: () => ({ json: someUser({ user_id: '7' }), headers: { ETag: '"0"' } }),
   });
   const { user } = open('/t/acme/overrides');
@@ -132,10 +132,10 @@ test('the rules that apply to the user who is typed come first, and the first of
 });
 
 test('an override that was begun keeps its rule and what was typed; the rule that denies is offered', async () => {
-  const json = someUser({ user_id: '7', recent_violations: [violation({ rule_id: 13 })] });
+  const json = someUser({ user_id: '7', recent_violations: [violation({ rule_id: '13' })] });
   let answer: ((reply: unknown) => void) | undefined;
   server([], {
-    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, plan: 'free' })]),
+    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: '13', plan: 'free' })]),
     [`GET ${acme}/users/7`]: () => new Promise((resolve) => (answer = resolve)),
     [`GET ${acme}/users/70`]: () => ({ json: someUser({ user_id: '70' }), headers: { ETag: '"0"' } }),
   });
@@ -161,9 +161,9 @@ test('an override that was begun keeps its rule and what was typed; the rule tha
 });
 
 test('the rule that was suggested stays when another user is typed after the reason', async () => {
-  const of7 = someUser({ user_id: '7', recent_violations: [violation({ rule_id: 13 })] });
+  const of7 = someUser({ user_id: '7', recent_violations: [violation({ rule_id: '13' })] });
   server([], {
-    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, plan: 'free' })]),
+    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: '13', plan: 'free' })]),
     [`GET ${acme}/users/7`]: () => ({ json: of7, headers: { ETag: '"0"' } }),
     [`GET ${acme}/users/70`]: () => ({ json: someUser({ user_id: '70' }), headers: { ETag: '"0"' } }),
   });

@@ -95,7 +95,7 @@ function Filters({ search, rules, onChange }: FilterProps) {
           { value: '', label: 'Any rule' },
           ...rules.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) })),
         ]}
-        onChange={(rule) => onChange({ rule: rule ? Number(rule) : undefined })}
+        onChange={(rule) => onChange({ rule: rule || undefined })}
       />
       <NativeSelect
         aria-label="Ends"

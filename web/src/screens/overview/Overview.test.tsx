@@ -33,7 +33,7 @@ function sums(today: ReturnType<typeof summary>, yesterday = summary(verdicts(99
 }
 
 const half = {
-  rule_id: 31,
+  rule_id: '31',
   key_pattern: 'user:{user_id}',
   name: 'half',
   plan: 'free',
@@ -244,7 +244,7 @@ test('a new tenant sees its three next steps instead, those that are done ticked
     traffic({
       [`GET ${base}/stats/summary`]: summary(verdicts(0, 0)),
       [`GET ${base}/plans`]: page([plan('free')]),
-      [`GET ${base}/rules`]: page([rule(), rule({ rule_id: 13, plan: null })]),
+      [`GET ${base}/rules`]: page([rule(), rule({ rule_id: '13', plan: null })]),
       [`GET ${base}/api-keys`]: page([]),
     }),
   );
@@ -299,7 +299,7 @@ test('a new tenant waits for its first check, and sees it arrive', async () => {
 
 test('once a source is blocked, its row says until when, with what ends that', async () => {
   const [block] = [
-    rule({ rule_id: 21, key_pattern: 'ip:198.51.100.0/24', name: 'temporary', plan: null, action: 'block' }),
+    rule({ rule_id: '21', key_pattern: 'ip:198.51.100.0/24', name: 'temporary', plan: null, action: 'block' }),
   ];
   const blocked = { ...block, expires_at: new Date(Date.now() + 3_600_000).toISOString() };
   let saved = [blocked];

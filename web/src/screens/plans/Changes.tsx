@@ -18,7 +18,7 @@ interface Props {
   rows: MatrixRow[];
   plans: Plan[];
   /** The next scheduled change of each rule that has one, by rule id. */
-  scheduled: Map<number, ScheduledChange>;
+  scheduled: Map<string, ScheduledChange>;
   isLater?: boolean;
 }
 

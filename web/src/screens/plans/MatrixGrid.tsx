@@ -19,13 +19,13 @@ interface Props {
   draft: Draft;
   unread: ReadonlyMap<string, Unread>;
   errors: Map<string, string>;
-  lastHour: Map<number, Verdicts>;
+  lastHour: Map<string, Verdicts>;
   /** The share of its rate that a rule has, by rule id, of those that adapt. */
-  shares: Map<number, number>;
+  shares: Map<string, number>;
   /** Candidates by the id of the rule that they are tried for. */
-  candidates: Map<number, Rule>;
+  candidates: Map<string, Rule>;
   /** The next scheduled change of each rule that has one, by rule id. */
-  scheduled: Map<number, ScheduledChange>;
+  scheduled: Map<string, ScheduledChange>;
   editable: boolean;
   /** A row that was just added. Its first cell is edited at once. */
   added?: string;

@@ -7,8 +7,8 @@ import { noteServerTime } from '../../api/clock';
 import { multiplied } from './ChangeMany';
 import { cellId } from './draft';
 
-const free = rule({ rule_id: 1, plan: 'free', version: 1 });
-const pro = rule({ rule_id: 2, plan: 'pro', rate_per_second: 50, burst_capacity: 250, version: 3 });
+const free = rule({ rule_id: '1', plan: 'free', version: 1 });
+const pro = rule({ rule_id: '2', plan: 'pro', rate_per_second: 50, burst_capacity: 250, version: 3 });
 const row = { key_pattern: 'user:{user_id}', name: '', scope: 'user', rules: [free, pro] };
 
 const world = (role: 'viewer' | 'editor' = 'editor') => ({
@@ -42,7 +42,7 @@ test('plans stand in the order in which the server names them, whatever their ra
 
 test('rows of another meter stand together, say so, and give it to new limits', async () => {
   const tokens = rule({
-    rule_id: 5,
+    rule_id: '5',
     plan: 'free',
     name: 'usd',
     meter: 'usd',
@@ -110,7 +110,7 @@ test('typing into a cell collects a change, which is reviewed and saved as one',
   ).toEqual(
     [true, false].map((dry_run) => ({
       dry_run,
-      cells: [{ rule_id: 2, version: 3, rate_per_second: 80, rate_unit: 'second', burst_capacity: 300 }],
+      cells: [{ rule_id: '2', version: 3, rate_per_second: 80, rate_unit: 'second', burst_capacity: 300 }],
     })),
   );
 });
@@ -166,7 +166,7 @@ test('what is no limit stays in its cell, marked, and keeps the changes from bei
 });
 
 test('a cell that is opened and left as it was is no change, whatever its rate', async () => {
-  const odd = rule({ rule_id: 1, plan: 'free', rate_per_second: (1000 / 86400) * 10, rate_unit: 'day' });
+  const odd = rule({ rule_id: '1', plan: 'free', rate_per_second: (1000 / 86400) * 10, rate_unit: 'day' });
   fakeServer({
     ...world(),
     'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [odd, pro] }]),
@@ -189,7 +189,7 @@ test('a cell that was opened and left empty gives the focus away', async () => {
 });
 
 test('the limit of all plans stands in the cells that have none, and can be split by one press', async () => {
-  const all = rule({ rule_id: 3, plan: null, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
+  const all = rule({ rule_id: '3', plan: null, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [pro, all] }]) });
   const { user } = open('/t/acme/plans');
   expect((await cell('free')).textContent).toMatch(/6\/min.*All plans/);
@@ -202,7 +202,7 @@ test('the limit of all plans stands in the cells that have none, and can be spli
 });
 
 test('the review says what the new limits would have done, and replays them for a longer time', async () => {
-  const all = rule({ rule_id: 0, plan: null });
+  const all = rule({ rule_id: '0', plan: null });
   const diff = {
     dry_run: true,
     text: '',
@@ -241,8 +241,8 @@ test('the review says what the new limits would have done, and replays them for 
         { ...ofAll, ...counts, newly_denied: figure(0), no_longer_denied: figure(0) },
       ],
       left_out: [
-        { rule_id: 7, rule: 'global', why: 'only some users were looked at' },
-        { rule_id: 8, rule: 'ip:{ip}', why: 'only some users were looked at' },
+        { rule_id: '7', rule: 'global', why: 'only some users were looked at' },
+        { rule_id: '8', rule: 'ip:{ip}', why: 'only some users were looked at' },
       ],
     }),
     'GET /api/v1/tenants/acme/recording': () => problem(503, 'unavailable'),
@@ -284,7 +284,7 @@ test('a cell of a quota takes a number, and a new cell in its row is a quota too
     window_zone: 'Europe/Berlin',
     rate_per_second: 0,
   } as const;
-  const quota = rule({ rule_id: 3, plan: 'pro', ...window, burst_capacity: 10_000 });
+  const quota = rule({ rule_id: '3', plan: 'pro', ...window, burst_capacity: 10_000 });
   const requests = fakeServer({
     ...world(),
     'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [quota] }]),
@@ -305,7 +305,7 @@ test('a cell of a quota takes a number, and a new cell in its row is a quota too
   expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({
     dry_run: true,
     cells: [
-      { rule_id: 3, version: 3, rate_unit: 'second', burst_capacity: 20_000 },
+      { rule_id: '3', version: 3, rate_unit: 'second', burst_capacity: 20_000 },
       {
         key_pattern: 'user:{user_id}',
         name: '',
@@ -338,7 +338,7 @@ function large() {
     key_pattern: i % 2 ? `endpoint:/api/${i}` : `user:{user_id}:endpoint:/api/${i}`,
     name: '',
     scope: i % 2 ? ('endpoint' as const) : ('user' as const),
-    rules: [rule({ rule_id: i + 1, plan: 'plan-00', rate_per_second: 10, burst_capacity: 20 })],
+    rules: [rule({ rule_id: String(i + 1), plan: 'plan-00', rate_per_second: 10, burst_capacity: 20 })],
   }));
   return {
     ...world(),
@@ -524,7 +524,7 @@ test('the matrix is read again like the denials beside it', async () => {
 });
 
 test('the review of a split says what becomes of overrides, and not that the default plan has no limit', async () => {
-  const all = rule({ rule_id: 3, plan: null });
+  const all = rule({ rule_id: '3', plan: null });
   const removal = { change: 'remove', before: all };
   fakeServer({
     ...world(),
@@ -619,7 +619,7 @@ test('a burst that was left to the rate does not depend on the unit that the rat
 });
 
 test('a rate that is raised does not lower the burst', async () => {
-  const all = rule({ rule_id: 3, plan: null, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
+  const all = rule({ rule_id: '3', plan: null, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [all] }]) });
   const { user } = open('/t/acme/plans');
   (await cell('pro')).focus();
@@ -628,7 +628,7 @@ test('a rate that is raised does not lower the burst', async () => {
 });
 
 test('a cell of a limit that was split keeps the other fields of its rule when another rate is typed', async () => {
-  const all = rule({ rule_id: 3, plan: null, version: 2, failure_mode: 'closed', lease: 'never' });
+  const all = rule({ rule_id: '3', plan: null, version: 2, failure_mode: 'closed', lease: 'never' });
   const requests = fakeServer({
     ...world(),
     'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [all] }]),
@@ -655,8 +655,8 @@ test('a cell of a limit that was split keeps the other fields of its rule when a
 
 test('a block that has ended is not in force, and the limits of plans show again', async () => {
   const over = new Date(Date.now() - 60_000).toISOString();
-  const block = rule({ rule_id: 3, plan: null, action: 'block', expires_at: over });
-  const all = rule({ rule_id: 4, plan: null, burst_capacity: 77 });
+  const block = rule({ rule_id: '3', plan: null, action: 'block', expires_at: over });
+  const all = rule({ rule_id: '4', plan: null, burst_capacity: 77 });
   const answer = { ...world(), 'GET /api/v1/tenants/acme/stats/top': top('rule', []) };
   fakeServer({ ...answer, 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [pro, block] }]) });
   open('/t/acme/plans');
@@ -677,7 +677,7 @@ test('a rule ends on the screen by the clock of the server', async () => {
   const hour = 3_600_000;
   const { 'GET /api/v1/session': whoami } = world();
   const block = rule({
-    rule_id: 3,
+    rule_id: '3',
     plan: null,
     action: 'block',
     expires_at: new Date(Date.now() + hour).toISOString(),

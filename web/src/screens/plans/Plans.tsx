@@ -45,7 +45,7 @@ import { matrixQuery } from './queries';
 import { Review } from './Review';
 import { ScheduledChanges } from './ScheduledChanges';
 
-const nothing = new Map<number, Verdicts>();
+const nothing = new Map<string, Verdicts>();
 
 export default function Plans() {
   const tenant = useTenant();

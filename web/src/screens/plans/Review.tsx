@@ -29,7 +29,7 @@ interface Props {
   rows: MatrixRow[];
   plans: Plan[];
   /** The next scheduled change of each rule that has one, by rule id. */
-  scheduled: Map<number, ScheduledChange>;
+  scheduled: Map<string, ScheduledChange>;
   onSplit: (row: MatrixRow) => void;
   /** Opens the schedule at once, if all changes can be scheduled. */
   schedule: boolean;

@@ -4,8 +4,8 @@ import { auditEntry, effect, fakeServer, page, plan, rule, session } from '../..
 import { open } from '../../../test/render';
 import { top } from '../../../test/traffic';
 
-const search = rule({ rule_id: 1, key_pattern: 'endpoint:/search', plan: 'pro', version: 4 });
-const upload = rule({ rule_id: 2, key_pattern: 'endpoint:/upload', plan: 'pro', version: 5 });
+const search = rule({ rule_id: '1', key_pattern: 'endpoint:/search', plan: 'pro', version: 4 });
+const upload = rule({ rule_id: '2', key_pattern: 'endpoint:/upload', plan: 'pro', version: 5 });
 const rows = [search, upload].map((one) => ({
   key_pattern: one.key_pattern,
   name: '',
@@ -33,18 +33,18 @@ const world = (more: object) => ({
 });
 
 const change = {
-  change_id: 7,
+  change_id: '7',
   title: '2 limits of pro',
   rules: [
-    { rule_id: 1, change: { burst_capacity: 90 }, failure: null as string | null },
-    { rule_id: 9, change: { burst_capacity: 90 }, failure: 'The rule was removed before.' },
+    { rule_id: '1', change: { burst_capacity: 90 }, failure: null as string | null },
+    { rule_id: '9', change: { burst_capacity: 90 }, failure: 'The rule was removed before.' },
   ],
   starts_at: '2126-11-23T09:00:00Z',
   ends_at: '2126-11-27T17:00:00Z',
   state: 'in_force',
   requested_at: '2026-11-21T06:00:00Z',
   requested_by: 'ada@example.com',
-  requester_account_id: 1,
+  requester_account_id: '1',
   applied_at: '2126-11-23T09:00:00Z',
   ended_at: null,
   failure: '1 of 2 rules was not changed.',
@@ -74,8 +74,8 @@ test('a column is scheduled as one from the review', async () => {
   await waitFor(() => expect(screen.queryByText(/not saved/)).toBeNull());
   expect(requests.find((sent) => sent.method === 'POST' && sent.path === path)?.body).toEqual({
     rules: [
-      { rule_id: 1, version: 4, change: { rate_per_second: 80, rate_unit: 'second', burst_capacity: 50 } },
-      { rule_id: 2, version: 5, change: { rate_per_second: 90, rate_unit: 'second', burst_capacity: 50 } },
+      { rule_id: '1', version: 4, change: { rate_per_second: 80, rate_unit: 'second', burst_capacity: 50 } },
+      { rule_id: '2', version: 5, change: { rate_per_second: 90, rate_unit: 'second', burst_capacity: 50 } },
     ],
     starts_at: new Date('2126-11-23T09:00').toISOString(),
     ends_at: new Date('2126-11-27T17:00').toISOString(),
@@ -120,7 +120,7 @@ test.each([
 const removal = auditEntry({
   action: 'remove',
   object: { kind: 'rule', id: '9' },
-  before: { ...rule({ rule_id: 9, key_pattern: 'user:{user_id}', name: 'spring', plan: null }) },
+  before: { ...rule({ rule_id: '9', key_pattern: 'user:{user_id}', name: 'spring', plan: null }) },
   after: null,
 });
 
@@ -152,7 +152,7 @@ test('names of removed rules are looked up once the matrix is there and the rule
   const requests = fakeServer(
     world({
       'GET /api/v1/tenants/acme/matrix': () => new Promise((resolve) => (answer = resolve)),
-      [`GET ${path}`]: page([{ ...change, change_id: 8, rules: [change.rules[0]] }, change]),
+      [`GET ${path}`]: page([{ ...change, change_id: '8', rules: [change.rules[0]] }, change]),
       'GET /api/v1/tenants/acme/audit': page([removal]),
     }),
   );

@@ -30,7 +30,7 @@ export function ScheduledChanges({ tenant, rows }: { tenant: string; rows: Matri
   );
 }
 
-function What({ tenant, change, rules }: { tenant: string; change: ScheduledChange; rules: Map<number, Rule> }) {
+function What({ tenant, change, rules }: { tenant: string; change: ScheduledChange; rules: Map<string, Rule> }) {
   const [open, setOpen] = useState(false);
   const list = (
     <ul className={styles.rules}>

@@ -37,10 +37,10 @@ test('an edit back to what is saved is no edit', () => {
 test('a change, a creation and a removal are sent as the API wants them', () => {
   const draft = edited(edited(none, change), creation);
   expect(cellsOf(draft)).toEqual([
-    { rule_id: 12, version: 3, ...limit },
+    { rule_id: '12', version: 3, ...limit },
     { key_pattern: 'global', name: '', plan: null, ...limit },
   ]);
-  expect(cellsOf(edited(none, { ...change, limit: null }))).toEqual([{ rule_id: 12, version: 3, remove: true }]);
+  expect(cellsOf(edited(none, { ...change, limit: null }))).toEqual([{ rule_id: '12', version: 3, remove: true }]);
 });
 
 test('an error finds its cell', () => {
@@ -74,7 +74,7 @@ test('a limit that somebody changed, removed or filled meanwhile is a clash; wha
 test('mine over theirs saves on their version; theirs drops mine', () => {
   const draft = edited(edited(none, change), creation);
   const now = merged(draft, [row({ ...base, version: 4, burst_capacity: 60 })]);
-  expect(cellsOf(now.draft).find(({ rule_id }) => rule_id === 12)?.version).toBe(4);
+  expect(cellsOf(now.draft).find(({ rule_id }) => rule_id === '12')?.version).toBe(4);
   expect(cellsOf(yielded(now.draft, now.clashes))).toEqual([{ key_pattern: 'global', name: '', plan: null, ...limit }]);
 });
 
@@ -91,10 +91,10 @@ test('a new rule can start in shadow mode', () => {
 });
 
 test('a row of candidates is left to the cells of their live rules', () => {
-  const candidate = rule({ rule_id: 13, name: 'candidate', candidate_for: 12 });
-  const orphan = rule({ rule_id: 14, name: 'orphan', candidate_for: 99 });
+  const candidate = rule({ rule_id: '13', name: 'candidate', candidate_for: '12' });
+  const orphan = rule({ rule_id: '14', name: 'orphan', candidate_for: '99' });
   const rows = [row(base), { ...row(candidate), name: 'candidate' }, { ...row(orphan), name: 'orphan' }];
   const candidates = candidatesOf(rows);
-  expect([...candidates]).toEqual([[12, candidate]]);
+  expect([...candidates]).toEqual([['12', candidate]]);
   expect(withoutCandidates(rows, candidates).map(({ name }) => name)).toEqual(['', 'orphan']);
 });

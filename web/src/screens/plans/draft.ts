@@ -53,7 +53,7 @@ export function rowId({ key_pattern, name }: { key_pattern: string; name: string
 }
 
 /** The candidates among the rules of some rows, by the id of their live rule. */
-export function candidatesOf(rows: MatrixRow[]): Map<number, Rule> {
+export function candidatesOf(rows: MatrixRow[]): Map<string, Rule> {
   const live = new Set(rows.flatMap(({ rules }) => rules.map(({ rule_id }) => rule_id)));
   return new Map(
     rows.flatMap(({ rules }) =>
@@ -65,7 +65,7 @@ export function candidatesOf(rows: MatrixRow[]): Map<number, Rule> {
 }
 
 /** The rows without those that have candidates only, which the cells of their live rules show. */
-export function withoutCandidates(rows: MatrixRow[], candidates: Map<number, Rule>): MatrixRow[] {
+export function withoutCandidates(rows: MatrixRow[], candidates: Map<string, Rule>): MatrixRow[] {
   const shown = new Set([...candidates.values()].map(({ rule_id }) => rule_id));
   return rows.filter(({ rules }) => rules.length === 0 || rules.some(({ rule_id }) => !shown.has(rule_id)));
 }

@@ -11,7 +11,7 @@ const perMinute = (plan: string | null, number: number, more: Partial<Rule> = {}
     rate_per_second: number / 60,
     rate_unit: 'minute',
     burst_capacity: number,
-    rule_id: plan === null ? 1 : 2,
+    rule_id: plan === null ? '1' : '2',
     ...more,
   });
 const row = (...rules: Rule[]): MatrixRow => ({
@@ -85,7 +85,7 @@ test('one press makes the limit of all plans one for each plan, with all else it
   expect(cellsOf(draft)).toEqual([
     { ...place, plan: 'free', ...limit, ...details },
     { ...place, plan: 'gold', ...limit, ...details },
-    { rule_id: 1, version: 3, remove: true },
+    { rule_id: '1', version: 3, remove: true },
   ]);
   expect(inForce(it, 'pro', draft).kind).toBe('own');
 });

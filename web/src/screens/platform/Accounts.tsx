@@ -35,7 +35,7 @@ export default function Accounts() {
   return <AccountList self={account.account_id} />;
 }
 
-function AccountList({ self }: { self: number }) {
+function AccountList({ self }: { self: string }) {
   const { q } = useSearch({ strict: false }) as FindSearch;
   const navigate = useNavigate();
   const queries = useQueryClient();

@@ -5,7 +5,7 @@ import { open } from '../../../test/render';
 
 const admin = { ...session(), account: account({ platform_admin: true }) };
 const parked = {
-  job_id: 7,
+  job_id: '7',
   kind: 'scheduled changes',
   tenant: 'acme',
   about: '12',

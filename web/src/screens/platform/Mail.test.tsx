@@ -5,10 +5,10 @@ import { open } from '../../../test/render';
 
 const admin = { ...session(), account: account({ platform_admin: true }) };
 const message = {
-  mail_id: 7,
+  mail_id: '7',
   kind: 'invitation',
   to: 'grace@example.com',
-  tenant_id: 1,
+  tenant_id: '1',
   state: 'failed',
   attempts: 1,
   error: 'the mailbox does not exist',
@@ -26,7 +26,7 @@ test('mail that did not go says why, and a test message can be sent', async () =
       status: 201,
       json: {
         ...message,
-        mail_id: 8,
+        mail_id: '8',
         kind: 'test',
         state: 'queued',
         error: '',

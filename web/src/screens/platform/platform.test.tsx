@@ -104,7 +104,7 @@ test('a removed tenant is restored, and one that is erased shows its receipt', a
 test('an account is disabled after its effect was said; of the last admin the server says no', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': admin,
-    'GET /api/v1/accounts': page([account({ account_id: 2, email: 'bob@example.com', name: 'Bob' })]),
+    'GET /api/v1/accounts': page([account({ account_id: '2', email: 'bob@example.com', name: 'Bob' })]),
     'PATCH /api/v1/accounts/2': () => problem(409, 'conflict', { detail: 'Somebody must be left.' }),
   });
   const { user } = open('/platform/accounts');
@@ -119,7 +119,7 @@ test('an account is disabled after its effect was said; of the last admin the se
 test('an account is signed out everywhere after that was confirmed', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': admin,
-    'GET /api/v1/accounts': page([account({ account_id: 2, email: 'bob@example.com', name: 'Bob' })]),
+    'GET /api/v1/accounts': page([account({ account_id: '2', email: 'bob@example.com', name: 'Bob' })]),
     'DELETE /api/v1/accounts/2/sessions': () => ({ status: 204 }),
   });
   const { user } = open('/platform/accounts');

@@ -6,7 +6,7 @@ import { open } from '../../../test/render';
 const at = '2026-11-21T06:00:00Z';
 const example = { slug: 'example', name: 'Example' };
 const linked = {
-  identity_id: 7,
+  identity_id: '7',
   provider: example,
   issuer: 'https://login.example.com',
   email: 'ada@example.com',
@@ -15,7 +15,7 @@ const linked = {
 };
 const gone = {
   ...linked,
-  identity_id: 8,
+  identity_id: '8',
   provider: null,
   issuer: 'https://gone.example.com',
   last_used_at: null,

@@ -6,8 +6,8 @@ import { open } from '../../../test/render';
 const at = '2026-11-21T06:00:00Z';
 const sessions = {
   items: [
-    { session_id: 1, current: true, created_at: at, last_seen_at: at, user_agent: 'curl/8.5.0', ip: null },
-    { session_id: 2, current: false, created_at: at, last_seen_at: at, user_agent: '', ip: '203.0.113.9' },
+    { session_id: '1', current: true, created_at: at, last_seen_at: at, user_agent: 'curl/8.5.0', ip: null },
+    { session_id: '2', current: false, created_at: at, last_seen_at: at, user_agent: '', ip: '203.0.113.9' },
   ],
 };
 

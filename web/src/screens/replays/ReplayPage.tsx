@@ -15,7 +15,7 @@ import { stateWords } from './words';
 export default function ReplayPage() {
   const tenant = useTenant();
   const { replay: id } = useParams({ from: '/shell/t/$tenant/replays/$replay' });
-  const replay = useQuery(replayQuery(tenant, Number(id)));
+  const replay = useQuery(replayQuery(tenant, id));
   return <Query query={replay}>{(data) => <Loaded tenant={tenant} replay={data} />}</Query>;
 }
 

@@ -30,7 +30,7 @@ function recording(more: Partial<Recording> = {}): Recording {
 
 function replay(more: Partial<Replay> = {}): Replay {
   return {
-    replay_id: 7,
+    replay_id: '7',
     title: 'Half the rate',
     kind: 'rules',
     plan: null,
@@ -72,7 +72,7 @@ const result: ReplayResult = {
   agreeing: 24_990,
   rules: [
     {
-      rule_id: 12,
+      rule_id: '12',
       rule: 'user:{user_id} [pro]',
       mode: 'enforce',
       is_changed: true,
@@ -82,7 +82,7 @@ const result: ReplayResult = {
       ...counts,
     },
     {
-      rule_id: 13,
+      rule_id: '13',
       rule: 'user:{user_id} [pro] tried',
       mode: 'shadow',
       is_changed: false,
@@ -124,7 +124,7 @@ const result: ReplayResult = {
   ],
   step_seconds: 900,
   listed: [],
-  left_out: [{ rule_id: 4, rule: 'attr.org:{attr.org}', why: 'only a sample was recorded' }],
+  left_out: [{ rule_id: '4', rule: 'attr.org:{attr.org}', why: 'only a sample was recorded' }],
   reserving: 0,
   dropped: 0,
   recorded_since: '2026-11-20T09:00:00Z',
@@ -211,8 +211,8 @@ const started = (requests: ReturnType<typeof fakeServer>) =>
 test('half of a rule’s limit is replayed over yesterday, and back leads to the list', async () => {
   const requests = recordingServer(
     rule(),
-    rule({ rule_id: 13, key_pattern: 'ip:{ip}', plan: null }),
-    rule({ rule_id: 14, key_pattern: 'global', algorithm: 'concurrency' }),
+    rule({ rule_id: '13', key_pattern: 'ip:{ip}', plan: null }),
+    rule({ rule_id: '14', key_pattern: 'global', algorithm: 'concurrency' }),
   );
   const { user, router } = open('/t/acme/replays');
   await user.click((await screen.findAllByRole('button', { name: 'New replay' }))[0] as HTMLElement);

@@ -7,12 +7,12 @@ import { verdicts } from '../../../test/traffic';
 import { comparisonWords } from './comparison';
 
 const candidate = rule({
-  rule_id: 9,
+  rule_id: '9',
   plan: 'free',
   name: 'candidate',
   mode: 'shadow',
   burst_capacity: 20,
-  candidate_for: 1,
+  candidate_for: '1',
   limit_text: '10 per second, bursts to 20',
 });
 
@@ -114,7 +114,7 @@ test('a candidate’s page says who differs, and promotes it over the version of
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/1'));
   const sent = requests.find(({ path }) => path.endsWith('/promote'));
   expect(sent?.headers.get('If-Match')).toBe('"1"');
-  expect(sent?.body).toEqual({ into_rule_id: 1, into_version: 3 });
+  expect(sent?.body).toEqual({ into_rule_id: '1', into_version: 3 });
 });
 
 test('a candidate is discarded', async () => {

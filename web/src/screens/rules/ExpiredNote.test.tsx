@@ -9,7 +9,7 @@ const day = 86_400_000;
 const ago = (ms: number) => new Date(Date.now() - ms).toISOString();
 
 function server(expires_at: string, updated_at: string, more: Record<string, unknown> = {}) {
-  const ended = rule({ rule_id: 1, expires_at, updated_at });
+  const ended = rule({ rule_id: '1', expires_at, updated_at });
   fakeServer({ ...world('editor', ended), 'GET /api/v1/tenants/acme/scheduled-changes': page([]), ...more });
   open('/t/acme/rules/1');
   return screen.findByRole('note');
@@ -29,7 +29,7 @@ test('an edit after the end begins the 7 days anew', async () => {
 });
 
 test('a candidate keeps a rule that ended', async () => {
-  const candidate = rule({ rule_id: 9, name: 'candidate', mode: 'shadow', candidate_for: 1 });
+  const candidate = rule({ rule_id: '9', name: 'candidate', mode: 'shadow', candidate_for: '1' });
   const note = await server(ago(9 * day), ago(9 * day), {
     'GET /api/v1/tenants/acme/rules': page([live, candidate]),
   });
@@ -38,7 +38,7 @@ test('a candidate keeps a rule that ended', async () => {
 });
 
 test('a rule with an end to come has no such note', async () => {
-  const coming = rule({ rule_id: 1, expires_at: ago(-day) });
+  const coming = rule({ rule_id: '1', expires_at: ago(-day) });
   fakeServer(world('editor', coming));
   open('/t/acme/rules/1');
   expect(await screen.findByLabelText('Burst')).toBeDefined();
@@ -46,7 +46,7 @@ test('a rule with an end to come has no such note', async () => {
 });
 
 test('a rule that no descriptor meets says so', async () => {
-  fakeServer(world('editor', rule({ rule_id: 1, no_descriptor: true })));
+  fakeServer(world('editor', rule({ rule_id: '1', no_descriptor: true })));
   open('/t/acme/rules/1');
   expect((await screen.findByRole('note')).textContent).toMatch(/^No descriptor meets this rule/);
 });

@@ -13,7 +13,7 @@ import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
 import { ruleHistoryQuery } from './ruleHistory';
 
-export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) {
+export function History({ tenant, ruleId }: { tenant: string; ruleId: string }) {
   const { edit } = useRole();
   const [undoing, setUndoing] = useState<AuditEntry | null>(null);
   const history = useQuery(ruleHistoryQuery(tenant, ruleId));

@@ -14,7 +14,7 @@ test('a copy begins with all that the rule says, under a name that is free', asy
 });
 
 test('a new shadow rule is announced and kept in the history as one', async () => {
-  const made = rule({ rule_id: 9, mode: 'shadow' });
+  const made = rule({ rule_id: '9', mode: 'shadow' });
   fakeServer({
     ...world(),
     'POST /api/v1/tenants/acme/rules': () => ({ status: 201, json: made }),
@@ -23,7 +23,7 @@ test('a new shadow rule is announced and kept in the history as one', async () =
     'GET /api/v1/tenants/acme/audit': page([
       auditEntry({ action: 'create', before: null, after: { ...made } }),
       auditEntry({
-        audit_id: 811,
+        audit_id: '811',
         action: 'create',
         before: null,
         after: { ...made, action: 'block', mode: 'enforce' },
@@ -62,7 +62,7 @@ test('after the first rule of a tenant the next step is shown', async () => {
 test('a quota is made with the fields that quotas have, and nothing else is sent', async () => {
   const requests = fakeServer({
     ...world(),
-    'POST /api/v1/tenants/acme/rules': () => ({ json: rule({ rule_id: 9 }), status: 201 }),
+    'POST /api/v1/tenants/acme/rules': () => ({ json: rule({ rule_id: '9' }), status: 201 }),
   });
   const { user } = open('/t/acme/rules/new');
   await user.selectOptions(await screen.findByRole('combobox', { name: 'Algorithm' }), 'Fixed window, quota');

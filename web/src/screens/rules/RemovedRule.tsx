@@ -26,7 +26,7 @@ import styles from './Rules.module.css';
 
 interface Props {
   tenant: string;
-  id: number;
+  id: string;
   error: unknown;
 }
 
@@ -43,7 +43,7 @@ export function RemovedRule({ tenant, id, error }: Props) {
 
 interface StoryProps {
   tenant: string;
-  id: number;
+  id: string;
   entry: AuditEntry;
   before: NonNullable<AuditEntry['before']>;
 }

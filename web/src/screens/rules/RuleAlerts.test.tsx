@@ -5,12 +5,12 @@ import { open } from '../../../test/render';
 import { series } from '../../../test/traffic';
 
 test('a rule’s page has the alerts that watch it, and makes one on it', async () => {
-  const watched = rule({ rule_id: 12 });
+  const watched = rule({ rule_id: '12' });
   const alert = {
-    alert_id: 4,
+    alert_id: '4',
     name: 'Loud',
     kind: 'denials',
-    rule_id: 12,
+    rule_id: '12',
     per: 'rule',
     threshold: 1000,
     window_minutes: 5,
@@ -48,9 +48,9 @@ test('a rule’s page has the alerts that watch it, and makes one on it', async 
       firings: [],
     },
     'GET /api/v1/tenants/acme/alerts': page([
-      { ...alert, rule_id: 12 },
-      { ...alert, alert_id: 5, name: 'Any', rule_id: null },
-      { ...alert, alert_id: 6, name: 'Other', rule_id: 99 },
+      { ...alert, rule_id: '12' },
+      { ...alert, alert_id: '5', name: 'Any', rule_id: null },
+      { ...alert, alert_id: '6', name: 'Other', rule_id: '99' },
     ]),
   });
   const { user } = open('/t/acme/rules/12');

@@ -4,7 +4,7 @@ import type { Rule, ScheduledChange } from '~/api/types';
 import { Ends } from '~/components/Ends';
 import { byRule } from '~/domain/scheduled';
 
-export function useChangesInForce(tenant: string): Map<number, ScheduledChange> {
+export function useChangesInForce(tenant: string): Map<string, ScheduledChange> {
   const { data: open = [] } = useQuery(openScheduledQuery(tenant));
   return byRule(open.filter(({ state }) => state === 'in_force'));
 }

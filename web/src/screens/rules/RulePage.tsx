@@ -43,9 +43,9 @@ const TryLimit = lazy(() => import('./TryLimit'));
 export default function RulePage() {
   const tenant = useTenant();
   const { rule: id } = useParams({ from: '/shell/t/$tenant/rules/$rule' });
-  const rule = useQuery(ruleQuery(tenant, Number(id)));
+  const rule = useQuery(ruleQuery(tenant, id));
   if (!rule.data && isStatus(rule.error, 404)) {
-    return <RemovedRule key={id} tenant={tenant} id={Number(id)} error={rule.error} />;
+    return <RemovedRule key={id} tenant={tenant} id={id} error={rule.error} />;
   }
   // Another rule gets a new editor, so that a draft is never saved to the wrong rule.
   return <Query query={rule}>{(data) => <Loaded key={id} saved={data} />}</Query>;
@@ -68,7 +68,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
   const candidate = alike.data?.find(({ candidate_for }) => candidate_for === rule.rule_id);
   const isCandidate = rule.candidate_for !== null;
   const { data: live, isPending: awaitsLive } = useQuery({
-    ...ruleQuery(tenant, rule.candidate_for ?? 0),
+    ...ruleQuery(tenant, rule.candidate_for ?? ''),
     enabled: isCandidate,
     retry: false,
   });

@@ -77,14 +77,14 @@ test('a shadow rule goes into the place of the live one', async () => {
   await user.click(within(dialog).getByRole('button', { name: 'Enforce' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/1'));
   expect(requests.find(({ path }) => path.endsWith('/promote'))?.body).toEqual({
-    into_rule_id: 1,
+    into_rule_id: '1',
     into_version: 3,
   });
 });
 
 test('a candidate may stand for any enforced rule of its requests and plan, the unnamed one first', () => {
-  const daily = rule({ rule_id: 3, plan: 'free', name: 'daily' });
-  const others = [rule({ rule_id: 4, plan: 'pro' }), rule({ rule_id: 5, plan: 'free', key_pattern: 'global' })];
+  const daily = rule({ rule_id: '3', plan: 'free', name: 'daily' });
+  const others = [rule({ rule_id: '4', plan: 'pro' }), rule({ rule_id: '5', plan: 'free', key_pattern: 'global' })];
   expect(liveRules([daily, live, shadow, ...others], shadow)).toEqual([live, daily]);
 });
 
@@ -138,7 +138,7 @@ test('what was undone is offered to be made again, and not to be undone again', 
     'POST /api/v1/tenants/acme/audit/812/revert': () => {
       const [done] = entries as [AuditEntry];
       const actor = { ...done.actor, act: 'revert 812' };
-      entries.unshift({ ...done, audit_id: 813, actor, before: done.after, after: done.before });
+      entries.unshift({ ...done, audit_id: '813', actor, before: done.after, after: done.before });
       return { json: entries[0] };
     },
   });
@@ -152,7 +152,7 @@ test('what was undone is offered to be made again, and not to be undone again', 
 });
 
 test('an override that somebody else gave meanwhile is shown beside mine', async () => {
-  const theirs = override({ rule_id: 1, user_id: '7', reason: 'theirs', version: 32 });
+  const theirs = override({ rule_id: '1', user_id: '7', reason: 'theirs', version: 32 });
   const tags: (string | null)[] = [];
   fakeServer({
     ...world(),
@@ -203,9 +203,9 @@ test('a rule that was enforced today does not claim to have denied what it only 
 
 test('a rule adapts to a backend, and its page shows the share in force and why', async () => {
   const adapt = { backend: 'search', floor_percent: 20, p99_ms: 300, error_percent: 1 };
-  const adapting = rule({ rule_id: 1, plan: 'free', adapt });
+  const adapting = rule({ rule_id: '1', plan: 'free', adapt });
   const item = {
-    rule_id: 1,
+    rule_id: '1',
     backend: 'search',
     share_percent: 49,
     limit_text: '4.9 per second, bursts to 50',
@@ -247,7 +247,7 @@ test('the address of a removed rule says what it was, who removed it and when', 
     action: 'remove',
     actor: { kind: 'account', id: '1', name: 'ada@example.com', act: 'matrix', request_id: 'req-1' },
     object: { kind: 'rule', id: '10' },
-    before: { ...rule({ rule_id: 10, plan: null }) },
+    before: { ...rule({ rule_id: '10', plan: null }) },
     after: null,
   });
   fakeServer({
@@ -278,7 +278,7 @@ test.each(Object.entries(restoredWords))('restoring a rule that %s says what it 
   const removal = auditEntry({
     action: 'remove',
     object: { kind: 'rule', id: '10' },
-    before: { ...rule({ rule_id: 10, plan: null, ...was }) },
+    before: { ...rule({ rule_id: '10', plan: null, ...was }) },
     after: null,
   });
   fakeServer({
@@ -371,7 +371,7 @@ test('if the saved rule cannot be read after a lost race, that is said', async (
 });
 
 test('another algorithm can be tried, and the limit comes back as it was', async () => {
-  const slow = rule({ rule_id: 1, version: 3, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
+  const slow = rule({ rule_id: '1', version: 3, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/rules/1': () => ({ json: slow, headers: { ETag: '"3"' } }) });
   const { user } = open('/t/acme/rules/1');
   await user.selectOptions(await screen.findByLabelText('Algorithm'), 'fixed_window');

@@ -26,7 +26,7 @@ import { RuleChips } from './RuleChips';
 import { RuleEnds, useChangesInForce } from './RuleEnds';
 import styles from './Rules.module.css';
 
-const columnsOf = (inForce: Map<number, ScheduledChange>): Column<Rule>[] => [
+const columnsOf = (inForce: Map<string, ScheduledChange>): Column<Rule>[] => [
   {
     key: 'pattern',
     header: 'Requests',

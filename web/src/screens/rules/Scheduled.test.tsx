@@ -6,15 +6,15 @@ import { open } from '../../../test/render';
 import { live, world } from '../../../test/rules';
 
 const scheduled = {
-  change_id: 7,
+  change_id: '7',
   title: 'user:{user_id} on free',
-  rules: [{ rule_id: 1, change: { burst_capacity: 80 }, failure: null as string | null }],
+  rules: [{ rule_id: '1', change: { burst_capacity: 80 }, failure: null as string | null }],
   starts_at: '2026-11-23T09:00:00Z',
   ends_at: '2026-11-27T17:00:00Z',
   state: 'waiting' as const,
   requested_at: '2026-11-21T06:00:00Z',
   requested_by: 'ada@example.com',
-  requester_account_id: 1,
+  requester_account_id: '1',
   applied_at: null,
   ended_at: null,
   failure: null,
@@ -38,7 +38,7 @@ test('what was typed is scheduled with its end, for the version that was shown',
   await user.click(within(dialog).getByRole('button', { name: 'Schedule' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   expect(requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body).toEqual({
-    rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 80 } }],
+    rules: [{ rule_id: '1', version: 3, change: { burst_capacity: 80 } }],
     starts_at: new Date('2026-11-23T09:00').toISOString(),
     ends_at: new Date('2026-11-27T17:00').toISOString(),
   });
@@ -49,8 +49,8 @@ test('scheduled changes are listed with what became of them, and one that waits 
   const failure = 'Somebody edited the rule meanwhile, so nothing was taken back.';
   const edited = {
     ...scheduled,
-    change_id: 6,
-    rules: [{ rule_id: 1, change: { burst_capacity: 80 }, failure }],
+    change_id: '6',
+    rules: [{ rule_id: '1', change: { burst_capacity: 80 }, failure }],
     state: 'edited' as const,
     failure,
   };
@@ -88,10 +88,10 @@ test('a change that waits is edited: another limit and another end take its plac
   await user.click(within(dialog).getByRole('button', { name: 'Save' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   expect(requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body).toEqual({
-    rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 90 } }],
+    rules: [{ rule_id: '1', version: 3, change: { burst_capacity: 90 } }],
     starts_at: new Date(scheduled.starts_at).toISOString(),
     ends_at: new Date('2026-11-30T17:00').toISOString(),
-    replaces: 7,
+    replaces: '7',
   });
 });
 
@@ -101,8 +101,8 @@ test('a change of many rules says so on the page of each, and what became of it'
     ...scheduled,
     title: '12 limits of pro',
     rules: [
-      { rule_id: 1, change: { burst_capacity: 80 }, failure },
-      { rule_id: 2, change: { burst_capacity: 90 }, failure: null },
+      { rule_id: '1', change: { burst_capacity: 80 }, failure },
+      { rule_id: '2', change: { burst_capacity: 90 }, failure: null },
     ],
     state: 'edited' as const,
     failure: '1 of 12 rules was not taken back.',
@@ -136,7 +136,7 @@ test('a change can begin now, and then has an end', async () => {
   await user.click(within(dialog).getByRole('button', { name: 'Change now' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   expect(requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body).toEqual({
-    rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 80 } }],
+    rules: [{ rule_id: '1', version: 3, change: { burst_capacity: 80 } }],
     starts_at: null,
     ends_at: new Date('2126-11-27T17:00').toISOString(),
   });
@@ -156,7 +156,7 @@ test('a change that was chosen elsewhere asks for the limit and schedules it', a
   await user.click(submit);
   await waitFor(() =>
     expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body).toMatchObject({
-      rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 20 } }],
+      rules: [{ rule_id: '1', version: 3, change: { burst_capacity: 20 } }],
     }),
   );
 });
@@ -179,7 +179,7 @@ test('what somebody else saves while a change is scheduled is not undone', async
   await user.click(within(dialog).getByRole('button', { name: 'Schedule' }));
   await within(dialog).findByRole('alert');
   expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body).toMatchObject({
-    rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 20 } }],
+    rules: [{ rule_id: '1', version: 3, change: { burst_capacity: 20 } }],
   });
 });
 

@@ -3,7 +3,7 @@ import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditEntry } from '~/api/types';
 
-export const ruleHistoryQuery = (tenant: string, ruleId: number) =>
+export const ruleHistoryQuery = (tenant: string, ruleId: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit', 'rule', ruleId),
     queryFn: ({ signal }) =>

@@ -196,7 +196,7 @@ test('an invitation gives a link, its token in the fragment', async () => {
 
 test('removing a member names the changes that they scheduled, and cancels them if asked', async () => {
   const change = {
-    change_id: 7,
+    change_id: '7',
     title: '12 limits of pro',
     rules: [],
     starts_at: '2026-11-27T18:00:00Z',
@@ -204,18 +204,18 @@ test('removing a member names the changes that they scheduled, and cancels them 
     state: 'waiting',
     requested_at: '2026-11-21T06:00:00Z',
     requested_by: 'grace@example.com',
-    requester_account_id: 2,
+    requester_account_id: '2',
     applied_at: null,
     ended_at: null,
     failure: null,
   };
   const queries: (string | null)[] = [];
   server({
-    [`GET ${acme}/members`]: page([member, { ...member, account_id: 2, email: 'grace@example.com', name: '' }]),
+    [`GET ${acme}/members`]: page([member, { ...member, account_id: '2', email: 'grace@example.com', name: '' }]),
     [`GET ${acme}/scheduled-changes`]: page([
       change,
-      { ...change, change_id: 8, title: '3 limits of free', requester_account_id: 1 },
-      { ...change, change_id: 9, title: '5 limits of free', state: 'in_force' },
+      { ...change, change_id: '8', title: '3 limits of free', requester_account_id: '1' },
+      { ...change, change_id: '9', title: '5 limits of free', state: 'in_force' },
     ]),
     [`DELETE ${acme}/members/2`]: ({ query }: { query: URLSearchParams }) => {
       queries.push(query.get('scheduled_changes'));
@@ -356,7 +356,7 @@ test('what was undone from the audit log can be made again, but not undone twice
     [`POST ${acme}/audit/812/revert`]: () => {
       const [done] = entries as [ReturnType<typeof auditEntry>];
       const actor = { ...done.actor, act: 'revert 812' };
-      const undo = { ...done, audit_id: 813, actor, before: done.after, after: done.before };
+      const undo = { ...done, audit_id: '813', actor, before: done.after, after: done.before };
       entries.unshift(undo);
       return { json: undo };
     },
@@ -373,7 +373,7 @@ test('what was undone from the audit log can be made again, but not undone twice
 });
 
 test('an entry of the audit log shows what differed, and undoing it asks first', async () => {
-  const requests = server({ [`POST ${acme}/audit/812/revert`]: auditEntry({ audit_id: 813 }) });
+  const requests = server({ [`POST ${acme}/audit/812/revert`]: auditEntry({ audit_id: '813' }) });
   const { user, router } = open('/t/acme/settings/audit');
   await user.click(await screen.findByText(/rule Each user/));
   await waitFor(() => expect(router.state.location.searchStr).toBe('?entry=812'));
@@ -387,10 +387,10 @@ test('an entry of the audit log shows what differed, and undoing it asks first',
 
 test('the log shows old and new values, and undoing a save undoes all of it or says what clashes', async () => {
   const two = [
-    auditEntry({ audit_id: 813, change_id: 812 }),
+    auditEntry({ audit_id: '813', change_id: '812' }),
     auditEntry({
-      audit_id: 812,
-      change_id: 812,
+      audit_id: '812',
+      change_id: '812',
       action: 'remove',
       object: { kind: 'override', id: '12:42' },
       after: null,
@@ -423,7 +423,7 @@ test('an import is one line of the log, which opens to its rows, each with its u
   const many = Array.from({ length: 60 }, (_, n) => ({
     id: `12:user-${n}`,
     before: null,
-    after: { rule_id: 12, user_id: `user-${n}`, rate_per_second: 5, rate_unit: 'second', burst_capacity: 9 },
+    after: { rule_id: '12', user_id: `user-${n}`, rate_per_second: 5, rate_unit: 'second', burst_capacity: 9 },
   }));
   const packed = auditEntry({
     action: 'create',
@@ -517,7 +517,7 @@ const refused = {
   count: 3,
   kind: 'denied',
   succeeded: false,
-  account_id: 7,
+  account_id: '7',
   who: 'eve@example.com',
   typed: '',
   key_id: '',
@@ -575,8 +575,8 @@ test('an owner sees who has a second factor, and whom requiring one would lock o
   const own = { ...session(), two_factors: true };
   const people = [
     { ...member, second_factor: true },
-    { ...member, account_id: 2, email: 'bob@example.com', name: 'Bob', role: 'viewer' },
-    { ...member, account_id: 3, email: 'gone@example.com', name: 'Gone', disabled: true },
+    { ...member, account_id: '2', email: 'bob@example.com', name: 'Bob', role: 'viewer' },
+    { ...member, account_id: '3', email: 'gone@example.com', name: 'Gone', disabled: true },
   ];
   server({ 'GET /api/v1/session': own, [`GET ${acme}/members`]: page(people) });
   const { user, router } = open('/t/acme/settings/members');

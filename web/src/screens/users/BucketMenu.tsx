@@ -9,7 +9,7 @@ export type BucketAct = 'reset' | 'credit';
 interface Props {
   bucket: Bucket;
   onAct: (act: BucketAct) => void;
-  onOverride: (rule: number) => void;
+  onOverride: (rule: string) => void;
 }
 
 export function BucketMenu({ bucket, onAct, onOverride }: Props) {

@@ -23,7 +23,7 @@ interface Props {
   tenant: string;
   user: string;
   edit: boolean;
-  onOverride: (rule: number) => void;
+  onOverride: (rule: string) => void;
 }
 
 /** The use of the user’s quotas, and the levels of the other buckets, which refill on screen. */
@@ -98,7 +98,7 @@ interface RowProps {
   bucket: Bucket;
   readAt: number;
   edit: boolean;
-  onOverride: (rule: number) => void;
+  onOverride: (rule: string) => void;
   onAct: (act: BucketAct) => void;
 }
 

@@ -12,7 +12,7 @@ interface Props {
   tenant: string;
   bucket: Bucket;
   edit: boolean;
-  onOverride: (rule: number) => void;
+  onOverride: (rule: string) => void;
   onAct: (act: BucketAct) => void;
 }
 

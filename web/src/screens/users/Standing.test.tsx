@@ -10,7 +10,7 @@ afterEach(() => {
 });
 
 const inAnHour = () => new Date(Date.now() + 3_600_000).toISOString();
-const named = { rule_id: 21, key_pattern: 'user:42', name: 'temporary', plan: null } as const;
+const named = { rule_id: '21', key_pattern: 'user:42', name: 'temporary', plan: null } as const;
 
 /** The card that says what holds for the user. */
 const standing = async () =>
@@ -19,9 +19,9 @@ const standing = async () =>
 test('a block of this user is shown with its end and its rule, and can be ended', async () => {
   let block = rule({ ...named, action: 'block', expires_at: inAnHour() });
   const others = [
-    rule({ rule_id: 22, key_pattern: 'user:4', action: 'block' }),
+    rule({ rule_id: '22', key_pattern: 'user:4', action: 'block' }),
     rule({
-      rule_id: 23,
+      rule_id: '23',
       key_pattern: 'user:42',
       name: 'ended',
       action: 'bypass',
@@ -61,7 +61,7 @@ test('a rule of an endpoint is said to concern some checks; one without end has 
 test('a block of the address from which the user was denied is shown, and can be ended', async () => {
   const pattern = { key_pattern: 'ip:203.0.113.9', name: 'temporary', plan: null };
   userServer({
-    [`GET ${base}/rules`]: page([rule({ rule_id: 21, ...pattern, action: 'block', expires_at: inAnHour() })]),
+    [`GET ${base}/rules`]: page([rule({ rule_id: '21', ...pattern, action: 'block', expires_at: inAnHour() })]),
   });
   open('/t/acme/users/42');
   const card = await standing();
@@ -104,7 +104,7 @@ test('a user is let through from the page, for an hour', async () => {
 });
 
 test('blocking a user who is let through says that it has no effect, and offers to end that', async () => {
-  let bypass = rule({ rule_id: 22, key_pattern: 'user:42', name: 'partner', plan: null, action: 'bypass' });
+  let bypass = rule({ rule_id: '22', key_pattern: 'user:42', name: 'partner', plan: null, action: 'bypass' });
   const requests = userServer({
     [`GET ${base}/rules`]: () => ({ json: page([bypass]) }),
     [`PATCH ${base}/rules/22`]: () => {

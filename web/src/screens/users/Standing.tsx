@@ -24,8 +24,8 @@ interface Props {
   user: User;
   edit: boolean;
   /** The rules that the user can have an override of, by their ids. */
-  overridable: ReadonlySet<number>;
-  onOverride: (rule: number) => void;
+  overridable: ReadonlySet<string>;
+  onOverride: (rule: string) => void;
 }
 
 /** Rules about this user or an address of the user, and the reason of the last denial. Nothing if there is neither. */

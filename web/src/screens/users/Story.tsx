@@ -144,6 +144,6 @@ function effectOf(entry: Entry): Change[] {
   );
 }
 
-function ruleOf({ object: { id } }: Entry): number {
-  return Number.parseInt(id, 10);
+function ruleOf({ object: { id } }: Entry): string {
+  return id.replace(/:.*/s, '');
 }

@@ -36,7 +36,7 @@ test('an override has a reason and an end, and says its effect before it is save
   );
   await waitFor(() =>
     expect(requests.findLast(({ path }) => path.endsWith('/effect'))?.body).toEqual({
-      override: { rule_id: 12, user_id: '42', rate_per_second: 100, burst_capacity: 500 },
+      override: { rule_id: '12', user_id: '42', rate_per_second: 100, burst_capacity: 500 },
     }),
   );
   expect((await within(dialog).findByLabelText('Effect')).textContent).toMatch(
@@ -109,7 +109,7 @@ test('a rule that cannot be overridden is never replaced by another without a wo
 test('the button offers the rule that denied last', async () => {
   userServer({
     [`GET ${its}`]: () => ({
-      json: someUser({ recent_violations: [violation({ rule_id: 13, plan: 'pro' })] }),
+      json: someUser({ recent_violations: [violation({ rule_id: '13', plan: 'pro' })] }),
       headers: tag,
     }),
   });

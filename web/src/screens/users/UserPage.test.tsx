@@ -16,7 +16,7 @@ import { base, its, tag, userServer } from '../../../test/users';
 
 test('a user with more than is shown says so, and shows more overrides', async () => {
   const json = someUser({ overrides: [override()], has_more_overrides: true });
-  const last = override({ rule_id: 77, reason: 'the last of all' });
+  const last = override({ rule_id: '77', reason: 'the last of all' });
   userServer({
     'GET /api/v1/tenants/acme/overrides': ({ query }: { query: URLSearchParams }) => {
       expect(query.get('user_id')).toBe('42');
@@ -183,12 +183,12 @@ test('quotas whose store is away say so, and are read again', async () => {
 
 test('crossings of the user’s quotas are listed page by page', async () => {
   userServer({
-    [`GET ${base}/rules`]: page([rule({ rule_id: 15, name: 'monthly', window_zone: 'Europe/Berlin' })]),
+    [`GET ${base}/rules`]: page([rule({ rule_id: '15', name: 'monthly', window_zone: 'Europe/Berlin' })]),
     [`GET ${base}/crossings`]: ({ query }: { query: URLSearchParams }) => {
       expect(query.get('user_id')).toBe('42');
       return query.has('cursor')
         ? {
-            json: page([crossing({ crossing_id: 50, rule_id: 99, name: 'old', share: 100, mode: 'shadow' })]),
+            json: page([crossing({ crossing_id: '50', rule_id: '99', name: 'old', share: 100, mode: 'shadow' })]),
           }
         : { json: { items: [crossing()], next_cursor: 'next' } };
     },
@@ -244,7 +244,7 @@ test('the time line has the name of a rule that was removed with its overrides',
       auditEntry({
         action: 'remove',
         object: { kind: 'rule', id: '77' },
-        before: { ...rule({ rule_id: 77, name: 'spring', plan: null }) },
+        before: { ...rule({ rule_id: '77', name: 'spring', plan: null }) },
         after: null,
       }),
     ]),
@@ -261,11 +261,11 @@ test('the time line says who blocked the user, and until when', async () => {
     object: { kind: 'rule', id: '21' },
     before: null,
     after: {
-      ...rule({ rule_id: 21, key_pattern: 'user:42', action: 'block', expires_at: '2026-11-20T13:00:00Z' }),
+      ...rule({ rule_id: '21', key_pattern: 'user:42', action: 'block', expires_at: '2026-11-20T13:00:00Z' }),
     },
   });
   userServer({
-    [`GET ${base}/rules`]: page([rule({ rule_id: 21, key_pattern: 'user:42', name: 'temporary' })]),
+    [`GET ${base}/rules`]: page([rule({ rule_id: '21', key_pattern: 'user:42', name: 'temporary' })]),
     [`GET ${its}/story`]: page([{ at: entry.at, denials: null, entry }]),
   });
   open('/t/acme/users/42');
@@ -296,7 +296,7 @@ test('a rule is not said to be removed while the rules load', async () => {
   const requests = userServer({
     [`GET ${base}/rules`]: () => new Promise((resolve) => (answer = resolve)),
     [`GET ${its}/story`]: page([{ at: entry.at, denials: null, entry }]),
-    [`GET ${base}/crossings`]: page([crossing({ rule_id: 12 })]),
+    [`GET ${base}/crossings`]: page([crossing({ rule_id: '12' })]),
   });
   open('/t/acme/users/42');
   const story = await screen.findByRole('list', { name: 'Time line' });

@@ -53,7 +53,7 @@ export default function UserPage() {
 
   const range = useTimeRange('7d');
   const openViolation = usePanel<string>('open');
-  const override = usePanel<number>('override');
+  const override = usePanel<string>('override');
   const erasure = usePanel<string>('erasure');
 
   const raise = () => user.data && override(denyingRule(overridable, user.data.value) ?? overridable[0]?.rule_id);

@@ -25,8 +25,8 @@ test('each second ends what has expired, and reads no pattern of a rule again', 
   } as const;
   userServer({
     [`GET ${base}/rules`]: page([
-      rule({ ...bypass, rule_id: 21, key_pattern: 'user:42' }),
-      rule({ ...bypass, rule_id: 22, key_pattern: 'user:7', expires_at: null }),
+      rule({ ...bypass, rule_id: '21', key_pattern: 'user:42' }),
+      rule({ ...bypass, rule_id: '22', key_pattern: 'user:7', expires_at: null }),
     ]),
     [`GET ${its}`]: () => ({ json: someUser(), headers: tag }),
   });

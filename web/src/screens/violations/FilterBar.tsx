@@ -64,7 +64,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
           nothingFoundMessage="No results"
           data={rules}
           value={search.rule === undefined ? null : String(search.rule)}
-          onChange={(rule) => onChange({ rule: rule === null ? undefined : Number(rule) })}
+          onChange={(rule) => onChange({ rule: rule ?? undefined })}
         />
       )}
       {!ranked && (
@@ -120,7 +120,7 @@ function Who({ search, onChange }: Pick<Props, 'search' | 'onChange'>) {
 }
 
 /** The rules, and the one in the filter even if it was removed: its violations remain. */
-function useRuleChoices(tenant: string, asked: number | undefined): { value: string; label: string }[] {
+function useRuleChoices(tenant: string, asked: string | undefined): { value: string; label: string }[] {
   const { data: rules = [], isSuccess } = useQuery(rulesQuery(tenant));
   const missing = asked !== undefined && !rules.some(({ rule_id }) => rule_id === asked);
   const removed = useRemovedRule(tenant, missing && isSuccess ? asked : undefined);

@@ -178,7 +178,7 @@ function Rate({ rate }: { rate: string | undefined }) {
 
 function Value({ by, item: { value, rule } }: { by: TopBy; item: TopItem }) {
   if (by !== 'rule') return <>{value}</>;
-  return <RuleName id={Number(value)} rule={rule ?? undefined} />;
+  return <RuleName id={value} rule={rule ?? undefined} />;
 }
 
 function coverage({ by, unattributed, looked_back_to }: Top): React.ReactNode {

@@ -217,7 +217,7 @@ test('the filter has the name of a removed rule', async () => {
       auditEntry({
         action: 'remove',
         object: { kind: 'rule', id: '77' },
-        before: { ...rule({ rule_id: 77, key_pattern: 'user:{user_id}', name: 'spring', plan: 'free' }) },
+        before: { ...rule({ rule_id: '77', key_pattern: 'user:{user_id}', name: 'spring', plan: 'free' }) },
         after: null,
       }),
     ]),
@@ -380,7 +380,7 @@ test('denials are grouped, and an address is blocked for an hour from its group'
 
 test('who was blocked by somebody else meanwhile is said to be, and a second press replaces that', async () => {
   const theirs = rule({
-    rule_id: 21,
+    rule_id: '21',
     key_pattern: 'ip:203.0.113.9',
     name: 'temporary',
     plan: null,
@@ -416,8 +416,8 @@ test('who was blocked by somebody else meanwhile is said to be, and a second pre
 test('letting through names what is always denied and opens with it, and a limit is a further one', async () => {
   server({
     [`GET ${base}/rules`]: page([
-      rule({ rule_id: 30, key_pattern: 'endpoint:/internal/*', action: 'block', plan: null }),
-      rule({ rule_id: 31, key_pattern: 'ip:198.51.100.0/24', action: 'block', plan: null }),
+      rule({ rule_id: '30', key_pattern: 'endpoint:/internal/*', action: 'block', plan: null }),
+      rule({ rule_id: '31', key_pattern: 'ip:198.51.100.0/24', action: 'block', plan: null }),
     ]),
     [`GET ${base}/stats/top`]: top('ip', []),
     [`POST ${base}/effect`]: effect({}),
@@ -444,7 +444,7 @@ test('on a phone the rows of violations keep their endpoint and rule, on a line 
 });
 
 test('a rule that denies much is let through for an hour from its group', async () => {
-  const busy = rule({ rule_id: 12, version: 3 });
+  const busy = rule({ rule_id: '12', version: 3 });
   const { rule_id, key_pattern, name, plan, meter, scope, mode } = busy;
   const named = { rule_id, key_pattern, name, plan, meter, scope, mode, removed: false };
   const requests = server({
@@ -459,7 +459,7 @@ test('a rule that denies much is let through for an hour from its group', async 
           denied: 8,
           checks: 10,
           last_at: null,
-          rule: { ...named, rule_id: 13, mode: 'shadow' },
+          rule: { ...named, rule_id: '13', mode: 'shadow' },
         },
         { value: '14', denied: 7, checks: 10, last_at: null, rule: null },
       ],
@@ -471,15 +471,15 @@ test('a rule that denies much is let through for an hour from its group', async 
     [`POST ${base}/scheduled-changes`]: () => ({
       status: 201,
       json: {
-        change_id: 7,
+        change_id: '7',
         title: 'user:{user_id} on all plans',
-        rules: [{ rule_id: 12, change: { mode: 'shadow' }, failure: null }],
+        rules: [{ rule_id: '12', change: { mode: 'shadow' }, failure: null }],
         starts_at: '2026-11-21T06:00:00Z',
         ends_at: '2026-11-21T07:00:00Z',
         state: 'in_force',
         requested_at: '2026-11-21T06:00:00Z',
         requested_by: 'ada@example.com',
-        requester_account_id: 1,
+        requester_account_id: '1',
         applied_at: '2026-11-21T06:00:00Z',
         ended_at: null,
         failure: null,
@@ -505,7 +505,7 @@ test('a rule that denies much is let through for an hour from its group', async 
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   const sent = requests.find(({ method, path }) => method === 'POST' && path.endsWith('/scheduled-changes'));
   expect(sent?.body).toEqual({
-    rules: [{ rule_id: 12, version: 3, change: { mode: 'shadow' } }],
+    rules: [{ rule_id: '12', version: 3, change: { mode: 'shadow' } }],
     ends_in_seconds: 3600,
   });
 });
@@ -513,11 +513,11 @@ test('a rule that denies much is let through for an hour from its group', async 
 test('a rule that somebody else changed is shown as it is now, and a second press changes that', async () => {
   let version = 3;
   const sent: unknown[] = [];
-  const { rule_id, key_pattern, name, plan, meter, scope, mode } = rule({ rule_id: 12 });
+  const { rule_id, key_pattern, name, plan, meter, scope, mode } = rule({ rule_id: '12' });
   const named = { rule_id, key_pattern, name, plan, meter, scope, mode, removed: false };
   server({
     [`GET ${base}/stats/top`]: top('rule', [{ value: '12', denied: 90, checks: 100, last_at: null, rule: named }]),
-    [`GET ${base}/rules/12`]: () => ({ json: rule({ rule_id: 12, version }), headers: { ETag: `"${version}"` } }),
+    [`GET ${base}/rules/12`]: () => ({ json: rule({ rule_id: '12', version }), headers: { ETag: `"${version}"` } }),
     [`POST ${base}/scheduled-changes`]: ({ body }: { body: { rules: { version: number }[] } }) => {
       sent.push(body.rules[0]?.version);
       version = 4;

@@ -24,7 +24,7 @@ interface Props {
   /** undefined: closed. */
   alert?: Alert;
   /** The rule with its plan; undefined for no rule in particular. */
-  nameOf: (rule: number | null) => string | undefined;
+  nameOf: (rule: string | null) => string | undefined;
   onEdit: (alert: Alert) => void;
   onSecret: (secret: string) => void;
   onClose: () => void;

@@ -30,8 +30,8 @@ export default function Alerts() {
   const rules = useQuery(rulesQuery(tenant));
   const [form, setForm] = useState<{ alert: Alert | null } | null>(null);
   const [secret, setSecret] = useState<string | null>(null);
-  const open = usePanel<number>('entry');
-  const nameOf = (id: number | null) => {
+  const open = usePanel<string>('entry');
+  const nameOf = (id: string | null) => {
     if (id === null) return undefined;
     const rule = rules.data?.find(({ rule_id }) => rule_id === id);
     return rule ? ruleInWords(rule) : `rule ${id}`;

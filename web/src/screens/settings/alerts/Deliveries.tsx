@@ -14,7 +14,7 @@ import styles from './Alerts.module.css';
 interface DeliveriesProps {
   tenant: string;
   alert: Alert;
-  nameOf: (rule: number | null) => string | undefined;
+  nameOf: (rule: string | null) => string | undefined;
 }
 
 export function Deliveries({ tenant, alert, nameOf }: DeliveriesProps) {
@@ -93,7 +93,7 @@ function Delivery({ tenant, alert, delivery, nameOf }: DeliveriesProps & { deliv
   );
 }
 
-function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: number; delivery: number }) {
+function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: string; delivery: string }) {
   const queries = useQueryClient();
   const path = { tenant, alert_id: alert, delivery_id: delivery };
   const retry = useMutation({

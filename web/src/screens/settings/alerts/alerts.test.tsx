@@ -23,7 +23,7 @@ test('the first alert is made, and its secret shown once', async () => {
   expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('/alerts'))?.body).toEqual({
     name: 'Search',
     kind: 'denials',
-    rule_id: 12,
+    rule_id: '12',
     per: 'rule',
     threshold: 1000,
     window_minutes: 5,
@@ -34,10 +34,10 @@ test('the first alert is made, and its secret shown once', async () => {
 });
 
 const loud = {
-  alert_id: 4,
+  alert_id: '4',
   name: 'Loud',
   kind: 'denials',
-  rule_id: 12,
+  rule_id: '12',
   per: 'rule',
   threshold: 1000,
   window_minutes: 5,
@@ -51,9 +51,9 @@ const loud = {
   version: 1,
 };
 const waiting = {
-  delivery_id: 90,
+  delivery_id: '90',
   is_test: false,
-  rule_id: 12,
+  rule_id: '12',
   subject: null,
   denied: 1043,
   since: '2026-11-21T06:00:00Z',
@@ -73,7 +73,7 @@ test.each([
   ['2026-11-21T05:47:00Z', 0, 'It would not have fired since 21 Nov, 05:47 UTC, when counts begin.'],
   [null, 0, 'It would not have fired: no check was counted in the last 7 days.'],
 ])('a preview of counts since %s says since when there are any', async (counted_since, fired, words) => {
-  const firings = [{ at: '2026-11-21T05:47:00Z', rule_id: 12, subject: null, count: 40 }].slice(1 - fired);
+  const firings = [{ at: '2026-11-21T05:47:00Z', rule_id: '12', subject: null, count: 40 }].slice(1 - fired);
   server({
     [`POST ${acme}/alerts/preview`]: {
       since: '2026-11-14T06:00:00Z',
@@ -103,7 +103,7 @@ test('an alert of any rule shows when it would have fired, and is sent to Slack'
       counted_since: '2026-11-14T06:01:00Z',
       looked_back_to: null,
       fired: 7,
-      firings: [{ at: '2026-11-20T06:00:00Z', rule_id: 12, subject: null, count: 40 }],
+      firings: [{ at: '2026-11-20T06:00:00Z', rule_id: '12', subject: null, count: 40 }],
     },
     [`POST ${acme}/alerts`]: () => ({
       status: 201,
@@ -278,7 +278,7 @@ test('an alert’s threshold suits its rule, and it names its plan and is silenc
   const requests = server({
     [`GET ${acme}/rules`]: page([
       rule({ plan: 'pro', rate_per_second: 0.1, burst_capacity: 3 }),
-      rule({ rule_id: 13, key_pattern: 'ip:{ip}', rate_per_second: 0.01, burst_capacity: 3 }),
+      rule({ rule_id: '13', key_pattern: 'ip:{ip}', rate_per_second: 0.01, burst_capacity: 3 }),
     ]),
     [`GET ${acme}/alerts`]: page([loud]),
     [`PUT ${acme}/alerts/4/silence`]: () => ({ json: loud }),

@@ -46,7 +46,7 @@ export default function Audit() {
       ),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
-  const open = usePanel<number>('entry');
+  const open = usePanel<string>('entry');
   const { start, isStarting, dialog } = useExport(tenant);
 
   return (

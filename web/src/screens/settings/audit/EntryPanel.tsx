@@ -34,7 +34,7 @@ import { useNames } from './names';
 interface Props {
   tenant: string;
   /** undefined: closed. */
-  id?: number;
+  id?: string;
   /** The id of the object that a packed entry is opened for; undefined: all its rows. */
   object?: string;
   onClose: () => void;
@@ -42,7 +42,7 @@ interface Props {
 
 /** One change: what differed, who made it, and the button to undo it. */
 export function EntryPanel({ tenant, id, object, onClose }: Props) {
-  const entry = useQuery({ ...entryQuery(tenant, id ?? 0), enabled: id !== undefined });
+  const entry = useQuery({ ...entryQuery(tenant, id ?? ''), enabled: id !== undefined });
   const { isPending } = useNames(tenant); // they make the first sentence longer
   return (
     <SidePanel opened={id !== undefined} onClose={onClose} title="Change">
