@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,11 +46,102 @@ func checkpoints(ctx context.Context, rounds int, round time.Duration) ([]line, 
 			return nil, err
 		}
 		loaded, err := f.writes(ctx, with, load{addrs: []string{with.addr}, requests: requests}, 10*time.Second)
-		return append([]line{
+		if err != nil {
+			return nil, err
+		}
+		beside, err := f.besideInvented(ctx, with, rounds, 2*round)
+		return slices.Concat([]line{
 			versus("long limits with checkpoints ÷ without, checks/s", off, on, 0.97),
 			note("  denied, ‰", "%.2f", 0, 1000*on.median("denied")),
-		}, loaded...), err
+		}, loaded, beside), err
 	})
+}
+
+const (
+	knownUsers        = 1000
+	quietPerSecond    = 200.0  // checks a second
+	inventedPerSecond = 2000.0 // users a second
+)
+
+// besideInvented empties Redis and compares the latencies of a quiet tenant, whose users are looked up, with those
+// beside a tenant that invents users.
+func (f *field) besideInvented(ctx context.Context, server *process, rounds int, round time.Duration) ([]line, error) {
+	quiet, err := createTenantOf(ctx, f.database, "quiet", longTier)
+	if err != nil {
+		return nil, err
+	}
+	greedy, err := createTenantOf(ctx, f.database, "greedy", longTier)
+	if err != nil {
+		return nil, err
+	}
+	known := load{addrs: []string{server.addr}}
+	for i := range knownUsers {
+		known.requests = append(known.requests,
+			httpRequest{"/v1/check", quiet, fmt.Sprintf(`{"user_id":"%d","cost":20}`, i)}.bytes())
+	}
+	first := httpRequest{"/v1/check", greedy, `{"user_id":"first","cost":20}`}
+	if err := errors.Join(server.awaitCheck(ctx, singleCheck(quiet, 0)), server.awaitCheck(ctx, first),
+		known.once(ctx, connections)); err != nil {
+		return nil, err
+	}
+	if err := f.awaitCheckpoints(ctx, knownUsers); err != nil {
+		return nil, err
+	}
+	invented := 0
+	lose := func(invents bool) (float64, error) {
+		if err := f.rdb.FlushAll(ctx).Err(); err != nil {
+			return 0, fmt.Errorf("empty redis: %w", err)
+		}
+		var greedyErr error
+		var inventing sync.WaitGroup
+		if invents {
+			l := load{addrs: known.addrs}
+			for range int(inventedPerSecond * round.Seconds()) {
+				invented++
+				l.requests = append(l.requests,
+					httpRequest{"/v1/check", greedy, fmt.Sprintf(`{"user_id":"invented-%d"}`, invented)}.bytes())
+			}
+			inventing.Go(func() { _, greedyErr = l.open(ctx, inventedPerSecond, connections, round) })
+		}
+		found, err := known.open(ctx, quietPerSecond, connections, round)
+		inventing.Wait()
+		return p99(found.latencies), errors.Join(err, greedyErr)
+	}
+	var alone, beside []float64
+	for range rounds {
+		a, err := lose(false)
+		if err != nil {
+			return nil, err
+		}
+		b, err := lose(true)
+		if err != nil {
+			return nil, err
+		}
+		alone, beside = append(alone, a), append(beside, b)
+	}
+	return []line{
+		ratioLine("p99 of a quiet tenant after a loss, ms, beside one that invents 2000 users a second ÷ alone", "%.1f",
+			median(alone), median(beside), -2),
+	}, nil
+}
+
+// awaitCheckpoints waits until the database has some checkpoints of the quiet tenant.
+func (f *field) awaitCheckpoints(ctx context.Context, rows int) error {
+	conn, err := pgx.Connect(ctx, f.database)
+	if err != nil {
+		return fmt.Errorf("await checkpoints: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for found := 0; found < rows; {
+		err := conn.QueryRow(ctx, `SELECT count(*) FROM bucket_checkpoint AS c
+			JOIN tenant AS t ON t.tenant_id = c.tenant_id WHERE t.slug = 'quiet'`).Scan(&found)
+		if err != nil {
+			return fmt.Errorf("await checkpoints: %w", err)
+		}
+	}
+	return nil
 }
 
 // writes counts what a load has the database write.

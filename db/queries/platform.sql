@@ -1371,9 +1371,12 @@ FROM (
 ) AS n
 JOIN bucket_checkpoint AS c ON c.tenant_id = n.tenant_id AND c.rule_id = n.rule_id AND c.subject = n.subject;
 
--- name: TenantsCheckpointedBefore :many
--- Those of some tenants that have a checkpoint from before a time of each.
+-- name: TenantsWithCheckpoints :many
+-- Rows with the rule 0 are marks of erased users. EXISTS, which ignores an order, would have PostgreSQL read the whole
+-- table where one tenant has most of it.
 SELECT n.tenant_id::bigint
-FROM (SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(befores)::bigint[]) AS before) AS n
-WHERE EXISTS (
-    SELECT FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id AND c.rule_id <> 0 AND c.stamp < n.before);
+FROM unnest(sqlc.arg(tenant_ids)::bigint[]) AS n (tenant_id)
+WHERE (SELECT true FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id AND c.rule_id > 0
+        ORDER BY c.rule_id, c.subject LIMIT 1)
+    OR (SELECT true FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id AND c.rule_id < 0
+        ORDER BY c.rule_id, c.subject LIMIT 1);

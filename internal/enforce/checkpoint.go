@@ -33,9 +33,9 @@ type Recollection interface {
 // Recovery knows the states of buckets of long limits that the shared store may have lost.
 type Recovery interface {
 	// Recover returns the newest known states of some buckets of a tenant, within the budget of the store. Keys are
-	// Bounded. The Stamp of a bucket that nobody has used is 0. isNew: before a time, in microseconds since the Unix
-	// epoch, nobody had used a long limit of the tenant.
-	Recover(keys []Key, before int64) (known []Checkpoint, isNew bool, err error)
+	// Bounded. The Stamp of a bucket that nobody has used is 0. isNew: nobody had used a long limit of the tenant when
+	// its era began, in microseconds since the Unix epoch.
+	Recover(keys []Key, era int64) (known []Checkpoint, isNew bool, err error)
 }
 
 // IsLong reports whether buckets of a limit have checkpoints: they take at least a time to refill, and are no list. A

@@ -65,17 +65,14 @@ func (s *Store) CheckpointsOf(ctx context.Context, places []rules.CheckpointPlac
 	return each(rows, checkpointFromRow), nil
 }
 
-// TenantsCheckpointedBefore returns which of some tenants have a checkpoint from before a time of each, in microseconds
-// since the Unix epoch.
-func (s *Store) TenantsCheckpointedBefore(ctx context.Context, tenants []rules.TenantID, before []int64) (
-	[]rules.TenantID, error,
-) {
+// TenantsWithCheckpoints returns which of some tenants have a checkpoint.
+func (s *Store) TenantsWithCheckpoints(ctx context.Context, tenants []rules.TenantID) ([]rules.TenantID, error) {
 	ids := each(tenants, func(id rules.TenantID) int64 { return int64(id) })
-	old, err := s.queriesFor(classBackground, everyTenant).TenantsCheckpointedBefore(ctx, ids, before)
+	found, err := s.queriesFor(classBackground, everyTenant).TenantsWithCheckpoints(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("find out which of %d tenants have checkpoints: %w", len(tenants), err)
 	}
-	return each(old, func(id int64) rules.TenantID { return rules.TenantID(id) }), nil
+	return each(found, func(id int64) rules.TenantID { return rules.TenantID(id) }), nil
 }
 
 // CheckpointsOfUser returns the next checkpoints of a user's buckets after a place.

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -228,5 +229,30 @@ func TestBucketsOfALongLimitSurviveTheirProcess(t *testing.T) {
 		if err != nil || n != then.removed {
 			t.Errorf("after %s %d are removed, want %d: %v", then.age, n, then.removed, err)
 		}
+	}
+}
+
+// TestTenantsWithCheckpointsAreFoundByAnIndex has a tenant with many checkpoints, one whose only one is of a check's
+// own limit, and one with marks of erased users alone.
+func TestTenantsWithCheckpointsAreFoundByAnIndex(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec(t, w.url, `INSERT INTO bucket_checkpoint (tenant_id, rule_id, subject, stamp, state)
+SELECT 1000001, 1 + n % 10, n::text::bytea, n, ''::bytea FROM generate_series(1, 20000) AS n
+UNION ALL SELECT 1000002, -7, 'own', 1, ''
+UNION ALL SELECT 1000003, 0, n::text::bytea, n, '' FROM generate_series(1, 1000) AS n`)
+	exec(t, w.url, "VACUUM ANALYZE bucket_checkpoint")
+	got := must(w.TenantsWithCheckpoints(t.Context(), []rules.TenantID{1000004, 1000003, 1000002, 1000001}))(t)
+	slices.Sort(got)
+	if want := []rules.TenantID{1000001, 1000002}; !slices.Equal(got, want) {
+		t.Errorf("tenants %d have checkpoints, want %d", got, want)
+	}
+	query := queryOf(t, "platform.sql", "TenantsWithCheckpoints :many", map[string]string{
+		"tenant_ids": "ARRAY(SELECT generate_series(1000001, 1000500))",
+	})
+	plan := lines(t, connect(t, w.url), "EXPLAIN (ANALYZE, TIMING OFF) "+query)
+	notMoreThan(t, plan, 500)
+	if text := strings.Join(plan, "\n"); strings.Contains(text, "Seq Scan on bucket_checkpoint") {
+		t.Errorf("the table is read as a whole:\n%s", text)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +21,6 @@ const (
 	waitingOfTenant = 5000
 	// restAfter is the pause after a failed query, in which look-ups fail at once.
 	restAfter = 250 * time.Millisecond
-	// sortTimeout bounds the question which tenants are new.
-	sortTimeout = 2 * time.Second
-	// clocksApart is how far the clocks of a server that was lost and of its successor may be apart, in microseconds.
-	clocksApart = int64(10 * time.Second / time.Microsecond)
 )
 
 var (
@@ -36,8 +33,8 @@ var (
 type Reader interface {
 	// CheckpointsOf returns the rows at some places, in any order.
 	CheckpointsOf(ctx context.Context, places []rules.CheckpointPlace) ([]rules.Checkpoint, error)
-	// TenantsCheckpointedBefore returns which of some tenants have a row from before a time of each.
-	TenantsCheckpointedBefore(ctx context.Context, tenants []rules.TenantID, before []int64) ([]rules.TenantID, error)
+	// TenantsWithCheckpoints returns which of some tenants have a row.
+	TenantsWithCheckpoints(ctx context.Context, tenants []rules.TenantID) ([]rules.TenantID, error)
 }
 
 // Known is a memory that can say which buckets it lacks; see membucket.Store.
@@ -62,19 +59,18 @@ type Lookups struct {
 	lines   map[rules.TenantID][]lookup
 	isBusy  bool // a goroutine asks
 	restsTo time.Time
-	// ages say which tenants are new. A time is asked about once.
-	ages      map[rules.TenantID]age
-	isSorting bool // a goroutine asks
+	// known has the tenants of which it is known whether they had a checkpoint in an era.
+	known map[rules.TenantID]tenantEra
 }
 
-// age says whether a tenant had a checkpoint before a time.
-type age struct {
-	before       int64
-	asked, isNew bool
+type tenantEra struct {
+	began int64
+	isNew bool // had no checkpoint
 }
 
 type lookup struct {
 	key enforce.Key
+	era int64 // when it began; 0 for a look-up while the store is away
 	// full replaces a missing checkpoint in the memory, unless it is nil.
 	full  *enforce.State
 	index int
@@ -91,7 +87,7 @@ type answer struct {
 func NewLookups(memory Known, reader Reader, budget time.Duration, log *slog.Logger) *Lookups {
 	return &Lookups{
 		memory: memory, reader: reader, budget: budget, log: log, lines: map[rules.TenantID][]lookup{},
-		ages: map[rules.TenantID]age{},
+		known: map[rules.TenantID]tenantEra{},
 	}
 }
 
@@ -117,13 +113,13 @@ func (l *Lookups) Recollect(tiers []enforce.Tier) (unknown []enforce.Tier) {
 }
 
 // Recover implements enforce.Recovery. The process's memory may know later states than the checkpoints.
-func (l *Lookups) Recover(keys []enforce.Key, before int64) (known []enforce.Checkpoint, isNew bool, err error) {
-	if len(keys) == 0 || l.isNew(keys[0].Tenant, before) {
+func (l *Lookups) Recover(keys []enforce.Key, era int64) (known []enforce.Checkpoint, isNew bool, err error) {
+	if len(keys) == 0 || l.isNew(keys[0].Tenant, era) {
 		return nil, true, nil
 	}
 	lookups := make([]lookup, len(keys))
 	for i := range keys {
-		lookups[i].key = keys[i]
+		lookups[i].key, lookups[i].era = keys[i], era
 		lookups[i].key.Subject = strings.Clone(keys[i].Subject) // it outlives the request
 	}
 	if known, err = l.lookUp(lookups); err != nil {
@@ -138,61 +134,38 @@ func (l *Lookups) Recover(keys []enforce.Key, before int64) (known []enforce.Che
 	return known, false, nil
 }
 
-// isNew reports whether a tenant is known to have had no checkpoint before a time, and else has that found out once.
-func (l *Lookups) isNew(tenant rules.TenantID, before int64) bool {
+func (l *Lookups) isNew(tenant rules.TenantID, era int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known, ok := l.ages[tenant]
-	if ok && known.before == before {
-		return known.isNew
-	}
-	l.ages[tenant] = age{before: before}
-	if !l.isSorting {
-		l.isSorting = true
-		panics.Go(l.log, "the look-up of new tenants", l.sort)
-	}
-	return false
+	return l.known[tenant] == tenantEra{era, true}
 }
 
-// sort asks which tenants are new, until all are known.
-func (l *Lookups) sort() {
-	for {
-		var tenants []rules.TenantID
-		var before []int64
-		l.mu.Lock()
-		for tenant, known := range l.ages {
-			if !known.asked {
-				known.asked = true
-				l.ages[tenant] = known
-				tenants, before = append(tenants, tenant), append(before, known.before+clocksApart)
-			}
-		}
-		l.isSorting = len(tenants) > 0
-		l.mu.Unlock()
-		if len(tenants) == 0 {
-			return
-		}
-		err := panics.Do(l.log, "the look-up of new tenants", func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), sortTimeout)
-			defer cancel()
-			old, err := l.reader.TenantsCheckpointedBefore(ctx, tenants, before)
-			if err != nil {
-				return err
-			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			for i, tenant := range tenants {
-				if known := l.ages[tenant]; known.before+clocksApart == before[i] {
-					known.isNew = !slices.Contains(old, tenant)
-					l.ages[tenant] = known
-				}
-			}
-			return nil
-		})
-		if err != nil { // their buckets are looked up one by one
-			l.log.Warn("could not find out which tenants have checkpoints", "error", err)
+// findNew finds out once per era which tenants of a batch have no checkpoint, so that nothing more is looked up for
+// them. A failure is repeated after the tenant's next look-up.
+func (l *Lookups) findNew(batch []lookup) error {
+	eras := map[rules.TenantID]int64{}
+	l.mu.Lock()
+	for i := range batch {
+		if one := &batch[i]; one.era > 0 && l.known[one.key.Tenant].began != one.era {
+			eras[one.key.Tenant] = one.era
 		}
 	}
+	l.mu.Unlock()
+	if len(eras) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.budget)
+	defer cancel()
+	with, err := l.reader.TenantsWithCheckpoints(ctx, slices.Collect(maps.Keys(eras)))
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for tenant, era := range eras {
+		l.known[tenant] = tenantEra{era, !slices.Contains(with, tenant)}
+	}
+	return nil
 }
 
 // lookUp returns the checkpoints of buckets of a tenant; the Stamp of a missing one is 0.
@@ -262,6 +235,14 @@ func (l *Lookups) run() {
 		}
 		for i := range batch {
 			batch[i].done <- answer{batch[i].index, found[placeOf(batch[i].key)], err}
+		}
+		if err != nil {
+			continue
+		}
+		err = panics.Do(l.log, "the look-up of new tenants", func() error { return l.findNew(batch) })
+		if err != nil {
+			l.log.Warn("could not find out which tenants have checkpoints; trying again with the next look-up",
+				"error", err)
 		}
 	}
 }

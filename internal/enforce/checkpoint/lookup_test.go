@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,8 @@ func tier(tenant rules.TenantID, subject string) enforce.Tier {
 type reader struct {
 	asked chan []rules.CheckpointPlace
 	let   chan error
+	// failures is how many questions for tenants are still to fail.
+	failures atomic.Int64
 }
 
 func (r *reader) CheckpointsOf(ctx context.Context, places []rules.CheckpointPlace) (rows []rules.Checkpoint,
@@ -48,16 +51,17 @@ func (r *reader) CheckpointsOf(ctx context.Context, places []rules.CheckpointPla
 	return rows, err
 }
 
-// TenantsCheckpointedBefore implements Reader: all tenants but the third have checkpoints.
-func (r *reader) TenantsCheckpointedBefore(_ context.Context, tenants []rules.TenantID, _ []int64) ([]rules.TenantID,
-	error,
-) {
+// TenantsWithCheckpoints implements Reader: all tenants but the third have checkpoints.
+func (r *reader) TenantsWithCheckpoints(_ context.Context, tenants []rules.TenantID) ([]rules.TenantID, error) {
+	if r.failures.Add(-1) >= 0 {
+		return nil, errors.New("the database is busy")
+	}
 	return slices.DeleteFunc(slices.Clone(tenants), func(t rules.TenantID) bool { return t == 3 }), nil
 }
 
 func open() (*membucket.Store, *reader, *Lookups) {
 	memory := membucket.New(membucket.Options{CheckpointAbove: time.Hour})
-	r := &reader{make(chan []rules.CheckpointPlace, 100), make(chan error)}
+	r := &reader{asked: make(chan []rules.CheckpointPlace, 100), let: make(chan error)}
 	return memory, r, NewLookups(memory, r, patience, slog.New(slog.DiscardHandler))
 }
 
@@ -201,28 +205,47 @@ func TestAStoreThatLostBucketsGetsTheNewestStates(t *testing.T) {
 	}
 }
 
+// TestATenantWithoutCheckpointsIsNew looks up buckets of a tenant until it is known to have none. Failures do not end
+// the questions.
 func TestATenantWithoutCheckpointsIsNew(t *testing.T) {
 	t.Parallel()
 	_, r, lookups := open()
-	keys := []enforce.Key{tier(3, "new").Key}
-	for isNew := false; !isNew; { // soon
-		var err error
+	r.failures.Store(2)
+	newTenant, old := []enforce.Key{tier(3, "new").Key}, []enforce.Key{tier(1, "new").Key}
+	asked := 0
+	recoverOne := func(keys []enforce.Key, era int64) (isNew bool) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, isNew, err = lookups.Recover(keys, 1000)
+			var err error
+			if _, isNew, err = lookups.Recover(keys, era); err != nil {
+				t.Error(err)
+			}
 		}()
 		select {
 		case <-r.asked:
+			asked++
 			r.let <- nil
 			<-done
 		case <-done:
 		}
-		if err != nil {
-			t.Fatal(err)
+		return isNew
+	}
+	for !recoverOne(newTenant, 1000) {
+	}
+	if asked < 3 {
+		t.Errorf("the tenant is new after %d look-ups, of which two could not find it out", asked)
+	}
+	asked = 0
+	if isNew := recoverOne(newTenant, 1000); !isNew || asked > 0 {
+		t.Errorf("new: %v, after %d look-ups", isNew, asked)
+	}
+	for range 3 {
+		if recoverOne(old, 1000) {
+			t.Error("a tenant with checkpoints is new")
 		}
 	}
-	if _, isNew, _ := lookups.Recover(keys, 1000); !isNew { // asks nobody
-		t.Error("is not new")
+	if recoverOne(newTenant, 2000) {
+		t.Error("a tenant is new in another era that nobody has asked about")
 	}
 }

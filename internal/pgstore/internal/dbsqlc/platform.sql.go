@@ -3326,34 +3326,6 @@ func (q *Queries) TenantDigests(ctx context.Context) ([]TenantDigestsRow, error)
 	return items, nil
 }
 
-const tenantsCheckpointedBefore = `-- name: TenantsCheckpointedBefore :many
-SELECT n.tenant_id::bigint
-FROM (SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS before) AS n
-WHERE EXISTS (
-    SELECT FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id AND c.rule_id <> 0 AND c.stamp < n.before)
-`
-
-// Those of some tenants that have a checkpoint from before a time of each.
-func (q *Queries) TenantsCheckpointedBefore(ctx context.Context, tenantIds []int64, befores []int64) ([]int64, error) {
-	rows, err := q.db.Query(ctx, tenantsCheckpointedBefore, tenantIds, befores)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var n_tenant_id int64
-		if err := rows.Scan(&n_tenant_id); err != nil {
-			return nil, err
-		}
-		items = append(items, n_tenant_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const tenantsOnlyOwnedBy = `-- name: TenantsOnlyOwnedBy :many
 SELECT t.slug
 FROM member AS m
@@ -3380,6 +3352,37 @@ func (q *Queries) TenantsOnlyOwnedBy(ctx context.Context, accountID auth.Account
 			return nil, err
 		}
 		items = append(items, slug)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const tenantsWithCheckpoints = `-- name: TenantsWithCheckpoints :many
+SELECT n.tenant_id::bigint
+FROM unnest($1::bigint[]) AS n (tenant_id)
+WHERE (SELECT true FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id AND c.rule_id > 0
+        ORDER BY c.rule_id, c.subject LIMIT 1)
+    OR (SELECT true FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id AND c.rule_id < 0
+        ORDER BY c.rule_id, c.subject LIMIT 1)
+`
+
+// Rows with the rule 0 are marks of erased users. EXISTS, which ignores an order, would have PostgreSQL read the whole
+// table where one tenant has most of it.
+func (q *Queries) TenantsWithCheckpoints(ctx context.Context, tenantIds []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, tenantsWithCheckpoints, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var n_tenant_id int64
+		if err := rows.Scan(&n_tenant_id); err != nil {
+			return nil, err
+		}
+		items = append(items, n_tenant_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
