@@ -1621,8 +1621,8 @@ CREATE UNLOGGED TABLE bucket (
     CONSTRAINT bucket_pkey PRIMARY KEY (tenant_id, rule_id, subject)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- The latest known states of buckets of long limits, which outlive their store. A row with the rule 0 says that nothing
--- about a user, by the SHA-256 of the id, is stored from before its stamp, because the user was erased.
+-- The latest known states of buckets of long limits, which outlive their store. A row with the rule 0 marks a user who
+-- was erased, by the SHA-256 of the id: nothing about the user is stored from before its stamp, nor a settlement later.
 CREATE TABLE bucket_checkpoint (
     tenant_id bigint NOT NULL,
     rule_id   bigint NOT NULL, -- below 0: of a check's own limit

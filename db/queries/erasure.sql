@@ -60,7 +60,8 @@ WHERE v.tenant_id = sqlc.arg(tenant_id) AND v.user_id = sqlc.arg(user_id)::text
 SELECT pg_advisory_xact_lock(hashtext('sluice checkpoints'));
 
 -- name: EraseCheckpoints :exec
--- Inserts a mark too. Other processes may still have earlier states of the user, which WriteCheckpoints then refuses.
+-- Inserts a mark too. Other processes may still have earlier states and settlements of the user, which WriteCheckpoints
+-- and CountUserMonths then refuse.
 WITH erased AS (
     DELETE FROM bucket_checkpoint AS c
     WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.owner = sha256(sqlc.arg(user_id)::bytea)

@@ -946,7 +946,8 @@ ON CONFLICT (tenant_id, month) DO NOTHING;
 
 -- name: CountUserMonths :exec
 -- Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
--- for each other only at the month's count, which is written last, so each may exceed at_most by one batch.
+-- for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A
+-- settlement counts no check, and does not bring a user back who was erased since. See ShareCheckpoints.
 WITH given AS (
     SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
     FROM (
@@ -957,7 +958,11 @@ WITH given AS (
             unnest(sqlc.arg(cost)::bigint[]) AS cost, unnest(sqlc.arg(cost_parts)::bigint[]) AS cost_parts
     ) AS c
     JOIN tenant AS t ON t.tenant_id = c.tenant_id
-    WHERE t.record_days > 0 AND t.removed_at IS NULL
+    WHERE t.record_days > 0 AND t.removed_at IS NULL AND (c.allowed + c.denied > 0
+        OR NOT EXISTS (SELECT FROM bucket_checkpoint AS e WHERE e.tenant_id = c.tenant_id AND e.rule_id = 0
+            AND e.subject = sha256(convert_to(c.user_id, 'UTF8')))
+        OR EXISTS (SELECT FROM user_month AS m WHERE m.tenant_id = c.tenant_id AND m.month = c.month
+            AND m.user_id = c.user_id AND m.meter = c.meter))
 ), written AS (
     INSERT INTO user_month AS m (tenant_id, month, user_id, meter, allowed, denied, cost_taken)
     SELECT g.tenant_id, g.month, g.user_id, g.meter, g.allowed, g.denied, g.cost_taken
@@ -1325,7 +1330,8 @@ FROM removed AS r, audit_actor() AS actor
 RETURNING audit_id;
 
 -- name: ShareCheckpoints :exec
--- Writers of checkpoints share a lock that the erasure of a user has alone, so that it sees their rows or they see its.
+-- Writers of checkpoints and of users' months share a lock that the erasure of a user has alone, so that it sees their
+-- rows or they see its mark.
 SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'));
 
 -- name: WriteCheckpoints :exec

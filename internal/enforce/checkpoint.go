@@ -48,15 +48,34 @@ func IsLong(limit Limit, above time.Duration) bool {
 const checkpointShare = 50
 
 // HasMoved reports whether an advanced bucket differs from what its last checkpoint would have become by 2 % of the
-// limit or more. A bucket without one would be full.
+// limit or more. A bucket without one would be full; the Stamp of last is then 0.
+//
+// A checkpoint follows a limit that was edited since, because edits are kept with the rules. Of two edits it would miss
+// the first one, so it must also be about what it would have become without an edit.
 func (s *State) HasMoved(last *State) bool {
 	would := NewState(s.Limit, s.Stamp)
 	if last.Stamp > 0 {
 		would = *last
 		would.Advance(s.Limit, 0, s.Stamp)
 	}
-	moved := max(distance(would.Level.Micros, s.Level.Micros), distance(would.Former, s.Former))
-	return moved > 0 && moved >= capacity(s.Limit)/checkpointShare
+	if s.differs(&would) {
+		return true
+	}
+	if last.Limit.Burst == 0 || last.Limit.SameAmounts(s.Limit) {
+		return false
+	}
+	unedited := NewState(last.Limit, s.Stamp)
+	if last.Stamp > 0 {
+		unedited = *last
+		unedited.Advance(last.Limit, 0, s.Stamp)
+	}
+	return s.differs(&unedited)
+}
+
+// differs reports whether a bucket differs from another one by 2 % of the other one's limit or more.
+func (s *State) differs(other *State) bool {
+	by := max(distance(other.Level.Micros, s.Level.Micros), distance(other.Former, s.Former))
+	return by > 0 && by >= capacity(other.Limit)/checkpointShare
 }
 
 func distance(a, b Tokens) Tokens { return max(a-b, b-a) }

@@ -177,7 +177,6 @@ var erasureSteps = []erasureStep{
 	{"overrides", true, inOnePiece((*dbsqlc.Queries).EraseOverrides)},
 	{"violations", false, inSome((*dbsqlc.Queries).EraseViolations)},
 	{"crossings", false, inSome((*dbsqlc.Queries).EraseCrossings)},
-	{"months", false, inOnePiece((*dbsqlc.Queries).EraseUserMonths)},
 	{"counts", false, (*erasing).counts},
 	{"deliveries", false, (*erasing).deliveries},
 	{"traffic_blocks", false, (*erasing).traffic},
@@ -185,6 +184,8 @@ var erasureSteps = []erasureStep{
 	// After the others, whose triggers log what they did.
 	{"audit_entries", false, (*erasing).audit},
 	{stepBuckets, false, (*erasing).buckets},
+	// After the mark of the erased user, which keeps settlements from counting the user again.
+	{"months", false, inOnePiece((*dbsqlc.Queries).EraseUserMonths)},
 	// After the others, so that an export that begins later finds nothing.
 	{"exports", false, (*erasing).exports},
 }

@@ -33,6 +33,9 @@ func (s *Store) WriteUserMonths(ctx context.Context, writer string, number int64
 		if err != nil || fresh == 0 {
 			return err
 		}
+		if err := q.ShareCheckpoints(ctx); err != nil {
+			return err
+		}
 		if err := q.BeginMonthUsers(ctx, p.AtMost, p.TenantIds, p.Months); err != nil {
 			return err
 		}

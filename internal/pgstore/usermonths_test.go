@@ -91,6 +91,35 @@ func TestUsersAreCountedOnceByMonthWhileTheirTenantRecords(t *testing.T) {
 	}
 }
 
+// TestASettlementBringsNoErasedUserBack settles what a user reserved before the erasure. A check afterwards counts.
+func TestASettlementBringsNoErasedUserBack(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	ours, november := w.ours.ID, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	w.recordFor(t, 7)
+	check := func(user string) traffic.UserMonth {
+		return traffic.UserMonth{Tenant: ours, Month: november, User: user, Allowed: 1, Cost: 9}
+	}
+	settlement := func(user string, meter rules.Meter) traffic.UserMonth {
+		return traffic.UserMonth{Tenant: ours, Month: november, User: user, Meter: meter, Cost: -4}
+	}
+	w.countUsers(t, 1, check("mallory"), check(`b\ob`))
+	if erased := w.erase(t, ours, "mallory"); erased["months"] != 1 {
+		t.Errorf("%d months were erased, want 1", erased["months"])
+	}
+	w.countUsers(t, 2, settlement("mallory", ""), settlement("mallory", "usd"), settlement(`b\ob`, ""),
+		settlement(`b\ob`, "usd"))
+	want := []string{`b\ob: 1 0 5.000000`, `b\ob usd: 0 0 0.000000`}
+	if got := w.usersOf(t, ours, november); !slices.Equal(got, want) {
+		t.Errorf("the users are %q, want %q", got, want)
+	}
+	w.countUsers(t, 3, check("mallory"))
+	w.countUsers(t, 4, settlement("mallory", ""))
+	if got := w.usersOf(t, ours, november); !slices.Contains(got, "mallory: 1 0 5.000000") {
+		t.Errorf("a user who comes again has %q", got)
+	}
+}
+
 // TestAMonthWithTooManyUsersGetsNoMore: users who were counted before still are, and other tenants have their own room.
 func TestAMonthWithTooManyUsersGetsNoMore(t *testing.T) {
 	t.Parallel()

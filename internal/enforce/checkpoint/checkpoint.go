@@ -188,8 +188,9 @@ func checkpointOf(row *rules.Checkpoint) (c enforce.Checkpoint, ok bool) {
 	return c, ok && row.Rule != 0
 }
 
-// marksKept is how long the mark of an erased user is kept. A process writes what it knows within seconds.
-const marksKept = time.Hour
+// marksKept is how long the mark of an erased user is kept. A process writes what it knows within seconds, and settles
+// what the user reserved.
+const marksKept = enforce.MaxReserveFor + time.Hour
 
 // Tidy deletes the checkpoints of buckets that are surely full: older than two times that the bucket takes to refill at
 // the slowest rate that its rule may have, one of them for a debt.

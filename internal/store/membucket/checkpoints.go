@@ -9,7 +9,7 @@ import (
 
 // checkpointed is what a long bucket has besides.
 type checkpointed struct {
-	last  enforce.State // as the last checkpoint has it; its Stamp is 0 without one
+	last  enforce.State // as the last checkpoint has it; its Stamp is 0 without one, and its limit the first
 	phase phase
 	// isGuess: decided here while the shared store was away, from what was known at a time, in microseconds since the
 	// Unix epoch.
@@ -72,6 +72,9 @@ func (s *Store) note(b *bucket) {
 	}
 	if b.checkpointed == nil {
 		b.checkpointed = &checkpointed{}
+	}
+	if b.last.Limit.Burst == 0 {
+		b.last.Limit = b.Limit
 	}
 	if b.phase == still && b.HasMoved(&b.last) {
 		b.phase = moved

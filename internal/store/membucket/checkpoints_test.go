@@ -260,3 +260,27 @@ func TestAResetThatWaitsToBeWrittenIsNotSwept(t *testing.T) {
 	}
 	s.want("the reset", s.write(10, true), "42=1000")
 }
+
+// TestABucketThatAnEditChangedIsWritten lowers a limit and raises it again. A checkpoint from before would miss that
+// the bucket was lowered.
+func TestABucketThatAnEditChangedIsWritten(t *testing.T) {
+	t.Parallel()
+	s := newLongStore(t, 100)
+	key := keyOf(1, "42")
+	limit := enforce.Limit{Rate: 1000.0 / 86400, Burst: 1000, Kind: rules.KindTokenBucket}
+	s.take(key, limit, 10)
+	s.want("10 of 1000", s.write(10, true))
+	s.now += second
+	lowered := enforce.Limit{Rate: 10.0 / 86400, Burst: 10, Kind: rules.KindTokenBucket, Since: s.now}
+	s.now += second
+	edit := enforce.Edit{Tenant: 1, Rule: 7, Limit: func(string) (enforce.Limit, bool) { return lowered, true }}
+	if err := s.ApplyEdits(t.Context(), []enforce.Edit{edit}); err != nil {
+		t.Fatal(err)
+	}
+	s.want("lowered to 10", s.write(10, true), "42=10")
+	raised := limit
+	raised.Since = s.now
+	s.now += second
+	s.take(key, raised, 1)
+	s.want("raised to 1000", s.write(10, true), "42=9")
+}

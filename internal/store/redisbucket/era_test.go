@@ -382,29 +382,93 @@ func TestARefundDoesNotMakeABucketLookLost(t *testing.T) {
 	}
 }
 
-// TestALargeCallWhoseBucketsAreLostIsAnswered has more buckets than fit a script, and one that many checks share.
+// TestALargeCallWhoseBucketsAreLostIsAnswered has more buckets of two tenants than fit a script, and one of each that
+// many checks share.
 func TestALargeCallWhoseBucketsAreLostIsAnswered(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
 	s := recovering(t, server, l)
-	shared := user("shared", daily)
-	mustTake(t, s, one(shared))
+	tierOf := func(tenant rules.TenantID, rule rules.RuleID, subject string) enforce.Tier {
+		return enforce.Tier{Key: enforce.Key{Tenant: tenant, Rule: rule, Subject: subject}, Limit: daily}
+	}
+	used := map[rules.TenantID]int64{1: 1, 2: 300}
+	for tenant, tokens := range used {
+		for range tokens {
+			mustTake(t, s, one(tierOf(tenant, 1, "shared")))
+		}
+	}
 	if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	l.takeCalls()
 	var checks []enforce.BucketCheck
 	for i := range 300 {
-		own := user(fmt.Sprint("user ", i), daily)
-		own.Key.Rule = 2
-		checks = append(checks, enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{shared, own}})
+		tenant := rules.TenantID(1 + i%2)
+		checks = append(checks, enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{
+			tierOf(tenant, 1, "shared"), tierOf(tenant, 2, fmt.Sprint("user ", i)),
+		}})
 	}
 	mustTake(t, s, checks)
-	if left := checks[len(checks)-1].Tiers[0].Bucket.Level.Micros.Whole(); left != 1000-1-300 {
-		t.Errorf("%d are left", left)
+	for _, check := range checks[len(checks)-2:] {
+		shared := check.Tiers[0]
+		left, want := shared.Bucket.Level.Micros.Whole(), 1000-used[shared.Key.Tenant]-150
+		if left != want {
+			t.Errorf("tenant %d has %d left, want %d", shared.Key.Tenant, left, want)
+		}
 	}
-	if _, asked := l.takeCalls(); asked < 301 || asked > 310 {
+	if _, asked := l.takeCalls(); asked < 302 || asked > 320 {
 		t.Errorf("%d buckets were looked up, want each once", asked)
+	}
+}
+
+// TestAnEditOutlivesALoss edits limits after the last state that anybody knows. A lost bucket then goes on as one that
+// lost nothing, so nothing needs to be written when a limit is raised or lowered.
+func TestAnEditOutlivesALoss(t *testing.T) {
+	t.Parallel()
+	edits := map[string]func(limit *enforce.Limit){
+		"raised":  func(limit *enforce.Limit) { limit.Burst, limit.Rate = 2*limit.Burst, 2*limit.Rate },
+		"lowered": func(limit *enforce.Limit) { limit.Burst, limit.Rate = limit.Burst/2, limit.Rate/2 },
+		"slower":  func(limit *enforce.Limit) { limit.Rate /= 2 },
+	}
+	now := int64(1_800_000_000_000_000)
+	var stores []*Store
+	for range 2 {
+		s := recovering(t, devdbtest.Redis(t), newLedger())
+		s.stamp = func() int64 { return now }
+		stores = append(stores, s)
+	}
+	type edited struct {
+		name  string
+		tier  enforce.Tier
+		limit enforce.Limit // after the edit
+	}
+	var all []edited
+	for kind, limit := range longLimits {
+		for name, edit := range edits {
+			tier := user(kind+" "+name, limit)
+			edit(&limit)
+			limit.Since = now + time.Hour.Microseconds()
+			all = append(all, edited{kind + " " + name, tier, limit})
+			for _, s := range stores {
+				check := one(tier)
+				check[0].Cost = 400 * enforce.Token
+				mustTake(t, s, check)
+			}
+		}
+	}
+	now += 2 * time.Hour.Microseconds()
+	if err := stores[0].rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		all[i].tier.Limit = all[i].limit
+		var left [2]enforce.Level
+		for n, s := range stores {
+			left[n] = mustTake(t, s, one(all[i].tier))[0].Tiers[0].Bucket.Level
+		}
+		if left[0] != left[1] {
+			t.Errorf("%s: %v are left after a loss, and %v without", all[i].name, left[0], left[1])
+		}
 	}
 }
 

@@ -346,7 +346,8 @@ VALUES ($1, 0, sha256($2::bytea),
 ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE SET stamp = excluded.stamp
 `
 
-// Inserts a mark too. Other processes may still have earlier states of the user, which WriteCheckpoints then refuses.
+// Inserts a mark too. Other processes may still have earlier states and settlements of the user, which WriteCheckpoints
+// and CountUserMonths then refuse.
 func (q *Queries) EraseCheckpoints(ctx context.Context, tenantID rules.TenantID, userID []byte) error {
 	_, err := q.db.Exec(ctx, eraseCheckpoints, tenantID, userID)
 	return err

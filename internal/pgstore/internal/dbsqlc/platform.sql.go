@@ -717,7 +717,11 @@ WITH given AS (
             unnest($7::bigint[]) AS cost, unnest($8::bigint[]) AS cost_parts
     ) AS c
     JOIN tenant AS t ON t.tenant_id = c.tenant_id
-    WHERE t.record_days > 0 AND t.removed_at IS NULL
+    WHERE t.record_days > 0 AND t.removed_at IS NULL AND (c.allowed + c.denied > 0
+        OR NOT EXISTS (SELECT FROM bucket_checkpoint AS e WHERE e.tenant_id = c.tenant_id AND e.rule_id = 0
+            AND e.subject = sha256(convert_to(c.user_id, 'UTF8')))
+        OR EXISTS (SELECT FROM user_month AS m WHERE m.tenant_id = c.tenant_id AND m.month = c.month
+            AND m.user_id = c.user_id AND m.meter = c.meter))
 ), written AS (
     INSERT INTO user_month AS m (tenant_id, month, user_id, meter, allowed, denied, cost_taken)
     SELECT g.tenant_id, g.month, g.user_id, g.meter, g.allowed, g.denied, g.cost_taken
@@ -753,7 +757,8 @@ type CountUserMonthsParams struct {
 }
 
 // Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
-// for each other only at the month's count, which is written last, so each may exceed at_most by one batch.
+// for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A
+// settlement counts no check, and does not bring a user back who was erased since. See ShareCheckpoints.
 func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams) error {
 	_, err := q.db.Exec(ctx, countUserMonths,
 		arg.TenantIds,
@@ -3250,7 +3255,8 @@ const shareCheckpoints = `-- name: ShareCheckpoints :exec
 SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'))
 `
 
-// Writers of checkpoints share a lock that the erasure of a user has alone, so that it sees their rows or they see its.
+// Writers of checkpoints and of users' months share a lock that the erasure of a user has alone, so that it sees their
+// rows or they see its mark.
 func (q *Queries) ShareCheckpoints(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, shareCheckpoints)
 	return err
