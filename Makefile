@@ -24,10 +24,12 @@ help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
+run: export CGO_ENABLED := 0
 run: ## Install what is missing and start everything, with demo data (ARGS="--check-addr …" is passed on)
-	@scripts/install.sh run
-	@if scripts/install.sh ui; then $(MAKE) --no-print-directory web/dist/index.html; fi
-	@echo "building" >&2
+	@# Go compiles while the UI is installed and built. What fails is said below, by the build of the binary.
+	@go build ./internal/app/dev >/dev/null 2>&1 & scripts/install.sh run; \
+	if scripts/install.sh ui; then $(MAKE) --no-print-directory web/dist/index.html; fi; \
+	echo "building" >&2; wait
 	@go build -o .bin/sluice ./cmd/sluice
 	@# Not by go run: it would keep signals for itself and its exit status would hide sluice's.
 	@exec .bin/sluice dev $(ARGS)

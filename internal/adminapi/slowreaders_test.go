@@ -75,7 +75,7 @@ func (w *world) manyUsers(tenant rules.Tenant, users int) {
 // TestASlowReaderOfAFileIsCutAndItsPlaceIsFree reads at a quarter of the least rate. No single write is slow.
 func TestASlowReaderOfAFileIsCutAndItsPlaceIsFree(t *testing.T) {
 	t.Parallel()
-	const rate, chunk, users = 2 << 20, 4 << 10, 40_000
+	const rate, chunk, users = 256 << 10, 4 << 10, 40_000
 	c := newCrowded(t, func(config *adminapi.Config) { config.LeastDownloadRate = rate })
 	server := c.serveSmall()
 	c.manyUsers(c.acme, users)

@@ -18,7 +18,7 @@ const (
 	places        = 600
 	callers       = 1000
 	reserveTokens = 400
-	streamLife    = 20 * time.Second
+	streamLife    = 10 * time.Minute // a store's own clock, which is not the test's, must not end one before
 )
 
 // stream is one caller's stream of a language model.
@@ -67,7 +67,7 @@ func RunStreams(t *testing.T, s Store) {
 	w.tiers[1] = enforce.Tier{Key: key(2, ""), Limit: day, Meter: "usd"}
 	w.tiers[2] = enforce.Tier{Key: key(3, ""), Limit: slots(places, streamLife)}
 	for range callers {
-		heap.Push(&w.waiting, &stream{at: w.later(after(0), 10*time.Second)})
+		heap.Push(&w.waiting, &stream{at: w.later(after(0), streamLife/2)})
 	}
 	now := after(0)
 	for w.waiting.Len() > 0 {
@@ -90,7 +90,7 @@ func costsOf(tokens int64, price enforce.Tokens) [2]enforce.Tokens {
 
 // act does what a caller does next, and reports whether the caller has anything left to do.
 func (w *streams) act(one *stream, now int64) bool {
-	one.at = w.later(now, 2*time.Second)
+	one.at = w.later(now, streamLife/10)
 	if one.left == 0 {
 		return w.begin(one, now)
 	}
@@ -139,7 +139,7 @@ func (w *streams) begin(one *stream, now int64) bool {
 	}
 	check.Tiers[2].Cost = enforce.Token
 	if !take(w.T, w.Store, now, check)[0].Allowed {
-		one.at += 5 * time.Second.Microseconds()
+		one.at += streamLife.Microseconds() / 4
 		return w.open > 0 // who settles or ends may give something back
 	}
 	one.left = 100 + w.random.Int64N(2000)
