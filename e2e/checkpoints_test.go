@@ -41,7 +41,7 @@ func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 				}
 			}
 			a.stop(t)
-			a = tn.startAPI(t, server.URL(), "--store-budget=2s")
+			a = tn.startAPI(t, server.URL(), unhurried)
 			for user := range 5 {
 				if got := ask(user, 1); got.status != http.StatusTooManyRequests || !got.Degraded {
 					t.Errorf("user %d in a process that has not seen Redis: %d %s", user, got.status, got.text)
@@ -77,7 +77,7 @@ func TestALongLimitSurvivesARestartOfSluice(t *testing.T) {
 		}
 		return remaining
 	}
-	eventually(t, changesArriveIn, "the rule", func() bool { return left(0) >= 0 })
+	eventually(t, patience, "the rule", func() bool { return left(0) >= 0 })
 	before := left(3)
 	d.stop(t)
 

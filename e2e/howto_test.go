@@ -39,7 +39,7 @@ var howTos = map[string][]string{
 	"override":   {`"reason":"migration week"`, `"100 per second, bursts to 500"`},
 	"redis-down": {`"degraded":false`, `"degraded":true`, `"redis":"down"`, "→ closed"},
 	"size":       {"Sluice: ", "Redis: ", " core-seconds per million checks"},
-	"upgrade":    {"plans:", "name: free"},
+	"upgrade":    {"plans:", "name: free", `"limit":100,"remaining":60`, `"limit":100,"remaining":20`},
 	"usage": {
 		`"name":"monthly"`, `"used":7,`, `"limit_text":"10,000 per month`, `{"items":[]`, "month,kind,user_id,",
 		"month,kind,rule_id,",
@@ -71,12 +71,14 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 		}
 	}))
 	defer app.Close()
-	front := reserve(t)
+	front, moved, movedMetrics := reserve(t), reserve(t), reserve(t)
 	addresses := strings.NewReplacer(
 		"127.0.0.1:8080", strings.TrimSuffix(strings.TrimPrefix(d.url, "http://"), "/v1/check"),
 		"127.0.0.1:8081", printed(`(?m)^Admin +http://(\S+) `),
 		"127.0.0.1:9090", printed(`(?m)^Metrics +http://(\S+)/metrics$`),
 		"127.0.0.1:8000", front.Addr(), "127.0.0.1:3000", app.Listener.Addr().String(),
+		"redis://127.0.0.1:6380", devdbtest.Redis(t).URL(), "127.0.0.1:8090", moved.Addr(), "127.0.0.1:9091",
+		movedMetrics.Addr(),
 		// The clients' usual time-out is short for a machine that runs many tests.
 		`abcdef")`, `abcdef", timeout=30)`, `abcdef' });`, `abcdef', timeout: 30_000 });`,
 		"redis://127.0.0.1:6379", store.URL(), "CLIENT PAUSE 10000", "CLIENT PAUSE 3000", "sleep 12", "sleep 5",
@@ -113,7 +115,7 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 				t.Errorf("the page has %d lines", lines)
 			}
 			var script strings.Builder
-			script.WriteString("set -euo pipefail\n")
+			script.WriteString("set -euo pipefail\ntrap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n")
 			for _, block := range shellBlock.FindAllSubmatch(text, -1) {
 				script.WriteString(string(block[1]) + "\n")
 			}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -68,8 +69,8 @@ type longWorld struct {
 	degraded  atomic.Int64
 	inARow    atomic.Int64 // answers of the store
 	times     sync.Mutex
-	from, to  time.Duration // of degraded answers
-	soak      time.Duration // the load before the loss, with -soak
+	askedAt   []time.Duration // degraded checks
+	soak      time.Duration   // the load before the loss, with -soak
 	lostAt    time.Duration
 	writtenAt time.Duration
 	backAt    time.Duration
@@ -120,9 +121,6 @@ func TestALongLimitSurvivesTheLossOfItsStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := test.open(t)
-			if test.withoutDB { // look-ups wait for it as long
-				store.options = []string{"--store-budget=1s"}
-			}
 			w := newLongWorld(t, store, test.withoutDB, test.killsAPI)
 			w.use(t)
 			w.load(t)
@@ -286,10 +284,8 @@ func (w *longWorld) ask(t *testing.T, a *api, b *longBucket, cost float64) (got 
 	w.inARow.Store(0)
 	w.times.Lock()
 	defer w.times.Unlock()
-	if w.degraded.Add(1) == 1 {
-		w.from = asked
-	}
-	w.to = max(w.to, decided)
+	w.degraded.Add(1)
+	w.askedAt = append(w.askedAt, asked)
 	return got, true
 }
 
@@ -434,9 +430,12 @@ func (w *longWorld) wantLimits(t *testing.T) {
 	if more := w.degraded.Load() - during; more > 0 {
 		t.Errorf("%d answers are degraded long after the loss", more)
 	}
-	if w.to > 0 {
-		t.Logf("the store was away for %v; %d of %d answers were degraded, from %v to %v after the loss",
-			w.backAt-w.lostAt, during, w.answered.Load(), w.from-w.lostAt, w.to-w.lostAt)
+	if during > 0 {
+		slices.Sort(w.askedAt)
+		late, _ := slices.BinarySearch(w.askedAt, w.backAt+changesArriveIn)
+		t.Logf("the store was away for %v; %d of %d answers were degraded, to checks from %v to %v after the loss; "+
+			"%d of them were asked more than %v after the store was back", w.backAt-w.lostAt, during, w.answered.Load(),
+			w.askedAt[0]-w.lostAt, w.askedAt[during-1]-w.lostAt, len(w.askedAt)-late, changesArriveIn)
 	}
 	worst, over, tooMuch := 0.0, 0, 0
 	for _, b := range append(w.buckets, w.busy) {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/enforce/lease"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/store/membucket"
 	"github.com/sluicegate/sluice/internal/store/redisbucket"
@@ -102,6 +103,14 @@ func (b *Buckets) recoverBy(recovery enforce.Recovery, above time.Duration) {
 	if b.redis != nil {
 		b.redis.RecoverBy(recovery, above)
 	}
+}
+
+// ForgetTenant removes what the shared store keeps of a removed tenant for good.
+func (b *Buckets) ForgetTenant(ctx context.Context, tenant rules.TenantID) error {
+	if b.redis == nil {
+		return nil
+	}
+	return b.redis.ForgetTenant(ctx, tenant)
 }
 
 // checkpointAbove returns 0 for one of several processes that have buckets in memory, because the table has one state

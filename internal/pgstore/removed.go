@@ -56,8 +56,11 @@ func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]
 }
 
 // EraseRemovedTenants erases the rows of tenants that were removed before a time, in short transactions. A tenant that
-// fails does not keep later ones from being erased. Returns the number of tenants that are erased wholly.
-func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time) (erased int, err error) {
+// fails does not keep later ones from being erased. forget removes what is elsewhere, before the rows. Returns the
+// number of tenants that are erased wholly.
+func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time,
+	forget func(context.Context, rules.TenantID) error,
+) (erased int, err error) {
 	tenants, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) {
 		return q.RemovedTenantsToErase(ctx, before)
 	})
@@ -67,7 +70,7 @@ func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time) (eras
 	var failures []error
 	for _, tenant := range tenants {
 		isDone := false
-		for err = nil; err == nil && !isDone; {
+		for err = forget(ctx, tenant); err == nil && !isDone; {
 			err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
 				if err := q.SetActor(ctx, actorSetting(rules.Actor{
 					Kind: rules.ActorSystem, Name: "sluice",

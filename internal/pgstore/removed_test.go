@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -49,7 +50,7 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 	}
 	known := w.revisions(t)
 	remove()
-	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(-time.Hour)))(t); erased != 0 {
+	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(-time.Hour), forgetNothing))(t); erased != 0 {
 		t.Error("it is erased within its grace period")
 	}
 	restored := must(w.RestoreTenant(ctx, "ours"))(t)
@@ -66,7 +67,7 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 			t.Errorf("the tenant has no row in %s, so nothing is shown; see fillEveryTable", table)
 		}
 	}
-	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour)))(t); erased != 1 {
+	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour), forgetNothing))(t); erased != 1 {
 		t.Errorf("%d tenants were erased, want 1", erased)
 	}
 	if left := rowsOf(t, owner, w.ours.ID); len(left) != 1 || left["tenant"] != 1 {
@@ -94,7 +95,7 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 		t.Errorf("the platform's log ends with %q", log)
 	}
 	wantError(t, second(w.RestoreTenant(ctx, "ours")), rules.ErrFinal)
-	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour)))(t); erased != 0 {
+	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour), forgetNothing))(t); erased != 0 {
 		t.Error("it is erased again")
 	}
 	if _, err := connect(t, runtimeOf(t, w.url)).Exec(ctx, "SELECT erase_removed_tenant($1, 10)",
@@ -102,6 +103,8 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 		t.Error("a tenant that is not removed can be erased")
 	}
 }
+
+func forgetNothing(context.Context, rules.TenantID) error { return nil }
 
 func TestARemovedTenantThatCannotBeErasedBlocksNoOther(t *testing.T) {
 	t.Parallel()
@@ -119,7 +122,7 @@ func TestARemovedTenantThatCannotBeErasedBlocksNoOther(t *testing.T) {
 			$$ BEGIN RAISE EXCEPTION 'refused by a test'; END $$;
 		CREATE TRIGGER refuse BEFORE DELETE ON rate_limit_rule FOR EACH ROW WHEN (OLD.tenant_id = %d)
 			EXECUTE FUNCTION refuse()`, w.theirs.ID))
-	erased, err := w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour))
+	erased, err := w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour), forgetNothing)
 	if erased != 1 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("tenant %d: ", w.theirs.ID)) {
 		t.Errorf("%d tenants are erased, want 1: %v", erased, err)
 	}

@@ -80,7 +80,7 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 	}
 	keys := auth.NewKeyWatch(a.Store, a.access, a.post != nil, log)
 	fill := fillBuckets(a.Watcher, a.Buckets.Manageable(beside != nil), a.Buckets.Local.Forget)
-	work := kinds(cfg, a.Store, a.Watcher, a.webhooks, keys, fill, log)
+	work := kinds(cfg, a.Store, a.Watcher, a.webhooks, keys, fill, a.Buckets.ForgetTenant, log)
 	if a.post != nil {
 		work = append(work, a.post.Jobs())
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 func kinds(cfg config.Config, store *pgstore.Store, watcher *snapshot.Watcher, sender *webhook.Sender,
-	keys *auth.KeyWatch, fill pgstore.FillBuckets, log *slog.Logger,
+	keys *auth.KeyWatch, fill pgstore.FillBuckets, forget func(context.Context, rules.TenantID) error, log *slog.Logger,
 ) []jobs.Kind {
 	keep := violations.Retention{
 		Details: cfg.ViolationRetention, Counts: cfg.CountRetention, Audit: cfg.AuditRetention,
@@ -54,7 +54,7 @@ func kinds(cfg config.Config, store *pgstore.Store, watcher *snapshot.Watcher, s
 			return err
 		}),
 		jobs.Periodic("erase removed tenants", 10*time.Minute, func(ctx context.Context) error {
-			erased, err := store.EraseRemovedTenants(ctx, time.Now().Add(-cfg.TenantGrace))
+			erased, err := store.EraseRemovedTenants(ctx, time.Now().Add(-cfg.TenantGrace), forget)
 			if erased > 0 {
 				log.InfoContext(ctx, "erased removed tenants", "tenants", erased)
 			}

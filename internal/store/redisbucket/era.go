@@ -181,6 +181,14 @@ func (s *Store) RecoverBy(recovery enforce.Recovery, above time.Duration) {
 	s.recovery, s.above = recovery, above
 }
 
+// ForgetTenant removes the era of a tenant that was removed. All other keys expire.
+func (s *Store) ForgetTenant(ctx context.Context, tenant rules.TenantID) error {
+	if err := s.rdb.Del(ctx, string(appendEraKey(nil, s.prefix, tenant))).Err(); err != nil {
+		return fmt.Errorf("remove the era of tenant %d: %w", tenant, err)
+	}
+	return nil
+}
+
 func (s *Store) isLong(limit enforce.Limit) bool { return enforce.IsLong(limit, s.above) }
 
 // countConnections counts the connections of a client before they are used.

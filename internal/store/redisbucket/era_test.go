@@ -237,6 +237,29 @@ func TestANewInstallationLooksUpNothing(t *testing.T) {
 	}
 }
 
+func TestARemovedTenantLeavesNoKeyThatStays(t *testing.T) {
+	t.Parallel()
+	s := recovering(t, devdbtest.Redis(t), newLedger())
+	staying := func() (keys []string) {
+		for key := range contents(t, s.rdb) {
+			if s.rdb.TTL(t.Context(), key).Val() < 0 {
+				keys = append(keys, key)
+			}
+		}
+		return keys
+	}
+	mustTake(t, s, one(user("42", daily)))
+	if keys := staying(); len(keys) != 1 {
+		t.Errorf("%q have no expiry, want the era", keys)
+	}
+	if err := s.ForgetTenant(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if keys := staying(); len(keys) != 0 {
+		t.Errorf("%q stay", keys)
+	}
+}
+
 func TestALostBucketThatNobodyKnowsHasNoAnswer(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -518,6 +541,29 @@ func TestErasCostNoRoundTrip(t *testing.T) {
 	}
 	if calls, _ := l.takeCalls(); calls != 0 {
 		t.Errorf("%d look-ups while nothing is lost", calls)
+	}
+}
+
+// TestASlotThatMovesBeginsAnEra: its new master has all buckets, and is another server.
+func TestASlotThatMovesBeginsAnEra(t *testing.T) {
+	t.Parallel()
+	nodes, l := startCluster(t, 2), newLedger()
+	s := New(client(t, clusterURL(nodes), testTimeout), testTimeout)
+	s.RecoverBy(l, time.Hour)
+	s.Teach(l)
+	tier := user("42", daily)
+	for range 300 {
+		mustTake(t, s, one(tier))
+	}
+	slot := nodes[0].slotOf(t, tier.Key.Tenant)
+	at := slot * 2 / 16384
+	moveSlot(t, nodes, slot, at, 1-at)
+	l.takeCalls()
+	again(t, s, tier)
+	mustLeave(t, s, tier, 698)
+	mustLeave(t, s, user("new", daily), 999)
+	if _, asked := l.takeCalls(); asked != 2 {
+		t.Errorf("%d buckets were looked up, want 2, once each", asked)
 	}
 }
 
