@@ -156,6 +156,8 @@ CREATE INDEX rate_limit_rule_list_idx ON rate_limit_rule (tenant_id, rule_id) WH
 CREATE INDEX rate_limit_rule_matrix_idx ON rate_limit_rule (tenant_id, key_pattern, name) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_rule_adapt_idx ON rate_limit_rule (tenant_id, rule_id)
     WHERE parameters ? 'adapt' AND removed_at IS NULL;
+CREATE INDEX rate_limit_rule_meter_idx ON rate_limit_rule (tenant_id, (parameters ->> 'meter'))
+    WHERE parameters ? 'meter' AND removed_at IS NULL;
 CREATE UNIQUE INDEX rate_limit_rule_candidate_key ON rate_limit_rule (tenant_id, candidate_for)
     WHERE candidate_for IS NOT NULL AND removed_at IS NULL;
 CREATE INDEX rate_limit_rule_end_idx ON rate_limit_rule (tenant_id, expires_at)
@@ -978,8 +980,9 @@ CREATE TABLE recent_denial (
 
 CREATE INDEX recent_denial_slot_idx ON recent_denial (slot);
 
--- Decisions by minute. Rule 0 is for checks as a whole, and -1 for what rules in shadow mode would have denied; other
--- rows are a rule's own verdicts. Degraded ones are among the three before. Partitioned like violations.
+-- Decisions by minute. Rule 0 is for checks as a whole, -1 for what rules in shadow mode would have denied, and numbers
+-- below for all rules of a meter (see violations.RulesOf); other rows are a rule's own verdicts. Degraded ones are among
+-- the three before. Partitioned like violations.
 CREATE TABLE decision_minute (
     tenant_id  bigint      NOT NULL,
     rule_id    bigint      NOT NULL,

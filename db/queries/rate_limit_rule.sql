@@ -143,6 +143,12 @@ SET removed_at = NULL,
     updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND removed_at IS NOT NULL;
 
+-- name: Meters :many
+-- What the tenant's rules count beside requests.
+SELECT DISTINCT (parameters ->> 'meter')::text AS meter FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND parameters ? 'meter' AND removed_at IS NULL
+ORDER BY 1;
+
 -- name: AdaptingRules :many
 SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND parameters ? 'adapt' AND removed_at IS NULL

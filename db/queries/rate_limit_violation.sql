@@ -17,6 +17,7 @@ SELECT looked.* FROM (
 WHERE (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
     AND (sqlc.arg(scope)::text = '' OR scope = sqlc.arg(scope)::text)
     AND (sqlc.arg(mode)::text = '' OR mode = sqlc.arg(mode)::text)
+    AND (sqlc.arg(meter)::text = '' OR coalesce(nullif(meter, ''), 'requests') = sqlc.arg(meter)::text)
     AND (sqlc.arg(plan)::text = '' OR plan = sqlc.arg(plan)::text)
     AND (sqlc.arg(network)::text = '' OR ip_address <<= nullif(sqlc.arg(network)::text, '')::inet)
     AND (sqlc.arg(endpoint)::text = '' OR endpoint = sqlc.arg(endpoint)::text)
@@ -61,7 +62,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at)
 -- How many checks the violations that a filter wants stand for, per step. The newest so many rows are looked at that
 -- have what an index finds: one of user, address, endpoint and rule is given as by_…, the others are empty.
 WITH newest AS MATERIALIZED (
-    SELECT requested_at, count, rule_id, scope, mode, plan, user_id, ip_address, endpoint
+    SELECT requested_at, count, rule_id, scope, mode, meter, plan, user_id, ip_address, endpoint
     FROM rate_limit_violation
     WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at >= sqlc.arg(since) AND requested_at < sqlc.arg(until)
         AND (sqlc.arg(by_user)::text = '' OR user_id = sqlc.arg(by_user)::text)
@@ -77,6 +78,7 @@ SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision),
         (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
         AND (sqlc.arg(scope)::text = '' OR scope = sqlc.arg(scope)::text)
         AND (sqlc.arg(mode)::text = '' OR mode = sqlc.arg(mode)::text)
+        AND (sqlc.arg(meter)::text = '' OR coalesce(nullif(meter, ''), 'requests') = sqlc.arg(meter)::text)
         AND (sqlc.arg(plan)::text = '' OR plan = sqlc.arg(plan)::text)
         AND (sqlc.arg(user_id)::text = '' OR user_id = sqlc.arg(user_id)::text)
         AND (sqlc.arg(network)::text = '' OR ip_address <<= nullif(sqlc.arg(network)::text, '')::inet)
@@ -93,8 +95,8 @@ ORDER BY 1;
 --
 -- If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
 -- denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
--- rules the detail rows name the value; denials that were counted without a row are unattributed. The mode has no
--- index, so rows of the other mode are read too. From recent_since on, recent denials are read instead, which name every
+-- rules the detail rows name the value; denials that were counted without a row are unattributed. The mode and
+-- the meter have no index, so other rows are read too. From recent_since on, recent denials are read instead, which name every
 -- value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied, m.detail_dropped,
@@ -111,7 +113,8 @@ WITH counted AS MATERIALIZED (
         WHEN 'endpoint' THEN endpoint
             WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24
                 ELSE 48 END))::text END AS value,
-        sqlc.arg(mode)::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
+        sqlc.arg(mode)::text IN ('', mode)
+            AND sqlc.arg(meter)::text IN ('', coalesce(nullif(meter, ''), 'requests')) AS wanted, rule_id, count, requested_at, last_at,
         sqlc.arg(dimension)::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
     WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at >= sqlc.arg(since)
@@ -129,11 +132,17 @@ WITH counted AS MATERIALIZED (
         AND r.slot < sqlc.arg(until)
         AND (sqlc.arg(rule_id)::bigint = 0 OR r.rule_id IN (0, sqlc.arg(rule_id)::bigint))
         AND sqlc.arg(mode)::text IN ('', r.mode)
+        AND (sqlc.arg(meter)::text = '' OR r.rule_id = 0 OR r.rule_id IN (
+            SELECT of_meter.rule_id FROM rate_limit_rule AS of_meter
+            WHERE of_meter.tenant_id = sqlc.arg(tenant_id)
+                AND coalesce(of_meter.parameters ->> 'meter', 'requests') = sqlc.arg(meter)::text))
     ORDER BY r.slot DESC
     LIMIT sqlc.arg(at_most)::bigint
 ), met AS MATERIALIZED (
     -- A quoted literal may look like a placeholder, so patterns with one are left to the rows in detail.
-    SELECT r.rule_id, r.mode,
+    SELECT r.rule_id,
+        sqlc.arg(mode)::text IN ('', r.mode)
+            AND sqlc.arg(meter)::text IN ('', coalesce(r.parameters ->> 'meter', 'requests')) AS wanted,
         strpos(r.key_pattern, '"') = 0 AND length(r.key_pattern) - length(replace(r.key_pattern, '{', '')) = 1
             AND r.key_pattern ~ CASE sqlc.arg(dimension)::text
                 WHEN 'user' THEN '(^|:)user:[{]user_id[}](:|$)'
@@ -150,8 +159,7 @@ WITH counted AS MATERIALIZED (
             ELSE c.subject END AS value,
         c.denied, c.minute AS last_at, 0 AS unattributed
     FROM counted AS c
-    JOIN met ON met.rule_id = c.rule_id AND met.names_value
-        AND (sqlc.arg(mode)::text = '' OR met.mode = sqlc.arg(mode)::text)
+    JOIN met ON met.rule_id = c.rule_id AND met.names_value AND met.wanted
     WHERE NOT c.other AND NOT c.is_network
     UNION ALL
     SELECT n.value,
@@ -167,8 +175,8 @@ WITH counted AS MATERIALIZED (
     SELECT '', 0, NULL, c.detail_dropped
     FROM counted AS c
     WHERE (c.other OR c.is_network OR c.rule_id NOT IN (SELECT met.rule_id FROM met WHERE met.names_value))
-        AND (sqlc.arg(mode)::text = ''
-            OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = sqlc.arg(mode)::text))
+        AND (sqlc.arg(mode)::text || sqlc.arg(meter)::text = ''
+            OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.wanted))
     UNION ALL
     SELECT '', 0, NULL, 0
 )

@@ -9,6 +9,10 @@ WITH looked AS MATERIALIZED (
     FROM recent_denial AS r
     WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = sqlc.arg(dimension)::text AND r.mode = 'enforce'
         AND r.slot >= sqlc.arg(earlier) AND r.slot < sqlc.arg(until)
+        AND (sqlc.arg(meter)::text = '' OR r.rule_id = 0 OR r.rule_id IN (
+            SELECT of_meter.rule_id FROM rate_limit_rule AS of_meter
+            WHERE of_meter.tenant_id = sqlc.arg(tenant_id)
+                AND coalesce(of_meter.parameters ->> 'meter', 'requests') = sqlc.arg(meter)::text))
     ORDER BY r.slot DESC
     LIMIT sqlc.arg(at_most)::bigint
 ), parts AS (

@@ -66,6 +66,38 @@ func TestAnEffectIsWhatTheLimitWouldHaveDone(t *testing.T) {
 	w.want(w.send(viewer, "POST", path, question), http.StatusBadRequest)
 }
 
+func TestAnEffectOfAnotherMeterCountsItsCosts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	w.record(w.acme, 10) // which name no dollars
+	at := time.Now().Add(-time.Minute)
+	block := traffic.Block{Tenant: w.acme.ID, Writer: "dollars", Number: 1, First: at, Last: at}
+	const requests, cents40 = 1_000_000, 400_000
+	block.SetRuns([]traffic.Run{{
+		UserID: "7", Endpoint: "/a", Flags: traffic.Metered, Meters: []rules.Meter{"usd"},
+		Times: []uint32{0, 1, 2, 3, 4},
+		Costs: []int64{requests, cents40, requests, cents40, requests, cents40, requests, 0, requests, cents40},
+	}})
+	if err := w.store.WriteTraffic(w.ctx(), []traffic.Block{block}); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/api/v1/tenants/acme/effect"
+	for charge, denied := range map[string]float64{
+		"before": 2, // the third and the fifth, of which 0.20 are left
+		"after":  2, // the third passes, since something is left; the fourth, of 0, and the fifth do not
+	} {
+		question := map[string]any{"rules": []any{map[string]any{
+			"key_pattern": "user:{user_id}", "meter": "usd", "charge": charge, "algorithm": "token_bucket",
+			"rate_per_second": 0.00001, "burst_capacity": 1,
+		}}}
+		got := read[effect](t, w.want(w.send(by, "POST", path, question), http.StatusOK))
+		if got.NewlyDenied.Value != denied || len(got.Users) != 1 || got.Users[0].UserID != "7" {
+			t.Errorf("charged %s, the effect is %+v", charge, got)
+		}
+	}
+}
+
 // A raise of one limit lets nobody do more while another denies the same checks.
 func TestAnEffectNamesTheRuleThatBindsAUserInstead(t *testing.T) {
 	t.Parallel()

@@ -305,5 +305,5 @@ func showReplayed(r *replay.Result) openapi.ReplayResult {
 }
 
 func showLeftOut(l *replay.LeftOut) openapi.EffectLeftOut {
-	return openapi.EffectLeftOut{RuleId: openapi.ID(l.RuleID), Rule: l.Rule, Why: l.Why}
+	return openapi.EffectLeftOut{RuleId: orNull(openapi.ID(l.RuleID)), Rule: l.Rule, Why: l.Why}
 }

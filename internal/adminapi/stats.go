@@ -65,8 +65,14 @@ func (s *surface) GetSeries(ctx context.Context,
 	if steps.Count() > maxPoints {
 		return nil, wrongQuery("step_seconds", "makes more than 2000 points; take a longer one or a shorter time")
 	}
-	chart, err := violations.TrafficBy(ctx, s.Violations, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)),
-		steps)
+	rule := rules.RuleID(valueOf(p.RuleId))
+	if p.Meter != nil {
+		if rule != 0 {
+			return nil, wrongQuery("meter", "does not go with rule_id")
+		}
+		rule = rulesOf(*p.Meter)
+	}
+	chart, err := violations.TrafficBy(ctx, s.Violations, requestOf(ctx).tenant.ID, rule, steps)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +80,12 @@ func (s *surface) GetSeries(ctx context.Context,
 		From: chart.Since, Until: chart.Until, StepSeconds: int(chart.Step / time.Second),
 		Points: itemsOf(chart.Points, showPoint), Total: showVerdicts(&chart.Total),
 	}, nil
+}
+
+// rulesOf returns the number under which the rules of a meter are counted together.
+func rulesOf(meter openapi.Meter) rules.RuleID {
+	known, _ := rules.ParseMeter(meter) // which has been checked
+	return violations.RulesOf(known)
 }
 
 func showPoint(p *violations.Point) openapi.Point {
@@ -134,7 +146,7 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 			return nil, wrongQuery("rule_id", "does not go with by=rule")
 		}
 		var lookedBackTo time.Time
-		answer.Items, lookedBackTo, err = s.topRules(ctx, since, until, mode, limit)
+		answer.Items, lookedBackTo, err = s.topRules(ctx, since, until, mode, valueOf(p.Meter), limit)
 		answer.LookedBackTo = timeOrNull(lookedBackTo)
 		return answer, err
 	}
@@ -143,7 +155,8 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 	}
 	top, err := s.Violations.Top(ctx, requestOf(ctx).tenant.ID, violations.TopOf{
 		Dimension: violations.Dimension(p.By), Since: since, Until: until,
-		Rule: rules.RuleID(valueOf(p.RuleId)), Mode: mode, RecentSince: violations.RecentSince(s.Now()),
+		Rule: rules.RuleID(valueOf(p.RuleId)), Mode: mode, Meter: valueOf(p.Meter),
+		RecentSince: violations.RecentSince(s.Now()),
 	}, limit)
 	if err != nil {
 		return nil, err
@@ -158,13 +171,14 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 	return answer, nil
 }
 
-// topRules returns the rules that denied the most checks, also removed ones. A mode selects rules by their last mode.
+// topRules returns the rules that denied the most checks, also removed ones. A mode selects rules by their last mode,
+// and a meter by its word.
 func (s *surface) topRules(
-	ctx context.Context, since, until time.Time, mode rules.Mode, limit int,
+	ctx context.Context, since, until time.Time, mode rules.Mode, meter string, limit int,
 ) (items []openapi.TopItem, lookedBackTo time.Time, err error) {
 	tenant := requestOf(ctx).tenant.ID
 	looked := limit
-	if mode != "" {
+	if mode != "" || meter != "" {
 		looked = max(limit, maxRulesOnTop)
 	}
 	top, err := s.Violations.TopRules(ctx, tenant, topSteps(since, until), looked)
@@ -182,7 +196,8 @@ func (s *surface) topRules(
 	items = []openapi.TopItem{}
 	for i := range top.Rules {
 		verdicts, rule := &top.Rules[i], named[top.Rules[i].Rule]
-		if len(items) == limit || mode != "" && (rule == nil || rule.Mode != mode) {
+		if len(items) == limit || mode != "" && (rule == nil || rule.Mode != mode) ||
+			meter != "" && (rule == nil || rule.Meter.Word() != meter) {
 			continue
 		}
 		item := openapi.TopItem{
@@ -217,7 +232,7 @@ func (s *surface) GetPresent(ctx context.Context,
 ) (openapi.GetPresentResponseObject, error) {
 	tenant, by := requestOf(ctx).tenant.ID, request.Params.By
 	since, until := violations.Present(s.Now())
-	present, err := s.Violations.Present(ctx, tenant, violations.Dimension(by), since, until,
+	present, err := s.Violations.Present(ctx, tenant, violations.Dimension(by), valueOf(request.Params.Meter), since, until,
 		or(request.Params.Limit, defaultTop))
 	if err != nil {
 		return nil, err
@@ -285,7 +300,15 @@ func (s *surface) GetSummary(ctx context.Context,
 	if err != nil {
 		return nil, fmt.Errorf("list shadow rules: %w", err)
 	}
+	meters, err := s.Stores.Meters(ctx, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("list meters: %w", err)
+	}
 	of := []rules.RuleID{0, violations.ShadowRules} // 0: all checks
+	if meter := request.Params.Meter; meter != nil {
+		of[0] = rulesOf(*meter)
+		shadows.Rules = slices.DeleteFunc(shadows.Rules, func(r rules.Rule) bool { return r.Meter.Word() != *meter })
+	}
 	for i := range shadows.Rules {
 		of = append(of, shadows.Rules[i].ID)
 	}
@@ -297,11 +320,18 @@ func (s *surface) GetSummary(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	total, before := totals[0], totalsBefore[0]
+	total, before, shadowDenied := totals[of[0]], totalsBefore[of[0]], totals[violations.ShadowRules].Denied
+	if request.Params.Meter != nil {
+		shadowDenied = 0
+		for i := range shadows.Rules {
+			shadowDenied += totals[shadows.Rules[i].ID].Denied
+		}
+	}
 	return openapi.GetSummary200JSONResponse{
 		From: since, Until: until, Total: showVerdicts(&total), ShareDenied: shareDenied(&total),
 		Before: showVerdicts(&before), ShareDeniedBefore: shareDenied(&before),
-		ShadowDenied: totals[violations.ShadowRules].Denied, ShadowRules: showShadows(shadows.Rules, totals),
+		ShadowDenied: shadowDenied, ShadowRules: showShadows(shadows.Rules, totals),
+		Meters: itemsOf(meters, func(m *rules.Meter) string { return m.Word() }),
 	}, nil
 }
 

@@ -430,3 +430,84 @@ func TestManyRulesAreReadTogether(t *testing.T) {
 		t.Errorf("a summary asked %d + %d times for counts", read.totals.Load(), read.decisions.Load())
 	}
 }
+
+func TestStatisticsCanBeOfOneMeter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, at := w.person(w.acme, auth.Viewer), time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
+	minute := at.Truncate(time.Minute)
+	usd := func(mode rules.Mode) rules.Rule {
+		return w.rule(w.acme, func(r *rules.Rule) { r.Name, r.Meter, r.Mode = "usd", "usd", mode })
+	}
+	w.rule(w.other, func(r *rules.Rule) { r.Name, r.Meter = "eur", "eur" })
+	requests, shadow := w.rule(w.acme, func(r *rules.Rule) { r.Mode = rules.ModeEnforce }), usd(rules.ModeShadow)
+	dollars := w.rule(w.acme, func(r *rules.Rule) {
+		r.Name, r.Meter, r.Mode = "dollars", "usd", rules.ModeEnforce
+	})
+	w.decided(w.acme, 0, minute, 90, 10)
+	w.decided(w.acme, violations.RulesOf("usd"), minute, 30, 7)
+	w.decided(w.acme, requests.ID, minute, 87, 3)
+	w.decided(w.acme, dollars.ID, minute, 20, 7)
+	w.decided(w.acme, shadow.ID, minute, 20, 5)
+	w.decided(w.acme, violations.ShadowRules, minute, 0, 50)
+	w.violate(
+		denied(w.acme, at.Add(-20*time.Minute), func(v *violations.Violation) { v.Rule, v.Count = requests.ID, 3 }),
+		denied(w.acme, at.Add(-20*time.Minute), func(v *violations.Violation) {
+			v.Rule, v.Meter, v.Count, v.UserID, v.Subject = dollars.ID, "usd", 7, "7", "7"
+		}),
+	)
+	slot := func(age time.Duration) time.Time { return time.Now().Add(-age).UTC().Truncate(violations.SlotLength) }
+	recent := func(rule rules.RuleID, user string, age time.Duration, denied int64) violations.RecentDenials {
+		return violations.RecentDenials{
+			Tenant: w.acme.ID, Dimension: violations.ByUser, Slot: slot(age), Rule: rule, Mode: rules.ModeEnforce,
+			Value: user, Denied: denied,
+		}
+	}
+	err := w.store.WriteViolations(w.ctx(), &violations.Batch{
+		Writer: w.name("writer"), Number: 1, Recent: []violations.RecentDenials{
+			recent(requests.ID, "42", time.Minute, 100), recent(dollars.ID, "7", time.Minute, 200),
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) string {
+		t.Helper()
+		path += fmt.Sprintf("from=%s&until=%s", stamp(at.Add(-time.Hour)), stamp(at.Add(time.Hour)))
+		return w.want(w.send(by, "GET", stats+path, nil), http.StatusOK).body
+	}
+	for path, want := range map[string]struct{ has, lacks string }{
+		"/series?step_seconds=3600&":           {`"allowed":90,"bypassed":0,"cost":90.5,"degraded":1,"denied":10`, "30.5"},
+		"/series?step_seconds=3600&meter=usd&": {`"allowed":30,"bypassed":0,"cost":30.5,"degraded":1,"denied":7`, "90.5"},
+		"/series?step_seconds=3600&meter=eur&": {`"total":{"allowed":0,"bypassed":0,"cost":0,`, "30.5"},
+		"/summary?":                            {`"meters":["usd"]`, `"shadow_denied":5,`},
+		"/summary?meter=usd&":                  {`"shadow_denied":5,`, `"allowed":90`},
+		"/summary?meter=requests&":             {`"shadow_denied":0,`, `"allowed":30`},
+		"/violations?meter=usd&":               {`"total":7`, `"checks":3`},
+		"/violations?meter=requests&":          {`"total":3`, `"checks":7`},
+		"/top?by=rule&meter=usd&":              {`"value":"` + formatID(dollars.ID) + `"`, `"meter":"requests"`},
+		"/top?by=user&":                        {`"denied":103,`, `"denied":100,`},
+		"/top?by=user&meter=usd&":              {`"denied":207,`, `"value":"42"`},
+		"/top?by=user&meter=requests&":         {`"denied":103,`, `"value":"7"`},
+		"/top?by=endpoint&meter=requests&":     {`"denied":3,`, `"denied":10,`},
+	} {
+		if got := get(path); !strings.Contains(got, want.has) || strings.Contains(got, want.lacks) {
+			t.Errorf("%s lacks %s, or has %s: %s", path, want.has, want.lacks, got)
+		}
+	}
+	present := func(meter string) string {
+		return w.want(w.send(by, "GET", stats+"/present?by=user"+meter, nil), http.StatusOK).body
+	}
+	if all, one := present(""), present("&meter=usd"); !strings.Contains(all, `"value":"42"`) ||
+		!strings.Contains(all, `"value":"7"`) || strings.Contains(one, `"value":"42"`) ||
+		!strings.Contains(one, `"value":"7"`) {
+		t.Errorf("at present there is %s and, of usd, %s", all, one)
+	}
+	list := w.want(w.send(by, "GET", "/api/v1/tenants/acme/violations?meter=usd", nil), http.StatusOK).body
+	if !strings.Contains(list, `"user_id":"7"`) || strings.Contains(list, `"user_id":"42"`) {
+		t.Errorf("the violations of usd are %s", list)
+	}
+	for _, path := range []string{"/series?meter=US+Dollars", "/series?meter=usd&rule_id=1", "/summary?meter="} {
+		w.want(w.send(by, "GET", stats+path, nil), http.StatusBadRequest)
+	}
+}

@@ -108,6 +108,17 @@ func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rule
 	return s.rulesFromRows(ctx, rows), nil
 }
 
+// Meters returns what a tenant's rules count beside requests.
+func (s *Store) Meters(ctx context.Context, tenant rules.TenantID) ([]rules.Meter, error) {
+	names, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]string, error) {
+		return q.Meters(ctx, tenant)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what rules count: %w", err)
+	}
+	return each(names, func(name string) rules.Meter { return rules.Meter(name) }), nil
+}
+
 // RulesEver returns rules by id, also those that were removed.
 func (s *Store) RulesEver(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
 	rows, err := ask(ctx, s, only(tenant),

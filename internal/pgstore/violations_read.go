@@ -34,7 +34,8 @@ func (s *Store) Violations(
 	wanted := dbsqlc.ViolationsBeforeParams{
 		TenantID: tenant, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, LookAt: lookAt,
 		ByUser: of.ByUser, ByAddress: of.ByAddress, ByEndpoint: of.ByEndpoint, ByRule: of.ByRule,
-		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Plan: f.Plan, Network: networkText(f),
+		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Meter: f.Meter, Plan: f.Plan,
+		Network:  networkText(f),
 		Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix, PageSize: rowLimit(limit) + 1,
 	}
 	class := classFor(limit)

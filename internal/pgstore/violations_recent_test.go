@@ -60,7 +60,7 @@ func present(t *testing.T, w *world, by violations.Dimension, now time.Time) (vi
 ) {
 	t.Helper()
 	since, until := violations.Present(now)
-	found := must(w.Present(t.Context(), w.ours.ID, by, since, until, 1000))(t)
+	found := must(w.Present(t.Context(), w.ours.ID, by, "", since, until, 1000))(t)
 	values := map[string]violations.PresentValue{}
 	for _, v := range found.Values {
 		values[v.Value] = v
@@ -244,7 +244,7 @@ func TestAGreedyTenantsRecentDenialsTakeNothingFromOthers(t *testing.T) {
 	}
 	for _, by := range []violations.Dimension{violations.ByRule, violations.ByNetwork} {
 		since, until := violations.Present(began.Add(12 * time.Second))
-		theirs := must(w.Present(t.Context(), w.theirs.ID, by, since, until, 1000))(t)
+		theirs := must(w.Present(t.Context(), w.theirs.ID, by, "", since, until, 1000))(t)
 		if theirs.Denied != invented || len(theirs.Values) > 500 {
 			t.Errorf("of the greedy tenant, by %s, %d denials of %d values are counted", by, theirs.Denied,
 				len(theirs.Values))

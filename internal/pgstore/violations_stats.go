@@ -154,7 +154,8 @@ func (s *Store) ViolationsInSteps(
 ) (counts violations.StepCounts, err error) {
 	params := dbsqlc.ViolationsInStepsParams{
 		TenantID: tenant, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(), AtMost: s.topRows,
-		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Plan: f.Plan,
+		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Meter: f.Meter,
+		Plan:   f.Plan,
 		UserID: f.UserID, Network: networkText(f), Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix,
 	}
 	params.ByUser, params.ByAddress, params.ByEndpoint, params.ByRule = indexOf(f)
@@ -185,7 +186,7 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 			return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
 				Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until,
 				RuleID: int64(of.Rule),
-				Mode:   string(of.Mode), RecentSince: recentSince, SlotSeconds: violations.SlotLength.Seconds(),
+				Mode:   string(of.Mode), Meter: of.Meter, RecentSince: recentSince, SlotSeconds: violations.SlotLength.Seconds(),
 				AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
 			})
 		})
@@ -208,10 +209,10 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 
 // Present reads the newest violations.MaxTopRows recent denials.
 func (s *Store) Present(
-	ctx context.Context, tenant rules.TenantID, by violations.Dimension, since, until time.Time, limit int,
+	ctx context.Context, tenant rules.TenantID, by violations.Dimension, meter string, since, until time.Time, limit int,
 ) (present violations.PresentDenials, err error) {
 	params := dbsqlc.PresentDenialsParams{
-		TenantID: tenant, ByRule: by == violations.ByRule, Dimension: string(by),
+		TenantID: tenant, ByRule: by == violations.ByRule, Dimension: string(by), Meter: meter,
 		Earlier: since.Add(-violations.EarlierTime), Since: since, Until: until,
 		AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
 	}

@@ -375,7 +375,11 @@ func (r *run) result() *Result {
 	maps.Copy(leftOut, r.world[1].leftOut)
 	for _, id := range slices.Sorted(maps.Keys(leftOut)) {
 		if len(result.LeftOut) < maxListed {
-			result.LeftOut = append(result.LeftOut, leftOut[id])
+			left := leftOut[id]
+			if r.world[0].names[id] == nil { // the candidate's, which has a number in this replay only
+				left.RuleID = 0
+			}
+			result.LeftOut = append(result.LeftOut, left)
 		}
 	}
 	for _, d := range r.as {

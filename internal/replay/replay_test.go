@@ -434,6 +434,21 @@ func TestAnEstimateFromASampleHoldsTheTruth(t *testing.T) {
 	}
 }
 
+// A new rule has a number in its replay only, which may be another rule's.
+func TestANewRuleThatIsLeftOutHasNoNumber(t *testing.T) {
+	t.Parallel()
+	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 2, 2))
+	for user := range 100 {
+		s.check(noon, &rules.Request{UserID: fmt.Sprint(user)}, "")
+	}
+	candidate := candidateOf(rule(t, 0, "global", "", 300, 300))
+	in := s.input(candidate, noon.Add(time.Minute))
+	in.Level, in.IsPartial = 1, true
+	if left := s.replay(in).LeftOut; len(left) != 1 || left[0].RuleID != 0 || left[0].Rule != "global" {
+		t.Errorf("left out are %+v, want the new rule without a number", left)
+	}
+}
+
 func TestChecksThatAnotherRuleDeniesHaveAnErrorOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "user:{user_id}", "pro", 0.5, 1))

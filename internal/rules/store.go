@@ -67,6 +67,8 @@ type Reader interface {
 	Rule(ctx context.Context, tenant TenantID, id RuleID) (Rule, error)
 	// RulesByID returns the existing ones of the rules, in no order.
 	RulesByID(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
+	// Meters returns what a tenant's rules count beside requests.
+	Meters(ctx context.Context, tenant TenantID) ([]Meter, error)
 	// RulesEver is RulesByID including removed rules in their last state.
 	RulesEver(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
 	// Matrix lists the rules of the next limit rows of the plan matrix, by pattern and name. One row holds all rules of

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -66,7 +67,9 @@ type monthCount struct{ allowed, denied, cost, parts int64 }
 
 // months are unwritten counts by user, month and meter. A tenant may use half of what others leave.
 type months struct {
-	mu     sync.Mutex
+	dropped atomic.Int64 // counts without a place
+
+	mu     sync.Mutex // guards the fields below
 	counts map[monthKey]*monthCount
 	used   map[rules.TenantID]int
 
@@ -104,6 +107,7 @@ func (m *months) add(tenant rules.TenantID, at int64, user, meter []byte, n mont
 	if held == nil {
 		mine := m.used[tenant]
 		if mine+1 > (maxHeldMonths-(len(m.counts)-mine))/2 {
+			m.dropped.Add(1)
 			return true
 		}
 		held = new(monthCount)

@@ -128,8 +128,12 @@ func TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers(t *testing.T) {
 	if n := len(sink.counted(1)); n != 1000 {
 		t.Errorf("%d users of the small tenant were counted, want 1000", n)
 	}
-	if n := len(sink.counted(2)); n < 10_000 || n > 20_000 {
+	n, stats := len(sink.counted(2)), r.Stats()
+	if n < 10_000 || n > 20_000 {
 		t.Errorf("%d users of the large tenant were counted, want about half of the places", n)
+	}
+	if stats.DroppedCounts+int64(n)+stats.Dropped != 40_000 {
+		t.Errorf("%d counts were dropped beside %d of 40,000, and %d checks", stats.DroppedCounts, n, stats.Dropped)
 	}
 }
 

@@ -450,6 +450,8 @@ type Stats struct {
 	Lost              int64 // packed checks that could not be written
 	Bytes             int   // unwritten
 	LostUsers         int64 // users whose month's counts were refused
+	// DroppedCounts are counts of a check for its user and month, by meter, that had no place in memory.
+	DroppedCounts int64
 
 	Stored           int64 // bytes of all tenants in the database; 0 before the first read
 	Sampled, Stopped int   // tenants that are recorded in part, or not at all, because of the budgets
@@ -462,7 +464,7 @@ func (r *Recorder) Stats() Stats {
 	stats := Stats{
 		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Written: r.written.Load(), Lost: r.lost.Load(),
 		Bytes:     r.waitBytes,
-		LostUsers: r.lostUsers.Load(), Stored: r.stored.Load(),
+		LostUsers: r.lostUsers.Load(), DroppedCounts: r.months.dropped.Load(), Stored: r.stored.Load(),
 	}
 	for _, level := range *r.levels.Load() {
 		switch {

@@ -38,10 +38,25 @@ type Batch struct {
 // because a rule's own count does not record its mode.
 const ShadowRules rules.RuleID = -1
 
+// RulesOf returns the rule id, below ShadowRules, under which the verdicts of all rules of a meter are counted, each
+// check once.
+func RulesOf(meter rules.Meter) rules.RuleID {
+	hash := fnv1a(meter.Word())
+	return ShadowRules - 1 - rules.RuleID(hash>>2)
+}
+
+func fnv1a(text string) uint64 {
+	hash := uint64(14695981039346656037)
+	for i := range len(text) {
+		hash = (hash ^ uint64(text[i])) * 1099511628211
+	}
+	return hash
+}
+
 // DecisionCount counts the decisions of a minute.
 type DecisionCount struct {
 	Tenant rules.TenantID
-	// Rule is 0 for checks as a whole, or ShadowRules. Otherwise the counts are the rule's own verdicts.
+	// Rule is 0 for checks as a whole, ShadowRules or RulesOf. Otherwise the counts are the rule's own verdicts.
 	Rule   rules.RuleID
 	Minute time.Time
 	Verdicts

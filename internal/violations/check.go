@@ -29,6 +29,8 @@ type Check struct {
 	Times int64
 	// Record means that each tier was charged its own amount.
 	Record bool
+	// ByMeter means that the check also counts by meter, because the tenant's rules count several.
+	ByMeter bool
 }
 
 // costOf returns the check's cost for a tier's rule.

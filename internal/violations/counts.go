@@ -67,11 +67,7 @@ func (c *counters) add(minute int64, check *Check) {
 		}
 		verdicts := check.verdicts(t.Allowed)
 		if check.Allowed && t.Allowed && t.BucketRead {
-			cost := check.costOf(t)
-			if check.Record || t.Rule.ChargedAfter {
-				cost = t.Charged
-			}
-			verdicts.take(cost, check.times())
+			verdicts.take(check.taken(t), check.times())
 			if t.isNearLimit() {
 				verdicts.NearLimit = check.times()
 			}
@@ -81,6 +77,41 @@ func (c *counters) add(minute int64, check *Check) {
 			c.at(c.series(counts, ShadowRules, minute), minute).Denied += check.times()
 		}
 	}
+	if check.ByMeter {
+		c.addMeters(counts, minute, check)
+	}
+}
+
+// addMeters counts the check once for each meter: denied if an enforced rule of the meter denies.
+func (c *counters) addMeters(counts *tenantCounts, minute int64, check *Check) {
+	for i := range check.Tiers {
+		meter := check.Tiers[i].Rule.Meter
+		if slices.ContainsFunc(check.Tiers[:i], func(t Tier) bool { return t.Rule.Meter == meter }) {
+			continue
+		}
+		isDenied, cost := false, Tokens(0)
+		for j := i; j < len(check.Tiers); j++ {
+			t := &check.Tiers[j]
+			if t.Rule.Meter != meter {
+				continue
+			}
+			isDenied = isDenied || !t.Allowed && t.Mode != rules.ModeShadow
+			if check.Allowed && t.Allowed && t.BucketRead {
+				cost = max(cost, check.taken(t))
+			}
+		}
+		verdicts := check.verdicts(!isDenied)
+		verdicts.take(cost, check.times())
+		c.at(c.series(counts, RulesOf(meter), minute), minute).add(verdicts)
+	}
+}
+
+// taken is what an allowed check took from the bucket of a tier.
+func (c *Check) taken(t *Tier) Tokens {
+	if c.Record || t.Rule.ChargedAfter {
+		return t.Charged
+	}
+	return c.costOf(t)
 }
 
 func (c *counters) series(counts *tenantCounts, rule rules.RuleID, minute int64) *series {

@@ -249,3 +249,46 @@ func TestAViolationHasTheModeThatWasInForce(t *testing.T) {
 		t.Errorf("the violations have the modes %q, want %q", modes, want)
 	}
 }
+
+func TestTheRulesOfAMeterAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	r := violations.NewRecorder(l, violations.Options{})
+	usd := func(id rules.RuleID, mode rules.Mode) *rules.Rule {
+		rule := ruleOf(id, "user:{user_id}", mode)
+		rule.Meter = "usd"
+		return rule
+	}
+	dollars := []*rules.Rule{
+		usd(21, rules.ModeEnforce), usd(22, rules.ModeEnforce), usd(23, rules.ModeShadow),
+	}
+	check := func(allowed ...bool) *violations.Check {
+		c := denied(1, "42")
+		c.ByMeter, c.Allowed, c.Tiers = true, true, c.Tiers[1:] // the rule of requests allows
+		c.Tiers[0].Mode = rules.ModeEnforce
+		for i, rule := range dollars {
+			c.Tiers = append(c.Tiers, violations.Tier{
+				Rule: rule, Mode: rule.Mode, Subject: "42", BucketRead: true, Allowed: allowed[i],
+				Reason: "limit_exceeded", Cost: violations.Token / 4,
+			})
+			if !allowed[i] && rule.Mode == rules.ModeEnforce {
+				c.Allowed, c.Deciding = false, len(c.Tiers)-1
+			}
+		}
+		return c
+	}
+	for range 3 {
+		r.Record(noon, check(true, true, true))
+	}
+	r.Record(noon, check(true, true, false))  // shadow rules deny nothing
+	r.Record(noon, check(false, false, true)) // a check counts once
+	r.Record(noon, denied(1, "42"))           // of a tenant whose rules count requests
+	flush(t, r)
+	wantVerdicts(t, "dollars", l.verdicts[violations.RulesOf("usd")],
+		violations.Verdicts{Allowed: 4, Denied: 1, TakenParts: violations.Token})
+	wantVerdicts(t, "requests", l.verdicts[violations.RulesOf("")], violations.Verdicts{Allowed: 5, Taken: 4})
+	if violations.RulesOf("") >= violations.ShadowRules || violations.RulesOf("usd") == violations.RulesOf("eur") {
+		t.Errorf("meters are counted under %d, %d and %d", violations.RulesOf(""), violations.RulesOf("usd"),
+			violations.RulesOf("eur"))
+	}
+}

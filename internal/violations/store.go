@@ -29,8 +29,8 @@ type Store interface {
 	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 	// Present returns up to limit values with the most denials of enforced rules in a time, and how many each had in
-	// the minutes before. See the function Present.
-	Present(ctx context.Context, tenant rules.TenantID, by Dimension, since, until time.Time,
+	// the minutes before. See the function Present. meter is the Word of one, or "" for all.
+	Present(ctx context.Context, tenant rules.TenantID, by Dimension, meter string, since, until time.Time,
 		limit int) (PresentDenials, error)
 
 	// DenialsOfUser returns up to limit counts of a user's denials by hour and rule, latest first.
@@ -65,6 +65,7 @@ type Filter struct {
 	Rule         rules.RuleID
 	Scope        rules.Scope
 	Mode         rules.Mode
+	Meter        string // the Word of one; "" for all
 	Plan         string
 	UserID       string
 	// IP is an address or a network.
@@ -78,6 +79,7 @@ func (f *Filter) Wants(v *Violation) bool {
 	return (f.Rule == 0 || v.Rule == f.Rule) &&
 		(f.Scope == "" || v.Scope == f.Scope) &&
 		(f.Mode == "" || v.Mode == f.Mode) &&
+		(f.Meter == "" || v.Meter.Word() == f.Meter) &&
 		(f.Plan == "" || v.Plan == f.Plan) &&
 		(f.UserID == "" || v.UserID == f.UserID) &&
 		(!f.IP.IsValid() || f.IP.Contains(v.IP)) &&
@@ -141,6 +143,7 @@ type TopOf struct {
 	Since, Until time.Time
 	Rule         rules.RuleID // 0 for all
 	Mode         rules.Mode   // "" for all
+	Meter        string       // the Word of one; "" for all
 	// RecentSince is from when each violation is counted by the dimension; see the function. The zero Time means never.
 	RecentSince time.Time
 }

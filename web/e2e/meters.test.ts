@@ -51,6 +51,15 @@ test('a budget in dollars, charged after the request, is made, used up, and said
   await row.first().click();
   await expect(page.getByText(/Of the limit “Each user · USD” \(2 USD per month\) nothing was left/)).toBeVisible();
 
+  await page.goto(`/t/${demo.tenant}/overview`);
+  await page.getByLabel('Meter', { exact: true }).selectOption('USD');
+  const tiles = page.getByRole('region', { name: 'Summary' });
+  await expect(tiles).toContainText('cost 2 USD', { timeout: 60_000 });
+  const limited = page.getByRole('table', { name: 'Who is limited' });
+  await expect(limited.getByRole('row').filter({ hasText: user })).toContainText('Each user · USD', { timeout: 60_000 });
+  await expect(page).toHaveURL(/meter=usd/);
+  await expectAccessible(page);
+
   await page.goto(`/t/${demo.tenant}/try?user=${user}`);
   for (const [at, meter] of [
     [1, 'usd'],

@@ -1,3 +1,5 @@
+import { isMeter } from './domain/meter';
+
 /**
  * The URL parameters of each screen: time range, filters, sort. Each reader takes the raw query and returns valid
  * values. Invalid ones are left out.
@@ -44,9 +46,10 @@ function localPath(value: unknown): string | undefined {
 /** "15m", "1h", "24h", "7d", "30d", or two moments "2026-11-21T06:00:00Z~2026-11-21T07:00:00Z". */
 const time = { range: text };
 const dialog = oneOf('schedule');
+const meter = (value: unknown) => text(isMeter(String(value)) && value);
 const scope = oneOf('user', 'endpoint', 'ip', 'global');
 
-export const overviewSearch = parameters(time);
+export const overviewSearch = parameters({ ...time, meter });
 
 export const plansSearch = parameters({ q: text, scope, open: dialog });
 export type PlansSearch = ReturnType<typeof plansSearch>;

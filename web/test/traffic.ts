@@ -95,6 +95,7 @@ export function summary(total: Verdicts, more: Partial<Summary> = {}): Summary {
     share_denied_before: null,
     shadow_denied: 0,
     shadow_rules: [],
+    meters: [],
     ...more,
   };
 }

@@ -83,6 +83,7 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 		HasCosts: check.Cost == 0 && !check.IsLook(),
 		Allowed:  decision.Allowed, Bypassed: decision.Bypassed, Degraded: decision.Degraded,
 		Tiers: tiers, Deciding: decision.Deciding, Times: decision.Times, Record: check.Record,
+		ByMeter: tenant.CountsMeters(),
 	}
 	r.recorder.Record(time.Now(), c)
 	r.note(c, decision)

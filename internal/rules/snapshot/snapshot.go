@@ -139,6 +139,11 @@ func (t *Tenant) NamesAttribute(name string) bool { return t.index.named[name] }
 // CountsMeter reports whether a rule, active or not, counts a meter.
 func (t *Tenant) CountsMeter(meter rules.Meter) bool { return t.index.meters[meter] }
 
+// CountsMeters reports whether a rule, active or not, counts something else than requests.
+func (t *Tenant) CountsMeters() bool {
+	return len(t.index.meters) > 1 || len(t.index.meters) == 1 && !t.index.meters[""]
+}
+
 // AssignedPlan returns the user's assigned plan, if any.
 func (t *Tenant) AssignedPlan(userID string) (string, bool) {
 	if userID == "" {

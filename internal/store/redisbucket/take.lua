@@ -66,17 +66,21 @@ else
   end
 end
 
-local words = #ARGV[1] / 2
-if words <= CHUNK then
-  wiring = {unpack_struct('<' .. rep('H', words), ARGV[1])}
-else
-  wiring = {}
-  for first = 1, words, CHUNK do
-    local n = min(CHUNK, words - first + 1)
-    local some = {unpack_struct('<' .. rep('H', n), ARGV[1], first * 2 - 1)}
-    for i = 1, n do wiring[first + i - 1] = some[i] end
+-- numbers unpacks all numbers of one format at once, because a call takes as long as several numbers.
+local function numbers(code, size, packed)
+  local unpack_struct, rep, count = struct.unpack, string.rep, #packed / size
+  if count <= CHUNK then return {unpack_struct('<' .. rep(code, count), packed)} end
+  local all = {}
+  for first = 1, count, CHUNK do
+    local n = math.min(CHUNK, count - first + 1)
+    local some = {unpack_struct('<' .. rep(code, n), packed, (first - 1) * size + 1)}
+    for i = 1, n do all[first + i - 1] = some[i] end
   end
+  return all
 end
+
+local words = #ARGV[1] / 2
+wiring = numbers('H', 2, ARGV[1])
 
 -- The bytes of each limit in a value: 20 for a token bucket that refills continuously, or 28 with the interval.
 -- Comparing bytes is faster than unpacking four numbers.
@@ -204,12 +208,12 @@ local reply, n = {0, 0, 0, 0, 0, 0, 0, 0}, 0
 local charges = {} -- of the tiers that are charged after
 local exhausted, forgotten, reserved = 0, 0, nil
 local slot, latest, counted -- of a record id that must be remembered
-local costs = ARGV[2]
+local costs = numbers('d', 8, ARGV[2])
 local at, check, cost_at = keys + 1, -7, 1
 while at <= words do
   check = check + 8
-  local largest = unpack_struct('<d', costs, cost_at)
-  cost_at = cost_at + 8
+  local largest = costs[cost_at]
+  cost_at = cost_at + 1
   local flags = wiring[at + 1]
   local first, last = at + 2, at + 1 + wiring[at]
   local cost, own_costs = largest, nil
@@ -218,8 +222,8 @@ while at <= words do
     if flags >= RECORD then records, flags = true, flags - RECORD end
     if flags >= MIXED then
       flags = flags - MIXED
-      own_costs = cost_at - first * 8 -- the cost of a tier is at + 8 × tier
-      cost_at = cost_at + wiring[at] * 8
+      own_costs = cost_at - first -- the cost of a tier is at own_costs + tier
+      cost_at = cost_at + wiring[at]
     end
   end
   local r = n
@@ -231,7 +235,7 @@ while at <= words do
     local level, fraction, needed = micros[i], fractions[i], cost
     local b = buckets[i]
     if own_costs then
-      cost = unpack_struct('<d', costs, own_costs + tier * 8)
+      cost = costs[own_costs + tier]
       needed = cost
     end
     if b then
@@ -301,7 +305,7 @@ while at <= words do
       local mode = wire % 4
       local i = (wire - mode) / 4 + 1
       local b, amount = buckets[i], 0
-      if own_costs then cost = unpack_struct('<d', costs, own_costs + tier * 8) end
+      if own_costs then cost = costs[own_costs + tier] end
       if takes and cost > 0 and reply[r + 1] % 2 == 1 and not (records and b and b.kind == CONCURRENCY) then
         amount = b and b.kind >= LOG and tools.charge(b.kind, cost) or cost
         if mode >= 2 then
@@ -337,7 +341,7 @@ while at <= words do
         if reply[r + 1] % 2 == 0 then
           tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry,
             rates, bursts, sinces, intervals, kinds, opens, closes)
-          local needed = own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost
+          local needed = own_costs and costs[own_costs + tier] or cost
           if mode >= 2 then needed = 1 end
           wait = tools.wait(b, needed)
         end
@@ -400,7 +404,7 @@ if reserved then
   local life, id = math.abs((unpack_struct('<d', ARGV[6]))), string.sub(ARGV[6], 9, 24)
   local ms = format('%.0f', math.ceil(life / 1000))
   call('SET', KEYS[read + 1],
-    string.sub(ARGV[6], 25, 25) .. pack('<ddd', now, unpack_struct('<d', costs), life) .. string.sub(ARGV[6], 26)
+    string.sub(ARGV[6], 25, 25) .. pack('<ddd', now, costs[1], life) .. string.sub(ARGV[6], 26)
       .. table.concat(reserved), 'PX', ms)
   call('ZADD', KEYS[read + 2], format('%.0f', now + life), id)
   call('PEXPIRE', KEYS[read + 2], MAX_RESERVE_FOR)

@@ -60,7 +60,7 @@ func everything() *Metrics {
 	m.Traffic(func() traffic.Stats {
 		return traffic.Stats{
 			Recorded: 41, Dropped: 42, Lost: 43, Bytes: 44, Stored: 45, Sampled: 46, Stopped: 47,
-			LostUsers: 52,
+			LostUsers: 52, DroppedCounts: 54,
 		}
 	})
 	m.RefusedScripts(func() int64 { return 53 })
@@ -143,6 +143,7 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_traffic_dropped_total 42`,
 		`sluice_traffic_lost_total 43`,
 		`sluice_traffic_lost_users_total 52`,
+		`sluice_traffic_dropped_counts_total 54`,
 		`sluice_traffic_bytes 44`,
 		`sluice_traffic_stored_bytes 45`,
 		`sluice_traffic_sampled_tenants 46`,

@@ -13,6 +13,10 @@ func (m *Metrics) Traffic(stats func() traffic.Stats) {
 	m.counter("sluice_traffic_lost_users_total",
 		"Users whose checks are missing in the usage of a month, because the database refused their counts.",
 		func() float64 { return float64(stats().LostUsers) })
+	m.counter("sluice_traffic_dropped_counts_total",
+		"Counts of checks by user, month and meter that are missing in the usage of a month, because the memory for "+
+			"them was full.",
+		func() float64 { return float64(stats().DroppedCounts) })
 	m.gauge("sluice_traffic_bytes", "Recorded checks, packed, that wait to be written.",
 		func() float64 { return float64(stats().Bytes) })
 	m.gauge("sluice_traffic_stored_bytes",

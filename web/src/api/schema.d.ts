@@ -3288,8 +3288,9 @@ export interface paths {
         };
         /**
          * Decisions over time
-         * @description Exact counts of all checks or, with `rule_id`, of that rule's verdicts on the checks that it matched. Checks with cost 0 are
-         *     not counted. The time range is extended to whole steps.
+         * @description Exact counts of all checks or, with `rule_id`, of that rule's verdicts on the checks that it matched. With `meter`, the verdicts of
+         *     its rules together: a check counts once, at the highest cost that a rule counted. Meters are counted while the tenant has
+         *     a rule of another meter than requests. Checks with cost 0 are not counted. The time range is extended to whole steps.
          */
         get: operations["getSeries"];
         put?: never;
@@ -3403,7 +3404,7 @@ export interface paths {
         /**
          * Totals of a time range, and of the one before
          * @description Exact counts. The range before has the same length and ends where this one begins. Both are extended to whole minutes or,
-         *     if longer than a week, whole hours.
+         *     if longer than a week, whole hours. With `meter`, as in `stats/series`; then `shadow_denied` is that of the listed shadow rules.
          */
         get: operations["getSummary"];
         put?: never;
@@ -5283,7 +5284,8 @@ export interface components {
             no_longer_denied: number;
         };
         EffectLeftOut: {
-            rule_id: components["schemas"]["ID"];
+            /** @description Null for a new one */
+            rule_id: components["schemas"]["IDOrNull"];
             rule: string;
             why: string;
         };
@@ -7204,6 +7206,9 @@ export interface components {
          *           "checks": 40000,
          *           "denied": 800
          *         }
+         *       ],
+         *       "meters": [
+         *         "usd"
          *       ]
          *     }
          */
@@ -7228,6 +7233,8 @@ export interface components {
             shadow_denied: number;
             /** @description Up to 50 active shadow rules, by what they would have denied, most first */
             shadow_rules: components["schemas"]["ShadowRule"][];
+            /** @description What the tenant's rules count beside requests */
+            meters: components["schemas"]["Meter"][];
         };
         ShadowRule: {
             rule: components["schemas"]["RuleName"];
@@ -8426,6 +8433,11 @@ export interface components {
         ByEndpoint: string;
         /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
         ByMode: components["schemas"]["Mode"];
+        /**
+         * @description Of rules that count this meter; left out: of all
+         * @example usd
+         */
+        ByMeter: components["schemas"]["Meter"];
         /** @description The id of an account or API key */
         ByActor: string;
         ByAction: components["schemas"]["AuditAction"];
@@ -14720,6 +14732,11 @@ export interface operations {
                 endpoint?: components["parameters"]["ByEndpoint"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
                 /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
                 /** @description The `next_cursor` of the previous page */
@@ -14823,6 +14840,11 @@ export interface operations {
                 endpoint?: components["parameters"]["ByEndpoint"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
             };
             header?: never;
             path: {
@@ -14883,6 +14905,11 @@ export interface operations {
                 endpoint?: components["parameters"]["ByEndpoint"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
             };
             header?: {
                 /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
@@ -14933,6 +14960,11 @@ export interface operations {
                 endpoint?: components["parameters"]["ByEndpoint"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
             };
             header?: {
                 /**
@@ -15021,6 +15053,11 @@ export interface operations {
                 step_seconds?: 60 | 300 | 900 | 3600 | 21600 | 86400 | 604800;
                 /** @description A rule's id, also of a removed rule */
                 rule_id?: components["parameters"]["ByRule"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
             };
             header?: never;
             path: {
@@ -15078,6 +15115,11 @@ export interface operations {
                 endpoint?: components["parameters"]["ByEndpoint"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
             };
             header?: never;
             path: {
@@ -15122,6 +15164,11 @@ export interface operations {
                 rule_id?: components["parameters"]["ByRule"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
                 /** @description The most items to return: up to 10,000 rules, or up to 100 others */
                 limit?: number;
             };
@@ -15160,6 +15207,11 @@ export interface operations {
             query: {
                 /** @example network */
                 by: components["schemas"]["TopBy"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
                 limit?: number;
             };
             header?: never;
@@ -15199,6 +15251,11 @@ export interface operations {
                 from?: components["parameters"]["StatsFrom"];
                 /** @description Left out: now. At most 400 days after from. */
                 until?: components["parameters"]["StatsUntil"];
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
             };
             header?: never;
             path: {

@@ -21,15 +21,16 @@ function begun<P extends { at: string }, S extends { points: P[] }>(series: S): 
   return { ...series, points: series.points.filter(({ at }) => Date.parse(at) <= now) };
 }
 
-export const seriesQuery = (tenant: string, span: Span, rule?: string) => {
-  const queryKey = tenantKey(tenant, 'stats', 'series', rule ?? null, span.text);
+/** Of all checks, of those that a rule matched, or of those that the rules of a meter matched. */
+export const seriesQuery = (tenant: string, span: Span, of: { rule_id?: string; meter?: string } = {}) => {
+  const queryKey = tenantKey(tenant, 'stats', 'series', of, span.text);
   return queryOptions({
     queryKey,
     queryFn: async ({ signal }) =>
       begun(
         await body(
           api.GET('/api/v1/tenants/{tenant}/stats/series', {
-            params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), rule_id: rule } },
+            params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), ...of } },
             signal,
           }),
         ),
@@ -58,14 +59,14 @@ export const violationSeriesQuery = (tenant: string, span: Span, filter: Violati
   });
 };
 
-export const summaryQuery = (tenant: string, span: Span) => {
-  const queryKey = tenantKey(tenant, 'stats', 'summary', span.text);
+export const summaryQuery = (tenant: string, span: Span, meter?: string) => {
+  const queryKey = tenantKey(tenant, 'stats', 'summary', meter ?? null, span.text);
   return queryOptions({
     queryKey,
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/summary', {
-          params: { path: { tenant }, query: isoMoments(span, serverNow()) },
+          params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), meter } },
           signal,
         }),
       ),
@@ -103,13 +104,13 @@ export const topQuery = (
 };
 
 /** Who and what is denied at present, by the last full ten seconds. */
-export const presentQuery = (tenant: string, by: TopBy) =>
+export const presentQuery = (tenant: string, by: TopBy, meter?: string) =>
   queryOptions({
-    queryKey: tenantKey(tenant, 'stats', 'present', by),
+    queryKey: tenantKey(tenant, 'stats', 'present', by, meter ?? null),
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/present', {
-          params: { path: { tenant }, query: { by, limit: 100 } },
+          params: { path: { tenant }, query: { by, meter, limit: 100 } },
           signal,
         }),
       ),

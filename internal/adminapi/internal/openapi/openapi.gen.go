@@ -2282,9 +2282,9 @@ type Effect struct {
 
 // EffectLeftOut defines model for EffectLeftOut.
 type EffectLeftOut struct {
-	Rule   string `json:"rule"`
-	RuleId ID     `json:"rule_id"`
-	Why    string `json:"why"`
+	Rule   string                      `json:"rule"`
+	RuleId nullable.Nullable[IDOrNull] `json:"rule_id"`
+	Why    string                      `json:"why"`
 }
 
 // EffectOfRule What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice
@@ -4020,6 +4020,9 @@ type Summary struct {
 	Before Verdicts  `json:"before"`
 	From   time.Time `json:"from"`
 
+	// Meters What the tenant's rules count beside requests
+	Meters []Meter `json:"meters"`
+
 	// ShadowDenied What rules would have denied while they were in shadow mode, also those that are enforced or removed by now. Each rule counts by itself
 	ShadowDenied int64 `json:"shadow_denied"`
 
@@ -4455,6 +4458,11 @@ type ByEndpoint = string
 
 // ByIP defines model for ByIP.
 type ByIP = string
+
+// ByMeter What a rule counts: requests, or what checks name in `costs`, such as `input_tokens`, or `usd` for money by the code of its
+// currency. A rule whose meter a check does not name does not match the check, unless its `charge` is `after`. The meter of a stored rule
+// cannot change. Saving a rule of another meter answers 409 while a live process of an older release knows no meters.
+type ByMeter = Meter
 
 // ByMode A shadow rule counts and reports but never decides
 type ByMode = Mode
@@ -5607,8 +5615,11 @@ type ListTenantSecurityLogParams struct {
 
 // GetPresentParams defines parameters for GetPresent.
 type GetPresentParams struct {
-	By    TopBy `form:"by" json:"by"`
-	Limit *int  `form:"limit,omitempty" json:"limit,omitempty"`
+	By TopBy `form:"by" json:"by"`
+
+	// Meter Of rules that count this meter; left out: of all
+	Meter *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
+	Limit *int     `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // GetSeriesParams defines parameters for GetSeries.
@@ -5624,6 +5635,9 @@ type GetSeriesParams struct {
 
 	// RuleId A rule's id, also of a removed rule
 	RuleId *ByRule `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+
+	// Meter Of rules that count this meter; left out: of all
+	Meter *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
 }
 
 // GetSeriesParamsStepSeconds defines parameters for GetSeries.
@@ -5636,6 +5650,9 @@ type GetSummaryParams struct {
 
 	// Until Left out: now. At most 400 days after from.
 	Until *StatsUntil `form:"until,omitempty" json:"until,omitempty"`
+
+	// Meter Of rules that count this meter; left out: of all
+	Meter *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
 }
 
 // GetTopParams defines parameters for GetTop.
@@ -5653,6 +5670,9 @@ type GetTopParams struct {
 
 	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
 	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// Meter Of rules that count this meter; left out: of all
+	Meter *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
 
 	// Limit The most items to return: up to 10,000 rules, or up to 100 others
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
@@ -5682,6 +5702,9 @@ type GetViolationSeriesParams struct {
 
 	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
 	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// Meter Of rules that count this meter; left out: of all
+	Meter *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
 }
 
 // SuspendTenantParams defines parameters for SuspendTenant.
@@ -5862,6 +5885,9 @@ type ListViolationsParams struct {
 	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
 	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
 
+	// Meter Of rules that count this meter; left out: of all
+	Meter *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
+
 	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -5895,6 +5921,9 @@ type ExportViolationsParams struct {
 
 	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
 	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// Meter Of rules that count this meter; left out: of all
+	Meter *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
 }
 
 // ExportViolationsParamsFormat defines parameters for ExportViolations.
@@ -5926,6 +5955,9 @@ type StartViolationsExportParams struct {
 
 	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
 	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// Meter Of rules that count this meter; left out: of all
+	Meter *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
 
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
@@ -13967,6 +13999,19 @@ func (siw *ServerInterfaceWrapper) GetPresent(w http.ResponseWriter, r *http.Req
 		return
 	}
 
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "limit" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
@@ -14061,6 +14106,19 @@ func (siw *ServerInterfaceWrapper) GetSeries(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetSeries(w, r, tenant, params)
 	}))
@@ -14112,6 +14170,19 @@ func (siw *ServerInterfaceWrapper) GetSummary(w http.ResponseWriter, r *http.Req
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
 		}
 		return
 	}
@@ -14206,6 +14277,19 @@ func (siw *ServerInterfaceWrapper) GetTop(w http.ResponseWriter, r *http.Request
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
 		}
 		return
 	}
@@ -14365,6 +14449,19 @@ func (siw *ServerInterfaceWrapper) GetViolationSeries(w http.ResponseWriter, r *
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
 		}
 		return
 	}
@@ -15595,6 +15692,19 @@ func (siw *ServerInterfaceWrapper) ListViolations(w http.ResponseWriter, r *http
 		return
 	}
 
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "limit" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
@@ -15780,6 +15890,19 @@ func (siw *ServerInterfaceWrapper) ExportViolations(w http.ResponseWriter, r *ht
 		return
 	}
 
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExportViolations(w, r, tenant, params)
 	}))
@@ -15935,6 +16058,19 @@ func (siw *ServerInterfaceWrapper) StartViolationsExport(w http.ResponseWriter, 
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
 		}
 		return
 	}

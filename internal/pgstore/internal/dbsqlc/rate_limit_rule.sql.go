@@ -257,6 +257,33 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 	return items, nil
 }
 
+const meters = `-- name: Meters :many
+SELECT DISTINCT (parameters ->> 'meter')::text AS meter FROM rate_limit_rule
+WHERE tenant_id = $1 AND parameters ? 'meter' AND removed_at IS NULL
+ORDER BY 1
+`
+
+// What the tenant's rules count beside requests.
+func (q *Queries) Meters(ctx context.Context, tenantID rules.TenantID) ([]string, error) {
+	rows, err := q.db.Query(ctx, meters, tenantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var meter string
+		if err := rows.Scan(&meter); err != nil {
+			return nil, err
+		}
+		items = append(items, meter)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const removedRule = `-- name: RemovedRule :one
 SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
 `

@@ -90,7 +90,8 @@ WITH counted AS MATERIALIZED (
         WHEN 'endpoint' THEN endpoint
             WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24
                 ELSE 48 END))::text END AS value,
-        $9::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
+        $9::text IN ('', mode)
+            AND $10::text IN ('', coalesce(nullif(meter, ''), 'requests')) AS wanted, rule_id, count, requested_at, last_at,
         $4::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
     WHERE tenant_id = $5 AND requested_at >= $1
@@ -103,16 +104,22 @@ WITH counted AS MATERIALIZED (
     FROM recent_denial AS r
     WHERE r.tenant_id = $5 AND r.dimension = $4::text
         AND r.slot >= greatest($7::timestamptz, date_bin(
-            make_interval(secs => $10::double precision), $1::timestamptz,
+            make_interval(secs => $11::double precision), $1::timestamptz,
             timestamptz '1970-01-01 00:00:00Z'))
         AND r.slot < $6
         AND ($8::bigint = 0 OR r.rule_id IN (0, $8::bigint))
         AND $9::text IN ('', r.mode)
+        AND ($10::text = '' OR r.rule_id = 0 OR r.rule_id IN (
+            SELECT of_meter.rule_id FROM rate_limit_rule AS of_meter
+            WHERE of_meter.tenant_id = $5
+                AND coalesce(of_meter.parameters ->> 'meter', 'requests') = $10::text))
     ORDER BY r.slot DESC
     LIMIT $2::bigint
 ), met AS MATERIALIZED (
     -- A quoted literal may look like a placeholder, so patterns with one are left to the rows in detail.
-    SELECT r.rule_id, r.mode,
+    SELECT r.rule_id,
+        $9::text IN ('', r.mode)
+            AND $10::text IN ('', coalesce(r.parameters ->> 'meter', 'requests')) AS wanted,
         strpos(r.key_pattern, '"') = 0 AND length(r.key_pattern) - length(replace(r.key_pattern, '{', '')) = 1
             AND r.key_pattern ~ CASE $4::text
                 WHEN 'user' THEN '(^|:)user:[{]user_id[}](:|$)'
@@ -129,8 +136,7 @@ WITH counted AS MATERIALIZED (
             ELSE c.subject END AS value,
         c.denied, c.minute AS last_at, 0 AS unattributed
     FROM counted AS c
-    JOIN met ON met.rule_id = c.rule_id AND met.names_value
-        AND ($9::text = '' OR met.mode = $9::text)
+    JOIN met ON met.rule_id = c.rule_id AND met.names_value AND met.wanted
     WHERE NOT c.other AND NOT c.is_network
     UNION ALL
     SELECT n.value,
@@ -146,8 +152,8 @@ WITH counted AS MATERIALIZED (
     SELECT '', 0, NULL, c.detail_dropped
     FROM counted AS c
     WHERE (c.other OR c.is_network OR c.rule_id NOT IN (SELECT met.rule_id FROM met WHERE met.names_value))
-        AND ($9::text = ''
-            OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = $9::text))
+        AND ($9::text || $10::text = ''
+            OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.wanted))
     UNION ALL
     SELECT '', 0, NULL, 0
 )
@@ -175,6 +181,7 @@ type TopOfViolationsParams struct {
 	RecentSince time.Time
 	RuleID      int64
 	Mode        string
+	Meter       string
 	SlotSeconds float64
 }
 
@@ -190,8 +197,8 @@ type TopOfViolationsRow struct {
 //
 // If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
 // denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
-// rules the detail rows name the value; denials that were counted without a row are unattributed. The mode has no
-// index, so rows of the other mode are read too. From recent_since on, recent denials are read instead, which name every
+// rules the detail rows name the value; denials that were counted without a row are unattributed. The mode and
+// the meter have no index, so other rows are read too. From recent_since on, recent denials are read instead, which name every
 // value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
 func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams) ([]TopOfViolationsRow, error) {
 	rows, err := q.db.Query(ctx, topOfViolations,
@@ -204,6 +211,7 @@ func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams
 		arg.RecentSince,
 		arg.RuleID,
 		arg.Mode,
+		arg.Meter,
 		arg.SlotSeconds,
 	)
 	if err != nil {
@@ -369,12 +377,13 @@ SELECT looked.tenant_id, looked.violation_id, looked.requested_at, looked.last_a
 WHERE ($10::bigint = 0 OR rule_id = $10::bigint)
     AND ($11::text = '' OR scope = $11::text)
     AND ($12::text = '' OR mode = $12::text)
-    AND ($13::text = '' OR plan = $13::text)
-    AND ($14::text = '' OR ip_address <<= nullif($14::text, '')::inet)
-    AND ($15::text = '' OR endpoint = $15::text)
-    AND ($16::text = '' OR starts_with(endpoint, $16::text))
+    AND ($13::text = '' OR coalesce(nullif(meter, ''), 'requests') = $13::text)
+    AND ($14::text = '' OR plan = $14::text)
+    AND ($15::text = '' OR ip_address <<= nullif($15::text, '')::inet)
+    AND ($16::text = '' OR endpoint = $16::text)
+    AND ($17::text = '' OR starts_with(endpoint, $17::text))
 ORDER BY requested_at DESC, violation_id DESC
-LIMIT $17
+LIMIT $18
 `
 
 type ViolationsBeforeParams struct {
@@ -390,6 +399,7 @@ type ViolationsBeforeParams struct {
 	RuleID         int64
 	Scope          string
 	Mode           string
+	Meter          string
 	Plan           string
 	Network        string
 	Endpoint       string
@@ -414,6 +424,7 @@ func (q *Queries) ViolationsBefore(ctx context.Context, arg ViolationsBeforePara
 		arg.RuleID,
 		arg.Scope,
 		arg.Mode,
+		arg.Meter,
 		arg.Plan,
 		arg.Network,
 		arg.Endpoint,
@@ -467,15 +478,15 @@ func (q *Queries) ViolationsBefore(ctx context.Context, arg ViolationsBeforePara
 
 const violationsInSteps = `-- name: ViolationsInSteps :many
 WITH newest AS MATERIALIZED (
-    SELECT requested_at, count, rule_id, scope, mode, plan, user_id, ip_address, endpoint
+    SELECT requested_at, count, rule_id, scope, mode, meter, plan, user_id, ip_address, endpoint
     FROM rate_limit_violation
-    WHERE tenant_id = $10 AND requested_at >= $11 AND requested_at < $12
-        AND ($13::text = '' OR user_id = $13::text)
-        AND ($14::inet IS NULL OR ip_address = $14::inet)
-        AND ($15::text = '' OR endpoint = $15::text)
-        AND ($16::bigint = 0 OR rule_id = $16::bigint)
+    WHERE tenant_id = $11 AND requested_at >= $12 AND requested_at < $13
+        AND ($14::text = '' OR user_id = $14::text)
+        AND ($15::inet IS NULL OR ip_address = $15::inet)
+        AND ($16::text = '' OR endpoint = $16::text)
+        AND ($17::bigint = 0 OR rule_id = $17::bigint)
     ORDER BY requested_at DESC, violation_id DESC
-    LIMIT $17
+    LIMIT $18
 ), looked AS (SELECT count(*) AS rows, min(requested_at) AS back_to FROM newest)
 SELECT date_bin(make_interval(secs => $1::double precision), requested_at,
     timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
@@ -483,11 +494,12 @@ SELECT date_bin(make_interval(secs => $1::double precision), requested_at,
         ($2::bigint = 0 OR rule_id = $2::bigint)
         AND ($3::text = '' OR scope = $3::text)
         AND ($4::text = '' OR mode = $4::text)
-        AND ($5::text = '' OR plan = $5::text)
-        AND ($6::text = '' OR user_id = $6::text)
-        AND ($7::text = '' OR ip_address <<= nullif($7::text, '')::inet)
-        AND ($8::text = '' OR endpoint = $8::text)
-        AND ($9::text = '' OR starts_with(endpoint, $9::text))),
+        AND ($5::text = '' OR coalesce(nullif(meter, ''), 'requests') = $5::text)
+        AND ($6::text = '' OR plan = $6::text)
+        AND ($7::text = '' OR user_id = $7::text)
+        AND ($8::text = '' OR ip_address <<= nullif($8::text, '')::inet)
+        AND ($9::text = '' OR endpoint = $9::text)
+        AND ($10::text = '' OR starts_with(endpoint, $10::text))),
             0)::bigint AS checks,
     (SELECT rows FROM looked)::bigint AS looked_at, (SELECT back_to FROM looked)::timestamptz AS looked_back_to
 FROM newest
@@ -500,6 +512,7 @@ type ViolationsInStepsParams struct {
 	RuleID         int64
 	Scope          string
 	Mode           string
+	Meter          string
 	Plan           string
 	UserID         string
 	Network        string
@@ -530,6 +543,7 @@ func (q *Queries) ViolationsInSteps(ctx context.Context, arg ViolationsInStepsPa
 		arg.RuleID,
 		arg.Scope,
 		arg.Mode,
+		arg.Meter,
 		arg.Plan,
 		arg.UserID,
 		arg.Network,

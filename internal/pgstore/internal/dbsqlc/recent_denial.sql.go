@@ -21,8 +21,12 @@ WITH looked AS MATERIALIZED (
     FROM recent_denial AS r
     WHERE r.tenant_id = $4 AND r.dimension = $5::text AND r.mode = 'enforce'
         AND r.slot >= $6 AND r.slot < $7
+        AND ($8::text = '' OR r.rule_id = 0 OR r.rule_id IN (
+            SELECT of_meter.rule_id FROM rate_limit_rule AS of_meter
+            WHERE of_meter.tenant_id = $4
+                AND coalesce(of_meter.parameters ->> 'meter', 'requests') = $8::text))
     ORDER BY r.slot DESC
-    LIMIT $8::bigint
+    LIMIT $9::bigint
 ), parts AS (
     SELECT l.value, l.rule_id,
         coalesce(sum(l.denied) FILTER (WHERE l.is_present), 0) AS denied,
@@ -51,6 +55,7 @@ type PresentDenialsParams struct {
 	Dimension string
 	Earlier   time.Time
 	Until     time.Time
+	Meter     string
 	AtMost    int64
 }
 
@@ -74,6 +79,7 @@ func (q *Queries) PresentDenials(ctx context.Context, arg PresentDenialsParams) 
 		arg.Dimension,
 		arg.Earlier,
 		arg.Until,
+		arg.Meter,
 		arg.AtMost,
 	)
 	if err != nil {

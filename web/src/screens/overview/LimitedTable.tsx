@@ -23,10 +23,16 @@ const TemporaryRule = lazy(() => import('~/features/temporary/TemporaryRule'));
 const trends = { up: '↑', down: '↓', steady: '' };
 const trendWords = { up: 'rising', down: 'falling', steady: 'steady' };
 
-export function LimitedTable({ tenant, span }: { tenant: string; span: Span }) {
-  const limited = useQuery(limitedQuery(tenant, span));
-  const user = useQuery(presentQuery(tenant, 'user')).data;
-  const network = useQuery(presentQuery(tenant, 'network')).data;
+interface Props {
+  tenant: string;
+  span: Span;
+  meter: string | undefined;
+}
+
+export function LimitedTable({ tenant, span, meter }: Props) {
+  const limited = useQuery(limitedQuery(tenant, span, meter));
+  const user = useQuery(presentQuery(tenant, 'user', meter)).data;
+  const network = useQuery(presentQuery(tenant, 'network', meter)).data;
   const answer = limited.data && atPresent(limited.data, { user, network });
   const [blocking, setBlocking] = useState<Limited | null>(null);
   const { edit } = useRole();

@@ -90,6 +90,51 @@ test('the comparison with yesterday is read again as its range moves with the ti
   await waitFor(() => expect(within(tiles).queryByText(/1\.0 % yesterday/)).toBeNull());
 });
 
+test('the overview is read by a meter, if rules count several', async () => {
+  const asked = new Map<string, string | null>();
+  const note = (answer: (query: URLSearchParams) => unknown) => {
+    return ({ path, query }: { path: string; query: URLSearchParams }) => {
+      asked.set(path.replace(/.*[/]/, ''), query.get('meter'));
+      return { json: answer(query) };
+    };
+  };
+  fakeServer(
+    traffic({
+      [`GET ${base}/stats/summary`]: note((query) =>
+        summary(query.get('meter') ? { ...verdicts(40, 10), cost: 1_234_567 } : verdicts(98, 2), {
+          meters: ['input_tokens', 'usd'],
+        }),
+      ),
+      [`GET ${base}/stats/series`]: note(() => series([verdicts(10, 1)])),
+      [`GET ${base}/stats/top`]: note(() => top('user', [{ value: '42', denied: 1234 }])),
+      [`GET ${base}/stats/present`]: note(() => present('user', { 42: 6 }, 6)),
+      [`GET ${base}/violations`]: note(() => denials([violation({ user_id: '42' })])),
+    }),
+  );
+  const { user } = open('/t/acme/overview');
+  const choice = await screen.findByRole('combobox', { name: 'Meter' });
+  expect(
+    within(choice)
+      .getAllByRole('option')
+      .map(({ textContent }) => textContent),
+  ).toEqual(['All meters', 'requests', 'input tokens', 'USD']);
+  await user.selectOptions(choice, 'input tokens');
+  const tiles = await screen.findByRole('region', { name: 'Summary' });
+  await within(tiles).findByText(/cost 1\.2\sM input tokens/);
+  await waitFor(() => {
+    for (const what of ['summary', 'series', 'top', 'present', 'violations']) {
+      expect([what, asked.get(what)]).toEqual([what, 'input_tokens']);
+    }
+  });
+});
+
+test('a tenant whose rules count requests has no choice of meters', async () => {
+  fakeServer(traffic());
+  open('/t/acme/overview');
+  await screen.findByRole('region', { name: 'Summary' });
+  expect(screen.queryByRole('combobox', { name: 'Meter' })).toBeNull();
+});
+
 test('a tenant without Redis is told that its buckets are in memory', async () => {
   fakeServer(traffic({ [`GET ${base}/status`]: tenantStatus({ redis: 'memory' }) }));
   open('/t/acme/overview');

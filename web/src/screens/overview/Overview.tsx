@@ -1,14 +1,18 @@
+import { NativeSelect } from '@mantine/core';
 import { usePrefetchQuery, useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
 import { lazy, Suspense, useDeferredValue, useEffect, useRef } from 'react';
 import { summaryQuery } from '~/api/traffic';
 import { Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { done } from '~/components/toast';
+import { meterUnit, requests } from '~/domain/meter';
 import { namedSpan } from '~/domain/range';
 import { EndingSoon } from '~/features/overrides/EndingSoon';
 import { endingSoonQuery } from '~/features/overrides/queries';
 import { headings } from '~/headings';
+import { overviewSearch } from '~/search';
 import { useTenant } from '~/session';
 import { Health } from './Health';
 import { LimitedTable } from './LimitedTable';
@@ -21,11 +25,21 @@ const ShadowRules = lazy(() => import('./ShadowRules'));
 
 const month = namedSpan('30d');
 
+/** The chosen meter, from the URL; undefined for all. */
+function useMeter() {
+  const { meter } = overviewSearch(useSearch({ strict: false }));
+  const navigate = useNavigate();
+  const set = (value: string) =>
+    navigate({ to: '.', search: (old: object) => ({ ...old, meter: value || undefined }) });
+  return [meter, set] as const;
+}
+
 export default function Overview() {
   const tenant = useTenant();
   const range = useTimeRange('1h');
   usePrefetchQuery(endingSoonQuery(tenant));
-  const summary = useQuery(summaryQuery(tenant, range));
+  const [meter, setMeter] = useMeter();
+  const summary = useQuery(summaryQuery(tenant, range, meter));
   // Drawn in steps, between which the page answers; for a moment it may be another tenant's.
   const shown = useDeferredValue(summary.data);
   // No checks in this range can mean a quiet night or a new tenant.
@@ -45,7 +59,30 @@ export default function Overview() {
   }, [arrived, isNew, tenant]);
 
   return (
-    <Page {...headings.overview} actions={!isNew && <TimeRange fallback="1h" />}>
+    <Page
+      {...headings.overview}
+      actions={
+        !isNew && (
+          <>
+            {(meter || (summary.data && summary.data.meters.length > 0)) && (
+              <NativeSelect
+                aria-label="Meter"
+                value={meter ?? ''}
+                onChange={({ currentTarget }) => setMeter(currentTarget.value)}
+                data={[
+                  { value: '', label: 'All meters' },
+                  ...[requests, ...(summary.data?.meters ?? [])].map((value) => ({
+                    value,
+                    label: meterUnit(value) || value,
+                  })),
+                ]}
+              />
+            )}
+            <TimeRange fallback="1h" />
+          </>
+        )
+      }
+    >
       {summary.isError && !summary.data ? (
         <ErrorState error={summary.error} onRetry={() => summary.refetch()} />
       ) : !summary.data || !shown || (silent && ever.isPending) ? (
@@ -59,9 +96,9 @@ export default function Overview() {
         </>
       ) : (
         <>
-          <Tiles tenant={tenant} span={range} summary={shown} old={summary.isPlaceholderData} />
-          <LimitedTable tenant={tenant} span={range} />
-          <Traffic tenant={tenant} span={range} onBrush={range.brush} />
+          <Tiles tenant={tenant} span={range} meter={meter} summary={shown} old={summary.isPlaceholderData} />
+          <LimitedTable tenant={tenant} span={range} meter={meter} />
+          <Traffic tenant={tenant} span={range} meter={meter} onBrush={range.brush} />
           <EndingSoon tenant={tenant} />
           <Suspense fallback={null}>
             {shown.shadow_rules.length > 0 && <ShadowRules tenant={tenant} rules={shown.shadow_rules} />}

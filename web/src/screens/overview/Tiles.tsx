@@ -6,6 +6,7 @@ import { seriesQuery, summaryQuery, tenantStatusQuery } from '~/api/traffic';
 import type { Summary, Verdicts } from '~/api/types';
 import { Num } from '~/components/Num';
 import { duration, percent } from '~/domain/format';
+import { meterAmount, meterUnit } from '~/domain/meter';
 import { earlier, type Span } from '~/domain/range';
 import { useTenant } from '~/session';
 import { redisOf } from './ailments';
@@ -21,23 +22,26 @@ const day = 86_400_000;
 interface Props {
   tenant: string;
   span: Span;
+  meter: string | undefined;
   summary: Summary;
   /** The summary is still the one of another time range. */
   old: boolean;
 }
 
-export function Tiles({ tenant, span, summary, old }: Props) {
+export function Tiles({ tenant, span, meter, summary, old }: Props) {
   const { total, share_denied, shadow_denied, shadow_rules, from, until } = summary;
   const checks = checksOf(total);
-  const series = useQuery(seriesQuery(tenant, span)); // that of the chart
+  const series = useQuery(seriesQuery(tenant, span, { meter })); // that of the chart
   return (
     <section className={styles.tiles} aria-label="Summary" data-old={old || undefined} aria-busy={old}>
       <Tile label="Checks" value={<Num value={checks} />}>
-        {averageOf(checks, series.data, Date.parse(from), Date.parse(until))}
+        {meterUnit(meter)
+          ? `cost ${meterAmount(total.cost, meter)}`
+          : averageOf(checks, series.data, Date.parse(from), Date.parse(until))}
       </Tile>
       <Tile label="Denied" value={share_denied === null ? '–' : percent(share_denied)} tone="denied">
         <Num value={total.denied} unit={total.denied === 1 ? 'check' : 'checks'} />{' '}
-        <Yesterday tenant={tenant} span={span} now={share_denied} />
+        <Yesterday tenant={tenant} span={span} meter={meter} now={share_denied} />
       </Tile>
       <Tile label="Shadow rules would deny" value={<Num value={shadow_denied} />} tone="shadow">
         {shadow_rules.length === 0 && shadow_denied === 0 ? (
@@ -95,10 +99,10 @@ function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
 }
 
 /** The share denied in the same range yesterday; for longer ranges, in the range before. */
-function Yesterday({ tenant, span, now }: { tenant: string; span: Span; now: number | null }) {
+function Yesterday({ tenant, span, meter, now }: Omit<Props, 'summary' | 'old'> & { now: number | null }) {
   const { from, until } = span.at(serverNow());
   const back = Math.max(day, until - from);
-  const { data } = useQuery({ ...summaryQuery(tenant, earlier(span, back)), placeholderData: undefined });
+  const { data } = useQuery({ ...summaryQuery(tenant, earlier(span, back), meter), placeholderData: undefined });
   if (!data || now === null) return null;
   const then = back === day ? 'yesterday' : `in the previous ${duration(back)}`;
   if (data.share_denied === null) return <>· no checks {then}</>;

@@ -15,11 +15,12 @@ import { perMinute } from './rates';
 interface Props {
   tenant: string;
   span: Span;
+  meter: string | undefined;
   onBrush: (from: number, until: number) => void;
 }
 
-export function Traffic({ tenant, span, onBrush }: Props) {
-  const series = useQuery(seriesQuery(tenant, span));
+export function Traffic({ tenant, span, meter, onBrush }: Props) {
+  const series = useQuery(seriesQuery(tenant, span, { meter }));
   return (
     <Card title="Traffic" lead="Checks per minute">
       <Query query={series} loading={<LoadingLines lines={7} />}>

@@ -38,26 +38,27 @@ export interface Answer {
 }
 
 /** The most denied: users, and networks without the denials of listed users. */
-export const limitedQuery = (tenant: string, span: Span) => {
-  const queryKey = tenantKey(tenant, 'stats', 'limited', span.text);
+export const limitedQuery = (tenant: string, span: Span, meter?: string) => {
+  const queryKey = tenantKey(tenant, 'stats', 'limited', meter ?? null, span.text);
   return queryOptions({
     queryKey,
     queryFn: async ({ client, signal }): Promise<Answer> => {
       const path = { tenant };
       const top = (by: keyof Kinds<Top>) => {
-        const query = { ...isoMoments(span, serverNow()), by, limit: most, mode: 'enforce' as const };
+        const query = { ...isoMoments(span, serverNow()), by, meter, limit: most, mode: 'enforce' as const };
         return body(api.GET('/api/v1/tenants/{tenant}/stats/top', { params: { path, query }, signal }));
       };
       const [users, networks, user, network] = await Promise.all([
         top('user'),
         top('network'),
-        client.fetchQuery(presentQuery(tenant, 'user')),
-        client.fetchQuery(presentQuery(tenant, 'network')),
+        client.fetchQuery(presentQuery(tenant, 'user', meter)),
+        client.fetchQuery(presentQuery(tenant, 'network', meter)),
       ]);
       const found = [...rowsOf('user', users, user, span), ...rowsOf('network', networks, network, span)];
       const rows = await Promise.all(
         leaders(found).map(async (row) => {
-          const query = { ...groupFilter(row.group), ...isoMoments(span, serverNow()), mode: 'enforce' as const };
+          const times = isoMoments(span, serverNow());
+          const query = { ...groupFilter(row.group), ...times, meter, mode: 'enforce' as const };
           const { user, ...filter } = query as typeof query & { user?: string };
           const list = await body(
             api.GET('/api/v1/tenants/{tenant}/violations', {

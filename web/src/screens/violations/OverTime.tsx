@@ -27,7 +27,7 @@ function isExact({ user, ip, endpoint, scope, plan, rule, mode }: ViolationsSear
 /** All denials that a ranking's are a share of; undefined until they are known. */
 export function useWhole(tenant: string, span: Span, search: ViolationsSearch): number | undefined {
   const exact = isExact(search);
-  const counts = useQuery({ ...seriesQuery(tenant, span, search.rule), enabled: exact });
+  const counts = useQuery({ ...seriesQuery(tenant, span, { rule_id: search.rule }), enabled: exact });
   const records = useQuery({ ...violationSeriesQuery(tenant, span, filterOf(search)), enabled: !exact });
   return exact ? counts.data?.total.denied : records.data?.total;
 }
@@ -41,7 +41,7 @@ export function OverTime(props: Props) {
 }
 
 function Exact({ tenant, span, search, onBrush }: Props) {
-  const { data, isPlaceholderData } = useQuery(seriesQuery(tenant, span, search.rule));
+  const { data, isPlaceholderData } = useQuery(seriesQuery(tenant, span, { rule_id: search.rule }));
   const { data: rules } = useQuery(rulesQuery(tenant));
   // The rows are also those of shadow rules, which the counts of all checks leave out.
   const both = search.rule === undefined && search.mode === undefined;
