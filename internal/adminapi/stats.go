@@ -232,8 +232,8 @@ func (s *surface) GetPresent(ctx context.Context,
 ) (openapi.GetPresentResponseObject, error) {
 	tenant, by := requestOf(ctx).tenant.ID, request.Params.By
 	since, until := violations.Present(s.Now())
-	present, err := s.Violations.Present(ctx, tenant, violations.Dimension(by), valueOf(request.Params.Meter), since, until,
-		or(request.Params.Limit, defaultTop))
+	present, err := s.Violations.Present(ctx, tenant, violations.Dimension(by), valueOf(request.Params.Meter), since,
+		until, or(request.Params.Limit, defaultTop))
 	if err != nil {
 		return nil, err
 	}

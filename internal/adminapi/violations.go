@@ -53,7 +53,8 @@ func showViolation(v *violations.Violation) openapi.Violation {
 func violationFilter(query url.Values, now time.Time) (violations.Filter, error) {
 	filter := violations.Filter{
 		Until: now.Add(ahead), Scope: rules.Scope(query.Get("scope")), Mode: rules.Mode(query.Get("mode")),
-		Meter: query.Get("meter"), Plan: query.Get("plan"), UserID: query.Get("user_id"), Endpoint: query.Get("endpoint"),
+		Meter: query.Get("meter"), Plan: query.Get("plan"), UserID: query.Get("user_id"),
+		Endpoint: query.Get("endpoint"),
 	}
 	if prefix, ok := strings.CutSuffix(filter.Endpoint, "*"); ok {
 		filter.Endpoint, filter.EndpointPrefix = "", prefix

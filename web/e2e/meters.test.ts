@@ -56,7 +56,9 @@ test('a budget in dollars, charged after the request, is made, used up, and said
   const tiles = page.getByRole('region', { name: 'Summary' });
   await expect(tiles).toContainText('cost 2 USD', { timeout: 60_000 });
   const limited = page.getByRole('table', { name: 'Who is limited' });
-  await expect(limited.getByRole('row').filter({ hasText: user })).toContainText('Each user · USD', { timeout: 60_000 });
+  await expect(limited.getByRole('row').filter({ hasText: user })).toContainText('Each user · USD', {
+    timeout: 60_000,
+  });
   await expect(page).toHaveURL(/meter=usd/);
   await expectAccessible(page);
 
