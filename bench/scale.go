@@ -11,10 +11,10 @@ import (
 // Many tenants are written by SQL: it takes seconds where the admin commands would take hours. Their
 // keys are slk_k<n>_secret<n>.
 const (
-	insertTenants = `INSERT INTO tenant (slug, name) SELECT 't' || n, 'T' FROM generate_series(1, $1::int) AS n`
-	insertQuotas  = `INSERT INTO tenant_quota (tenant_id, rules, users, api_keys) SELECT tenant_id, 1e9, 1e9, 1e9 FROM tenant`
-	insertPlans   = `INSERT INTO plan (tenant_id, name, revision) SELECT tenant_id, 'free', 1 FROM tenant`
-	insertKeys    = `INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision,
+	insertTenants  = `INSERT INTO tenant (slug, name) SELECT 't' || n, 'T' FROM generate_series(1, $1::int) AS n`
+	insertCapacity = `INSERT INTO tenant_capacity (tenant_id, rules, users, api_keys) SELECT tenant_id, 1e9, 1e9, 1e9 FROM tenant`
+	insertPlans    = `INSERT INTO plan (tenant_id, name, revision) SELECT tenant_id, 'free', 1 FROM tenant`
+	insertKeys     = `INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision,
 			created_by_kind, created_by_id, created_by_name)
 		SELECT tenant_id, 'k' || n, 'bench', sha256(convert_to('secret' || n, 'UTF8')), '{check}', 1, '', '', ''
 		FROM generate_series(1, $1::int) AS n JOIN tenant ON tenant.slug = 't' || (1 + (n - 1) % $2::int)`
@@ -51,7 +51,7 @@ func (s *stage) populate(ctx context.Context, name string, p population) (databa
 		args []any
 	}{
 		{insertTenants, []any{p.tenants}},
-		{insertQuotas, nil},
+		{insertCapacity, nil},
 		{insertPlans, nil},
 		{insertKeys, []any{p.keys, p.tenants}},
 		{insertRules, []any{p.rulesEach}},

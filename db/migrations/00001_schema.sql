@@ -1970,9 +1970,9 @@ REVOKE ALL ON FUNCTION erase_removed_tenant(bigint, integer) FROM PUBLIC;
 -- A tenant's capacity: the platform's defaults, and its own exceptions. Triggers count its rows and refuse excess ones,
 -- so that no writer can forget it.
 --
--- default_quota returns how many of a thing a tenant may hold without an exception. docs/operations.md says why so
+-- default_capacity returns how many of a thing a tenant may hold without an exception. docs/operations.md says why so
 -- many.
-CREATE FUNCTION default_quota(thing text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION default_capacity(thing text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE thing
         WHEN 'plans' THEN 1000
         WHEN 'rules' THEN 10000
@@ -1985,7 +1985,7 @@ CREATE FUNCTION default_quota(thing text) RETURNS bigint LANGUAGE sql IMMUTABLE 
 $$;
 
 -- A tenant's exceptions; null is the default. Only the platform changes them: the tenant role may just read them.
-CREATE TABLE tenant_quota (
+CREATE TABLE tenant_capacity (
     tenant_id  bigint      NOT NULL,
     plans      bigint,
     rules      bigint,
@@ -1996,15 +1996,15 @@ CREATE TABLE tenant_quota (
     members    bigint,
     version    bigint      NOT NULL DEFAULT 1,
     updated_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT tenant_quota_pkey PRIMARY KEY (tenant_id),
-    CONSTRAINT tenant_quota_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
-    CONSTRAINT tenant_quota_range_check CHECK (
+    CONSTRAINT tenant_capacity_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT tenant_capacity_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT tenant_capacity_range_check CHECK (
         least(plans, rules, overrides, users, api_keys, alerts, members) >= 0
         AND greatest(plans, rules, overrides, users, api_keys, alerts, members) <= 1000000000)
 );
 
-CREATE TRIGGER tenant_quota_audit AFTER INSERT OR UPDATE OR DELETE ON tenant_quota
-    FOR EACH ROW EXECUTE FUNCTION audit_change('quotas', 'tenant_id');
+CREATE TRIGGER tenant_capacity_audit AFTER INSERT OR UPDATE OR DELETE ON tenant_capacity
+    FOR EACH ROW EXECUTE FUNCTION audit_change('capacity', 'tenant_id');
 
 -- How many of each thing a tenant holds. A row is made by the first write that needs it. Functions write it with the
 -- rights of its owner, so that no program needs any.
@@ -2036,9 +2036,9 @@ CREATE FUNCTION count_held(of_tenant bigint, of_thing text) RETURNS bigint LANGU
     END
 $$;
 
--- change_held notes that a tenant holds so many more of a thing, and refuses more than its quota. Less is never
--- refused, so a lowered quota only stops growth. The row's lock makes the second of two writers see what the first has
--- added.
+-- change_held notes that a tenant holds so many more of a thing, and refuses more than its capacity. Less is never
+-- refused, so a lowered capacity only stops growth. The row's lock makes the second of two writers see what the first
+-- has added.
 CREATE FUNCTION change_held(of_tenant bigint, of_thing text, change bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -2063,11 +2063,11 @@ BEGIN
     IF change <= 0 THEN
         RETURN;
     END IF;
-    SELECT (to_jsonb(q)->>of_thing)::bigint INTO may_hold FROM tenant_quota AS q WHERE q.tenant_id = of_tenant;
-    may_hold := coalesce(may_hold, default_quota(of_thing));
+    SELECT (to_jsonb(q)->>of_thing)::bigint INTO may_hold FROM tenant_capacity AS q WHERE q.tenant_id = of_tenant;
+    may_hold := coalesce(may_hold, default_capacity(of_thing));
     IF now_held > may_hold THEN
         RAISE EXCEPTION 'tenant % may hold % %, and would hold %', of_tenant, may_hold, of_thing, now_held
-            USING ERRCODE = 'check_violation', CONSTRAINT = 'tenant_quota', DETAIL = jsonb_build_object(
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'tenant_capacity', DETAIL = jsonb_build_object(
                 'thing', of_thing, 'held', now_held - change, 'would_hold', now_held, 'allowed', may_hold);
     END IF;
 END
@@ -2186,39 +2186,39 @@ $$;
 REVOKE ALL ON FUNCTION change_held(bigint, text, bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION recount_held(bigint, text) FROM PUBLIC;
 
-CREATE TRIGGER plan_within_quota_insert AFTER INSERT ON plan
+CREATE TRIGGER plan_within_capacity_insert AFTER INSERT ON plan
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('plans');
-CREATE TRIGGER plan_within_quota_update AFTER UPDATE ON plan
+CREATE TRIGGER plan_within_capacity_update AFTER UPDATE ON plan
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
         EXECUTE FUNCTION count_held_rows('plans');
-CREATE TRIGGER plan_within_quota_delete AFTER DELETE ON plan
+CREATE TRIGGER plan_within_capacity_delete AFTER DELETE ON plan
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('plans');
-CREATE TRIGGER rate_limit_rule_within_quota_insert AFTER INSERT ON rate_limit_rule
+CREATE TRIGGER rate_limit_rule_within_capacity_insert AFTER INSERT ON rate_limit_rule
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('rules');
-CREATE TRIGGER rate_limit_rule_within_quota_update AFTER UPDATE ON rate_limit_rule
+CREATE TRIGGER rate_limit_rule_within_capacity_update AFTER UPDATE ON rate_limit_rule
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
         EXECUTE FUNCTION count_held_rows('rules');
-CREATE TRIGGER rate_limit_rule_within_quota_delete AFTER DELETE ON rate_limit_rule
+CREATE TRIGGER rate_limit_rule_within_capacity_delete AFTER DELETE ON rate_limit_rule
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('rules');
-CREATE TRIGGER rate_limit_override_within_quota_insert AFTER INSERT ON rate_limit_override
+CREATE TRIGGER rate_limit_override_within_capacity_insert AFTER INSERT ON rate_limit_override
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('overrides');
-CREATE TRIGGER rate_limit_override_within_quota_update AFTER UPDATE ON rate_limit_override
+CREATE TRIGGER rate_limit_override_within_capacity_update AFTER UPDATE ON rate_limit_override
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
         EXECUTE FUNCTION count_held_rows('overrides');
-CREATE TRIGGER rate_limit_override_within_quota_delete AFTER DELETE ON rate_limit_override
+CREATE TRIGGER rate_limit_override_within_capacity_delete AFTER DELETE ON rate_limit_override
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('overrides');
 -- These run after those that keep plan_use, which triggers do in the order of their names.
-CREATE TRIGGER plan_assignment_within_quota_insert AFTER INSERT ON plan_assignment
+CREATE TRIGGER plan_assignment_within_capacity_insert AFTER INSERT ON plan_assignment
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('users');
-CREATE TRIGGER plan_assignment_within_quota_update AFTER UPDATE ON plan_assignment
+CREATE TRIGGER plan_assignment_within_capacity_update AFTER UPDATE ON plan_assignment
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT
         EXECUTE FUNCTION count_held_rows('users');
-CREATE TRIGGER plan_assignment_within_quota_delete AFTER DELETE ON plan_assignment
+CREATE TRIGGER plan_assignment_within_capacity_delete AFTER DELETE ON plan_assignment
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('users');
-CREATE TRIGGER api_key_within_quota AFTER INSERT ON api_key
+CREATE TRIGGER api_key_within_capacity AFTER INSERT ON api_key
     FOR EACH ROW EXECUTE FUNCTION count_held_row('api_keys');
-CREATE TRIGGER alert_within_quota AFTER INSERT OR DELETE ON alert
+CREATE TRIGGER alert_within_capacity AFTER INSERT OR DELETE ON alert
     FOR EACH ROW EXECUTE FUNCTION count_held_row('alerts');
-CREATE TRIGGER member_within_quota AFTER INSERT OR DELETE ON member
+CREATE TRIGGER member_within_capacity AFTER INSERT OR DELETE ON member
     FOR EACH ROW EXECUTE FUNCTION count_held_row('members');
 -- +goose StatementEnd

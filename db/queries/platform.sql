@@ -1080,13 +1080,13 @@ LIMIT 100;
 -- name: EraseRemovedTenant :one
 SELECT erase_removed_tenant(sqlc.arg(tenant_id)::bigint, sqlc.arg(at_most)::integer) AS done;
 
--- name: QuotaUses :many
--- How many tenants hold at least 90 % of a quota, and how many all of it, by thing. A tenant counts from the first
--- write since there are quotas. A quota of 0 that nothing is held of is meant so, and does not count.
+-- name: CapacityUses :many
+-- How many tenants hold at least 90 % of their capacity, and how many all of it, by thing. A tenant counts from its
+-- first write. A capacity of 0 that nothing is held of is meant so, and does not count.
 SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near,
     count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
 FROM (
-    SELECT u.thing, u.held, coalesce((to_jsonb(q) ->> u.thing)::bigint, default_quota(u.thing)) AS allowed
+    SELECT u.thing, u.held, coalesce((to_jsonb(q) ->> u.thing)::bigint, default_capacity(u.thing)) AS allowed
     FROM (
         SELECT u.tenant_id, u.thing, u.held FROM tenant_use AS u WHERE u.held > 0
         UNION ALL
@@ -1095,7 +1095,7 @@ FROM (
         GROUP BY k.tenant_id
     ) AS u
     JOIN tenant AS t ON t.tenant_id = u.tenant_id AND t.removed_at IS NULL
-    LEFT JOIN tenant_quota AS q ON q.tenant_id = u.tenant_id
+    LEFT JOIN tenant_capacity AS q ON q.tenant_id = u.tenant_id
 ) AS h
 WHERE h.held * 10 >= h.allowed * 9
 GROUP BY h.thing;
@@ -1114,14 +1114,14 @@ ORDER BY u.tenant_id, u.thing;
 -- name: RecountHeld :exec
 SELECT recount_held(sqlc.arg(tenant_id)::bigint, sqlc.arg(thing)::text);
 
--- name: PutQuotas :one
+-- name: PutCapacity :one
 -- Null is the default. No row unless the version, 0 for none, is the expected one; -1 expects any.
-INSERT INTO tenant_quota AS q (tenant_id, plans, rules, overrides, users, api_keys, alerts, members)
+INSERT INTO tenant_capacity AS q (tenant_id, plans, rules, overrides, users, api_keys, alerts, members)
 SELECT
     sqlc.arg(tenant_id)::bigint, sqlc.narg(plans)::bigint, sqlc.narg(rules)::bigint, sqlc.narg(overrides)::bigint,
     sqlc.narg(users)::bigint, sqlc.narg(api_keys)::bigint, sqlc.narg(alerts)::bigint, sqlc.narg(members)::bigint
 WHERE sqlc.arg(expected)::bigint IN (
-    -1, coalesce((SELECT t.version FROM tenant_quota AS t WHERE t.tenant_id = sqlc.arg(tenant_id)::bigint), 0))
+    -1, coalesce((SELECT t.version FROM tenant_capacity AS t WHERE t.tenant_id = sqlc.arg(tenant_id)::bigint), 0))
 ON CONFLICT (tenant_id) DO UPDATE
 SET plans = excluded.plans, rules = excluded.rules, overrides = excluded.overrides, users = excluded.users,
     api_keys = excluded.api_keys, alerts = excluded.alerts, members = excluded.members,

@@ -132,9 +132,9 @@ var alerts = map[string]struct{ fires, quiet series }{
 		series{`sluice_admin_denied_total{class="account"} 0+60x60`},
 		series{`sluice_admin_denied_total{class="account"} 0+6x60`},
 	},
-	"SluiceQuotaRefuses": {
-		series{`sluice_quota_refusals_total{thing="rules"} 0+1x60`},
-		series{`sluice_quota_refusals_total{thing="rules"} 0x50 1+1x5 6x5`},
+	"SluiceCapacityRefuses": {
+		series{`sluice_capacity_refusals_total{thing="rules"} 0+1x60`},
+		series{`sluice_capacity_refusals_total{thing="rules"} 0x50 1+1x5 6x5`},
 	},
 	"SluicePeriodicJobLate": {
 		series{

@@ -210,18 +210,18 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 			f.path["delivery_id"] = fmt.Sprint(must(w.store.TestAlert(w.ctx(), tenant.ID, alert.ID))(w.t).ID)
 		}
 	case strings.Contains(template, "/scheduled-changes"):
-		w.exec("UPDATE scheduled_change SET state = 'canceled', due_at = NULL") // so that no quota is reached
+		w.exec("UPDATE scheduled_change SET state = 'canceled', due_at = NULL") // so that no bound is reached
 		f.rule = w.rule(tenant, beside)
 		if needs("change_id") {
 			f.path["change_id"] = fmt.Sprint(w.schedule(f.rule).ID)
 		}
 	case strings.Contains(template, "/replays"):
-		w.exec("UPDATE replay SET state = 'canceled'") // so that no quota is reached
+		w.exec("UPDATE replay SET state = 'canceled'") // so that no bound is reached
 		if needs("replay_id") {
 			f.path["replay_id"] = fmt.Sprint(w.replay(tenant).ID)
 		}
 	case strings.HasSuffix(template, "/export"), strings.HasSuffix(template, "/data"):
-		w.exec("UPDATE export SET finished_at = now() WHERE finished_at IS NULL") // so that no quota is reached
+		w.exec("UPDATE export SET finished_at = now() WHERE finished_at IS NULL") // so that no bound is reached
 	case needs("receipt_id"):
 		f.path["receipt_id"] = must(w.system().EraseUser(w.ctx(), tenant.ID, w.name("erased")))(w.t).ID
 	case needs("job_id"):
@@ -524,7 +524,7 @@ func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, tenant := range []rules.Tenant{w.acme, w.closed, w.strict} { // the fixtures of one tenant are many
-		must(w.store.PutQuotas(w.ctx(), rules.Actor{}, tenant.ID,
+		must(w.store.PutCapacity(w.ctx(), rules.Actor{}, tenant.ID,
 			rules.Exceptions{
 				rules.ThingAlerts: 1e6, rules.ThingMembers: 1e6, rules.ThingPlans: 1e6,
 				rules.ThingKeys: 1e6,
@@ -548,7 +548,7 @@ func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
 				m.ask(method, path, o, name, w.closed, fixtures)
 			}
 		}
-		m.askOverQuota(method, path, o)
+		m.askOverCapacity(method, path, o)
 	})
 	t.Logf("%d requests", len(w.answers))
 	w.wantNoSecrets()

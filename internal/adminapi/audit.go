@@ -192,7 +192,7 @@ func leastToRevert(entry *auth.AuditEntry) (access, auth.Permission, error) {
 			return aPlatformAdmin, auth.PermissionTenants, nil
 		}
 		return anOwner, auth.PermissionSettings, nil
-	case "quotas":
+	case "capacity":
 		return aPlatformAdmin, auth.PermissionTenants, nil
 	}
 	// What is left, such as a member's role, may give access.

@@ -148,3 +148,59 @@ func TestConditionsAreReadStrictly(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryListHasACursorOrSaysWhyNot reads the answers of all GETs: whoever pages through one list can do so with all.
+func TestEveryListHasACursorOrSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	description, err := readDescription()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := 0
+	for _, item := range description.Paths.Map() {
+		o := item.Get
+		if o == nil || o.Responses.Value("200") == nil {
+			continue
+		}
+		content := o.Responses.Value("200").Value.Content["application/json"]
+		if content == nil || content.Schema == nil || content.Schema.Value.Properties["items"] == nil {
+			continue
+		}
+		lists++
+		pages := o.Parameters.GetByInAndName("query", "cursor") != nil
+		if answers := content.Schema.Value.Properties["next_cursor"] != nil; answers != pages {
+			t.Errorf("%s takes a cursor: %v, and answers one: %v", o.OperationID, pages, answers)
+		}
+		if pages == strings.Contains(o.Description, "No cursor: ") {
+			t.Errorf("%s has a cursor (%v) and says %q", o.OperationID, pages, o.Description)
+		}
+	}
+	if lists < 30 {
+		t.Errorf("%d operations answer lists", lists)
+	}
+}
+
+// TestOperationsForPeopleAloneTakeNoKeys: an operation that admits API keys names the permission that a key needs.
+func TestOperationsForPeopleAloneTakeNoKeys(t *testing.T) {
+	t.Parallel()
+	description, err := readDescription()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range description.Paths.Map() {
+		for _, o := range item.Operations() {
+			security := description.Security
+			if o.Security != nil {
+				security = *o.Security
+			}
+			takesKeys := slices.ContainsFunc(security, func(one openapi3.SecurityRequirement) bool {
+				_, ok := one["apiKey"]
+				return ok
+			})
+			names := o.Extensions["x-permission"] != nil || slices.Contains(o.Tags, "check")
+			if takesKeys != names {
+				t.Errorf("%s takes API keys: %v, and names a permission: %v", o.OperationID, takesKeys, names)
+			}
+		}
+	}
+}

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -579,4 +582,54 @@ func TestARateIsReadAsPeopleWriteIt(t *testing.T) {
 			t.Errorf("%s: an override answers %s", name, got.body)
 		}
 	}
+}
+
+// TestAPatchNamesWhatItCannotHave adds a field that nobody knows to a patch of everything that can be patched.
+func TestAPatchNamesWhatItCannotHave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.platformAdmin()
+	patches := 0
+	eachOperation(w.description, func(method, path string, o *openapi3.Operation) {
+		if method != http.MethodPatch {
+			return
+		}
+		patches++
+		q := w.newFixture(w.acme, by, path).request(method, path, o)
+		q.body = `{"surprise":1,` + strings.TrimPrefix(q.body, "{")
+		got := w.want(w.do(by, q), http.StatusBadRequest)
+		if !strings.Contains(got.body, `"pointer":"/surprise"`) {
+			t.Errorf("%s answers %s", o.OperationID, got.body)
+		}
+	})
+	if patches < 8 {
+		t.Errorf("%d operations are patches", patches)
+	}
+}
+
+// TestAPatchLosesNoFieldOfARule makes a window of a bucket: the fields that a window has not must be removed by name.
+func TestAPatchLosesNoFieldOfARule(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	stored := w.rule(w.acme, func(r *rules.Rule) { r.RefillInterval = 10 * time.Second })
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", stored.ID)
+	body := map[string]any{"algorithm": "fixed_window", "window": "day"}
+	before := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+	got := w.want(w.send(by, "PATCH", path, body, "If-Match", "*"), http.StatusBadRequest)
+	for _, want := range []string{
+		`"pointer":"/rate_per_second"`, "send 0 too", `"pointer":"/refill_interval"`, "send null",
+	} {
+		if !strings.Contains(got.body, want) {
+			t.Errorf("without %s the answer is %s", want, got.body)
+		}
+	}
+	if after := w.want(w.send(by, "GET", path, nil), http.StatusOK); after.body != before.body {
+		t.Errorf("a refused change made\n%s of\n%s", after.body, before.body)
+	}
+	body["rate"], body["refill_interval"] = nil, nil
+	w.want(w.send(by, "PATCH", path, body, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(by, "PATCH", path, map[string]any{"action": "block"}, "If-Match", "*"), http.StatusBadRequest)
+	w.want(w.send(by, "PATCH", path, map[string]any{"action": "block", "burst_capacity": 0, "window": nil},
+		"If-Match", "*"), http.StatusOK)
 }

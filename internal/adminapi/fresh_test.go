@@ -56,7 +56,7 @@ var (
 		listMail testMail listParkedJobs retryParkedJob deleteParkedJob listPeriodicJobs
 		listAccounts getAccount endAccountSessions listPlatformAudit listSecurityLog exportSecurityLog
 		listServiceKeys getServiceKey
-		listTenants createTenant getTenant listRemovedTenants restoreTenant getQuotas putQuotas suspendTenant
+		listTenants createTenant getTenant listRemovedTenants restoreTenant getCapacity putCapacity suspendTenant
 		listPlans createPlan getPlan updatePlan deletePlan
 		listRules createRule putRule getRule updateRule deleteRule promoteRule createCandidate compareCandidate
 		listScheduledChanges scheduleChange getScheduledChange cancelScheduledChange

@@ -150,7 +150,7 @@ func linePointer(line int) string { return "/lines/" + strconv.Itoa(line) }
 func fileProblem(wrong []httpapi.FieldError) error { return httpapi.BodyProblem(wrong) }
 
 // countMoves counts the assignments that differ from those in memory, which are seconds old at most, and refuses what
-// the tenant's quota would refuse.
+// the tenant's capacity would refuse.
 func (s *surface) countMoves(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (moves int64,
 	err error,
 ) {

@@ -266,21 +266,21 @@ func TestALimitIsPatchedToOtherAlgorithmsAndBack(t *testing.T) {
 		{
 			map[string]any{
 				"algorithm": "fixed_window", "burst_capacity": 10000, "window": "month",
-				"window_zone": "Europe/Berlin", "window_start_day": 15, "notify_at": []int{80},
+				"window_zone": "Europe/Berlin", "window_start_day": 15, "notify_at": []int{80}, "rate": nil,
 			},
 			"10,000 per month from the 15th, Europe/Berlin",
 		},
 		{map[string]any{"window_start_day": nil}, "10,000 per month, Europe/Berlin"},
 		{map[string]any{"window_start_day": 3, "window": "week"}, "10,000 per week from Wednesday, Europe/Berlin"},
-		{map[string]any{"window": "day"}, "10,000 per day, Europe/Berlin"}, // the week's day goes
-		{map[string]any{"window": "1m"}, "10,000 per minute"},
-		{map[string]any{"algorithm": "sliding_window"}, "about 10,000 in any minute"},
+		{map[string]any{"window": "day", "window_start_day": nil}, "10,000 per day, Europe/Berlin"},
+		{map[string]any{"window": "1m", "window_zone": nil}, "10,000 per minute"},
+		{map[string]any{"algorithm": "sliding_window", "notify_at": []int{}}, "about 10,000 in any minute"},
 		{
-			map[string]any{"algorithm": "concurrency", "burst_capacity": 20, "max_hold": "10m"},
+			map[string]any{"algorithm": "concurrency", "burst_capacity": 20, "max_hold": "10m", "window": nil},
 			"20 at once, held at most 10 min",
 		},
 		{
-			map[string]any{"algorithm": "leaky_bucket", "rate_per_second": 10, "rate_unit": "second"},
+			map[string]any{"algorithm": "leaky_bucket", "rate": "10/second", "max_hold": nil},
 			"10 per second through a queue of 20",
 		},
 		{
@@ -288,7 +288,7 @@ func TestALimitIsPatchedToOtherAlgorithmsAndBack(t *testing.T) {
 			"5 every 10 s, bursts to 20",
 		},
 		{map[string]any{"refill_interval": nil}, "0.5 per second, bursts to 20"},
-		{map[string]any{"action": "block"}, ""},
+		{map[string]any{"action": "block", "rate": nil, "burst_capacity": 0}, ""},
 	} {
 		got := read[limitAnswer](t, w.want(w.send(by, "PATCH", path, step.patch, "If-Match", "*"), http.StatusOK))
 		if got.LimitText != step.want {

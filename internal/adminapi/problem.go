@@ -23,9 +23,9 @@ func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err erro
 		q.place.Release() // the caller may read slowly
 	}
 	answer := asProblem(err)
-	var overQuota rules.QuotaError
-	if s.QuotaRefused != nil && errors.As(err, &overQuota) {
-		s.QuotaRefused(overQuota.Thing)
+	var overCapacity rules.CapacityError
+	if s.CapacityRefused != nil && errors.As(err, &overCapacity) {
+		s.CapacityRefused(overCapacity.Thing)
 	}
 	var problem *httpapi.Problem
 	if errors.As(answer, &problem) {
@@ -44,7 +44,7 @@ func asProblem(err error) error {
 	var tooSoon auth.TooSoonError
 	var onlyOwner auth.OnlyOwnerError
 	var unknown rules.UnknownToProcessError
-	var overQuota rules.QuotaError
+	var overCapacity rules.CapacityError
 	var missing *openapi.RequiredHeaderError
 	var badValue *openapi.InvalidParamFormatError
 	var twice *openapi.TooManyValuesForParamError
@@ -53,8 +53,8 @@ func asProblem(err error) error {
 		return err
 	case errors.As(err, &fields):
 		return fieldsProblem("", fields)
-	case errors.As(err, &overQuota):
-		return httpapi.OverQuota.Problem("Nothing was changed: " + overQuota.Error() + ".")
+	case errors.As(err, &overCapacity):
+		return httpapi.OverCapacity.Problem("Nothing was changed: " + overCapacity.Error() + ".")
 	case errors.As(err, &tooSoon):
 		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.",
 			wholeSeconds(tooSoon.Wait)))

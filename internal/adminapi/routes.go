@@ -29,8 +29,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config has the dependencies of the surface. Access, Buckets, CheckTarget, CheckURL, Closing, Connections,
-// LeastDownloadRate, Now, ObserveShares, PlainCookies, Providers, QuotaRefused, RateLimiter, TrustedProxies and UI are
+// Config has the dependencies of the surface. Access, Buckets, CapacityRefused, CheckTarget, CheckURL, Closing,
+// Connections, LeastDownloadRate, Now, ObserveShares, PlainCookies, Providers, RateLimiter, TrustedProxies and UI are
 // optional.
 type Config struct {
 	Stores Stores
@@ -68,8 +68,8 @@ type Config struct {
 	ExplainCheck func(ctx context.Context, tenant *snapshot.Tenant, check enforce.Check) ([]byte, error)
 	// Buckets decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
-	// QuotaRefused counts what a quota refused; may be nil.
-	QuotaRefused func(rules.Thing)
+	// CapacityRefused counts writes beyond a tenant's capacity; may be nil.
+	CapacityRefused func(rules.Thing)
 	// Connections is how many connections to the database the stores may have; 0 is 20.
 	Connections int
 	// LeastDownloadRate is how many bytes of a file its reader must take a second, on average; 0 is 64 KiB.
@@ -112,7 +112,7 @@ type Stores interface {
 	ruleset.Reader
 	rules.UserRecords
 	rules.ExportReader
-	rules.QuotaStore
+	rules.CapacityStore
 	rules.JobReader
 	traffic.MonthReader
 	auth.KeyReader
@@ -210,8 +210,8 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant, aViewer, x.GetTenant},
 		{patch, tenant, anOwner, x.UpdateTenant},
 		{remove, tenant, aPlatformAdmin, x.DeleteTenant},
-		{get, tenant + "/quotas", aViewer, x.GetQuotas},
-		{put, tenant + "/quotas", aPlatformAdmin, x.PutQuotas},
+		{get, tenant + "/capacity", aViewer, x.GetCapacity},
+		{put, tenant + "/capacity", aPlatformAdmin, x.PutCapacity},
 		{post, tenant + "/suspend", aPlatformAdmin, x.SuspendTenant},
 		{post, tenant + "/resume", aPlatformAdmin, x.ResumeTenant},
 

@@ -47,7 +47,7 @@ func (g *Gate) grant(ctx context.Context, by rules.Actor, account Account, ident
 			GrantedRole{Tenant: is.Tenant, Slug: is.Slug, Role: wanted, Issuer: issuer})
 		switch {
 		case errors.Is(err, ErrLastOwner), errors.Is(err, ErrUnproven), errors.Is(err, rules.ErrNotFound),
-			errors.As(err, new(rules.QuotaError)): // the role stays unchanged
+			errors.As(err, new(rules.CapacityError)): // the role stays unchanged
 		case err != nil:
 			return Account{}, fmt.Errorf("set the role in %s: %w", is.Slug, err)
 		}

@@ -37,7 +37,7 @@ var (
 		http.StatusMethodNotAllowed,
 	}
 	Conflict      = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}
-	OverQuota     = Kind{typePrefix + "quota-exceeded", "The tenant holds as much as it may", http.StatusConflict}
+	OverCapacity  = Kind{typePrefix + "capacity-exceeded", "The tenant holds as much as it may", http.StatusConflict}
 	InUse         = Kind{typePrefix + "in-use", "Something still needs this", http.StatusConflict}
 	NoSharedStore = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
 	KeyReused     = Kind{

@@ -70,7 +70,7 @@ func TestOnePassRaisesTheAlertsOfAllTenants(t *testing.T) {
 	const tenants, greedy = 600, 700
 	now, db := time.Now(), connect(t, w.url)
 	crowd(t, db, tenants, 1, 1, 2000, now)
-	exec(t, w.url, "INSERT INTO tenant_quota (tenant_id, alerts) VALUES ($1, 5000)", w.ours.ID)
+	exec(t, w.url, "INSERT INTO tenant_capacity (tenant_id, alerts) VALUES ($1, 5000)", w.ours.ID)
 	exec(t, w.url, `INSERT INTO alert (tenant_id, name, kind, per_subject, threshold, window_minutes, url, secret,
 			is_active)
 		SELECT $1, 'greedy', 'denials', false, 10, 5, '', '', true FROM generate_series(1, $2::integer)`, w.ours.ID,

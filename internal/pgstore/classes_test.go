@@ -81,7 +81,7 @@ func TestRealQueriesBelongToTheirClass(t *testing.T) {
 				Tallies: []violations.Tally{tallyOf(violation(w.ours.ID, now), 1)},
 			})
 		},
-		"background": func(ctx context.Context) error { return second(w.QuotaUses(ctx)) },
+		"background": func(ctx context.Context) error { return second(w.CapacityUses(ctx)) },
 		"notice":     func(ctx context.Context) error { return second(w.TellOfKeysLeft(ctx, now, false)) },
 		"load": func(ctx context.Context) error {
 			return w.Read(ctx, nil, func(snapshot.Rows) error { return nil })

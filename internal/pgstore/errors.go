@@ -55,8 +55,8 @@ func domainError(err error) error {
 		return fmt.Errorf("%s %w", takenBy(refusal.ConstraintName), rules.ErrExists)
 	case refusal.Code == stateCheckViolation && refusal.ConstraintName == "rate_limit_override_expires_at_check":
 		return rules.FieldErrors{{Field: "expires_at", Message: "must be in the future"}}
-	case refusal.ConstraintName == "tenant_quota":
-		return quotaError(refusal)
+	case refusal.ConstraintName == "tenant_capacity":
+		return capacityError(refusal)
 	case refusal.ConstraintName == "member_proven_check":
 		return auth.ErrUnproven
 	case refusal.Code == stateBadText:

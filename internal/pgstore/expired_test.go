@@ -27,8 +27,8 @@ func (w *world) temporary(t *testing.T, tenant rules.TenantID, number int, ends 
 
 func (w *world) rulesHeld(t *testing.T) int64 {
 	t.Helper()
-	of := must(w.Quotas(t.Context(), w.ours.ID))(t).Of
-	return of[slices.IndexFunc(of, func(q rules.Quota) bool { return q.Thing == rules.ThingRules })].Held
+	of := must(w.Capacity(t.Context(), w.ours.ID))(t).Of
+	return of[slices.IndexFunc(of, func(q rules.ThingCapacity) bool { return q.Thing == rules.ThingRules })].Held
 }
 
 func (w *world) prolong(t *testing.T, rule rules.Rule) rules.ScheduledChange {

@@ -79,7 +79,7 @@ func BenchmarkBesideAGreedyTenant(b *testing.B) {
 	}
 	fillFor(b, db, greedy, rule.ID, rows, packs)
 	deliver(greedy, webhooks)
-	run("INSERT INTO tenant_quota (tenant_id, overrides) VALUES ($1, 100000000)", greedy)
+	run("INSERT INTO tenant_capacity (tenant_id, overrides) VALUES ($1, 100000000)", greedy)
 	must(w.EraseUser(ctx, greedy, "ada"))(b)
 
 	log := slog.New(slog.DiscardHandler)

@@ -29,7 +29,7 @@ func BenchmarkImport(b *testing.B) {
 		RateUnit: rules.PerSecond, Burst: 1, Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce,
 		Action: rules.ActionLimit, Active: true,
 	}))(b)
-	if _, err := db.Exec(ctx, "INSERT INTO tenant_quota (tenant_id, overrides) VALUES ($1, 100000000)",
+	if _, err := db.Exec(ctx, "INSERT INTO tenant_capacity (tenant_id, overrides) VALUES ($1, 100000000)",
 		tenant.ID); err != nil {
 		b.Fatal(err)
 	}

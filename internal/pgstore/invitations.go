@@ -37,7 +37,7 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 		if isMember {
 			return fmt.Errorf("a member with this e-mail address %w", rules.ErrExists)
 		}
-		members, err := quotaOf(ctx, q, tenant, rules.ThingMembers)
+		members, err := capacityOfThing(ctx, q, tenant, rules.ThingMembers)
 		if err == nil {
 			err = members.Room(1) // for the new member
 		}

@@ -170,7 +170,7 @@ func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []str
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(tables, ", ") + " TO " + to,
 		"REVOKE UPDATE, DELETE ON audit_event FROM " + to,
 		"REVOKE INSERT, DELETE ON tenant FROM " + to,
-		"REVOKE INSERT, UPDATE, DELETE ON tenant_quota, tenant_use FROM " + to, // a tenant does not raise its own
+		"REVOKE INSERT, UPDATE, DELETE ON tenant_capacity, tenant_use FROM " + to, // a tenant does not raise its own
 		"REVOKE INSERT, UPDATE, DELETE ON access_event FROM " + to,
 		"GRANT SELECT (account_id, email, name, is_platform_admin, disabled_at, created_at, version, unproven_in, " +
 			"second_factor_at) ON account TO " + to,

@@ -50,7 +50,7 @@ func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 		switch table {
 		case "audit_event":
 			rights = append(rights, table+" INSERT,SELECT")
-		case "access_event", "tenant_quota", "tenant_use":
+		case "access_event", "tenant_capacity", "tenant_use":
 			rights = append(rights, table+" SELECT")
 		case "tenant":
 			rights = append(rights, table+" SELECT,UPDATE")
@@ -443,7 +443,7 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO decision_span VALUES ($1, 1, 60, now(), 1, 1, 1, 1, 1)",
 			"INSERT INTO mail (tenant_id, kind, recipient, give_up_at) VALUES ($1, 'test', 'a@example.com', now())",
 			"INSERT INTO bucket VALUES ($1, 1, '', '', 1)",
-			"INSERT INTO tenant_quota (tenant_id, rules) VALUES ($1, 500)",
+			"INSERT INTO tenant_capacity (tenant_id, rules) VALUES ($1, 500)",
 			"INSERT INTO bucket_credit VALUES ($1, '', '', '', 1)",
 			"INSERT INTO bucket_record VALUES ($1, '', 1)",
 			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",

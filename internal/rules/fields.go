@@ -2,6 +2,7 @@ package rules
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"reflect"
 	"time"
@@ -140,8 +141,8 @@ func (r *Rule) Set(object []byte) FieldErrors {
 	return append(wrong, r.SetFields(&f)...)
 }
 
-// Patch is Set for people: another action or algorithm drops the fields that the limit can no longer have, and another
-// window drops its zone and day. Naming such a field too is a mistake that Validate finds. The object may also have
+// Patch is Set for people. Another action, algorithm or window can leave fields of the rule without meaning. The object
+// must then name them too, with the value that removes them, so that nothing is lost unsaid. The object may also have
 // rate, in place of rate_per_second and rate_unit, and expires_in_seconds.
 func (r *Rule) Patch(object []byte) FieldErrors {
 	given, wrong := namedIn(object)
@@ -150,8 +151,7 @@ func (r *Rule) Patch(object []byte) FieldErrors {
 	wrong = append(wrong, f.merge(given)...)
 	r.Action, r.Algorithm = f.Action, f.Algorithm
 	r.dropForeign()
-	if given["window"] != nil {
-		window, _ := ParseWindow(orZero(f.Window))
+	if window, err := ParseWindow(orZero(f.Window)); given["window"] != nil && err == nil {
 		if window.Calendar == "" {
 			r.Window.Zone = ""
 		}
@@ -159,6 +159,8 @@ func (r *Rule) Patch(object []byte) FieldErrors {
 			r.Window.StartDay = 0
 		}
 	}
+	kept := r.Fields()
+	wrong = append(wrong, f.lost(&kept, given)...)
 	if text := given["expires_in_seconds"]; text != nil {
 		var seconds int64
 		if json.Unmarshal(text, &seconds) != nil {
@@ -170,6 +172,21 @@ func (r *Rule) Patch(object []byte) FieldErrors {
 	f = r.Fields()
 	_ = f.merge(given) // told above
 	return append(wrong, r.SetFields(&f)...)
+}
+
+// lost returns the fields that differ in what is kept and that the object does not name.
+func (f *Fields) lost(kept *Fields, given map[string]json.RawMessage) (wrong FieldErrors) {
+	values := reflect.ValueOf(kept).Elem()
+	i := -1
+	for name, field := range Named(f) {
+		i++
+		value := values.Field(i).Interface()
+		if given[name] == nil && !reflect.DeepEqual(field.Interface(), value) {
+			text, _ := json.Marshal(value)
+			wrong.Add(name, fmt.Sprintf("has no meaning after this change: send %s too, which removes it", text))
+		}
+	}
+	return wrong
 }
 
 func (r *Rule) dropForeign() {
@@ -203,6 +220,10 @@ func expandRate(given map[string]json.RawMessage) (wrong FieldErrors) {
 	}
 	for _, name := range []string{"rate_per_second", "rate_unit"} {
 		wrong.addIf(given[name] != nil, name, "must be left out beside rate")
+	}
+	if string(text) == "null" {
+		given["rate_per_second"] = json.RawMessage("0")
+		return wrong
 	}
 	var rate string
 	_ = json.Unmarshal(text, &rate)

@@ -67,7 +67,7 @@ func TestEveryFieldOfARuleIsInItsFields(t *testing.T) {
 	}
 }
 
-func TestAPatchDropsWhatALimitCanNoLongerHave(t *testing.T) {
+func TestAPatchSaysWhatALimitCanNoLongerHave(t *testing.T) {
 	t.Parallel()
 	quota := Standard()
 	quota.Algorithm, quota.Burst, quota.NotifyAt = FixedWindow, 5, []int{80}
@@ -76,48 +76,63 @@ func TestAPatchDropsWhatALimitCanNoLongerHave(t *testing.T) {
 	pace.RatePerSecond, pace.Burst, pace.RefillInterval = 1, 5, time.Second
 	pace.Adapt = Adapt{Backend: "search", FloorPercent: 20, P99: time.Second}
 	for name, test := range map[string]struct {
-		from        Rule
-		patch, want string
+		from    Rule
+		patch   string
+		mustSay []string // the fields that the patch lacks
+		whole   string   // with them
 	}{
-		"nothing":                       {quota, `{}`, `{}`},
-		"a window of the same calendar": {quota, `{"window": "month"}`, `{}`},
+		"nothing":                       {quota, `{}`, nil, `{}`},
+		"a window of the same calendar": {quota, `{"window": "month"}`, nil, `{}`},
 		"another unit keeps the zone": {
-			quota, `{"window": "day"}`, `{"window": "day", "window_start_day": null}`,
+			quota, `{"window": "day"}`, []string{"window_start_day"}, `{"window": "day", "window_start_day": null}`,
 		},
 		"a length has no zone": {
-			quota, `{"window": "60s"}`, `{"window": "1m", "window_zone": null, "window_start_day": null}`,
+			quota, `{"window": "60s"}`,
+			[]string{"window_zone", "window_start_day"},
+			`{"window": "1m", "window_zone": null, "window_start_day": null}`,
 		},
 		"a zone that is given too": {
-			quota, `{"window": "week", "window_zone": "UTC", "window_start_day": 2}`,
+			quota, `{"window": "week", "window_zone": "UTC", "window_start_day": 2}`, nil,
 			`{"window": "week", "window_zone": "UTC", "window_start_day": 2}`,
 		},
 		"another algorithm": {
-			quota, `{"algorithm": "leaky_bucket", "rate_per_second": 2}`,
+			quota, `{"algorithm": "leaky_bucket", "rate_per_second": 2, "notify_at": []}`,
+			[]string{"window", "window_zone", "window_start_day"},
 			`{"algorithm": "leaky_bucket", "rate_per_second": 2, "window": null, "window_zone": null,
 				"window_start_day": null, "notify_at": []}`,
 		},
 		"a queue keeps how it adapts": {
-			pace, `{"algorithm": "leaky_bucket"}`, `{"algorithm": "leaky_bucket", "refill_interval": null}`,
+			pace, `{"algorithm": "leaky_bucket"}`,
+			[]string{"refill_interval"},
+			`{"algorithm": "leaky_bucket", "refill_interval": null}`,
 		},
 		"a block": {
-			pace, `{"action": "block"}`,
+			pace, `{"action": "block", "rate": null}`,
+			[]string{"burst_capacity", "refill_interval", "adapt"},
 			`{"action": "block", "rate_per_second": 0, "burst_capacity": 0, "refill_interval": null, "adapt": null}`,
 		},
 		"another target replaces both": {
-			pace, `{"adapt": {"backend": "search", "floor_percent": 20, "error_percent": 1}}`,
+			pace, `{"adapt": {"backend": "search", "floor_percent": 20, "error_percent": 1}}`, nil,
 			`{"adapt": {"backend": "search", "floor_percent": 20, "p99_ms": null, "error_percent": 1}}`,
 		},
-		"other names": {pace, `{"key_pattern": "global", "rule_id": 7}`, `{}`},
+		"other names": {pace, `{"key_pattern": "global", "rule_id": 7}`, nil, `{}`},
 	} {
-		got, want := test.from, test.from
-		if wrong := got.Patch([]byte(test.patch)); len(wrong) > 0 {
+		patched, said, want := test.from, test.from, test.from
+		var missing []string
+		for _, wrong := range patched.Patch([]byte(test.patch)) {
+			missing = append(missing, wrong.Field)
+		}
+		if !slices.Equal(missing, test.mustSay) {
+			t.Errorf("%s: it must say %v, want %v", name, missing, test.mustSay)
+		}
+		if wrong := said.Patch([]byte(test.whole)); len(wrong) > 0 {
 			t.Errorf("%s: %v", name, wrong)
 		}
-		if wrong := want.Set([]byte(test.want)); len(wrong) > 0 {
+		if wrong := want.Set([]byte(test.whole)); len(wrong) > 0 {
 			t.Fatal(wrong)
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got\n%+v, want\n%+v", name, got, want)
+		if !reflect.DeepEqual(said, want) || missing == nil && !reflect.DeepEqual(patched, want) {
+			t.Errorf("%s: got\n%+v and\n%+v, want\n%+v", name, patched, said, want)
 		}
 	}
 }

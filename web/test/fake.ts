@@ -1,7 +1,18 @@
 import { vi } from 'vitest';
 import type { ProblemDocument } from '~/api/problem';
 import type { components } from '~/api/schema';
-import type { Account, AuditEntry, Key, Plan, Present, Quotas, QuotaThing, Rule, Session, Tenant } from '~/api/types';
+import type {
+  Account,
+  AuditEntry,
+  Capacity,
+  CapacityThing,
+  Key,
+  Plan,
+  Present,
+  Rule,
+  Session,
+  Tenant,
+} from '~/api/types';
 import { mistakeOf } from './contract';
 import { present } from './traffic';
 
@@ -30,7 +41,7 @@ const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme/stats/present': ({ query }: { query: URLSearchParams }) => ({
     json: present(query.get('by') as Present['by'], {}),
   }),
-  'GET /api/v1/tenants/acme/quotas': () => ({ json: quotas(), headers: { ETag: '"0"' } }),
+  'GET /api/v1/tenants/acme/capacity': () => ({ json: capacity(), headers: { ETag: '"0"' } }),
   'GET /api/v1/sign-in': { mail: false, passwords: true, providers: [] },
 };
 
@@ -136,8 +147,8 @@ export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session 
 }
 
 /** Everything at a hundredth of its default, but for what the test says. */
-export function quotas(more: Partial<Record<QuotaThing, { held: number; allowed: number }>> = {}): Quotas {
-  const defaults: Record<QuotaThing, number> = {
+export function capacity(more: Partial<Record<CapacityThing, { held: number; allowed: number }>> = {}): Capacity {
+  const defaults: Record<CapacityThing, number> = {
     plans: 1000,
     rules: 10_000,
     overrides: 100_000,
@@ -147,9 +158,9 @@ export function quotas(more: Partial<Record<QuotaThing, { held: number; allowed:
     members: 1000,
   };
   const items = Object.entries(defaults).map(([name, allowed]) => {
-    const thing = name as QuotaThing;
-    const quota = { thing, held: allowed / 100, allowed, default: allowed, is_default: true };
-    return more[thing] ? { ...quota, ...more[thing], is_default: more[thing].allowed === allowed } : quota;
+    const thing = name as CapacityThing;
+    const one = { thing, held: allowed / 100, allowed, default: allowed, is_default: true };
+    return more[thing] ? { ...one, ...more[thing], is_default: more[thing].allowed === allowed } : one;
   });
   return { items, version: 0 };
 }

@@ -92,7 +92,7 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 			m.PeriodicJob(kind, func() time.Duration { return a.watch.jobLags()[kind] })
 		}
 	}
-	quotaRefusals := m.Quotas(a.watch.quotaUses)
+	capacityRefusals := m.Capacity(a.watch.capacityUses)
 	vault, err := auth.NewVault(string(cfg.SecretKeys))
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		Buckets:      creditedBuckets(a.Process, beside != nil),
 		CheckURL:     cfg.CheckURL,
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
-		Connections: a.Store.Connections(), ObserveShares: showPlaces, QuotaRefused: quotaRefusals.Refused,
+		Connections: a.Store.Connections(), ObserveShares: showPlaces, CapacityRefused: capacityRefusals.Refused,
 		RateLimiter: rateLimiter(m),
 		Readiness:   a.Readiness,
 		Requests:    &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},

@@ -12,12 +12,12 @@ import (
 
 const watchInterval = time.Minute
 
-// databaseWatch reads for metrics what only the database knows: how near tenants are to their quotas, and how long
+// databaseWatch reads for metrics what only the database knows: how near tenants are to their capacity, and how long
 // periodic jobs have been due.
 type databaseWatch struct {
 	store *pgstore.Store
 	log   *slog.Logger
-	uses  atomic.Pointer[map[rules.Thing]rules.QuotaUse]
+	uses  atomic.Pointer[map[rules.Thing]rules.CapacityUse]
 	lags  atomic.Pointer[map[string]time.Duration]
 }
 
@@ -26,12 +26,12 @@ func (w *databaseWatch) run(ctx context.Context) {
 	next := time.NewTicker(watchInterval)
 	defer next.Stop()
 	for {
-		uses, err := w.store.QuotaUses(ctx)
+		uses, err := w.store.CapacityUses(ctx)
 		switch {
 		case err == nil:
 			w.uses.Store(&uses)
 		case ctx.Err() == nil:
-			w.log.WarnContext(ctx, "the use of quotas was not counted; the next round tries again", "error", err)
+			w.log.WarnContext(ctx, "the use of capacity was not counted; the next round tries again", "error", err)
 		}
 		periodic, err := w.store.PeriodicJobs(ctx)
 		switch {
@@ -52,8 +52,8 @@ func (w *databaseWatch) run(ctx context.Context) {
 	}
 }
 
-// quotaUses returns nil before the first count.
-func (w *databaseWatch) quotaUses() map[rules.Thing]rules.QuotaUse {
+// capacityUses returns nil before the first count.
+func (w *databaseWatch) capacityUses() map[rules.Thing]rules.CapacityUse {
 	if uses := w.uses.Load(); uses != nil {
 		return *uses
 	}

@@ -69,8 +69,8 @@ func everything() *Metrics {
 	m.PeriodicJob("keep violations", func() time.Duration { return 52 * time.Second })
 	m.AccountChanges()()
 	m.GatewayGaps([]string{"no_address", "no_rule"})("no_address")
-	m.Quotas(func() map[rules.Thing]rules.QuotaUse {
-		return map[rules.Thing]rules.QuotaUse{rules.ThingRules: {Near: 50, Full: 51}}
+	m.Capacity(func() map[rules.Thing]rules.CapacityUse {
+		return map[rules.Thing]rules.CapacityUse{rules.ThingRules: {Near: 50, Full: 51}}
 	}).Refused(rules.ThingKeys)
 	queue := m.StoreQueue(func() int { return 13 })
 	queue.Shed(3, true)

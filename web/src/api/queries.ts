@@ -26,7 +26,7 @@ export type Resource =
   | 'plans'
   | 'recording'
   | 'replays'
-  | 'quotas'
+  | 'capacity'
   | 'rules'
   | 'scheduled'
   | 'security log'
@@ -126,11 +126,11 @@ export const tenantQuery = (tenant: string) =>
     queryFn: ({ signal }) => tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path: { tenant } }, signal })),
   });
 
-export const quotasQuery = (tenant: string) =>
+export const capacityQuery = (tenant: string) =>
   queryOptions({
-    queryKey: tenantKey(tenant, 'quotas'),
+    queryKey: tenantKey(tenant, 'capacity'),
     queryFn: ({ signal }) =>
-      tagged(api.GET('/api/v1/tenants/{tenant}/quotas', { params: { path: { tenant } }, signal })),
+      tagged(api.GET('/api/v1/tenants/{tenant}/capacity', { params: { path: { tenant } }, signal })),
   });
 
 export const plansQuery = (tenant: string) =>

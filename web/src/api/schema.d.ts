@@ -327,7 +327,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List your sessions */
+        /**
+         * List your sessions
+         * @description No cursor: an account has at most 100 sessions.
+         */
         get: operations["listSessions"];
         put?: never;
         post?: never;
@@ -634,7 +637,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what you sign in with at providers */
+        /**
+         * List what you sign in with at providers
+         * @description No cursor: at most one for each provider.
+         */
         get: operations["listIdentities"];
         put?: never;
         /**
@@ -680,7 +686,7 @@ export interface paths {
         };
         /**
          * List providers of OpenID Connect and how they do
-         * @description Problems and failures are those that the answering process has seen since it started.
+         * @description Problems and failures are those that the answering process has seen since it started. No cursor: they are those of the configuration.
          */
         get: operations["listIdentityProviders"];
         put?: never;
@@ -888,7 +894,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List periodic jobs */
+        /**
+         * List periodic jobs
+         * @description No cursor: one for each kind.
+         */
         get: operations["listPeriodicJobs"];
         put?: never;
         post?: never;
@@ -1259,7 +1268,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/tenants/{tenant}/quotas": {
+    "/api/v1/tenants/{tenant}/capacity": {
         parameters: {
             query?: never;
             header?: never;
@@ -1274,16 +1283,17 @@ export interface paths {
         };
         /**
          * Show what a tenant holds and may hold
-         * @description Whatever would exceed the tenant's capacity is refused as a whole with 409 `quota-exceeded`, wherever it comes
+         * @description Whatever would exceed the tenant's capacity is refused as a whole with 409 `capacity-exceeded`, wherever it comes
          *     from: requests, files, commands, sign-in at a provider.
+         *     No cursor: one item for each kind of object.
          */
-        get: operations["getQuotas"];
+        get: operations["getCapacity"];
         /**
          * Replace a tenant's exceptions from the default capacity
          * @description The default holds for what is left out. A capacity below what the tenant holds removes nothing, and refuses more. In force at
          *     once.
          */
-        put: operations["putQuotas"];
+        put: operations["putCapacity"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1538,6 +1548,7 @@ export interface paths {
          * @description From the counts of both rules, since both have their present limit, but at most the last 30 days. A candidate is tried on checks
          *     that pass, with the live rule's overrides. So the answer says what it would deny in addition. What it would let pass is not
          *     known from counts: POST …/effect decides recorded checks anew. 409 if the rule is no candidate.
+         *     No cursor: 10 subjects show whom it hits; the counts have all.
          */
         get: operations["compareCandidate"];
         put?: never;
@@ -1688,6 +1699,7 @@ export interface paths {
          * How the rules that adapt stand
          * @description Every rule with `adapt`, inactive and shadow rules too, with the share of its configured rate that it has now, why, and
          *     what services reported of its backend within the last minute. At most 100 rules of a tenant can adapt.
+         *     No cursor: these are all.
          */
         get: operations["listAdapting"];
         put?: never;
@@ -2134,6 +2146,7 @@ export interface paths {
          * Find users by the beginning of their id
          * @description Users of whom something is known: a plan or an override of their own, a check that was counted in this month or the last, or
          *     one of the last 10,000 recorded denials. The id itself is found by any recorded denial.
+         *     No cursor: it completes what is typed; `GET …/users` lists.
          */
         get: operations["findUsers"];
         put?: never;
@@ -2475,6 +2488,7 @@ export interface paths {
          * Show what a user used per month
          * @description The user's checks and their costs in each calendar month in UTC, as in exportUsage with `by=user`. Months without a counted check are left out,
          *     so a tenant that never recorded checks has none. The month of `as_of` goes on, and is up to about a minute behind.
+         *     No cursor: months are kept for 13 months unless configured otherwise; `from` and `to` choose some.
          */
         get: operations["getUserUsage"];
         put?: never;
@@ -2508,6 +2522,7 @@ export interface paths {
          * @description The present level of the buckets that the user id alone determines on the user's present plan (at most 500; `has_more` says
          *     whether there are more), and of the buckets of the user's last 100 violations. Nothing is taken. 409 if buckets are in memory,
          *     because buckets are then in the memory of other processes.
+         *     No cursor: each read asks the store for the present levels of all.
          */
         get: operations["listBuckets"];
         put?: never;
@@ -3350,6 +3365,7 @@ export interface paths {
          *     (`user:{user_id}`), and networks by `ip:{ip}`, for whole minutes and in the rule's present mode. Earlier denials by other rules are counted from their detail
          *     rows, some of which are dropped in an attack: `unattributed` says how many. The newest 100,000 counts and 100,000 rows are
          *     read. If there are more, `looked_back_to` says how far back that reached.
+         *     No cursor: the ranking moves with each check; ask for more by `limit`.
          */
         get: operations["getTop"];
         put?: never;
@@ -3378,6 +3394,7 @@ export interface paths {
          * @description Exact rates of the last ten full seconds whose counts have arrived, which is after two seconds, and of the five minutes
          *     before. Shadow rules do not count. A process counts 500 users, addresses, networks and endpoints each in five seconds;
          *     the rest is in `unattributed`.
+         *     No cursor: the ranking moves with each check; ask for more by `limit`.
          */
         get: operations["getPresent"];
         put?: never;
@@ -3801,7 +3818,7 @@ export interface components {
          *     back to the status.
          * @enum {string}
          */
-        ProblemType: "urn:sluice:problem:invalid-request" | "urn:sluice:problem:unauthorized" | "urn:sluice:problem:forbidden" | "urn:sluice:problem:tenant-suspended" | "urn:sluice:problem:second-factor-required" | "urn:sluice:problem:fresh-proof-required" | "urn:sluice:problem:not-found" | "urn:sluice:problem:method-not-allowed" | "urn:sluice:problem:conflict" | "urn:sluice:problem:quota-exceeded" | "urn:sluice:problem:in-use" | "urn:sluice:problem:no-shared-store" | "urn:sluice:problem:idempotency-key-reused" | "urn:sluice:problem:request-in-progress" | "urn:sluice:problem:answer-lost" | "urn:sluice:problem:precondition-failed" | "urn:sluice:problem:precondition-required" | "urn:sluice:problem:request-timeout" | "urn:sluice:problem:headers-too-large" | "https://iana.org/assignments/http-problem-types#quota-exceeded" | "urn:sluice:problem:blocked" | "urn:sluice:problem:cost-exceeds-limit" | "urn:sluice:problem:record-ids-exhausted" | "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity" | "urn:sluice:problem:too-many-requests" | "urn:sluice:problem:body-too-large" | "urn:sluice:problem:unsupported-media-type" | "urn:sluice:problem:internal" | "urn:sluice:problem:unavailable";
+        ProblemType: "urn:sluice:problem:invalid-request" | "urn:sluice:problem:unauthorized" | "urn:sluice:problem:forbidden" | "urn:sluice:problem:tenant-suspended" | "urn:sluice:problem:second-factor-required" | "urn:sluice:problem:fresh-proof-required" | "urn:sluice:problem:not-found" | "urn:sluice:problem:method-not-allowed" | "urn:sluice:problem:conflict" | "urn:sluice:problem:capacity-exceeded" | "urn:sluice:problem:in-use" | "urn:sluice:problem:no-shared-store" | "urn:sluice:problem:idempotency-key-reused" | "urn:sluice:problem:request-in-progress" | "urn:sluice:problem:answer-lost" | "urn:sluice:problem:precondition-failed" | "urn:sluice:problem:precondition-required" | "urn:sluice:problem:request-timeout" | "urn:sluice:problem:headers-too-large" | "https://iana.org/assignments/http-problem-types#quota-exceeded" | "urn:sluice:problem:blocked" | "urn:sluice:problem:cost-exceeds-limit" | "urn:sluice:problem:record-ids-exhausted" | "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity" | "urn:sluice:problem:too-many-requests" | "urn:sluice:problem:body-too-large" | "urn:sluice:problem:unsupported-media-type" | "urn:sluice:problem:internal" | "urn:sluice:problem:unavailable";
         FieldError: {
             /** @description A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter, /audit/812 an entry of the audit log */
             pointer: string;
@@ -4995,12 +5012,14 @@ export interface components {
             description?: string;
         };
         /**
-         * @description What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
-         *     a fixed_window.
+         * @description What is left out stays. If another action, algorithm or window leaves a field of the rule without meaning, such as the rate of
+         *     what becomes a `fixed_window`, the change must name it too, with the value that removes it; else it is refused with 400 and
+         *     `errors` names field and value.
          */
         RulePatch: {
             meter?: components["schemas"]["Meter"];
-            rate?: components["schemas"]["Rate"];
+            /** @description A decimal number per second, minute, hour or day, such as 1000/day; in place of rate_per_second and rate_unit. null removes it */
+            rate?: string | null;
             /** Format: double */
             rate_per_second?: number;
             rate_unit?: components["schemas"]["RateUnit"];
@@ -6114,7 +6133,7 @@ export interface components {
         /** @enum {string} */
         AuditAction: "create" | "update" | "remove" | "reset" | "credit";
         /** @enum {string} */
-        AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway" | "replay" | "audit_webhook" | "quotas" | "scheduled_change";
+        AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway" | "replay" | "audit_webhook" | "capacity" | "scheduled_change";
         /** @description What the file of exportUserData has */
         UserData: {
             user_id: string;
@@ -7727,26 +7746,26 @@ export interface components {
          *     removed. Open invitations are no members yet.
          * @enum {string}
          */
-        QuotaThing: "plans" | "rules" | "overrides" | "users" | "api_keys" | "alerts" | "members";
+        CapacityThing: "plans" | "rules" | "overrides" | "users" | "api_keys" | "alerts" | "members";
         /** Format: int64 */
-        QuotaLimit: number;
-        QuotaExceptions: {
-            plans?: components["schemas"]["QuotaLimit"];
-            rules?: components["schemas"]["QuotaLimit"];
-            overrides?: components["schemas"]["QuotaLimit"];
-            users?: components["schemas"]["QuotaLimit"];
-            api_keys?: components["schemas"]["QuotaLimit"];
-            alerts?: components["schemas"]["QuotaLimit"];
-            members?: components["schemas"]["QuotaLimit"];
+        CapacityLimit: number;
+        CapacityExceptions: {
+            plans?: components["schemas"]["CapacityLimit"];
+            rules?: components["schemas"]["CapacityLimit"];
+            overrides?: components["schemas"]["CapacityLimit"];
+            users?: components["schemas"]["CapacityLimit"];
+            api_keys?: components["schemas"]["CapacityLimit"];
+            alerts?: components["schemas"]["CapacityLimit"];
+            members?: components["schemas"]["CapacityLimit"];
         };
-        Quota: {
-            thing: components["schemas"]["QuotaThing"];
+        ThingCapacity: {
+            thing: components["schemas"]["CapacityThing"];
             /**
              * Format: int64
              * @description How many there are. More than allowed after the capacity was lowered
              */
             held: number;
-            allowed: components["schemas"]["QuotaLimit"];
+            allowed: components["schemas"]["CapacityLimit"];
             /**
              * Format: int64
              * @description The platform's default
@@ -7755,9 +7774,9 @@ export interface components {
             /** @description The tenant has no exception */
             is_default: boolean;
         };
-        Quotas: {
+        Capacity: {
             /** @description One for each thing */
-            items: components["schemas"]["Quota"][];
+            items: components["schemas"]["ThingCapacity"][];
             /**
              * Format: int64
              * @description Of the exceptions; 0 if there never was one
@@ -8107,13 +8126,13 @@ export interface components {
             };
         };
         /** @description The tenant's capacity; the ETag is that of the exceptions */
-        TheQuotas: {
+        TheCapacity: {
             headers: {
                 ETag: components["headers"]["ETag"];
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["Quotas"];
+                "application/json": components["schemas"]["Capacity"];
             };
         };
         /** @description Created */
@@ -10923,7 +10942,7 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
-    getQuotas: {
+    getCapacity: {
         parameters: {
             query?: never;
             header?: never;
@@ -10938,7 +10957,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["TheQuotas"];
+            200: components["responses"]["TheCapacity"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -10948,7 +10967,7 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
-    putQuotas: {
+    putCapacity: {
         parameters: {
             query?: never;
             header: {
@@ -10975,11 +10994,11 @@ export interface operations {
                  *       "alerts": 500
                  *     }
                  */
-                "application/json": components["schemas"]["QuotaExceptions"];
+                "application/json": components["schemas"]["CapacityExceptions"];
             };
         };
         responses: {
-            200: components["responses"]["TheQuotas"];
+            200: components["responses"]["TheCapacity"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];

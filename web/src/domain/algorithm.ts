@@ -62,6 +62,20 @@ export const newLimit: LimitDraft = {
   notify_at: [],
 };
 
+/** The values that take a rule's limit away, which a rule that blocks or lets through must not have. */
+export const noLimit = {
+  rate_per_second: 0,
+  burst_capacity: 0,
+  window: null,
+  window_zone: null,
+  window_start_day: null,
+  refill_interval: null,
+  max_hold: null,
+  notify_at: [],
+  adapt: null,
+  charge: 'before',
+} satisfies Pick<Rule, Exclude<keyof LimitDraft, 'algorithm' | 'rate_unit'> | 'adapt' | 'charge'>;
+
 /** The limit with the fields of its algorithm; missing ones start with usual values. */
 export function fitted(limit: LimitDraft): LimitDraft {
   const { algorithm } = limit;

@@ -22,7 +22,7 @@ export const kinds: { value: AuditObjectKind; label: string }[] = [
   { value: 'scheduled_change', label: 'Scheduled changes' },
   { value: 'audit_webhook', label: 'Webhook of the audit log' },
   { value: 'tenant', label: 'Tenant' },
-  { value: 'quotas', label: 'Capacity' },
+  { value: 'capacity', label: 'Capacity' },
 ];
 
 export const actions: { value: AuditAction; label: string }[] = [
@@ -123,7 +123,7 @@ export function objectOf({ object: { kind, id }, before, after, row_count }: Aud
       return 'the webhook of the audit log';
     case 'tenant':
       return 'the tenant';
-    case 'quotas':
+    case 'capacity':
       return 'the capacity';
     case 'bucket':
       return `a bucket of ${bucketOf(row, id)}`;

@@ -216,12 +216,12 @@ const (
 	AuditObjectKindApiKey          AuditObjectKind = "api_key"
 	AuditObjectKindAuditWebhook    AuditObjectKind = "audit_webhook"
 	AuditObjectKindBucket          AuditObjectKind = "bucket"
+	AuditObjectKindCapacity        AuditObjectKind = "capacity"
 	AuditObjectKindGateway         AuditObjectKind = "gateway"
 	AuditObjectKindInvitation      AuditObjectKind = "invitation"
 	AuditObjectKindMember          AuditObjectKind = "member"
 	AuditObjectKindOverride        AuditObjectKind = "override"
 	AuditObjectKindPlan            AuditObjectKind = "plan"
-	AuditObjectKindQuotas          AuditObjectKind = "quotas"
 	AuditObjectKindReplay          AuditObjectKind = "replay"
 	AuditObjectKindRule            AuditObjectKind = "rule"
 	AuditObjectKindScheduledChange AuditObjectKind = "scheduled_change"
@@ -240,6 +240,8 @@ func (e AuditObjectKind) Valid() bool {
 		return true
 	case AuditObjectKindBucket:
 		return true
+	case AuditObjectKindCapacity:
+		return true
 	case AuditObjectKindGateway:
 		return true
 	case AuditObjectKindInvitation:
@@ -249,8 +251,6 @@ func (e AuditObjectKind) Valid() bool {
 	case AuditObjectKindOverride:
 		return true
 	case AuditObjectKindPlan:
-		return true
-	case AuditObjectKindQuotas:
 		return true
 	case AuditObjectKindReplay:
 		return true
@@ -324,6 +324,39 @@ func (e BucketSource) Valid() bool {
 	case BucketSourceUser:
 		return true
 	case BucketSourceViolation:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CapacityThing.
+const (
+	CapacityThingAlerts    CapacityThing = "alerts"
+	CapacityThingApiKeys   CapacityThing = "api_keys"
+	CapacityThingMembers   CapacityThing = "members"
+	CapacityThingOverrides CapacityThing = "overrides"
+	CapacityThingPlans     CapacityThing = "plans"
+	CapacityThingRules     CapacityThing = "rules"
+	CapacityThingUsers     CapacityThing = "users"
+)
+
+// Valid indicates whether the value is a known member of the CapacityThing enum.
+func (e CapacityThing) Valid() bool {
+	switch e {
+	case CapacityThingAlerts:
+		return true
+	case CapacityThingApiKeys:
+		return true
+	case CapacityThingMembers:
+		return true
+	case CapacityThingOverrides:
+		return true
+	case CapacityThingPlans:
+		return true
+	case CapacityThingRules:
+		return true
+	case CapacityThingUsers:
 		return true
 	default:
 		return false
@@ -736,6 +769,7 @@ const (
 	UrnSluiceProblemAnswerLost                                      ProblemType = "urn:sluice:problem:answer-lost"
 	UrnSluiceProblemBlocked                                         ProblemType = "urn:sluice:problem:blocked"
 	UrnSluiceProblemBodyTooLarge                                    ProblemType = "urn:sluice:problem:body-too-large"
+	UrnSluiceProblemCapacityExceeded                                ProblemType = "urn:sluice:problem:capacity-exceeded"
 	UrnSluiceProblemConflict                                        ProblemType = "urn:sluice:problem:conflict"
 	UrnSluiceProblemCostExceedsLimit                                ProblemType = "urn:sluice:problem:cost-exceeds-limit"
 	UrnSluiceProblemForbidden                                       ProblemType = "urn:sluice:problem:forbidden"
@@ -750,7 +784,6 @@ const (
 	UrnSluiceProblemNotFound                                        ProblemType = "urn:sluice:problem:not-found"
 	UrnSluiceProblemPreconditionFailed                              ProblemType = "urn:sluice:problem:precondition-failed"
 	UrnSluiceProblemPreconditionRequired                            ProblemType = "urn:sluice:problem:precondition-required"
-	UrnSluiceProblemQuotaExceeded                                   ProblemType = "urn:sluice:problem:quota-exceeded"
 	UrnSluiceProblemRecordIdsExhausted                              ProblemType = "urn:sluice:problem:record-ids-exhausted"
 	UrnSluiceProblemRequestInProgress                               ProblemType = "urn:sluice:problem:request-in-progress"
 	UrnSluiceProblemRequestTimeout                                  ProblemType = "urn:sluice:problem:request-timeout"
@@ -774,6 +807,8 @@ func (e ProblemType) Valid() bool {
 	case UrnSluiceProblemBlocked:
 		return true
 	case UrnSluiceProblemBodyTooLarge:
+		return true
+	case UrnSluiceProblemCapacityExceeded:
 		return true
 	case UrnSluiceProblemConflict:
 		return true
@@ -802,8 +837,6 @@ func (e ProblemType) Valid() bool {
 	case UrnSluiceProblemPreconditionFailed:
 		return true
 	case UrnSluiceProblemPreconditionRequired:
-		return true
-	case UrnSluiceProblemQuotaExceeded:
 		return true
 	case UrnSluiceProblemRecordIdsExhausted:
 		return true
@@ -843,39 +876,6 @@ func (e ProcessStatusDatabase) Valid() bool {
 	case ProcessStatusDatabaseUnknown:
 		return true
 	case ProcessStatusDatabaseUp:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for QuotaThing.
-const (
-	QuotaThingAlerts    QuotaThing = "alerts"
-	QuotaThingApiKeys   QuotaThing = "api_keys"
-	QuotaThingMembers   QuotaThing = "members"
-	QuotaThingOverrides QuotaThing = "overrides"
-	QuotaThingPlans     QuotaThing = "plans"
-	QuotaThingRules     QuotaThing = "rules"
-	QuotaThingUsers     QuotaThing = "users"
-)
-
-// Valid indicates whether the value is a known member of the QuotaThing enum.
-func (e QuotaThing) Valid() bool {
-	switch e {
-	case QuotaThingAlerts:
-		return true
-	case QuotaThingApiKeys:
-		return true
-	case QuotaThingMembers:
-		return true
-	case QuotaThingOverrides:
-		return true
-	case QuotaThingPlans:
-		return true
-	case QuotaThingRules:
-		return true
-	case QuotaThingUsers:
 		return true
 	default:
 		return false
@@ -2052,6 +2052,33 @@ type BucketWindow struct {
 	Zone string `json:"zone"`
 }
 
+// Capacity defines model for Capacity.
+type Capacity struct {
+	// Items One for each thing
+	Items []ThingCapacity `json:"items"`
+
+	// Version Of the exceptions; 0 if there never was one
+	Version int64 `json:"version"`
+}
+
+// CapacityExceptions defines model for CapacityExceptions.
+type CapacityExceptions struct {
+	Alerts    *CapacityLimit `json:"alerts,omitempty"`
+	ApiKeys   *CapacityLimit `json:"api_keys,omitempty"`
+	Members   *CapacityLimit `json:"members,omitempty"`
+	Overrides *CapacityLimit `json:"overrides,omitempty"`
+	Plans     *CapacityLimit `json:"plans,omitempty"`
+	Rules     *CapacityLimit `json:"rules,omitempty"`
+	Users     *CapacityLimit `json:"users,omitempty"`
+}
+
+// CapacityLimit defines model for CapacityLimit.
+type CapacityLimit = int64
+
+// CapacityThing `users` are those with a plan of their own. API keys count until they are revoked or expire, overrides until they are
+// removed. Open invitations are no members yet.
+type CapacityThing string
+
 // ChangeKind defines model for ChangeKind.
 type ChangeKind string
 
@@ -2938,8 +2965,9 @@ type NewScheduledChange struct {
 
 // NewScheduledRule defines model for NewScheduledRule.
 type NewScheduledRule struct {
-	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
-	// a fixed_window.
+	// Change What is left out stays. If another action, algorithm or window leaves a field of the rule without meaning, such as the rate of
+	// what becomes a `fixed_window`, the change must name it too, with the value that removes it; else it is refused with 400 and
+	// `errors` names field and value.
 	Change RulePatch `json:"change"`
 	RuleId ID        `json:"rule_id"`
 
@@ -3309,51 +3337,6 @@ type QRCode struct {
 	Size int `json:"size"`
 }
 
-// Quota defines model for Quota.
-type Quota struct {
-	Allowed QuotaLimit `json:"allowed"`
-
-	// Default The platform's default
-	Default int64 `json:"default"`
-
-	// Held How many there are. More than allowed after the capacity was lowered
-	Held int64 `json:"held"`
-
-	// IsDefault The tenant has no exception
-	IsDefault bool `json:"is_default"`
-
-	// Thing `users` are those with a plan of their own. API keys count until they are revoked or expire, overrides until they are
-	// removed. Open invitations are no members yet.
-	Thing QuotaThing `json:"thing"`
-}
-
-// QuotaExceptions defines model for QuotaExceptions.
-type QuotaExceptions struct {
-	Alerts    *QuotaLimit `json:"alerts,omitempty"`
-	ApiKeys   *QuotaLimit `json:"api_keys,omitempty"`
-	Members   *QuotaLimit `json:"members,omitempty"`
-	Overrides *QuotaLimit `json:"overrides,omitempty"`
-	Plans     *QuotaLimit `json:"plans,omitempty"`
-	Rules     *QuotaLimit `json:"rules,omitempty"`
-	Users     *QuotaLimit `json:"users,omitempty"`
-}
-
-// QuotaLimit defines model for QuotaLimit.
-type QuotaLimit = int64
-
-// QuotaThing `users` are those with a plan of their own. API keys count until they are revoked or expire, overrides until they are
-// removed. Open invitations are no members yet.
-type QuotaThing string
-
-// Quotas defines model for Quotas.
-type Quotas struct {
-	// Items One for each thing
-	Items []Quota `json:"items"`
-
-	// Version Of the exceptions; 0 if there never was one
-	Version int64 `json:"version"`
-}
-
 // Rate A decimal number per second, minute, hour or day, such as 1000/day; in place of rate_per_second and rate_unit
 type Rate = string
 
@@ -3711,8 +3694,9 @@ type RuleName struct {
 	Scope   Scope `json:"scope"`
 }
 
-// RulePatch What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
-// a fixed_window.
+// RulePatch What is left out stays. If another action, algorithm or window leaves a field of the rule without meaning, such as the rate of
+// what becomes a `fixed_window`, the change must name it too, with the value that removes it; else it is refused with 400 and
+// `errors` names field and value.
 type RulePatch = json.RawMessage
 
 // ScheduledChange defines model for ScheduledChange.
@@ -3751,8 +3735,9 @@ type ScheduledChangeList struct {
 
 // ScheduledRule defines model for ScheduledRule.
 type ScheduledRule struct {
-	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
-	// a fixed_window.
+	// Change What is left out stays. If another action, algorithm or window leaves a field of the rule without meaning, such as the rate of
+	// what becomes a `fixed_window`, the change must name it too, with the value that removes it; else it is refused with 400 and
+	// `errors` names field and value.
 	Change RulePatch `json:"change"`
 
 	// Failure For people: why this rule was left out
@@ -4103,6 +4088,24 @@ type TenantStatus struct {
 
 // TenantStatusAnswering down: no process with rules reported within the last minute
 type TenantStatusAnswering string
+
+// ThingCapacity defines model for ThingCapacity.
+type ThingCapacity struct {
+	Allowed CapacityLimit `json:"allowed"`
+
+	// Default The platform's default
+	Default int64 `json:"default"`
+
+	// Held How many there are. More than allowed after the capacity was lowered
+	Held int64 `json:"held"`
+
+	// IsDefault The tenant has no exception
+	IsDefault bool `json:"is_default"`
+
+	// Thing `users` are those with a plan of their own. API keys count until they are revoked or expire, overrides until they are
+	// removed. Open invitations are no members yet.
+	Thing CapacityThing `json:"thing"`
+}
 
 // Timeline defines model for Timeline.
 type Timeline struct {
@@ -4617,6 +4620,9 @@ type TheAuthorizeMapping = StoredAuthorizeMapping
 // TheBucketChange defines model for TheBucketChange.
 type TheBucketChange = BucketChange
 
+// TheCapacity defines model for TheCapacity.
+type TheCapacity = Capacity
+
 // TheDescriptorMapping defines model for TheDescriptorMapping.
 type TheDescriptorMapping = StoredDescriptorMapping
 
@@ -4631,9 +4637,6 @@ type TheOverride = Override
 
 // ThePlan defines model for ThePlan.
 type ThePlan = Plan
-
-// TheQuotas defines model for TheQuotas.
-type TheQuotas = Quotas
 
 // TheReadiness defines model for TheReadiness.
 type TheReadiness = Readiness
@@ -5250,6 +5253,12 @@ type RevertChangeParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// PutCapacityParams defines parameters for PutCapacity.
+type PutCapacityParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
 // ListCrossingsParams defines parameters for ListCrossings.
 type ListCrossingsParams struct {
 	RuleId *ID `form:"rule_id,omitempty" json:"rule_id,omitempty"`
@@ -5426,12 +5435,6 @@ type UpdatePlanJSONBody struct {
 
 // UpdatePlanParams defines parameters for UpdatePlan.
 type UpdatePlanParams struct {
-	// IfMatch The ETag of the version to change, or `*`; 428 without
-	IfMatch IfMatch `json:"If-Match"`
-}
-
-// PutQuotasParams defines parameters for PutQuotas.
-type PutQuotasParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
@@ -6053,6 +6056,9 @@ type UpdateAuditWebhookJSONRequestBody = AuditWebhookPatch
 // CreateAuditWebhookJSONRequestBody defines body for CreateAuditWebhook for application/json ContentType.
 type CreateAuditWebhookJSONRequestBody = NewAuditWebhook
 
+// PutCapacityJSONRequestBody defines body for PutCapacity for application/json ContentType.
+type PutCapacityJSONRequestBody = CapacityExceptions
+
 // ShowEffectJSONRequestBody defines body for ShowEffect for application/json ContentType.
 type ShowEffectJSONRequestBody = EffectQuestion
 
@@ -6076,9 +6082,6 @@ type CreatePlanJSONRequestBody = NewPlan
 
 // UpdatePlanJSONRequestBody defines body for UpdatePlan for application/json ContentType.
 type UpdatePlanJSONRequestBody UpdatePlanJSONBody
-
-// PutQuotasJSONRequestBody defines body for PutQuotas for application/json ContentType.
-type PutQuotasJSONRequestBody = QuotaExceptions
 
 // StartReplayJSONRequestBody defines body for StartReplay for application/json ContentType.
 type StartReplayJSONRequestBody = NewReplay
@@ -6388,6 +6391,12 @@ type ServerInterface interface {
 	// RevertChange Undo a change
 	// (POST /api/v1/tenants/{tenant}/audit/{audit_id}/revert)
 	RevertChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID, params RevertChangeParams)
+	// GetCapacity Show what a tenant holds and may hold
+	// (GET /api/v1/tenants/{tenant}/capacity)
+	GetCapacity(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// PutCapacity Replace a tenant's exceptions from the default capacity
+	// (PUT /api/v1/tenants/{tenant}/capacity)
+	PutCapacity(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutCapacityParams)
 	// ListCrossings List crossings of quotas
 	// (GET /api/v1/tenants/{tenant}/crossings)
 	ListCrossings(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListCrossingsParams)
@@ -6475,12 +6484,6 @@ type ServerInterface interface {
 	// UpdatePlan Change a plan's description
 	// (PATCH /api/v1/tenants/{tenant}/plans/{plan})
 	UpdatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName, params UpdatePlanParams)
-	// GetQuotas Show what a tenant holds and may hold
-	// (GET /api/v1/tenants/{tenant}/quotas)
-	GetQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
-	// PutQuotas Replace a tenant's exceptions from the default capacity
-	// (PUT /api/v1/tenants/{tenant}/quotas)
-	PutQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutQuotasParams)
 	// GetRecording Get what is recorded for replays
 	// (GET /api/v1/tenants/{tenant}/recording)
 	GetRecording(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
@@ -10814,6 +10817,86 @@ func (siw *ServerInterfaceWrapper) RevertChange(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// GetCapacity operation middleware
+func (siw *ServerInterfaceWrapper) GetCapacity(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetCapacity(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutCapacity operation middleware
+func (siw *ServerInterfaceWrapper) PutCapacity(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutCapacityParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutCapacity(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListCrossings operation middleware
 func (siw *ServerInterfaceWrapper) ListCrossings(w http.ResponseWriter, r *http.Request) {
 
@@ -12328,86 +12411,6 @@ func (siw *ServerInterfaceWrapper) UpdatePlan(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdatePlan(w, r, tenant, plan, params)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetQuotas operation middleware
-func (siw *ServerInterfaceWrapper) GetQuotas(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "tenant" -------------
-	var tenant TenantSlug
-
-	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetQuotas(w, r, tenant)
-	}))
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		handler = middleware(handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PutQuotas operation middleware
-func (siw *ServerInterfaceWrapper) PutQuotas(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "tenant" -------------
-	var tenant TenantSlug
-
-	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutQuotasParams
-
-	headers := r.Header
-
-	// ------------- Required header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = IfMatch
-
-	} else {
-		err = fmt.Errorf("Header parameter If-Match is required, but not found")
-		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PutQuotas(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -16461,6 +16464,10 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit/export", wrapper.StartAuditExport).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/capacity", wrapper.GetCapacity).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/capacity", wrapper.PutCapacity).Methods(http.MethodPut)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/crossings", wrapper.ListCrossings).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/effect", wrapper.ShowEffect).Methods(http.MethodPost)
@@ -16518,10 +16525,6 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/plans/{plan}", wrapper.GetPlan).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/plans/{plan}", wrapper.UpdatePlan).Methods(http.MethodPatch)
-
-	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/quotas", wrapper.GetQuotas).Methods(http.MethodGet)
-
-	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/quotas", wrapper.PutQuotas).Methods(http.MethodPut)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/recording", wrapper.GetRecording).Methods(http.MethodGet)
 
@@ -16798,6 +16801,15 @@ type TheAuthorizeMappingJSONResponse struct {
 
 type TheBucketChangeJSONResponse BucketChange
 
+type TheCapacityResponseHeaders struct {
+	ETag string
+}
+type TheCapacityJSONResponse struct {
+	Body Capacity
+
+	Headers TheCapacityResponseHeaders
+}
+
 type TheDescriptorMappingResponseHeaders struct {
 	ETag string
 }
@@ -16841,15 +16853,6 @@ type ThePlanJSONResponse struct {
 	Body Plan
 
 	Headers ThePlanResponseHeaders
-}
-
-type TheQuotasResponseHeaders struct {
-	ETag string
-}
-type TheQuotasJSONResponse struct {
-	Body Quotas
-
-	Headers TheQuotasResponseHeaders
 }
 
 type TheReadinessJSONResponse Readiness
@@ -19533,6 +19536,54 @@ func (response RevertChange422ApplicationProblemPlusJSONResponse) VisitRevertCha
 	return err
 }
 
+type GetCapacityRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+}
+
+type GetCapacityResponseObject interface {
+	VisitGetCapacityResponse(w http.ResponseWriter) error
+}
+
+type GetCapacity200JSONResponse struct{ TheCapacityJSONResponse }
+
+func (response GetCapacity200JSONResponse) VisitGetCapacityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutCapacityRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params PutCapacityParams
+	Body   *PutCapacityJSONRequestBody
+}
+
+type PutCapacityResponseObject interface {
+	VisitPutCapacityResponse(w http.ResponseWriter) error
+}
+
+type PutCapacity200JSONResponse struct{ TheCapacityJSONResponse }
+
+func (response PutCapacity200JSONResponse) VisitPutCapacityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListCrossingsRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListCrossingsParams
@@ -20336,54 +20387,6 @@ type UpdatePlanResponseObject interface {
 type UpdatePlan200JSONResponse struct{ ThePlanJSONResponse }
 
 func (response UpdatePlan200JSONResponse) VisitUpdatePlanResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetQuotasRequestObject struct {
-	Tenant TenantSlug `json:"tenant"`
-}
-
-type GetQuotasResponseObject interface {
-	VisitGetQuotasResponse(w http.ResponseWriter) error
-}
-
-type GetQuotas200JSONResponse struct{ TheQuotasJSONResponse }
-
-func (response GetQuotas200JSONResponse) VisitGetQuotasResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type PutQuotasRequestObject struct {
-	Tenant TenantSlug `json:"tenant"`
-	Params PutQuotasParams
-	Body   *PutQuotasJSONRequestBody
-}
-
-type PutQuotasResponseObject interface {
-	VisitPutQuotasResponse(w http.ResponseWriter) error
-}
-
-type PutQuotas200JSONResponse struct{ TheQuotasJSONResponse }
-
-func (response PutQuotas200JSONResponse) VisitPutQuotasResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -22320,6 +22323,12 @@ type StrictServerInterface interface {
 	// RevertChange Undo a change
 	// (POST /api/v1/tenants/{tenant}/audit/{audit_id}/revert)
 	RevertChange(ctx context.Context, request RevertChangeRequestObject) (RevertChangeResponseObject, error)
+	// GetCapacity Show what a tenant holds and may hold
+	// (GET /api/v1/tenants/{tenant}/capacity)
+	GetCapacity(ctx context.Context, request GetCapacityRequestObject) (GetCapacityResponseObject, error)
+	// PutCapacity Replace a tenant's exceptions from the default capacity
+	// (PUT /api/v1/tenants/{tenant}/capacity)
+	PutCapacity(ctx context.Context, request PutCapacityRequestObject) (PutCapacityResponseObject, error)
 	// ListCrossings List crossings of quotas
 	// (GET /api/v1/tenants/{tenant}/crossings)
 	ListCrossings(ctx context.Context, request ListCrossingsRequestObject) (ListCrossingsResponseObject, error)
@@ -22407,12 +22416,6 @@ type StrictServerInterface interface {
 	// UpdatePlan Change a plan's description
 	// (PATCH /api/v1/tenants/{tenant}/plans/{plan})
 	UpdatePlan(ctx context.Context, request UpdatePlanRequestObject) (UpdatePlanResponseObject, error)
-	// GetQuotas Show what a tenant holds and may hold
-	// (GET /api/v1/tenants/{tenant}/quotas)
-	GetQuotas(ctx context.Context, request GetQuotasRequestObject) (GetQuotasResponseObject, error)
-	// PutQuotas Replace a tenant's exceptions from the default capacity
-	// (PUT /api/v1/tenants/{tenant}/quotas)
-	PutQuotas(ctx context.Context, request PutQuotasRequestObject) (PutQuotasResponseObject, error)
 	// GetRecording Get what is recorded for replays
 	// (GET /api/v1/tenants/{tenant}/recording)
 	GetRecording(ctx context.Context, request GetRecordingRequestObject) (GetRecordingResponseObject, error)
@@ -25138,6 +25141,66 @@ func (sh *strictHandler) RevertChange(w http.ResponseWriter, r *http.Request, te
 	}
 }
 
+// GetCapacity operation middleware
+func (sh *strictHandler) GetCapacity(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request GetCapacityRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetCapacity(ctx, request.(GetCapacityRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetCapacity")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetCapacityResponseObject); ok {
+		if err := validResponse.VisitGetCapacityResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutCapacity operation middleware
+func (sh *strictHandler) PutCapacity(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutCapacityParams) {
+	var request PutCapacityRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body PutCapacityJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutCapacity(ctx, request.(PutCapacityRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutCapacity")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutCapacityResponseObject); ok {
+		if err := validResponse.VisitPutCapacityResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListCrossings operation middleware
 func (sh *strictHandler) ListCrossings(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListCrossingsParams) {
 	var request ListCrossingsRequestObject
@@ -25972,66 +26035,6 @@ func (sh *strictHandler) UpdatePlan(w http.ResponseWriter, r *http.Request, tena
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdatePlanResponseObject); ok {
 		if err := validResponse.VisitUpdatePlanResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetQuotas operation middleware
-func (sh *strictHandler) GetQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
-	var request GetQuotasRequestObject
-
-	request.Tenant = tenant
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.GetQuotas(ctx, request.(GetQuotasRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetQuotas")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(GetQuotasResponseObject); ok {
-		if err := validResponse.VisitGetQuotasResponse(w); err != nil {
-			sh.options.ResponseErrorHandlerFunc(w, r, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// PutQuotas operation middleware
-func (sh *strictHandler) PutQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutQuotasParams) {
-	var request PutQuotasRequestObject
-
-	request.Tenant = tenant
-	request.Params = params
-
-	var body PutQuotasJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	request.Body = &body
-
-	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
-		return sh.ssi.PutQuotas(ctx, request.(PutQuotasRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "PutQuotas")
-	}
-
-	response, err := handler(r.Context(), w, r, request)
-
-	if err != nil {
-		sh.options.ResponseErrorHandlerFunc(w, r, err)
-	} else if validResponse, ok := response.(PutQuotasResponseObject); ok {
-		if err := validResponse.VisitPutQuotasResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

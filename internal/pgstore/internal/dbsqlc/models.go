@@ -712,15 +712,7 @@ type Tenant struct {
 	RequireSecondFactor bool
 }
 
-type TenantErasure struct {
-	Slug     string
-	OfTenant int64
-	BeganAt  time.Time
-	DoneAt   *time.Time
-	Rows     []byte
-}
-
-type TenantQuotum struct {
+type TenantCapacity struct {
 	TenantID  rules.TenantID
 	Plans     *int64
 	Rules     *int64
@@ -731,6 +723,14 @@ type TenantQuotum struct {
 	Members   *int64
 	Version   int64
 	UpdatedAt time.Time
+}
+
+type TenantErasure struct {
+	Slug     string
+	OfTenant int64
+	BeganAt  time.Time
+	DoneAt   *time.Time
+	Rows     []byte
 }
 
 type TenantUse struct {

@@ -407,6 +407,53 @@ func (q *Queries) BeginMonthUsers(ctx context.Context, atMost int32, tenantIds [
 	return err
 }
 
+const capacityUses = `-- name: CapacityUses :many
+SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near,
+    count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
+FROM (
+    SELECT u.thing, u.held, coalesce((to_jsonb(q) ->> u.thing)::bigint, default_capacity(u.thing)) AS allowed
+    FROM (
+        SELECT u.tenant_id, u.thing, u.held FROM tenant_use AS u WHERE u.held > 0
+        UNION ALL
+        SELECT k.tenant_id, 'api_keys', count(*) FROM api_key AS k
+        WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
+        GROUP BY k.tenant_id
+    ) AS u
+    JOIN tenant AS t ON t.tenant_id = u.tenant_id AND t.removed_at IS NULL
+    LEFT JOIN tenant_capacity AS q ON q.tenant_id = u.tenant_id
+) AS h
+WHERE h.held * 10 >= h.allowed * 9
+GROUP BY h.thing
+`
+
+type CapacityUsesRow struct {
+	Thing string
+	Near  int64
+	Full  int64
+}
+
+// How many tenants hold at least 90 % of their capacity, and how many all of it, by thing. A tenant counts from its
+// first write. A capacity of 0 that nothing is held of is meant so, and does not count.
+func (q *Queries) CapacityUses(ctx context.Context) ([]CapacityUsesRow, error) {
+	rows, err := q.db.Query(ctx, capacityUses)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CapacityUsesRow
+	for rows.Next() {
+		var i CapacityUsesRow
+		if err := rows.Scan(&i.Thing, &i.Near, &i.Full); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const changedTenants = `-- name: ChangedTenants :many
 SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days, tenant.require_second_factor
 FROM tenant
@@ -2495,13 +2542,13 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 	return items, nil
 }
 
-const putQuotas = `-- name: PutQuotas :one
-INSERT INTO tenant_quota AS q (tenant_id, plans, rules, overrides, users, api_keys, alerts, members)
+const putCapacity = `-- name: PutCapacity :one
+INSERT INTO tenant_capacity AS q (tenant_id, plans, rules, overrides, users, api_keys, alerts, members)
 SELECT
     $1::bigint, $2::bigint, $3::bigint, $4::bigint,
     $5::bigint, $6::bigint, $7::bigint, $8::bigint
 WHERE $9::bigint IN (
-    -1, coalesce((SELECT t.version FROM tenant_quota AS t WHERE t.tenant_id = $1::bigint), 0))
+    -1, coalesce((SELECT t.version FROM tenant_capacity AS t WHERE t.tenant_id = $1::bigint), 0))
 ON CONFLICT (tenant_id) DO UPDATE
 SET plans = excluded.plans, rules = excluded.rules, overrides = excluded.overrides, users = excluded.users,
     api_keys = excluded.api_keys, alerts = excluded.alerts, members = excluded.members,
@@ -2509,7 +2556,7 @@ SET plans = excluded.plans, rules = excluded.rules, overrides = excluded.overrid
 RETURNING q.version
 `
 
-type PutQuotasParams struct {
+type PutCapacityParams struct {
 	TenantID  int64
 	Plans     *int64
 	Rules     *int64
@@ -2522,8 +2569,8 @@ type PutQuotasParams struct {
 }
 
 // Null is the default. No row unless the version, 0 for none, is the expected one; -1 expects any.
-func (q *Queries) PutQuotas(ctx context.Context, arg PutQuotasParams) (int64, error) {
-	row := q.db.QueryRow(ctx, putQuotas,
+func (q *Queries) PutCapacity(ctx context.Context, arg PutCapacityParams) (int64, error) {
+	row := q.db.QueryRow(ctx, putCapacity,
 		arg.TenantID,
 		arg.Plans,
 		arg.Rules,
@@ -2605,53 +2652,6 @@ func (q *Queries) QueueMail(ctx context.Context, arg QueueMailParams) (Mail, err
 		&i.Error,
 	)
 	return i, err
-}
-
-const quotaUses = `-- name: QuotaUses :many
-SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near,
-    count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
-FROM (
-    SELECT u.thing, u.held, coalesce((to_jsonb(q) ->> u.thing)::bigint, default_quota(u.thing)) AS allowed
-    FROM (
-        SELECT u.tenant_id, u.thing, u.held FROM tenant_use AS u WHERE u.held > 0
-        UNION ALL
-        SELECT k.tenant_id, 'api_keys', count(*) FROM api_key AS k
-        WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
-        GROUP BY k.tenant_id
-    ) AS u
-    JOIN tenant AS t ON t.tenant_id = u.tenant_id AND t.removed_at IS NULL
-    LEFT JOIN tenant_quota AS q ON q.tenant_id = u.tenant_id
-) AS h
-WHERE h.held * 10 >= h.allowed * 9
-GROUP BY h.thing
-`
-
-type QuotaUsesRow struct {
-	Thing string
-	Near  int64
-	Full  int64
-}
-
-// How many tenants hold at least 90 % of a quota, and how many all of it, by thing. A tenant counts from the first
-// write since there are quotas. A quota of 0 that nothing is held of is meant so, and does not count.
-func (q *Queries) QuotaUses(ctx context.Context) ([]QuotaUsesRow, error) {
-	rows, err := q.db.Query(ctx, quotaUses)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []QuotaUsesRow
-	for rows.Next() {
-		var i QuotaUsesRow
-		if err := rows.Scan(&i.Thing, &i.Near, &i.Full); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const raiseDeliveries = `-- name: RaiseDeliveries :one

@@ -3,8 +3,8 @@ import { useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import type { Alert, Rule } from '~/api/types';
+import { CapacityNote } from '~/components/CapacityNote';
 import { FormDialog } from '~/components/FormDialog';
-import { QuotaNote } from '~/components/QuotaNote';
 import { done, failed } from '~/components/toast';
 import { useSave } from '~/components/useSave';
 import { Condition } from './Condition';
@@ -83,7 +83,7 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
     >
       {(wrong) => (
         <>
-          {!alert && <QuotaNote tenant={tenant} thing="alerts" />}
+          {!alert && <CapacityNote tenant={tenant} thing="alerts" />}
           <TextInput
             label="Name"
             placeholder="Search abuse"

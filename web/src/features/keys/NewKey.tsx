@@ -2,8 +2,8 @@ import { Checkbox, NativeSelect, SegmentedControl, Textarea, TextInput } from '@
 import { useState } from 'react';
 import { serverNow } from '~/api/clock';
 import type { Permission } from '~/api/types';
+import { CapacityNote } from '~/components/CapacityNote';
 import { FormDialog } from '~/components/FormDialog';
-import { QuotaNote } from '~/components/QuotaNote';
 import { permissionWords } from '~/domain/permissions';
 import type { Created } from './CreatedKey';
 import type { KeyRoom } from './room';
@@ -55,7 +55,7 @@ export function NewKey({ room, onClose, onCreated }: Props) {
     >
       {(wrong) => (
         <>
-          {room.tenant && <QuotaNote tenant={room.tenant} thing="api_keys" />}
+          {room.tenant && <CapacityNote tenant={room.tenant} thing="api_keys" />}
           <TextInput
             label="Name"
             description="The service that uses it: gateway, billing worker"

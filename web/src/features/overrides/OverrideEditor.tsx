@@ -7,9 +7,9 @@ import { serverNow } from '~/api/clock';
 import type { Override, Rule } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { BurstInput } from '~/components/BurstInput';
+import { CapacityNote } from '~/components/CapacityNote';
 import { Effect as LimitEffect } from '~/components/Effect';
 import { FormDialog } from '~/components/FormDialog';
-import { QuotaNote } from '~/components/QuotaNote';
 import { RateInput } from '~/components/RateInput';
 import { done } from '~/components/toast';
 import { useSave } from '~/components/useSave';
@@ -95,7 +95,7 @@ export function OverrideEditor({ tenant, rule, user, named, saved, children, onB
           {children}
           {/* Another rule begins another draft, so the rule stays once the draft is begun. */}
           <fieldset className={styles.form} onFocus={onBegin}>
-            {!saved && <QuotaNote tenant={tenant} thing="overrides" />}
+            {!saved && <CapacityNote tenant={tenant} thing="overrides" />}
             <Multiplier rule={rule} limit={draft.limit} onChange={(limit) => change({ limit })} />
             <div className={styles.limit}>
               {hasRate(rule.algorithm) && (

@@ -13,6 +13,7 @@ import { RateInput } from '~/components/RateInput';
 import { RuleLink } from '~/components/RuleLink';
 import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
+import { noLimit } from '~/domain/algorithm';
 import { plural, shortTime } from '~/domain/format';
 import { type Group, groupNouns, hasExpired } from '~/domain/group';
 import { limitProblems } from '~/domain/rate';
@@ -190,7 +191,7 @@ async function put(tenant: string, group: Group, draft: Draft, saved: Rule | und
   return body(
     api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', {
       params: { path: { tenant, rule_id: saved.rule_id }, header: ifMatch(etagOf(saved)) },
-      body: changeOf(draft),
+      body: { ...noLimit, ...changeOf(draft) },
     }),
   );
 }

@@ -1,5 +1,6 @@
 import { serverNow } from '~/api/clock';
 import type { Rule, RulePatch } from '~/api/types';
+import { noLimit } from '~/domain/algorithm';
 import { isOn } from '~/domain/group';
 import { hasRate, isValid, type Limit, times } from '~/domain/rate';
 
@@ -33,7 +34,7 @@ export function changeOfRule(action: RuleAction, rule: Rule, limit: Limit): Rule
     case 'enforce':
       return { mode: 'enforce' };
     case 'block':
-      return { action: 'block' };
+      return { action: 'block', ...noLimit };
     default: {
       const { rate_per_second, rate_unit, burst_capacity } = limit;
       return hasRate(rule.algorithm) ? { rate_per_second, rate_unit, burst_capacity } : { burst_capacity };

@@ -4,8 +4,8 @@ import { changed } from '~/api/changes';
 import { api, etagOf, ifMatch, tagged } from '~/api/client';
 import type { Plan } from '~/api/types';
 import { undoOf } from '~/api/undo';
+import { CapacityNote } from '~/components/CapacityNote';
 import { FormDialog } from '~/components/FormDialog';
-import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
 import { useSave } from '~/components/useSave';
 
@@ -47,7 +47,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
     >
       {(wrong) => (
         <>
-          {!plan && <QuotaNote tenant={tenant} thing="plans" />}
+          {!plan && <CapacityNote tenant={tenant} thing="plans" />}
           {!plan && (
             <TextInput
               label="Name"

@@ -6,13 +6,13 @@ import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import { ActionBar } from '~/components/ActionBar';
+import { CapacityNote } from '~/components/CapacityNote';
 import { ChoiceField } from '~/components/ChoiceField';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { PatternBuilder } from '~/components/PatternBuilder';
 import { Query } from '~/components/Query';
-import { QuotaNote } from '~/components/QuotaNote';
 import { NoPermission } from '~/components/states';
 import { done } from '~/components/toast';
 import { parsePattern } from '~/domain/pattern';
@@ -87,7 +87,7 @@ function Form({ begin }: { begin: RuleDraft }) {
         </Link>
       }
     >
-      <QuotaNote tenant={tenant} thing="rules" />
+      <CapacityNote tenant={tenant} thing="rules" />
       <div className={styles.columns}>
         <div className={styles.column}>
           <Card title="Requests">

@@ -1,6 +1,6 @@
 import { screen, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { fakeServer, page, plan, quotas, rule, session } from '../../../test/fake';
+import { capacity, fakeServer, page, plan, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { series } from '../../../test/traffic';
 
@@ -30,7 +30,7 @@ test('a rule’s page has the alerts that watch it, and makes one on it', async 
     'GET /api/v1/tenants/acme/rules/12': () => ({ json: watched, headers: { ETag: '"3"' } }),
     'GET /api/v1/tenants/acme/rules/12/overrides': page([]),
     'GET /api/v1/tenants/acme/audit': page([]),
-    'GET /api/v1/tenants/acme/quotas': quotas(),
+    'GET /api/v1/tenants/acme/capacity': capacity(),
     'GET /api/v1/tenants/acme/stats/series': { ...series([]), step_seconds: 900 },
     'POST /api/v1/tenants/acme/simulate': {
       first_denial_ms: null,

@@ -1,6 +1,6 @@
 import type { NewRule, Rule, RulePatch } from '~/api/types';
 import { adaptOf, adaptText } from '~/domain/adapt';
-import { algorithms, fitted, type LimitDraft, newLimit } from '~/domain/algorithm';
+import { algorithms, fitted, type LimitDraft, newLimit, noLimit } from '~/domain/algorithm';
 import { exactNumber, exactTime } from '~/domain/format';
 import { canBeChargedAfter, chargeLabels, requests } from '~/domain/meter';
 import { perUnit, rateSentence } from '~/domain/rate';
@@ -114,23 +114,11 @@ export function creation(draft: RuleDraft): NewRule {
 export function patch(rule: Rule, draft: RuleDraft): RulePatch {
   const wanted: RuleDraft = { ...draft, mode: modeOf(draft), charge: chargeOf(draft) };
   if (draft.action === 'limit') Object.assign(wanted, fitted(draft), { adapt: adaptOf(draft, draft.adapt) });
-  else Object.assign(wanted, { ...fitted({ ...draft, algorithm: rule.algorithm }), ...nothing });
+  else Object.assign(wanted, { ...fitted({ ...draft, algorithm: rule.algorithm }), ...noLimit });
   return Object.fromEntries(
     changeable.filter((field) => !same(wanted[field], rule[field])).map((field) => [field, wanted[field]]),
   );
 }
-
-const nothing = {
-  rate_per_second: 0,
-  burst_capacity: 0,
-  window: null,
-  window_zone: null,
-  window_start_day: null,
-  refill_interval: null,
-  max_hold: null,
-  notify_at: [],
-  adapt: null,
-} satisfies Pick<RuleDraft, Exclude<keyof LimitDraft, 'algorithm' | 'rate_unit'> | 'adapt'>;
 
 function same(a: unknown, b: unknown): boolean {
   return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
@@ -170,7 +158,7 @@ function plainOf(rule: RuleDraft): RuleDraft {
   return {
     ...rule,
     charge: chargeOf(rule),
-    ...(rule.action === 'limit' ? { ...fitted(rule), adapt: adaptOf(rule, rule.adapt) } : nothing),
+    ...(rule.action === 'limit' ? { ...fitted(rule), adapt: adaptOf(rule, rule.adapt) } : noLimit),
   };
 }
 

@@ -6,10 +6,10 @@ import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { userQuery } from '~/api/user';
+import { CapacityNote } from '~/components/CapacityNote';
 import { ChoiceField } from '~/components/ChoiceField';
 import { Dialog } from '~/components/Dialog';
 import { FormDialog } from '~/components/FormDialog';
-import { QuotaNote } from '~/components/QuotaNote';
 import { ErrorState } from '~/components/states';
 import { done } from '~/components/toast';
 import { useSave } from '~/components/useSave';
@@ -64,7 +64,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
   }
   return (
     <FormDialog onClose={onClose} title={title} verb="Change plan" save={editor.save} beside={editor.conflict}>
-      {plan_source !== 'user' && <QuotaNote tenant={tenant} thing="users" />}
+      {plan_source !== 'user' && <CapacityNote tenant={tenant} thing="users" />}
       <ChoiceField
         label="Plan"
         data-autofocus

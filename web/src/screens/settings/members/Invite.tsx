@@ -4,8 +4,8 @@ import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { signInOptionsQuery } from '~/api/queries';
+import { CapacityNote } from '~/components/CapacityNote';
 import { FormDialog } from '~/components/FormDialog';
-import { QuotaNote } from '~/components/QuotaNote';
 import { SecretDialog } from '~/components/SecretDialog';
 import { done } from '~/components/toast';
 import { type Role, roleNames, roles } from '~/domain/roles';
@@ -63,7 +63,7 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
     >
       {(wrong) => (
         <>
-          <QuotaNote tenant={tenant} thing="members" />
+          <CapacityNote tenant={tenant} thing="members" />
           <TextInput
             label="E-mail"
             type="email"

@@ -4,8 +4,8 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { useRole, useSession, useTenant } from '~/session';
 import { WebhookCard } from '../audit/WebhookCard';
+import { CapacityCard } from './Capacity';
 import { EnforcementCard } from './Enforcement';
-import { QuotasCard } from './Quotas';
 import { SecondFactorCard } from './SecondFactor';
 import { Suspension } from './Suspension';
 import { TenantFacts } from './TenantFacts';
@@ -33,7 +33,7 @@ export default function TenantSettings() {
           <EnforcementCard tenant={saved.value} />
           <SecondFactorCard saved={saved} />
           <WebhookCard />
-          <QuotasCard tenant={slug} editable={account.platform_admin} />
+          <CapacityCard tenant={slug} editable={account.platform_admin} />
           {account.platform_admin && <Suspension saved={saved} />}
         </>
       )}

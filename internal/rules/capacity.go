@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Thing is a kind of row that a quota limits.
+// Thing is a kind of row of which a tenant has a capacity.
 type Thing string
 
-// The kinds with quotas. A user counts while a plan is assigned to it, an API key until it is revoked or expires, an
+// The kinds. A user counts while a plan is assigned to it, an API key until it is revoked or expires, an
 // override until it is removed.
 const (
 	ThingPlans     Thing = "plans"
@@ -25,67 +25,67 @@ const (
 // Things lists all kinds in the UI's order.
 var Things = []Thing{ThingPlans, ThingRules, ThingOverrides, ThingUsers, ThingKeys, ThingAlerts, ThingMembers}
 
-// MaxQuota is the highest quota that can be set.
-const MaxQuota = 1_000_000_000
+// MaxCapacity is the highest that can be set.
+const MaxCapacity = 1_000_000_000
 
-// Quota is how many of a thing a tenant has (Held) and may have (Allowed). Held exceeds Allowed after the quota was
-// lowered: nothing is removed, but more is refused.
-type Quota struct {
+// ThingCapacity is how many of a thing a tenant has (Held) and may have (Allowed). Held exceeds Allowed after the
+// capacity was lowered: nothing is removed, but more is refused.
+type ThingCapacity struct {
 	Thing         Thing
 	Held, Allowed int64
 	Default       int64 // of the platform
 	IsDefault     bool  // the tenant has no exception
 }
 
-// Quotas are a tenant's quotas, one for each of Things.
-type Quotas struct {
+// Capacity is what a tenant has and may have of each of Things.
+type Capacity struct {
 	Version int64 // of the exceptions; 0 if the tenant never had any
-	Of      []Quota
+	Of      []ThingCapacity
 }
 
-// QuotaUse counts the tenants that are near a quota.
-type QuotaUse struct {
-	Near int // at 90 % of the quota or more, but below it
-	Full int // at the quota or above
+// CapacityUse counts the tenants that are near their capacity.
+type CapacityUse struct {
+	Near int // at 90 % of the capacity or more, but below it
+	Full int // at the capacity or above
 }
 
-// Exceptions are the quotas of a tenant that differ from the defaults.
+// Exceptions are the capacities of a tenant that differ from the defaults.
 type Exceptions map[Thing]int64
 
 // Validate returns the mistakes.
 func (e Exceptions) Validate() (wrong FieldErrors) {
 	for _, thing := range Things {
-		if n, ok := e[thing]; ok && (n < 0 || n > MaxQuota) {
-			wrong.Add(string(thing), fmt.Sprintf("must be 0 to %d", MaxQuota))
+		if n, ok := e[thing]; ok && (n < 0 || n > MaxCapacity) {
+			wrong.Add(string(thing), fmt.Sprintf("must be 0 to %d", MaxCapacity))
 		}
 	}
 	return wrong
 }
 
-// QuotaStore reads and changes quotas.
-type QuotaStore interface {
-	Quotas(ctx context.Context, tenant TenantID) (Quotas, error)
-	// PutQuotas replaces a tenant's exceptions. Returns ErrChanged if their version is not the expected one.
-	PutQuotas(ctx context.Context, by Actor, tenant TenantID, exceptions Exceptions, expected Expected) (Quotas, error)
+// CapacityStore reads and changes the capacity of tenants.
+type CapacityStore interface {
+	Capacity(ctx context.Context, tenant TenantID) (Capacity, error)
+	// PutCapacity replaces a tenant's exceptions. Returns ErrChanged if their version is not the expected one.
+	PutCapacity(ctx context.Context, by Actor, tenant TenantID, exceptions Exceptions, expected Expected) (Capacity, error)
 }
 
-// QuotaError refuses a write that would exceed a quota. Nothing was written.
-type QuotaError struct {
+// CapacityError refuses a write that would exceed a tenant's capacity. Nothing was written.
+type CapacityError struct {
 	Thing                    Thing
 	Held, WouldHold, Allowed int64
 }
 
-// Error names the quota, the present and the attempted number, and the remedies.
-func (e QuotaError) Error() string {
+// Error names the capacity, the present and the attempted number, and the remedies.
+func (e CapacityError) Error() string {
 	return fmt.Sprintf("the tenant's capacity is %s; it holds %s and would hold %s. %s, or ask a platform admin to "+
 		"raise the capacity",
 		counted(e.Allowed, e.Thing), amount(e.Held), amount(e.WouldHold), e.Thing.howToMakeRoom())
 }
 
-// Room returns a QuotaError if adding this many would exceed the quota, else nil.
-func (q *Quota) Room(added int64) error {
-	if added > 0 && q.Held+added > q.Allowed {
-		return QuotaError{Thing: q.Thing, Held: q.Held, WouldHold: q.Held + added, Allowed: q.Allowed}
+// Room returns a CapacityError if adding this many would exceed the capacity, else nil.
+func (c *ThingCapacity) Room(added int64) error {
+	if added > 0 && c.Held+added > c.Allowed {
+		return CapacityError{Thing: c.Thing, Held: c.Held, WouldHold: c.Held + added, Allowed: c.Allowed}
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { account, fakeServer, key, page, plan, problem, quotas, session, tenant } from '../../../../test/fake';
+import { account, capacity, fakeServer, key, page, plan, problem, session, tenant } from '../../../../test/fake';
 import { open } from '../../../../test/render';
 
 const acme = '/api/v1/tenants/acme';
@@ -16,20 +16,20 @@ function server(more: Record<string, unknown>) {
   });
 }
 
-test('a platform admin sees what the tenant holds and changes quotas; a mistake stands at its field', async () => {
+test('a platform admin sees what the tenant holds and changes capacity; a mistake stands at its field', async () => {
   let attempts = 0;
   const requests = server({
     'GET /api/v1/session': { ...session(), account: account({ platform_admin: true }) },
-    [`GET ${acme}/quotas`]: () => ({
-      json: quotas({ rules: { held: 12_000, allowed: 10_000 }, alerts: { held: 3, allowed: 500 } }),
+    [`GET ${acme}/capacity`]: () => ({
+      json: capacity({ rules: { held: 12_000, allowed: 10_000 }, alerts: { held: 3, allowed: 500 } }),
       headers: { ETag: '"4"' },
     }),
-    [`PUT ${acme}/quotas`]: () =>
+    [`PUT ${acme}/capacity`]: () =>
       attempts++ === 0
         ? problem(400, 'invalid-request', {
             errors: [{ pointer: '/rules', detail: 'must be 0 to 1000000000' }],
           })
-        : { json: quotas(), headers: { ETag: '"5"' } },
+        : { json: capacity(), headers: { ETag: '"5"' } },
   });
   const { user } = open('/t/acme/settings/tenant');
   expect((await screen.findByText('12,000 of 10,000')).textContent).toContain('full');
@@ -48,10 +48,10 @@ test('a platform admin sees what the tenant holds and changes quotas; a mistake 
   expect(sent[0]?.headers.get('If-Match')).toBe('"4"');
 });
 
-test('an owner sees the quotas and cannot change them; who creates a key is told that there is no room', async () => {
+test('an owner sees the capacity and cannot change it; who creates a key is told that there is no room', async () => {
   server({
-    [`GET ${acme}/quotas`]: () => ({
-      json: quotas({ api_keys: { held: 1000, allowed: 1000 } }),
+    [`GET ${acme}/capacity`]: () => ({
+      json: capacity({ api_keys: { held: 1000, allowed: 1000 } }),
       headers: { ETag: '"0"' },
     }),
   });

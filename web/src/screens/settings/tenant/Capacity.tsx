@@ -1,19 +1,19 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { lazy, Suspense, useState } from 'react';
-import { quotasQuery } from '~/api/queries';
-import type { Quota } from '~/api/types';
+import { capacityQuery } from '~/api/queries';
+import type { ThingCapacity } from '~/api/types';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { capacityWords, isFull, usedShare, usedText } from '~/domain/capacity';
 import { exactNumber, percent } from '~/domain/format';
-import { isFull, quotaWords, usedShare, usedText } from '~/domain/quota';
 import styles from '../Settings.module.css';
-import own from './Quotas.module.css';
+import own from './Capacity.module.css';
 
-const QuotasForm = lazy(() => import('./QuotasForm'));
+const CapacityForm = lazy(() => import('./CapacityForm'));
 
-export function QuotasCard({ tenant, editable }: { tenant: string; editable: boolean }) {
-  const quotas = useQuery(quotasQuery(tenant));
+export function CapacityCard({ tenant, editable }: { tenant: string; editable: boolean }) {
+  const capacity = useQuery(capacityQuery(tenant));
   const [editing, setEditing] = useState(false);
   return (
     <Card
@@ -25,24 +25,24 @@ export function QuotasCard({ tenant, editable }: { tenant: string; editable: boo
       }
       actions={
         editable &&
-        quotas.data && (
+        capacity.data && (
           <Button variant="default" onClick={() => setEditing(true)}>
             Edit capacity
           </Button>
         )
       }
     >
-      <Query query={quotas}>
+      <Query query={capacity}>
         {(saved) => (
           <>
             <dl className={own.list}>
-              {saved.value.items.map((quota) => (
-                <Line key={quota.thing} quota={quota} />
+              {saved.value.items.map((one) => (
+                <Line key={one.thing} capacity={one} />
               ))}
             </dl>
             {editing && (
               <Suspense>
-                <QuotasForm tenant={tenant} saved={saved} onClose={() => setEditing(false)} />
+                <CapacityForm tenant={tenant} saved={saved} onClose={() => setEditing(false)} />
               </Suspense>
             )}
           </>
@@ -52,16 +52,16 @@ export function QuotasCard({ tenant, editable }: { tenant: string; editable: boo
   );
 }
 
-function Line({ quota }: { quota: Quota }) {
-  const share = usedShare(quota);
-  const full = isFull(quota);
+function Line({ capacity }: { capacity: ThingCapacity }) {
+  const share = usedShare(capacity);
+  const full = isFull(capacity);
   return (
     <div className={own.line}>
-      <dt>{quotaWords[quota.thing].label}</dt>
+      <dt>{capacityWords[capacity.thing].label}</dt>
       <dd>
-        {usedText(quota)}
+        {usedText(capacity)}
         {full && <strong> · full</strong>}
-        {!quota.is_default && <span className={styles.dim}> · default {exactNumber(quota.default)}</span>}
+        {!capacity.is_default && <span className={styles.dim}> · default {exactNumber(capacity.default)}</span>}
       </dd>
       <dd className={own.bar} data-full={full || undefined}>
         <div role="img" aria-label={`${percent(share)} used`} style={{ width: `${share * 100}%` }} />

@@ -22,19 +22,19 @@ var creating = []string{
 	"invite", "acceptInvitation",
 }
 
-func (w *world) quotas(tenant rules.Tenant, n int64) {
+func (w *world) capacity(tenant rules.Tenant, n int64) {
 	w.t.Helper()
 	exceptions := rules.Exceptions{}
 	for _, thing := range rules.Things {
 		exceptions[thing] = n
 	}
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"}, tenant.ID, exceptions,
+	must(w.store.PutCapacity(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"}, tenant.ID, exceptions,
 		rules.AnyVersion))(w.t)
 }
 
-// askOverQuota is the caller "over quota" of the matrix, an owner of a tenant above its capacity: creating is refused,
+// askOverCapacity is the caller "over capacity" of the matrix, an owner of a tenant above it: creating is refused,
 // everything else goes on.
-func (m *matrix) askOverQuota(method, path string, o *openapi3.Operation) {
+func (m *matrix) askOverCapacity(method, path string, o *openapi3.Operation) {
 	creates := slices.Contains(creating, o.OperationID)
 	least, _ := o.Extensions["x-least-role"].(string)
 	if method == http.MethodGet || !creates && (!strings.Contains(path, "{tenant}") || least == "platform") {
@@ -54,18 +54,18 @@ func (m *matrix) askOverQuota(method, path string, o *openapi3.Operation) {
 		q.header = map[string]string{"If-None-Match": "*", "Content-Type": "application/json"}
 	}
 	m.refresh()
-	m.quotas(tenant, 0)
+	m.capacity(tenant, 0)
 	got := m.do(by, q)
 	switch {
 	case !creates && got.status != success(o):
-		m.t.Errorf("%s over quota answered %d, want %d: %s", o.OperationID, got.status, success(o), got.body)
+		m.t.Errorf("%s over capacity answered %d, want %d: %s", o.OperationID, got.status, success(o), got.body)
 	case creates && (got.status != http.StatusConflict ||
-		read[problem](m.t, got).Type != "urn:sluice:problem:quota-exceeded"):
-		m.t.Errorf("%s over quota answered %d, want 409 quota-exceeded: %s", o.OperationID, got.status, got.body)
+		read[problem](m.t, got).Type != "urn:sluice:problem:capacity-exceeded"):
+		m.t.Errorf("%s over capacity answered %d, want 409 capacity-exceeded: %s", o.OperationID, got.status, got.body)
 	}
 }
 
-type shownQuotas struct {
+type shownCapacity struct {
 	Version int64 `json:"version"`
 	Items   []struct {
 		Thing     string `json:"thing"`
@@ -76,62 +76,62 @@ type shownQuotas struct {
 	} `json:"items"`
 }
 
-func TestPlatformAdminsSetQuotasAndTenantsSeeThem(t *testing.T) {
+func TestPlatformAdminsSetCapacityAndTenantsSeeIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const quotas = "/api/v1/tenants/acme/quotas"
+	const capacity = "/api/v1/tenants/acme/capacity"
 	admin, viewer := w.platformAdmin(), w.person(w.acme, auth.Viewer)
 	w.rule(w.acme)
-	first := w.want(w.send(viewer, "GET", quotas, nil), http.StatusOK)
-	shown := read[shownQuotas](t, first)
+	first := w.want(w.send(viewer, "GET", capacity, nil), http.StatusOK)
+	shown := read[shownCapacity](t, first)
 	if first.header.Get("ETag") != `"0"` || shown.Version != 0 || len(shown.Items) != len(rules.Things) {
-		t.Errorf("the quotas are %s %s", first.header.Get("ETag"), first.body)
+		t.Errorf("the capacity is %s %s", first.header.Get("ETag"), first.body)
 	}
 	if got := shown.Items[1]; got.Thing != "rules" || got.Held != 1 || got.Allowed != got.Default || !got.IsDefault {
-		t.Errorf("the quota of rules is %+v", got)
+		t.Errorf("the capacity of rules is %+v", got)
 	}
 	body := map[string]any{"rules": 1, "alerts": 500}
-	w.want(w.send(w.person(w.acme, auth.Owner), "PUT", quotas, body, "If-Match", `"0"`), http.StatusForbidden)
-	w.want(w.send(admin, "PUT", quotas, body), http.StatusPreconditionRequired)
-	set := w.want(w.send(admin, "PUT", quotas, body, "If-Match", `"0"`), http.StatusOK)
-	if got := read[shownQuotas](t, set); got.Items[1].Allowed != 1 || got.Items[1].IsDefault ||
+	w.want(w.send(w.person(w.acme, auth.Owner), "PUT", capacity, body, "If-Match", `"0"`), http.StatusForbidden)
+	w.want(w.send(admin, "PUT", capacity, body), http.StatusPreconditionRequired)
+	set := w.want(w.send(admin, "PUT", capacity, body, "If-Match", `"0"`), http.StatusOK)
+	if got := read[shownCapacity](t, set); got.Items[1].Allowed != 1 || got.Items[1].IsDefault ||
 		got.Items[5].Allowed != 500 || !got.Items[0].IsDefault {
-		t.Errorf("the quotas became %s", set.body)
+		t.Errorf("the capacity became %s", set.body)
 	}
-	lost := w.want(w.send(admin, "PUT", quotas, map[string]any{}, "If-Match", `"0"`), http.StatusPreconditionFailed)
+	lost := w.want(w.send(admin, "PUT", capacity, map[string]any{}, "If-Match", `"0"`), http.StatusPreconditionFailed)
 	if lost.header.Get("ETag") != `"1"` {
 		t.Errorf("who lost is told the ETag %s", lost.header.Get("ETag"))
 	}
 	for _, wrong := range []map[string]any{{"rules": -1}, {"rules": 1_000_000_001}} {
-		if got := w.want(w.send(admin, "PUT", quotas, wrong, "If-Match", "*"),
+		if got := w.want(w.send(admin, "PUT", capacity, wrong, "If-Match", "*"),
 			http.StatusBadRequest); !slices.Equal(pointersOf(t, got), []string{"/rules"}) {
 			t.Errorf("%v is answered %s", wrong, got.body)
 		}
 	}
-	w.want(w.send(admin, "PUT", quotas, map[string]any{"rule": 1}, "If-Match", "*"), http.StatusBadRequest)
+	w.want(w.send(admin, "PUT", capacity, map[string]any{"rule": 1}, "If-Match", "*"), http.StatusBadRequest)
 	over := w.want(w.send(admin, "POST", "/api/v1/tenants/acme/rules", map[string]any{
 		"key_pattern": "endpoint:/a", "rate_per_second": 1, "burst_capacity": 5,
 	}), http.StatusConflict)
 	want := "Nothing was changed: the tenant's capacity is 1 rule; it holds 1 and would hold 2. Remove some, or ask " +
 		"a platform admin to raise the capacity."
-	if got := read[problem](t, over); got.Detail != want || got.Type != "urn:sluice:problem:quota-exceeded" {
+	if got := read[problem](t, over); got.Detail != want || got.Type != "urn:sluice:problem:capacity-exceeded" {
 		t.Errorf("a rule too many is answered %s", over.body)
 	}
-	log := w.want(w.send(viewer, "GET", "/api/v1/tenants/acme/audit?object_kind=quotas", nil), http.StatusOK)
+	log := w.want(w.send(viewer, "GET", "/api/v1/tenants/acme/audit?object_kind=capacity", nil), http.StatusOK)
 	if !strings.Contains(log.body, admin.account.Email) || !strings.Contains(log.body, `"alerts":500`) {
 		t.Errorf("the log has %s", log.body)
 	}
 }
 
-func TestRefusalsByQuotasAreCounted(t *testing.T) {
+func TestRefusalsByCapacityAreCounted(t *testing.T) {
 	t.Parallel()
 	var refused []rules.Thing // one request at a time
 	w := newWorld(t, func(c *adminapi.Config) {
-		c.QuotaRefused = func(thing rules.Thing) { refused = append(refused, thing) }
+		c.CapacityRefused = func(thing rules.Thing) { refused = append(refused, thing) }
 	})
 	owner := w.person(w.acme, auth.Owner)
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusCreated)
-	w.quotas(w.acme, 0)
+	w.capacity(w.acme, 0)
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "two"}), http.StatusConflict)
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusConflict)
 	if !slices.Equal(refused, []rules.Thing{rules.ThingPlans}) {
@@ -143,7 +143,7 @@ func TestADryRunIsRefusedWhereTheImportWouldBe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID,
+	must(w.store.PutCapacity(w.ctx(), rules.Actor{}, w.acme.ID,
 		rules.Exceptions{rules.ThingRules: 1, rules.ThingUsers: 2}, rules.AnyVersion))(t)
 	const config = "rules:\n  - {key_pattern: \"endpoint:/a\", rate: 10/second, burst_capacity: 20}\n  - " +
 		"{key_pattern: \"endpoint:/b\", rate: 10/second, burst_capacity: 20}\n"
@@ -181,7 +181,7 @@ func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingKeys: 1},
+	must(w.store.PutCapacity(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingKeys: 1},
 		rules.AnyVersion))(t)
 	post := func(idempotencyKeyOf, name string, want int) answer {
 		t.Helper()
@@ -195,7 +195,7 @@ func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 		t.Error("the repetition is answered another key")
 	}
 	post("the-second-request", "second", http.StatusConflict)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, nil, rules.AnyVersion))(t)
+	must(w.store.PutCapacity(w.ctx(), rules.Actor{}, w.acme.ID, nil, rules.AnyVersion))(t)
 	w.secrets = append(w.secrets, read[createdKey](t, post("the-second-request", "second", http.StatusCreated)).Secret)
 	if n := w.count("SELECT count(*) FROM api_key"); n != 2 {
 		t.Errorf("%d keys were made", n)
@@ -205,7 +205,7 @@ func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 func TestWhoMayJoinByGroupsSignsInWithoutARoleWhenTheTenantIsFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingMembers: 0},
+	must(w.store.PutCapacity(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingMembers: 0},
 		rules.AnyVersion))(t)
 	provider := auth.IdentityProvider{
 		Slug: "corp", Name: "Corp", Issuer: "https://corp.example", CreatesAccounts: true, CountsAsTwoFactors: true,
@@ -225,13 +225,13 @@ func TestWhoMayJoinByGroupsSignsInWithoutARoleWhenTheTenantIsFull(t *testing.T) 
 	}
 }
 
-// TestATenantAtItsQuotaCostsOthersNothing lets one tenant ask for more than it may hold, over and over, and times what
-// a neighbour does.
-func TestATenantAtItsQuotaCostsOthersNothing(t *testing.T) {
+// TestATenantAtItsCapacityCostsOthersNothing lets one tenant ask for more than it may hold, over and over, and times
+// what a neighbour does.
+func TestATenantAtItsCapacityCostsOthersNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.quotas(w.acme, 0)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID,
+	w.capacity(w.acme, 0)
+	must(w.store.PutCapacity(w.ctx(), rules.Actor{}, w.acme.ID,
 		rules.Exceptions{rules.ThingPlans: 1, rules.ThingUsers: 10}, rules.AnyVersion))(t)
 	greedy, neighbour := w.person(w.acme, auth.Owner), w.person(w.other, auth.Owner)
 	var file strings.Builder

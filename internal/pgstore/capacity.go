@@ -13,28 +13,28 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-var _ rules.QuotaStore = (*Store)(nil)
+var _ rules.CapacityStore = (*Store)(nil)
 
-// Quotas returns how many of each thing a tenant has, and its quotas.
-func (s *Store) Quotas(ctx context.Context, tenant rules.TenantID) (rules.Quotas, error) {
-	quotas, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (rules.Quotas, error) {
-		return quotasOf(ctx, q, tenant)
+// Capacity returns how many of each thing a tenant has and may have.
+func (s *Store) Capacity(ctx context.Context, tenant rules.TenantID) (rules.Capacity, error) {
+	capacity, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (rules.Capacity, error) {
+		return capacityOf(ctx, q, tenant)
 	})
 	if err != nil {
-		return rules.Quotas{}, fmt.Errorf("read the quotas of tenant %d: %w", tenant, err)
+		return rules.Capacity{}, fmt.Errorf("read the capacity of tenant %d: %w", tenant, err)
 	}
-	return quotas, nil
+	return capacity, nil
 }
 
-// QuotaUses counts, for each thing, the tenants that hold 90 % of their quota or more.
-func (s *Store) QuotaUses(ctx context.Context) (map[rules.Thing]rules.QuotaUse, error) {
-	rows, err := s.queriesFor(classBackground, everyTenant).QuotaUses(ctx)
+// CapacityUses counts, for each thing, the tenants that hold 90 % of their capacity or more.
+func (s *Store) CapacityUses(ctx context.Context) (map[rules.Thing]rules.CapacityUse, error) {
+	rows, err := s.queriesFor(classBackground, everyTenant).CapacityUses(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("count the tenants near their quotas: %w", domainError(err))
+		return nil, fmt.Errorf("count the tenants near their capacity: %w", domainError(err))
 	}
-	uses := map[rules.Thing]rules.QuotaUse{}
+	uses := map[rules.Thing]rules.CapacityUse{}
 	for _, row := range rows {
-		uses[rules.Thing(row.Thing)] = rules.QuotaUse{Near: int(row.Near), Full: int(row.Full)}
+		uses[rules.Thing(row.Thing)] = rules.CapacityUse{Near: int(row.Near), Full: int(row.Full)}
 	}
 	return uses, nil
 }
@@ -79,11 +79,11 @@ func (s *Store) recountHeld(ctx context.Context) error {
 // recountFailures is how many failures end a round, since the database may be away.
 const recountFailures = 10
 
-// PutQuotas replaces a tenant's exceptions. The tenant role may not write them, so this runs in the scope of all
+// PutCapacity replaces a tenant's exceptions. The tenant role may not write them, so this runs in the scope of all
 // tenants.
-func (s *Store) PutQuotas(
+func (s *Store) PutCapacity(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, exceptions rules.Exceptions, expected rules.Expected,
-) (rules.Quotas, error) {
+) (rules.Capacity, error) {
 	of := func(thing rules.Thing) *int64 {
 		if n, ok := exceptions[thing]; ok {
 			return &n
@@ -91,7 +91,7 @@ func (s *Store) PutQuotas(
 		return nil
 	}
 	err := s.inTenantReaching(ctx, everyTenant, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
-		_, err := q.PutQuotas(ctx, dbsqlc.PutQuotasParams{
+		_, err := q.PutCapacity(ctx, dbsqlc.PutCapacityParams{
 			TenantID: int64(tenant), Expected: int64(expected),
 			Plans: of(rules.ThingPlans), Rules: of(rules.ThingRules), Overrides: of(rules.ThingOverrides),
 			Users:   of(rules.ThingUsers),
@@ -103,31 +103,33 @@ func (s *Store) PutQuotas(
 		return err
 	})
 	if err != nil {
-		return rules.Quotas{}, fmt.Errorf("set the quotas of tenant %d: %w", tenant, err)
+		return rules.Capacity{}, fmt.Errorf("set the capacity of tenant %d: %w", tenant, err)
 	}
-	return s.Quotas(ctx, tenant)
+	return s.Capacity(ctx, tenant)
 }
 
-func quotasOf(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID) (rules.Quotas, error) {
-	version, err := q.QuotaVersion(ctx, tenant)
+func capacityOf(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID) (rules.Capacity, error) {
+	version, err := q.CapacityVersion(ctx, tenant)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return rules.Quotas{}, err
+		return rules.Capacity{}, err
 	}
-	rows, err := q.Quotas(ctx, tenant, each(rules.Things, func(t rules.Thing) string { return string(t) }))
-	return rules.Quotas{Version: version, Of: each(rows, quotaFromRow)}, err
+	rows, err := q.Capacity(ctx, tenant, each(rules.Things, func(t rules.Thing) string { return string(t) }))
+	return rules.Capacity{Version: version, Of: each(rows, capacityFromRow)}, err
 }
 
-func quotaOf(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, thing rules.Thing) (rules.Quota, error) {
-	rows, err := q.Quotas(ctx, tenant, []string{string(thing)})
+func capacityOfThing(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID,
+	thing rules.Thing,
+) (rules.ThingCapacity, error) {
+	rows, err := q.Capacity(ctx, tenant, []string{string(thing)})
 	if err != nil {
-		return rules.Quota{}, err
+		return rules.ThingCapacity{}, err
 	}
-	return quotaFromRow(first(rows)), nil
+	return capacityFromRow(first(rows)), nil
 }
 
-func quotaFromRow(row dbsqlc.QuotasRow) rules.Quota {
-	return rules.Quota{
-		Thing: rules.Thing(row.Thing), Held: row.Held, Allowed: row.Allowed, Default: row.DefaultQuota,
+func capacityFromRow(row dbsqlc.CapacityRow) rules.ThingCapacity {
+	return rules.ThingCapacity{
+		Thing: rules.Thing(row.Thing), Held: row.Held, Allowed: row.Allowed, Default: row.DefaultCapacity,
 		IsDefault: row.IsDefault,
 	}
 }
@@ -135,8 +137,8 @@ func quotaFromRow(row dbsqlc.QuotasRow) rules.Quota {
 // requireUserRoom refuses assignments that are too many together. The database refuses them too, but only once it has
 // written some of them, and then it does not know how many would follow.
 func (w write) requireUserRoom(ctx context.Context, assignments []rules.Assignment) error {
-	quota, err := quotaOf(ctx, w.Queries, w.tenant, rules.ThingUsers)
-	if err != nil || quota.Room(int64(len(assignments))) == nil {
+	capacity, err := capacityOfThing(ctx, w.Queries, w.tenant, rules.ThingUsers)
+	if err != nil || capacity.Room(int64(len(assignments))) == nil {
 		return err
 	}
 	var assigned, unassigned []string
@@ -155,10 +157,10 @@ func (w write) requireUserRoom(ctx context.Context, assignments []rules.Assignme
 	if err != nil {
 		return err
 	}
-	return quota.Room(int64(len(assigned)) - known - gone)
+	return capacity.Room(int64(len(assigned)) - known - gone)
 }
 
-func quotaError(refusal *pgconn.PgError) error {
+func capacityError(refusal *pgconn.PgError) error {
 	var detail struct {
 		Thing     rules.Thing `json:"thing"`
 		Held      int64       `json:"held"`
@@ -168,5 +170,5 @@ func quotaError(refusal *pgconn.PgError) error {
 	if err := json.Unmarshal([]byte(refusal.Detail), &detail); err != nil {
 		return fmt.Errorf("%w: %s", refusal, refusal.Detail)
 	}
-	return rules.QuotaError(detail)
+	return rules.CapacityError(detail)
 }

@@ -1,7 +1,7 @@
 import { expect, expectAccessible, signIn, test } from './browser';
 import { demo } from './sluice';
 
-test('a platform admin lowers a quota, the form says that there is no room, and raising it makes some', async ({
+test('a platform admin lowers a capacity, the form says that there is no room, and raising it makes some', async ({
   page,
 }) => {
   await signIn(page);

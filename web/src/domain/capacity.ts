@@ -1,7 +1,7 @@
-import type { Quota, QuotaThing } from '~/api/types';
+import type { CapacityThing, ThingCapacity } from '~/api/types';
 import { exactNumber } from './format';
 
-export const quotaWords: Record<QuotaThing, { label: string; many: string; room: string }> = {
+export const capacityWords: Record<CapacityThing, { label: string; many: string; room: string }> = {
   plans: { label: 'Plans', many: 'plans', room: 'Remove some' },
   rules: { label: 'Rules', many: 'rules', room: 'Remove some' },
   overrides: { label: 'Overrides', many: 'overrides', room: 'Remove some, expired ones too' },
@@ -15,22 +15,22 @@ export const quotaWords: Record<QuotaThing, { label: string; many: string; room:
   members: { label: 'Members', many: 'members', room: 'Remove some' },
 };
 
-/** The part of a quota that is used, 0 to 1. */
-export function usedShare({ held, allowed }: Quota): number {
+/** The part of a capacity that is used, 0 to 1. */
+export function usedShare({ held, allowed }: ThingCapacity): number {
   return allowed === 0 ? 1 : Math.min(1, held / allowed);
 }
 
-export function isFull({ held, allowed }: Quota): boolean {
+export function isFull({ held, allowed }: ThingCapacity): boolean {
   return held >= allowed;
 }
 
 /** "9,800 of 10,000" */
-export function usedText({ held, allowed }: Quota): string {
+export function usedText({ held, allowed }: ThingCapacity): string {
   return `${exactNumber(held)} of ${exactNumber(allowed)}`;
 }
 
-export function fullText(quota: Quota): string {
-  const { many, room } = quotaWords[quota.thing];
-  const holds = `This tenant holds ${exactNumber(quota.held)} ${many} and may hold ${exactNumber(quota.allowed)}.`;
+export function fullText(capacity: ThingCapacity): string {
+  const { many, room } = capacityWords[capacity.thing];
+  const holds = `This tenant holds ${exactNumber(capacity.held)} ${many} and may hold ${exactNumber(capacity.allowed)}.`;
   return `${holds} ${room}, or ask a platform admin to raise its capacity.`;
 }

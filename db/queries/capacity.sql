@@ -1,4 +1,4 @@
--- name: Quotas :many
+-- name: Capacity :many
 -- What a tenant holds of each thing and may hold.
 SELECT
     t.thing::text AS thing,
@@ -6,20 +6,20 @@ SELECT
         (SELECT u.held FROM tenant_use AS u WHERE u.tenant_id = sqlc.arg(tenant_id) AND u.thing = t.thing),
         count_held(sqlc.arg(tenant_id), t.thing)
     )::bigint AS held,
-    default_quota(t.thing)::bigint AS default_quota,
+    default_capacity(t.thing)::bigint AS default_capacity,
     coalesce(
-        (SELECT (to_jsonb(q) ->> t.thing)::bigint FROM tenant_quota AS q WHERE q.tenant_id = sqlc.arg(tenant_id)),
-        default_quota(t.thing)
+        (SELECT (to_jsonb(q) ->> t.thing)::bigint FROM tenant_capacity AS q WHERE q.tenant_id = sqlc.arg(tenant_id)),
+        default_capacity(t.thing)
     )::bigint AS allowed,
-    (NOT EXISTS (SELECT FROM tenant_quota AS q WHERE q.tenant_id = sqlc.arg(tenant_id)
+    (NOT EXISTS (SELECT FROM tenant_capacity AS q WHERE q.tenant_id = sqlc.arg(tenant_id)
         AND to_jsonb(q) ->> t.thing IS NOT NULL))::boolean
         AS is_default
 FROM unnest(sqlc.arg(things)::text[]) WITH ORDINALITY AS t (thing, place)
 ORDER BY t.place;
 
--- name: QuotaVersion :one
+-- name: CapacityVersion :one
 -- Of the tenant's exceptions; no row if it never had any.
-SELECT version FROM tenant_quota WHERE tenant_id = $1;
+SELECT version FROM tenant_capacity WHERE tenant_id = $1;
 
 -- name: CountHeldLater :exec
 -- Defers counting plans, rules and overrides to CountHeldNow, which this transaction must run; see count_held_later.

@@ -16,21 +16,21 @@ import (
 
 var allThings = rules.Things
 
-func (w *world) quota(t *testing.T, thing rules.Thing) rules.Quota {
+func (w *world) capacity(t *testing.T, thing rules.Thing) rules.ThingCapacity {
 	t.Helper()
-	for _, q := range must(w.Quotas(t.Context(), w.ours.ID))(t).Of {
+	for _, q := range must(w.Capacity(t.Context(), w.ours.ID))(t).Of {
 		if q.Thing == thing {
 			return q
 		}
 	}
-	t.Fatalf("there is no quota of %s", thing)
-	return rules.Quota{}
+	t.Fatalf("there is no capacity of %s", thing)
+	return rules.ThingCapacity{}
 }
 
 func (w *world) allow(t *testing.T, thing rules.Thing, more int64) {
 	t.Helper()
-	held := w.quota(t, thing).Held
-	must(w.PutQuotas(t.Context(), tester, w.ours.ID, rules.Exceptions{thing: held + more}, rules.AnyVersion))(t)
+	held := w.capacity(t, thing).Held
+	must(w.PutCapacity(t.Context(), tester, w.ours.ID, rules.Exceptions{thing: held + more}, rules.AnyVersion))(t)
 }
 
 // creations are all ways to create one more of each thing. The number makes each call create another.
@@ -106,7 +106,7 @@ var creations = map[string]struct {
 			VALUES ($1, $2, 'endpoint', 1, 'second', 1, 'token_bucket', 'enforce', 'limit', true, now(), 1)`, w.ours.ID,
 			fmt.Sprint("endpoint:/", n))
 		if err != nil && strings.Contains(err.Error(), "may hold") {
-			return rules.QuotaError{Thing: rules.ThingRules, Allowed: w.quota(t, rules.ThingRules).Allowed}
+			return rules.CapacityError{Thing: rules.ThingRules, Allowed: w.capacity(t, rules.ThingRules).Allowed}
 		}
 		return err
 	}},
@@ -141,7 +141,7 @@ func (w *world) importRules(ctx context.Context, t *testing.T, patterns ...strin
 	return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))
 }
 
-func TestWhateverCreatesObeysTheQuota(t *testing.T) {
+func TestWhateverCreatesObeysTheCapacity(t *testing.T) {
 	t.Parallel()
 	for name, creation := range creations {
 		t.Run(name, func(t *testing.T) {
@@ -151,14 +151,14 @@ func TestWhateverCreatesObeysTheQuota(t *testing.T) {
 			if err := creation.do(t.Context(), t, w, 1); err != nil {
 				t.Fatalf("the last place: %v", err)
 			}
-			full := w.quota(t, creation.thing)
+			full := w.capacity(t, creation.thing)
 			before := dump(t, connect(t, w.url), w.ours.ID)
 			err := creation.do(t.Context(), t, w, 2)
-			var over rules.QuotaError
+			var over rules.CapacityError
 			if !errors.As(err, &over) || over.Thing != creation.thing || over.Allowed != full.Allowed {
 				t.Errorf("one more ends with %v", err)
 			}
-			if now := w.quota(t, creation.thing); now.Held != full.Held || now.Held != now.Allowed {
+			if now := w.capacity(t, creation.thing); now.Held != full.Held || now.Held != now.Allowed {
 				t.Errorf("%d are held of %d", now.Held, now.Allowed)
 			}
 			if after := dump(t, connect(t, w.url), w.ours.ID); after != before {
@@ -166,11 +166,11 @@ func TestWhateverCreatesObeysTheQuota(t *testing.T) {
 			}
 			w.countsAgree(t)
 			// Lowering removes nothing, and raising is enough.
-			must(w.PutQuotas(t.Context(), tester, w.ours.ID, rules.Exceptions{creation.thing: 0}, rules.AnyVersion))(t)
-			if now := w.quota(t, creation.thing); now.Held != full.Held || now.Allowed != 0 || now.IsDefault {
-				t.Errorf("with a quota of 0 it is %+v", now)
+			must(w.PutCapacity(t.Context(), tester, w.ours.ID, rules.Exceptions{creation.thing: 0}, rules.AnyVersion))(t)
+			if now := w.capacity(t, creation.thing); now.Held != full.Held || now.Allowed != 0 || now.IsDefault {
+				t.Errorf("with a capacity of 0 it is %+v", now)
 			}
-			must(w.PutQuotas(t.Context(), tester, w.ours.ID, nil, rules.AnyVersion))(t)
+			must(w.PutCapacity(t.Context(), tester, w.ours.ID, nil, rules.AnyVersion))(t)
 			if err := creation.do(t.Context(), t, w, 3); err != nil {
 				t.Errorf("with the default: %v", err)
 			}
@@ -198,7 +198,7 @@ func TestOfTwoForTheLastPlaceOneGetsIt(t *testing.T) {
 				switch {
 				case err == nil:
 					done++
-				case errors.As(err, new(rules.QuotaError)):
+				case errors.As(err, new(rules.CapacityError)):
 					refused++
 				case name == "RotateKey" && errors.As(err, new(rules.FieldErrors)):
 					refused++
@@ -218,11 +218,11 @@ func TestAFileIsRefusedAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, before := t.Context(), dump(t, connect(t, w.url), w.ours.ID)
-	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 3, rules.ThingUsers: 7_000},
+	must(w.PutCapacity(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 3, rules.ThingUsers: 7_000},
 		rules.NoneStored))(t)
-	var over rules.QuotaError
+	var over rules.CapacityError
 	err := w.importRules(ctx, t, "endpoint:/a", "endpoint:/b", "endpoint:/c")
-	if !errors.As(err, &over) || over != (rules.QuotaError{
+	if !errors.As(err, &over) || over != (rules.CapacityError{
 		Thing: rules.ThingRules, Held: 2, WouldHold: 5,
 		Allowed: 3,
 	}) {
@@ -238,40 +238,40 @@ func TestAFileIsRefusedAsAWhole(t *testing.T) {
 		users = append(users, fmt.Sprint("user-", n))
 	}
 	err = second(w.AssignAll(ctx, w.ours.ID, onPlan("pro", append(users, "42")...)))
-	if !errors.As(err, &over) || over != (rules.QuotaError{
+	if !errors.As(err, &over) || over != (rules.CapacityError{
 		Thing: rules.ThingUsers, Held: 1, WouldHold: 12_001,
 		Allowed: 7_000,
 	}) {
 		t.Errorf("users: %v", err)
 	}
-	withoutQuotas := func(text string) string {
+	withoutCapacity := func(text string) string {
 		var kept []string
 		for line := range strings.SplitSeq(text, "\n") {
-			if !strings.Contains(line, ",quotas,") {
+			if !strings.Contains(line, ",capacity,") {
 				kept = append(kept, line)
 			}
 		}
 		return strings.Join(kept, "\n")
 	}
-	if after := withoutQuotas(dump(t, connect(t, w.url), w.ours.ID)); after != before {
+	if after := withoutCapacity(dump(t, connect(t, w.url), w.ours.ID)); after != before {
 		t.Errorf("our rows were\n%s\nand are\n%s", before, after)
 	}
 	// Users who leave make room for users who come, in one file.
 	must(w.AssignAll(ctx, w.ours.ID, onPlan("pro", users[:6_999]...)))(t)
 	swapped := append(onPlan("pro", users[7_000:7_100]...), onPlan("", users[:100]...)...)
 	must(w.AssignAll(ctx, w.ours.ID, swapped))(t)
-	if q := w.quota(t, rules.ThingUsers); q.Held != 7_000 {
+	if q := w.capacity(t, rules.ThingUsers); q.Held != 7_000 {
 		t.Errorf("%d users are held", q.Held)
 	}
 	w.countsAgree(t)
 }
 
-// TestAQuotaIsTheNetOfAFile replaces one plan and one rule by others while the tenant is full.
-func TestAQuotaIsTheNetOfAFile(t *testing.T) {
+// TestCapacityIsTheNetOfAFile replaces one plan and one rule by others while the tenant is full.
+func TestCapacityIsTheNetOfAFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	must(w.PutQuotas(ctx, tester, w.ours.ID,
+	must(w.PutCapacity(ctx, tester, w.ours.ID,
 		rules.Exceptions{rules.ThingRules: 2, rules.ThingPlans: 3, rules.ThingOverrides: 1}, rules.NoneStored))(t)
 	rule, override := limit(t, w.ours.ID, "endpoint:/new", "", ""), overrideOf(w.ours.user, "new")
 	gone := ruleset.ConfigOverride{Rule: w.ours.user.Identity(), Override: w.ours.override}
@@ -296,22 +296,22 @@ func TestWhatWasRemovedMakesRoomAndItsRestorationNeedsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 2, rules.ThingOverrides: 1},
+	must(w.PutCapacity(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 2, rules.ThingOverrides: 1},
 		rules.NoneStored))(t)
 	if err := w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion); err != nil { // and its override
 		t.Fatal(err)
 	}
 	removal := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "rule"}, auth.LogCursor{}, 1)))(
 		t)[0].ID
-	if q := w.quota(t, rules.ThingOverrides); q.Held != 0 {
+	if q := w.capacity(t, rules.ThingOverrides); q.Held != 0 {
 		t.Errorf("%d overrides are held", q.Held)
 	}
 	must(w.CreateRule(ctx, limit(t, w.ours.ID, "endpoint:/other", "", "")))(t)
-	var over rules.QuotaError
+	var over rules.CapacityError
 	if _, err := w.Revert(ctx, w.ours.ID, removal, false); !errors.As(err, &over) || over.Thing != rules.ThingRules {
 		t.Errorf("restoring a rule ends with %v", err)
 	}
-	must(w.PutQuotas(ctx, tester, w.ours.ID, nil, rules.Expected(1)))(t)
+	must(w.PutCapacity(ctx, tester, w.ours.ID, nil, rules.Expected(1)))(t)
 	must(w.Revert(ctx, w.ours.ID, removal, false))(t)
 	w.countsAgree(t)
 	// An expired key makes room.
@@ -327,13 +327,13 @@ func TestWhatWasRemovedMakesRoomAndItsRestorationNeedsIt(t *testing.T) {
 	must(w.CreateKey(ctx, keyNamed(w.ours.ID, "next")))(t)
 }
 
-func TestQuotasAreThePlatforms(t *testing.T) {
+func TestCapacityIsThePlatforms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	defaults := must(w.Quotas(ctx, w.ours.ID))(t)
+	defaults := must(w.Capacity(ctx, w.ours.ID))(t)
 	if defaults.Version != 0 || len(defaults.Of) != len(allThings) {
-		t.Errorf("the quotas are %+v", defaults)
+		t.Errorf("the capacity is %+v", defaults)
 	}
 	held := map[rules.Thing]int64{
 		rules.ThingPlans: 3, rules.ThingRules: 2, rules.ThingOverrides: 1,
@@ -342,16 +342,16 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 	for i, q := range defaults.Of {
 		if q.Thing != allThings[i] || q.Allowed != q.Default || q.Default == 0 || !q.IsDefault ||
 			q.Held != held[q.Thing] {
-			t.Errorf("quota %d is %+v", i, q)
+			t.Errorf("item %d is %+v", i, q)
 		}
 	}
-	stored := must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 5}, rules.NoneStored))(t)
+	stored := must(w.PutCapacity(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 5}, rules.NoneStored))(t)
 	if q := stored.Of[1]; stored.Version != 1 || q.Allowed != 5 || q.IsDefault || q.Default != defaults.Of[1].Default {
 		t.Errorf("stored is %+v", stored)
 	}
-	wantError(t, second(w.PutQuotas(ctx, tester, w.ours.ID, nil, rules.NoneStored)), rules.ErrChanged)
-	wantError(t, second(w.PutQuotas(ctx, tester, 4711, nil, rules.AnyVersion)), rules.ErrNotFound)
-	log := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "quotas"}, auth.LogCursor{}, 2)))(t)
+	wantError(t, second(w.PutCapacity(ctx, tester, w.ours.ID, nil, rules.NoneStored)), rules.ErrChanged)
+	wantError(t, second(w.PutCapacity(ctx, tester, 4711, nil, rules.AnyVersion)), rules.ErrNotFound)
+	log := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "capacity"}, auth.LogCursor{}, 2)))(t)
 	if len(log) != 1 || log[0].Actor.ID != tester.ID || !strings.Contains(string(log[0].After), `"rules": 5`) {
 		t.Errorf("the log has %+v", log)
 	}
@@ -359,8 +359,8 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 	// The tenant role can change neither, nor count for others.
 	process, role := connect(t, runtimeOf(t, w.url)), tenantRoleOf(t, connect(t, w.url))
 	for _, sql := range []string{
-		"UPDATE tenant_quota SET rules = 1000", "INSERT INTO tenant_quota (tenant_id) VALUES ($1)",
-		"DELETE FROM tenant_quota",
+		"UPDATE tenant_capacity SET rules = 1000", "INSERT INTO tenant_capacity (tenant_id) VALUES ($1)",
+		"DELETE FROM tenant_capacity",
 		"UPDATE tenant_use SET held = 0", "DELETE FROM tenant_use", "SELECT change_held($1, 'rules', -1)",
 	} {
 		var args []any
@@ -390,7 +390,7 @@ func TestInvitingNeedsRoomForAMember(t *testing.T) {
 	must(w.Invite(ctx, system, invitation, auth.Digest{1}))(t)
 	must(w.AddMember(ctx, tester, w.ours.ID, w.anAccount(t, 1), auth.Owner))(t)
 	invitation.Email = "bob@example.com"
-	var over rules.QuotaError
+	var over rules.CapacityError
 	if err := second(w.Invite(ctx, system, invitation, auth.Digest{2})); !errors.As(err, &over) || over.WouldHold != 2 {
 		t.Errorf("inviting ends with %v", err)
 	}
@@ -405,10 +405,10 @@ func TestInvitingNeedsRoomForAMember(t *testing.T) {
 
 func first2[T, U any](value T, _ U, err error) (T, error) { return value, err }
 
-func TestTenantsNearTheirQuotasAreCounted(t *testing.T) {
+func TestTenantsNearTheirCapacityAreCounted(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
-	before := must(w.QuotaUses(t.Context()))(t)
+	before := must(w.CapacityUses(t.Context()))(t)
 	if len(before) > 0 {
 		t.Fatalf("with the defaults %v are near", before)
 	}
@@ -418,22 +418,22 @@ func TestTenantsNearTheirQuotasAreCounted(t *testing.T) {
 			Permissions: []auth.Permission{auth.PermissionCheck},
 		}, Name: "more"}))(t)
 	}
-	keys, users := w.quota(t, rules.ThingKeys).Held, w.quota(t, rules.ThingUsers).Held
-	must(w.PutQuotas(t.Context(), tester, w.ours.ID, rules.Exceptions{
+	keys, users := w.capacity(t, rules.ThingKeys).Held, w.capacity(t, rules.ThingUsers).Held
+	must(w.PutCapacity(t.Context(), tester, w.ours.ID, rules.Exceptions{
 		rules.ThingKeys: keys, rules.ThingAlerts: 0, rules.ThingUsers: users + 1_000_000,
 	}, rules.AnyVersion))(t)
 	exec(t, w.url,
 		`INSERT INTO tenant_use (tenant_id, thing, held) VALUES ($1, 'rules', 9000), ($2, 'rules', 8999), ($1, 'plans', 950), ($2, 'plans', 1000)
 		ON CONFLICT (tenant_id, thing) DO UPDATE SET held = excluded.held`, w.ours.ID, w.theirs.ID)
-	want := map[rules.Thing]rules.QuotaUse{
+	want := map[rules.Thing]rules.CapacityUse{
 		rules.ThingRules: {Near: 1}, rules.ThingPlans: {Near: 1, Full: 1},
 		rules.ThingKeys: {Full: 1},
 	}
-	if got := must(w.QuotaUses(t.Context()))(t); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := must(w.CapacityUses(t.Context()))(t); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("near are %v, want %v", got, want)
 	}
 	exec(t, w.url, "UPDATE api_key SET revoked_at = now() WHERE tenant_id = $1", w.ours.ID)
-	if got := must(w.QuotaUses(t.Context()))(t)[rules.ThingKeys]; got != (rules.QuotaUse{}) {
+	if got := must(w.CapacityUses(t.Context()))(t)[rules.ThingKeys]; got != (rules.CapacityUse{}) {
 		t.Errorf("with revoked keys %v are near", got)
 	}
 }
@@ -444,7 +444,7 @@ func TestWrongCountsRefuseNoRemovalAndAreCorrected(t *testing.T) {
 	w := openWorld(t)
 	ctx := t.Context()
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))(t)
-	if held := w.quota(t, rules.ThingAlerts).Held; held != 1 {
+	if held := w.capacity(t, rules.ThingAlerts).Held; held != 1 {
 		t.Fatalf("%d alerts are held", held)
 	}
 	exec(t, w.url, "UPDATE tenant_use SET held = 0 WHERE thing = 'alerts'")
@@ -462,7 +462,7 @@ func TestWrongCountsRefuseNoRemovalAndAreCorrected(t *testing.T) {
 		WHERE held <> count_held(tenant_id, thing)`); len(got) > 0 {
 		t.Errorf("counted wrong are %q", got)
 	}
-	if held := w.quota(t, rules.ThingAlerts).Held; held != 2 {
+	if held := w.capacity(t, rules.ThingAlerts).Held; held != 2 {
 		t.Errorf("%d alerts are held, want 2", held)
 	}
 }

@@ -4,23 +4,23 @@ import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, ifMatch, type Tagged } from '~/api/client';
 import { isStatus } from '~/api/problem';
-import { quotasQuery } from '~/api/queries';
-import type { Quotas, QuotaThing } from '~/api/types';
+import { capacityQuery } from '~/api/queries';
+import type { Capacity, CapacityThing } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
+import { capacityWords } from '~/domain/capacity';
 import { exactNumber } from '~/domain/format';
-import { quotaWords } from '~/domain/quota';
 
 interface Props {
   tenant: string;
-  saved: Tagged<Quotas>;
+  saved: Tagged<Capacity>;
   onClose: () => void;
 }
 
-type Draft = Partial<Record<QuotaThing, number>>;
+type Draft = Partial<Record<CapacityThing, number>>;
 
 /** Sets the tenant’s exceptions from the platform’s defaults; an empty field is the default. */
-export default function QuotasForm({ tenant, saved, onClose }: Props) {
+export default function CapacityForm({ tenant, saved, onClose }: Props) {
   const queries = useQueryClient();
   const [{ value, etag }] = useState(saved); // as they were when the form opened
   const [draft, setDraft] = useState<Draft>(() =>
@@ -29,16 +29,16 @@ export default function QuotasForm({ tenant, saved, onClose }: Props) {
 
   async function save() {
     try {
-      await api.PUT('/api/v1/tenants/{tenant}/quotas', {
+      await api.PUT('/api/v1/tenants/{tenant}/capacity', {
         params: { path: { tenant }, header: ifMatch(etag) },
         body: draft,
       });
     } catch (error) {
-      // The screen shows the present quotas behind the form.
-      if (isStatus(error, 412)) await queries.invalidateQueries(quotasQuery(tenant));
+      // The screen shows the present capacity behind the form.
+      if (isStatus(error, 412)) await queries.invalidateQueries(capacityQuery(tenant));
       throw error;
     }
-    await changed(queries, tenant, 'quotas');
+    await changed(queries, tenant, 'capacity');
     done('Capacity saved');
   }
 
@@ -54,7 +54,7 @@ export default function QuotasForm({ tenant, saved, onClose }: Props) {
         value.items.map((one) => (
           <NumberInput
             key={one.thing}
-            label={quotaWords[one.thing].label}
+            label={capacityWords[one.thing].label}
             description={`${exactNumber(one.held)} held, default ${exactNumber(one.default)}`}
             placeholder={exactNumber(one.default)}
             thousandSeparator=","
