@@ -109,13 +109,18 @@ func (s *Store) Moved(most int) (checkpoints []enforce.Checkpoint) {
 		b.phase = writing
 		state := b.State
 		state.Entries = "" // lent tokens count as spent
-		written := enforce.Checkpoint{Key: b.key, State: state, Stamp: state.Stamp}
-		if b.isGuess { // what others have learned since is better
-			written.Stamp = b.knownAt
-		}
-		checkpoints = append(checkpoints, written)
+		checkpoints = append(checkpoints, enforce.Checkpoint{Key: b.key, State: state, Stamp: s.knownAt(b)})
 	}
 	return checkpoints
+}
+
+// knownAt is when a bucket's state was known. Edits and decisions of this store advance a copy, but what others have
+// learned since is better.
+func (s *Store) knownAt(b *bucket) int64 {
+	if s.isCopy || b.isGuess {
+		return b.checkpointed.knownAt
+	}
+	return b.Stamp
 }
 
 // Wrote ends a Moved: the checkpoints were written, or are due again.
@@ -230,11 +235,8 @@ func (s *Store) Newest(key enforce.Key) (known enforce.Checkpoint, ok bool) {
 	if b == nil || b.checkpointed == nil {
 		return known, false
 	}
-	known = enforce.Checkpoint{Key: key, State: b.State, Stamp: b.Stamp}
+	known = enforce.Checkpoint{Key: key, State: b.State, Stamp: s.knownAt(b)}
 	known.State.Entries = ""
-	if b.isGuess {
-		known.Stamp = b.knownAt
-	}
 	return known, true
 }
 

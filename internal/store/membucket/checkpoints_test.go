@@ -284,3 +284,39 @@ func TestABucketThatAnEditChangedIsWritten(t *testing.T) {
 	s.take(key, raised, 1)
 	s.want("raised to 1000", s.write(10, true), "42=9")
 }
+
+// TestAnEditMakesACopyNoNewer lowers the limit of a bucket that another process may have used since.
+func TestAnEditMakesACopyNoNewer(t *testing.T) {
+	t.Parallel()
+	s := newLongStore(t, 100)
+	s.isCopy = true
+	key := keyOf(1, "42")
+	limit := enforce.Limit{Rate: 1000.0 / 86400, Burst: 1000, Kind: rules.KindTokenBucket}
+	learned := enforce.NewState(limit, s.now)
+	learned.Level.Micros = 900 * enforce.Token
+	s.Learn(key, learned)
+	s.want("100 of 1000", s.write(10, true), "42=900")
+	for name, apply := range map[string]func(lowered enforce.Limit){
+		"an edit": func(lowered enforce.Limit) {
+			edit := enforce.Edit{Tenant: 1, Rule: 7, Limit: func(string) (enforce.Limit, bool) { return lowered, true }}
+			if err := s.ApplyEdits(t.Context(), []enforce.Edit{edit}); err != nil {
+				t.Error(err)
+			}
+		},
+		"a look": func(lowered enforce.Limit) { s.take(key, lowered, 0) },
+	} {
+		s.now += second
+		limit.Burst, limit.Since = limit.Burst/2, s.now
+		s.now += second
+		apply(limit)
+		if known, ok := s.Newest(key); !ok || known.Stamp != learned.Stamp || known.State.Limit != limit {
+			t.Errorf("after %s the bucket counts as known at %d, want %d: %+v", name, known.Stamp, learned.Stamp,
+				known.State)
+		}
+		for _, written := range s.Moved(10) {
+			if written.Stamp != learned.Stamp {
+				t.Errorf("after %s a checkpoint of %d is written, want %d", name, written.Stamp, learned.Stamp)
+			}
+		}
+	}
+}
