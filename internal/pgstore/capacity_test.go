@@ -166,7 +166,8 @@ func TestWhateverCreatesObeysTheCapacity(t *testing.T) {
 			}
 			w.countsAgree(t)
 			// Lowering removes nothing, and raising is enough.
-			must(w.PutCapacity(t.Context(), tester, w.ours.ID, rules.Exceptions{creation.thing: 0}, rules.AnyVersion))(t)
+			none := rules.Exceptions{creation.thing: 0}
+			must(w.PutCapacity(t.Context(), tester, w.ours.ID, none, rules.AnyVersion))(t)
 			if now := w.capacity(t, creation.thing); now.Held != full.Held || now.Allowed != 0 || now.IsDefault {
 				t.Errorf("with a capacity of 0 it is %+v", now)
 			}

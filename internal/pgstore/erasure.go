@@ -183,9 +183,8 @@ var erasureSteps = []erasureStep{
 	{"replays", false, (*erasing).replays},
 	// After the others, whose triggers log what they did.
 	{"audit_entries", false, (*erasing).audit},
+	{"months", false, (*erasing).months},
 	{stepBuckets, false, (*erasing).buckets},
-	// After the mark of the erased user, which keeps settlements from counting the user again.
-	{"months", false, inOnePiece((*dbsqlc.Queries).EraseUserMonths)},
 	// After the others, so that an export that begins later finds nothing.
 	{"exports", false, (*erasing).exports},
 }
@@ -494,12 +493,25 @@ func (e *erasing) exports(ctx context.Context, _ string) (rows int64, next strin
 	})
 }
 
-// buckets erases the checkpoints of the buckets, which were filled before.
-func (e *erasing) buckets(ctx context.Context, _ string) (rows int64, next string, err error) {
-	if err := e.HoldCheckpoints(ctx); err != nil {
+// months marks the user as erased too, so that no settlement counts the user again.
+func (e *erasing) months(ctx context.Context, _ string) (rows int64, next string, err error) {
+	if err := e.checkpoints(ctx); err != nil {
 		return 0, "", err
 	}
-	return e.filled, "", e.EraseCheckpoints(ctx, e.tenant, []byte(e.user))
+	rows, err = e.EraseUserMonths(ctx, e.tenant, e.user)
+	return rows, "", err
+}
+
+// buckets erases the checkpoints of the buckets, which were filled before.
+func (e *erasing) buckets(ctx context.Context, _ string) (rows int64, next string, err error) {
+	return e.filled, "", e.checkpoints(ctx)
+}
+
+func (e *erasing) checkpoints(ctx context.Context) error {
+	if err := e.HoldCheckpoints(ctx); err != nil {
+		return err
+	}
+	return e.EraseCheckpoints(ctx, e.tenant, []byte(e.user))
 }
 
 // after returns the id after which a walk goes on, and the last one of the piece; 0 at the end.

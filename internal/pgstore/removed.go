@@ -56,8 +56,8 @@ func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]
 }
 
 // EraseRemovedTenants erases the rows of tenants that were removed before a time, in short transactions. A tenant that
-// fails does not keep later ones from being erased. forget removes what is elsewhere, before the rows. Returns the
-// number of tenants that are erased wholly.
+// fails does not keep later ones from being erased. forget removes what is elsewhere, before the rows; where it fails,
+// nothing personal is left. Returns the number of tenants whose rows are erased.
 func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time,
 	forget func(context.Context, rules.TenantID) error,
 ) (erased int, err error) {
@@ -69,8 +69,11 @@ func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time,
 	}
 	var failures []error
 	for _, tenant := range tenants {
-		isDone := false
-		for err = forget(ctx, tenant); err == nil && !isDone; {
+		if err := forget(ctx, tenant); err != nil {
+			failures = append(failures, fmt.Errorf("forget removed tenant %d: %w", tenant, err))
+		}
+		err, isDone := error(nil), false
+		for err == nil && !isDone {
 			err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
 				if err := q.SetActor(ctx, actorSetting(rules.Actor{
 					Kind: rules.ActorSystem, Name: "sluice",

@@ -2,6 +2,7 @@ package pgstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -122,8 +123,12 @@ func TestARemovedTenantThatCannotBeErasedBlocksNoOther(t *testing.T) {
 			$$ BEGIN RAISE EXCEPTION 'refused by a test'; END $$;
 		CREATE TRIGGER refuse BEFORE DELETE ON rate_limit_rule FOR EACH ROW WHEN (OLD.tenant_id = %d)
 			EXECUTE FUNCTION refuse()`, w.theirs.ID))
-	erased, err := w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour), forgetNothing)
-	if erased != 1 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("tenant %d: ", w.theirs.ID)) {
+	erased, err := w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour), func(context.Context, rules.TenantID) error {
+		return errors.New("the store of buckets is away")
+	})
+	if erased != 1 || err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprintf("erase removed tenant %d: ", w.theirs.ID)) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("forget removed tenant %d: the store", w.ours.ID)) {
 		t.Errorf("%d tenants are erased, want 1: %v", erased, err)
 	}
 	if left := rowsOf(t, connect(t, w.url), w.ours.ID); len(left) != 1 || left["tenant"] != 1 {

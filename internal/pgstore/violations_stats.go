@@ -185,8 +185,8 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
 			return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
 				Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until,
-				RuleID: int64(of.Rule),
-				Mode:   string(of.Mode), Meter: of.Meter, RecentSince: recentSince, SlotSeconds: violations.SlotLength.Seconds(),
+				RuleID: int64(of.Rule), Mode: string(of.Mode), Meter: of.Meter,
+				RecentSince: recentSince, SlotSeconds: violations.SlotLength.Seconds(),
 				AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
 			})
 		})
@@ -209,7 +209,8 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 
 // Present reads the newest violations.MaxTopRows recent denials.
 func (s *Store) Present(
-	ctx context.Context, tenant rules.TenantID, by violations.Dimension, meter string, since, until time.Time, limit int,
+	ctx context.Context, tenant rules.TenantID, by violations.Dimension, meter string, since, until time.Time,
+	limit int,
 ) (present violations.PresentDenials, err error) {
 	params := dbsqlc.PresentDenialsParams{
 		TenantID: tenant, ByRule: by == violations.ByRule, Dimension: string(by), Meter: meter,

@@ -66,7 +66,9 @@ func (e Exceptions) Validate() (wrong FieldErrors) {
 type CapacityStore interface {
 	Capacity(ctx context.Context, tenant TenantID) (Capacity, error)
 	// PutCapacity replaces a tenant's exceptions. Returns ErrChanged if their version is not the expected one.
-	PutCapacity(ctx context.Context, by Actor, tenant TenantID, exceptions Exceptions, expected Expected) (Capacity, error)
+	PutCapacity(ctx context.Context, by Actor, tenant TenantID, exceptions Exceptions, expected Expected) (
+		Capacity, error,
+	)
 }
 
 // CapacityError refuses a write that would exceed a tenant's capacity. Nothing was written.

@@ -55,10 +55,11 @@ type Lookups struct {
 	budget time.Duration
 	log    *slog.Logger
 
-	mu      sync.Mutex
-	lines   map[rules.TenantID][]lookup
-	isBusy  bool // a goroutine asks
-	restsTo time.Time
+	mu        sync.Mutex
+	lines     map[rules.TenantID][]lookup
+	isBusy    bool // a goroutine asks
+	restsTo   time.Time
+	isFinding bool // a goroutine finds new tenants
 	// known has the tenants of which it is known whether they had a checkpoint in an era.
 	known map[rules.TenantID]tenantEra
 }
@@ -141,19 +142,34 @@ func (l *Lookups) isNew(tenant rules.TenantID, era int64) bool {
 }
 
 // findNew finds out once per era which tenants of a batch have no checkpoint, so that nothing more is looked up for
-// them. A failure is repeated after the tenant's next look-up.
-func (l *Lookups) findNew(batch []lookup) error {
-	eras := map[rules.TenantID]int64{}
+// them. Look-ups do not wait for it. What fails, or comes while it is busy, is asked after the tenant's next look-up.
+func (l *Lookups) findNew(batch []lookup) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	eras := map[rules.TenantID]int64{}
 	for i := range batch {
 		if one := &batch[i]; one.era > 0 && l.known[one.key.Tenant].began != one.era {
 			eras[one.key.Tenant] = one.era
 		}
 	}
-	l.mu.Unlock()
-	if len(eras) == 0 {
-		return nil
+	if len(eras) == 0 || l.isFinding {
+		return
 	}
+	l.isFinding = true
+	panics.Go(l.log, "the look-up of new tenants", func() {
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.isFinding = false
+		}()
+		if err := l.askNew(eras); err != nil {
+			l.log.Warn("could not find out which tenants have checkpoints; trying again with the next look-up",
+				"error", err)
+		}
+	})
+}
+
+func (l *Lookups) askNew(eras map[rules.TenantID]int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.budget)
 	defer cancel()
 	with, err := l.reader.TenantsWithCheckpoints(ctx, slices.Collect(maps.Keys(eras)))
@@ -236,13 +252,8 @@ func (l *Lookups) run() {
 		for i := range batch {
 			batch[i].done <- answer{batch[i].index, found[placeOf(batch[i].key)], err}
 		}
-		if err != nil {
-			continue
-		}
-		err = panics.Do(l.log, "the look-up of new tenants", func() error { return l.findNew(batch) })
-		if err != nil {
-			l.log.Warn("could not find out which tenants have checkpoints; trying again with the next look-up",
-				"error", err)
+		if err == nil {
+			l.findNew(batch)
 		}
 	}
 }

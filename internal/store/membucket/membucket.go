@@ -232,7 +232,9 @@ func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 			if limit, ok := edit.LimitOf(b.key.Subject, b.key.IsLong()); ok {
 				if state := b.State; state.Advance(limit, edit.ReadAt, now) {
 					b.State = state
-					s.note(b)
+					if !s.isCopy { // else every process would write all that it knows, erased users too
+						s.note(b)
+					}
 				}
 			}
 		}

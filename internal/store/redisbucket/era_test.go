@@ -445,7 +445,7 @@ func TestALargeCallWhoseBucketsAreLostIsAnswered(t *testing.T) {
 }
 
 // TestAnEditOutlivesALoss edits limits after the last state that anybody knows. A lost bucket then goes on as one that
-// lost nothing, so nothing needs to be written when a limit is raised or lowered.
+// lost nothing.
 func TestAnEditOutlivesALoss(t *testing.T) {
 	t.Parallel()
 	edits := map[string]func(limit *enforce.Limit){

@@ -22,8 +22,8 @@ func (m *Metrics) Capacity(uses func() map[rules.Thing]rules.CapacityUse) Capaci
 		} {
 			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "sluice_capacity_tenants", ConstLabels: prometheus.Labels{"thing": string(thing), "use": use},
-				Help: "Tenants that hold at least 90 % of their capacity (near), or all of it (full), when this process " +
-					"last looked.",
+				Help: "Tenants that hold at least 90 % of their capacity (near), or all of it (full), when this " +
+					"process last looked.",
 			}, func() float64 { return float64(count(uses()[thing])) }))
 		}
 	}

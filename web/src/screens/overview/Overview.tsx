@@ -71,10 +71,12 @@ export default function Overview() {
                 onChange={({ currentTarget }) => setMeter(currentTarget.value)}
                 data={[
                   { value: '', label: 'All meters' },
-                  ...[requests, ...(summary.data?.meters ?? [])].map((value) => ({
-                    value,
-                    label: meterUnit(value) || value,
-                  })),
+                  ...[...new Set([requests, ...(summary.data?.meters ?? []), ...(meter ? [meter] : [])])].map(
+                    (value) => ({
+                      value,
+                      label: meterUnit(value) || value,
+                    }),
+                  ),
                 ]}
               />
             )}
