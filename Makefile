@@ -45,14 +45,15 @@ test/ready:
 	@$(MAKE) --no-print-directory web/dist/index.html
 	CGO_ENABLED=0 go build -o .bin/sluice ./cmd/sluice
 
-# Tests of a single goroutine in which the race detector, ten times slower there, finds nothing.
-SERIAL := ^Test(Model|TheModelSees|HandlesAmongFaults|Hostile|AMillionKeys)
+# Tests of a single goroutine, or that ask one thing after another, in which the race detector, ten times slower there,
+# finds nothing that other tests do not.
+SERIAL := ^Test(Model|TheModelSees|HandlesAmongFaults|Hostile|AMillionKeys|EveryOperationAnswers)
 
 # A machine that is slow or busy needs more than the ten minutes that go test gives a package. make verify vets. Not by
 # the race detector in e2e, which starts the binaries, whose races it cannot see, nor in deploy and bench: it would
 # compile Helm, Prometheus and other limiters once more, and nothing of ours runs at once in their tests. Results of
 # other modules are not kept: go does not see changes of files outside of a module.
-go_test := go test -vet=off -timeout 40m
+go_test := go test -vet=off -timeout 60m
 
 .PHONY: test/go
 test/go:
@@ -64,7 +65,7 @@ test/go:
 
 .PHONY: test/serial
 test/serial:
-	CGO_ENABLED=0 $(go_test) -run '$(SERIAL)' ./client ./internal/enforce/lease ./internal/store/membucket
+	CGO_ENABLED=0 $(go_test) -run '$(SERIAL)' ./client ./internal/adminapi ./internal/enforce/lease ./internal/store/membucket
 
 .PHONY: test/ui
 test/ui:
