@@ -147,7 +147,7 @@ export async function furnish(page: Page): Promise<{ name: string; path: string 
   const live = await post('rules', { ...limit, name: `tried ${Date.now()}` }); // a rule has one candidate
   const candidate = await post(`rules/${live.rule_id}/candidate`, { burst_capacity: 4000 });
   const replay = await post('replays', {
-    remove: [1],
+    remove: ['1'],
     since: new Date(Date.now() - 3_600_000).toISOString(),
     until: new Date().toISOString(),
   });
