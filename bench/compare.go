@@ -49,7 +49,7 @@ type system struct {
 	// request is a check of four limits: of a user, an endpoint, everybody, and an address.
 	request func(c class, user, address int) []byte
 	denies  string // what the body of a denial has, if its status is 200
-	// edit changes the limits of tight to those of edited; nil if requests bring their limits along.
+	// edit replaces the limits of tight by those of edited. It is nil for systems whose requests carry their limits.
 	edit func(ctx context.Context) error
 	grpc *grpcLoad // instead of request
 }
@@ -680,7 +680,7 @@ func startEnvoyRatelimit(ctx context.Context, s *stage) ([]*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, binary) //nolint:gosec // the path comes from whoever runs this program
+	cmd := exec.CommandContext(ctx, binary) //nolint:gosec // who runs this program names the binary
 	for name, address := range map[string]string{"": ports[0], "GRPC_": ports[1], "DEBUG_": ports[2]} {
 		host, port, _ := net.SplitHostPort(address)
 		cmd.Env = append(cmd.Env, name+"HOST="+host, name+"PORT="+port)

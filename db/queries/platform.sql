@@ -946,8 +946,8 @@ ON CONFLICT (tenant_id, month) DO NOTHING;
 
 -- name: CountUserMonths :exec
 -- Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
--- for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A
--- settlement counts no check, and does not bring a user back who was erased since. See ShareCheckpoints.
+-- for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A row
+-- without checks is of settlements, and is not written for a user who was erased meanwhile. See ShareCheckpoints.
 WITH given AS (
     SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
     FROM (

@@ -149,7 +149,7 @@ func TestConditionsAreReadStrictly(t *testing.T) {
 	}
 }
 
-// TestEveryListHasACursorOrSaysWhyNot reads the answers of all GETs: whoever pages through one list can do so with all.
+// TestEveryListHasACursorOrSaysWhyNot reads the answers of all GETs, because clients page through all lists alike.
 func TestEveryListHasACursorOrSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	description, err := readDescription()

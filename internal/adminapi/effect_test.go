@@ -84,7 +84,7 @@ func TestAnEffectOfAnotherMeterCountsItsCosts(t *testing.T) {
 	}
 	const path = "/api/v1/tenants/acme/effect"
 	for charge, denied := range map[string]float64{
-		"before": 2, // the third and the fifth, of which 0.20 are left
+		"before": 2, // the third and the fifth find 0.20 left
 		"after":  2, // the third passes, since something is left; the fourth, of 0, and the fifth do not
 	} {
 		question := map[string]any{"rules": []any{map[string]any{

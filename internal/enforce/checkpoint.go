@@ -50,8 +50,8 @@ const checkpointShare = 50
 // HasMoved reports whether an advanced bucket differs from what its last checkpoint would have become by 2 % of the
 // limit or more. A bucket without one would be full; the Stamp of last is then 0.
 //
-// A checkpoint follows a limit that was edited since, because edits are kept with the rules. Of two edits it would miss
-// the first one, so it must also be about what it would have become without an edit.
+// A restored checkpoint is advanced by the rule's latest edit only. A bucket that an edit has changed is therefore
+// written too, before a second edit comes: it differs from what its checkpoint would have become without an edit.
 func (s *State) HasMoved(last *State) bool {
 	would := NewState(s.Limit, s.Stamp)
 	if last.Stamp > 0 {

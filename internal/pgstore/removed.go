@@ -72,8 +72,8 @@ func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time,
 		if err := forget(ctx, tenant); err != nil {
 			failures = append(failures, fmt.Errorf("forget removed tenant %d: %w", tenant, err))
 		}
-		err, isDone := error(nil), false
-		for err == nil && !isDone {
+		var err error
+		for isDone := false; err == nil && !isDone; {
 			err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
 				if err := q.SetActor(ctx, actorSetting(rules.Actor{
 					Kind: rules.ActorSystem, Name: "sluice",

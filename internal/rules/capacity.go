@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Thing is a kind of row of which a tenant has a capacity.
+// Thing is what a tenant may have only so many of, such as rules.
 type Thing string
 
 // The kinds. A user counts while a plan is assigned to it, an API key until it is revoked or expires, an

@@ -188,8 +188,8 @@ func checkpointOf(row *rules.Checkpoint) (c enforce.Checkpoint, ok bool) {
 	return c, ok && row.Rule != 0
 }
 
-// marksKept is how long the mark of an erased user is kept. A process writes what it knows within seconds, and settles
-// what the user reserved.
+// marksKept is how long the mark of an erased user is kept: until the user's last reservation has been settled. What
+// else a process knows it writes within seconds.
 const marksKept = enforce.MaxReserveFor + time.Hour
 
 // Tidy deletes the checkpoints of buckets that are surely full: older than two times that the bucket takes to refill at

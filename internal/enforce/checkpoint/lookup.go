@@ -60,7 +60,7 @@ type Lookups struct {
 	isBusy    bool // a goroutine asks
 	restsTo   time.Time
 	isFinding bool // a goroutine finds new tenants
-	// known has the tenants of which it is known whether they had a checkpoint in an era.
+	// known says in which era a tenant was asked about last, and whether it had a checkpoint then.
 	known map[rules.TenantID]tenantEra
 }
 

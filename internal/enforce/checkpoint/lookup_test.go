@@ -234,7 +234,7 @@ func TestATenantWithoutCheckpointsIsNew(t *testing.T) {
 	for !recoverOne(newTenant, 1000) {
 	}
 	if asked < 3 {
-		t.Errorf("the tenant is new after %d look-ups, of which two could not find it out", asked)
+		t.Errorf("the tenant is new after %d look-ups, although the first two questions about it failed", asked)
 	}
 	asked = 0
 	if isNew := recoverOne(newTenant, 1000); !isNew || asked > 0 {

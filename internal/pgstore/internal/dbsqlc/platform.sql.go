@@ -804,8 +804,8 @@ type CountUserMonthsParams struct {
 }
 
 // Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
-// for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A
-// settlement counts no check, and does not bring a user back who was erased since. See ShareCheckpoints.
+// for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A row
+// without checks is of settlements, and is not written for a user who was erased meanwhile. See ShareCheckpoints.
 func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams) error {
 	_, err := q.db.Exec(ctx, countUserMonths,
 		arg.TenantIds,
