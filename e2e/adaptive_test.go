@@ -78,7 +78,7 @@ func TestAKilledControlLoopIsReplacedWithinSeconds(t *testing.T) {
 	key := strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "reporter",
 		"--permissions", "report"))
 	redis := devdbtest.Redis(t).URL()
-	apis := []*api{tn.spawnAPI(t, redis, unhurried), tn.spawnAPI(t, redis, unhurried)}
+	apis := []*api{tn.spawnAPI(t, redis), tn.spawnAPI(t, redis)}
 	for _, a := range apis {
 		eventually(t, patience, "an api process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
 	}
@@ -134,7 +134,7 @@ func TestRatesAreFixedAtOnce(t *testing.T) {
 	tn := newTenant(t, adaptiveRules)
 	key := strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "reporter",
 		"--permissions", "report"))
-	a := tn.startAPI(t, devdbtest.Redis(t).URL(), unhurried)
+	a := tn.startAPI(t, devdbtest.Redis(t).URL())
 	reported := time.Time{}
 	eventually(t, patience, "a rate to be lowered", func() bool {
 		if time.Since(reported) > time.Second {

@@ -22,7 +22,7 @@ func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 			t.Parallel()
 			server := devdbtest.Redis(t)
 			tn := newTenant(t, `rules: [{key_pattern: "user:{user_id}", `+limit+`, failure_mode: local}]`)
-			a := tn.startAPI(t, server.URL(), unhurried)
+			a := tn.startAPI(t, server.URL())
 			ask := func(user, cost int) answer {
 				return a.check(t, fmt.Sprintf(`{"user_id":"%d","cost":%d}`, user, cost))
 			}
@@ -41,7 +41,7 @@ func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 				}
 			}
 			a.stop(t)
-			a = tn.startAPI(t, server.URL(), unhurried)
+			a = tn.startAPI(t, server.URL())
 			for user := range 5 {
 				if got := ask(user, 1); got.status != http.StatusTooManyRequests || !got.Degraded {
 					t.Errorf("user %d in a process that has not seen Redis: %d %s", user, got.status, got.text)

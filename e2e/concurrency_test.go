@@ -16,10 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// unhurried gives Redis so long that a busy machine does not look like an outage, where the test is
-// about something else.
-const unhurried = "--store-budget=5s"
-
 func TestFourProcessesTogetherAllowWhatOneBucketHolds(t *testing.T) {
 	t.Parallel()
 	const burst, rate, connections = 1000, 100, 32
@@ -33,7 +29,7 @@ func TestFourProcessesTogetherAllowWhatOneBucketHolds(t *testing.T) {
 	var first, last atomic.Int64 // nanoseconds since all began
 	stop := make(chan struct{})
 	var callers sync.WaitGroup
-	apis := tn.startAPIs(t, 4, devdbtest.Redis(t).URL(), unhurried)
+	apis := tn.startAPIs(t, 4, devdbtest.Redis(t).URL())
 	began := time.Now()
 	for _, a := range apis {
 		for range connections {
@@ -89,7 +85,7 @@ func TestAChangedRuleIsInForceInEveryProcessWithinTwoSeconds(t *testing.T) {
 	const block = `{key_pattern: "endpoint:/closed", action: block}`
 
 	tn := newTenant(t, rules(five))
-	apis := tn.startAPIs(t, 4, devdbtest.Redis(t).URL(), unhurried)
+	apis := tn.startAPIs(t, 4, devdbtest.Redis(t).URL())
 	const check = `{"user_id":"42","endpoint":"/closed","cost":0}`
 	steps := []struct {
 		name, rules string
@@ -126,7 +122,7 @@ func TestScriptFlushUnderLoadDisturbsNoCheck(t *testing.T) {
 	}
 	tn := newTenant(t, `rules: [{key_pattern: "user:{user_id}", rate: 12/hour, burst_capacity: 100000}]`)
 	server := devdbtest.Redis(t)
-	a := tn.startAPI(t, server.URL(), unhurried)
+	a := tn.startAPI(t, server.URL())
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
 
@@ -179,7 +175,7 @@ rules:
 	for name, redisURL := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := tn.startAPI(t, redisURL, unhurried)
+			a := tn.startAPI(t, redisURL)
 			const check = `{"user_id":"42","endpoint":"/api/search"`
 			a.want(t, check+`,"cost":2}`, http.StatusOK)
 			for range 5 {

@@ -461,7 +461,7 @@ func (tn tenant) startGateway(t *testing.T, name, sluice string, edits ...string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 		if t.Failed() {
 			t.Logf("%s wrote:\n%s", name, said.String())

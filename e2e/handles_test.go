@@ -108,7 +108,7 @@ func startSpenders(t *testing.T, wanted func(held, unreported float64) bool) *sp
 rules:
   - {key_pattern: "user:{user_id}", rate: 100/second, burst_capacity: 1200}
 `)
-	a := tn.startAPI(t, devdbtest.Redis(t).URL(), unhurried)
+	a := tn.startAPI(t, devdbtest.Redis(t).URL())
 	key := tn.leaseKey(t)
 	binary := filepath.Join(t.TempDir(), "spender")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary,
@@ -195,7 +195,7 @@ func TestHandlesThatMayNotGoOnStopWithinTwoSeconds(t *testing.T) {
 			redis := devdbtest.Redis(t)
 			tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 100000/second, burst_capacity: "+
 				"100000}\n")
-			a := tn.startAPI(t, redis.URL(), unhurried)
+			a := tn.startAPI(t, redis.URL())
 			server := tn.startAdmin(t, redis.URL())
 			server.signIn(t, tn.database)
 			key := tn.leaseKey(t)
@@ -217,7 +217,7 @@ func TestHandlesOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	redis := devdbtest.Redis(t).URL()
 	tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1000/second, burst_capacity: 1000}\n")
-	a := tn.spawnAPI(t, redis, unhurried)
+	a := tn.spawnAPI(t, redis)
 	client := a.newSDK(t, sluice.Config{Key: tn.leaseKey(t), FailureMode: sluice.Closed})
 	h, err := client.Handle(sluice.Check{UserID: "42"})
 	if err != nil {
@@ -226,7 +226,7 @@ func TestHandlesOutliveTheirServer(t *testing.T) {
 	checkUntil(t, h, patience, "a check on leased tokens", fromLease)
 	a.kill()
 	checkUntil(t, h, patience, "the failure mode", fromFailureMode)
-	again := tn.spawnAPI(t, redis, unhurried, "--check-addr", a.checks)
+	again := tn.spawnAPI(t, redis, "--check-addr", a.checks)
 	checkUntil(t, h, patience, "a check on leased tokens of the next server", fromLease)
 	again.stop(t)
 }
@@ -235,7 +235,7 @@ func TestHandlesOutliveTheirServer(t *testing.T) {
 func TestWhatHandlesDecideIsCounted(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 20/second, burst_capacity: 40}\n")
-	a := tn.startAPI(t, devdbtest.Redis(t).URL(), unhurried)
+	a := tn.startAPI(t, devdbtest.Redis(t).URL())
 	client := a.newSDK(t, sluice.Config{Key: tn.leaseKey(t), DenialMemory: -1})
 	h, err := client.Handle(sluice.Check{UserID: "42"})
 	if err != nil {

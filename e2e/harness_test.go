@@ -265,7 +265,8 @@ func (tn tenant) apiEnvironment(redisURL string) []string {
 	return []string{
 		"SLUICE_DATABASE_URL=" + tn.database, "SLUICE_REDIS_URL=" + redisURL,
 		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
-		"SLUICE_SHUTDOWN_TIMEOUT=1m", // it has to end in good order on a slow machine, too
+		// A slow machine is not an outage.
+		"SLUICE_SHUTDOWN_TIMEOUT=1m", "SLUICE_STORE_BUDGET=5s",
 	}
 }
 

@@ -63,10 +63,10 @@ type leasesOfTwo struct {
 
 func newLeasesOfTwo(t *testing.T, tn tenant, redis string) *leasesOfTwo {
 	t.Helper()
-	survivor := tn.startAPI(t, redis, unhurried)
+	survivor := tn.startAPI(t, redis)
 	// ends after the victim, which may leave its callers waiting
 	l := &leasesOfTwo{newFaultLoad(t, sharedRate, sharedBurst), survivor}
-	l.victim = tn.spawnAPI(t, redis, unhurried)
+	l.victim = tn.spawnAPI(t, redis)
 	eventually(t, patience, "the process to be ready", func() bool { return l.victim.ready(t).status == http.StatusOK })
 	return l
 }

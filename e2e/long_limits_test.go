@@ -73,13 +73,13 @@ type longWorld struct {
 	soak      time.Duration   // the load before the loss, with -soak
 	lostAt    time.Duration
 	writtenAt time.Duration
-	backAt    time.Duration
+	backAt    time.Duration // when the store last did not decide
 }
 
 // longStore is a store of buckets that can be lost.
 type longStore struct {
 	url     string
-	options []string // instead of unhurried
+	options []string // of the processes
 	// halfway happens when half of what is used was used; nil for nothing.
 	halfway func()
 	// away takes the store away, unless it is nil, and back brings it back without the latest data.
@@ -159,7 +159,7 @@ func TestALongLimitSurvivesTheLossOfItsStore(t *testing.T) {
 		t.Parallel()
 		var w *longWorld
 		w = newLongWorld(t, longStore{
-			options: []string{unhurried, "--buckets=postgres"}, away: func() { w.database.server.Kill() },
+			options: []string{"--buckets=postgres"}, away: func() { w.database.server.Kill() },
 			back: func() {
 				w.database.start(t)
 				w.database.proxy.moveTo(hostOf(t, w.database.server.URL("sluice")))
@@ -220,16 +220,12 @@ func newLongWorld(t *testing.T, store longStore, ownDatabase, killsAPI bool) *lo
 	} else {
 		w.tn = newTenant(t, longRules)
 	}
-	options := store.options
-	if options == nil {
-		options = []string{unhurried}
-	}
 	if killsAPI {
-		a := w.tn.spawnAPI(t, store.url, options...)
+		a := w.tn.spawnAPI(t, store.url, store.options...)
 		eventually(t, patience, "the process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
-		w.apis = append(w.apis, a, w.tn.startAPI(t, store.url, options...))
+		w.apis = append(w.apis, a, w.tn.startAPI(t, store.url, store.options...))
 	} else {
-		w.apis = w.tn.startAPIs(t, 2, store.url, options...)
+		w.apis = w.tn.startAPIs(t, 2, store.url, store.options...)
 	}
 	for i, a := range w.apis {
 		w.serving[i].Store(a)
@@ -410,7 +406,7 @@ func (w *longWorld) move(t *testing.T) {
 	other := devdbtest.Redis(t)
 	w.lostAt = w.now()
 	for i, former := range w.apis {
-		w.apis[i] = w.tn.startAPI(t, other.URL(), unhurried)
+		w.apis[i] = w.tn.startAPI(t, other.URL())
 		w.serving[i].Store(w.apis[i])
 		w.leaving.Store(former, true)
 		former.stop(t)
@@ -436,6 +432,7 @@ func (w *longWorld) wantLimits(t *testing.T) {
 		t.Logf("the store was away for %v; %d of %d answers were degraded, to checks from %v to %v after the loss; "+
 			"%d of them were asked more than %v after the store was back", w.backAt-w.lostAt, during, w.answered.Load(),
 			w.askedAt[0]-w.lostAt, w.askedAt[during-1]-w.lostAt, len(w.askedAt)-late, changesArriveIn)
+		w.backAt = max(w.backAt, w.askedAt[during-1])
 	}
 	worst, over, tooMuch := 0.0, 0, 0
 	for _, b := range append(w.buckets, w.busy) {

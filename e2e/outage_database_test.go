@@ -79,7 +79,7 @@ func TestADatabaseOutageLeavesTheRulesInForce(t *testing.T) {
 			tn := newTenantIn(t, postgres.address, `
 plans: [{name: pro}]
 rules: [`+user+`, {key_pattern: "endpoint:/internal/*", action: block}]`)
-			a := tn.startAPI(t, devdbtest.Redis(t).URL(), unhurried)
+			a := tn.startAPI(t, devdbtest.Redis(t).URL())
 			before := a.standing(t)
 
 			outage.begin(t, postgres)

@@ -47,7 +47,7 @@ func TestARedisOutageIsAnsweredByFailureModes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := devdbtest.Redis(t)
-			a := newTenant(t, failureModes).startAPI(t, server.URL())
+			a := newTenant(t, failureModes).startAPI(t, server.URL(), "--store-budget=50ms")
 			watch := awake.Start()
 			defer watch.Stop()
 			loaded, stop := make(chan []asked), make(chan struct{})
@@ -159,7 +159,7 @@ func TestAProcessStartsWithoutRedisAndEnforcesWhenItComes(t *testing.T) {
 	t.Parallel()
 	server := devdbtest.Redis(t)
 	server.Kill()
-	a := newTenant(t, failureModes).startAPI(t, server.URL(), unhurried)
+	a := newTenant(t, failureModes).startAPI(t, server.URL())
 	if got := a.check(t, askOpen); got.status != http.StatusOK || !got.Degraded {
 		t.Fatalf("%d %s, want 200 and degraded", got.status, got.text)
 	}
@@ -189,7 +189,7 @@ func TestAReplyLostOnTheWayChargesAtMostOnce(t *testing.T) {
 				`rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 10, failure_mode: open}]`)
 			lossy := newProxy(t, server.Addr())
 			a := tn.startAPI(t, lossy.url(t, server.URL()), "--store-budget=2s")
-			direct := tn.startAPI(t, server.URL(), unhurried)
+			direct := tn.startAPI(t, server.URL())
 
 			const users = 4 // fewer than the failures in a row after which Redis is not asked any more
 			for user := range users {

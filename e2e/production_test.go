@@ -102,7 +102,7 @@ func TestTheCommandsOfTheProductionPage(t *testing.T) {
 	}
 	at.User = app.User
 	a := tenant{at.String(), "acme", strings.TrimSpace(string(key))}.startAPI(t,
-		strings.Replace(store.URL(), "redis://", "redis://sluice:choose-another@", 1), unhurried)
+		strings.Replace(store.URL(), "redis://", "redis://sluice:choose-another@", 1))
 	if got := a.check(t, `{"user_id":"43"}`); !got.Allowed || got.Degraded {
 		t.Errorf("a check by the restored rules is answered %d %s", got.status, got.text)
 	}

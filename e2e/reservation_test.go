@@ -35,11 +35,11 @@ func TestAKilledProcessLosesNoPlaceAndChargesNothingTwice(t *testing.T) {
 	t.Parallel()
 	t.Run("in Redis", func(t *testing.T) {
 		t.Parallel()
-		killAHolder(t, devdbtest.Redis(t).URL(), unhurried)
+		killAHolder(t, devdbtest.Redis(t).URL())
 	})
 	t.Run("in PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		killAHolder(t, "", unhurried, "--buckets=postgres")
+		killAHolder(t, "", "--buckets=postgres")
 	})
 }
 

@@ -157,7 +157,7 @@ func TestARollingRestartBehindAProxyFailsNoRequest(t *testing.T) {
 	tn := newTenant(t, meteredRules)
 	store := devdbtest.Redis(t).URL()
 	start := func(port *devdb.Port) *api {
-		a := tn.spawnAPI(t, store, "--check-addr", port.Addr(), "--drain-delay=1s", unhurried)
+		a := tn.spawnAPI(t, store, "--check-addr", port.Addr(), "--drain-delay=1s")
 		eventually(t, patience, "the api process to be ready",
 			func() bool { return a.ready(t).status == http.StatusOK })
 		return a

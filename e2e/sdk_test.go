@@ -74,7 +74,7 @@ func TestTheGoClientLimitsAndRemembers(t *testing.T) {
 func TestTheGoClientSharesRequestsAndKeepsAnswersApart(t *testing.T) {
 	t.Parallel()
 	a := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/hour, burst_capacity: 5}\n").startAPI(t,
-		devdbtest.Redis(t).URL(), unhurried)
+		devdbtest.Redis(t).URL())
 	client := a.newSDK(t, sluice.Config{})
 	const users, each = 20, 9
 	var passed [users]atomic.Int64

@@ -16,7 +16,7 @@ import (
 func TestRequestsUnderWayAreAnsweredBeforeAProcessEnds(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, `rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 5}]`)
-	a := tn.startAPI(t, devdbtest.Redis(t).URL(), unhurried)
+	a := tn.startAPI(t, devdbtest.Redis(t).URL())
 
 	callers := make([]*slowCaller, 8)
 	for i := range callers {
@@ -48,7 +48,7 @@ func TestRequestsUnderWayAreAnsweredBeforeAProcessEnds(t *testing.T) {
 func TestARequestThatNeverEndsDoesNotKeepAProcess(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, `rules: []`)
-	a := tn.spawnAPI(t, "", "--shutdown-timeout=200ms")
+	a := tn.spawnAPI(t, "", "--shutdown-timeout=200ms", "--store-budget=200ms")
 	eventually(t, patience, "the api process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
 	a.beginCheck(t, `{}`)
 	watch := awake.Start()

@@ -43,7 +43,8 @@ func TestEveryDenialOfAnAttackIsCountedThoughTheDatabaseFreezes(t *testing.T) {
 	postgres := startPostgres(t)
 	direct := postgres.server.URL("sluice")
 	admin(t, direct, "migrate")
-	tn := newTenantIn(t, direct, `rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 1}]`)
+	// Each run has a Redis of its own, so the limit must not be a long one, which the next run would go on from.
+	tn := newTenantIn(t, direct, `rules: [{key_pattern: "user:{user_id}", rate: 2/hour, burst_capacity: 1}]`)
 
 	// In turns, so that a busy neighbour slows both.
 	var off, on []time.Duration
@@ -119,7 +120,7 @@ func (a attack) run(t *testing.T, tn tenant, postgres *privatePostgres, options 
 	apis := make([]*api, a.processes)
 	redis := devdbtest.Redis(t).URL()
 	for i := range apis {
-		apis[i] = tn.spawnAPI(t, redis, append(options, unhurried)...)
+		apis[i] = tn.spawnAPI(t, redis, options...)
 	}
 	for _, process := range apis {
 		eventually(t, patience, "the api process to be ready",
@@ -259,7 +260,7 @@ func TestAKilledProcessLosesAtMostOneFlushInterval(t *testing.T) {
 	postgres := devdbtest.Postgres(t)
 	tn := newTenantIn(t, postgres, `rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 1}]`)
 	const interval = time.Second
-	a := tn.spawnAPI(t, devdbtest.Redis(t).URL(), unhurried)
+	a := tn.spawnAPI(t, devdbtest.Redis(t).URL())
 	eventually(t, patience, "the api process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
 	watch := awake.Start()
 	defer watch.Stop()
@@ -298,7 +299,7 @@ rules:
   - {key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 1}
   - {key_pattern: "user:{user_id}", name: candidate, rate: 1/hour, burst_capacity: 1, mode: shadow}
 `)
-	a := tn.spawnAPI(t, devdbtest.Redis(t).URL(), unhurried, "--flush-interval=1m")
+	a := tn.spawnAPI(t, devdbtest.Redis(t).URL(), "--flush-interval=1m")
 	eventually(t, patience, "the api process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
 	odd, err := json.Marshal("\u0001\t'\"\\ \u2028\ufeff\U0001f6b0; DROP TABLE plan --")
 	if err != nil {

@@ -105,7 +105,7 @@ func (c container) serve(t *testing.T, env []string, addr, program string, argum
 	var exit error
 	go func() { exit = cmd.Wait(); close(ended) }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Process.Signal(syscall.SIGTERM)
 		<-ended
 	})
 	for deadline := time.Now().Add(time.Minute); ; {

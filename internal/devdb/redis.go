@@ -2,6 +2,7 @@ package devdb
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -154,6 +155,28 @@ func ping(ctx context.Context, port *Port, password string, pid int) error {
 		}
 	}
 	return errors.Join(errors.New("no process_id in Redis's answer"), lines.Err())
+}
+
+// isServing returns an error unless a server of a cluster serves its slots.
+func (r *Redis) isServing(ctx context.Context) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.Addr())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	if _, err := io.WriteString(conn, "CLUSTER INFO\r\nQUIT\r\n"); err != nil {
+		return err
+	}
+	info, err := io.ReadAll(conn)
+	if err == nil && !bytes.Contains(info, []byte("cluster_state:ok")) {
+		err = errors.New("the cluster does not serve yet")
+	}
+	return err
 }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -58,6 +58,11 @@ func StartRedisCluster(ctx context.Context, dir string, masters int, withReplica
 			c.Replicas = append(c.Replicas, r)
 		}
 	}
+	for _, r := range all { // a master refuses writes in its first two seconds
+		if err := r.proc.awaitReady(ctx, r.isServing); err != nil {
+			return nil, fmt.Errorf("start a Redis Cluster: %w", err)
+		}
+	}
 	return c, nil
 }
 

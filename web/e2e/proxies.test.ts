@@ -128,7 +128,7 @@ test('the files below a saved mapping make nginx, Caddy and HAProxy limit what i
     }
   } finally {
     for (const proxy of running) {
-      if (proxy.exitCode === null && proxy.kill('SIGINT')) await once(proxy, 'exit');
+      if (proxy.exitCode === null && proxy.kill()) await once(proxy, 'exit');
     }
     app.close();
     for (const folder of folders) await rm(folder, { recursive: true, force: true });

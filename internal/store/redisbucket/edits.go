@@ -345,8 +345,8 @@ type lookGroup struct {
 	readAt int64
 }
 
-// newLook returns a script that looks at buckets of a tenant by their keys, as one check. Its reply is not read, so
-// buckets that may be lost stay as they are.
+// newLook returns a script that looks at buckets of a tenant by their keys, as one check. Its reply is not read: a bucket
+// that may be lost is kept for the next check, which has it restored.
 func newLook(store *Store, tenant rules.TenantID, readAt int64) *script {
 	look := &script{store: store, tenant: tenant, checks: []*enforce.BucketCheck{{}}, readAt: readAt}
 	look.expected.script = look

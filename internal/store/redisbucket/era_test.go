@@ -3,6 +3,8 @@ package redisbucket
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -491,6 +493,60 @@ func TestAnEditOutlivesALoss(t *testing.T) {
 		}
 		if left[0] != left[1] {
 			t.Errorf("%s: %v are left after a loss, and %v without", all[i].name, left[0], left[1])
+		}
+	}
+}
+
+// TestAnEditThatMakesALimitLongForgetsNothing edits limits whose buckets were too short to be restored. Nobody asks for
+// these buckets before the edit is applied.
+func TestAnEditThatMakesALimitLongForgetsNothing(t *testing.T) {
+	t.Parallel()
+	now := int64(1_800_000_000_000_000)
+	stores := [2]*Store{recovering(t, devdbtest.Redis(t), newLedger())}
+	_, stores[1] = generous(t)
+	kinds := slices.Sorted(maps.Keys(longLimits))
+	tiers := make([]enforce.Tier, len(kinds))
+	for i, kind := range kinds {
+		short := longLimits[kind]
+		short.Rate *= 24 * 60
+		if short.Interval != 0 {
+			short.Interval = time.Minute.Microseconds()
+		}
+		tiers[i] = user(kind, short)
+		tiers[i].Key.Rule = rules.RuleID(i + 1)
+	}
+	for _, s := range stores {
+		s.stamp = func() int64 { return now }
+		for _, tier := range tiers {
+			mustTake(t, s, []enforce.BucketCheck{{Cost: 990 * enforce.Token, Tiers: []enforce.Tier{tier}}})
+		}
+	}
+	edited := now + time.Second.Microseconds()
+	now = edited + time.Second.Microseconds()
+	for i, kind := range kinds {
+		limit := longLimits[kind]
+		limit.Since = edited
+		tiers[i].Limit = limit
+		edit := enforce.Edit{Tenant: 1, Rule: tiers[i].Key.Rule, ID: kind, Limit: func(string) (enforce.Limit, bool) {
+			return limit, true
+		}}
+		for _, s := range stores {
+			if err := s.ApplyEdits(t.Context(), []enforce.Edit{edit}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	now += time.Hour.Microseconds()
+	for i, kind := range kinds {
+		var left [2]enforce.Level
+		for n, s := range stores {
+			if life := ttlOf(t, s, tiers[i]); life < 8*time.Hour {
+				t.Errorf("%s, store %d: the bucket is forgotten in %v, which is before it is full", kind, n, life)
+			}
+			left[n] = mustTake(t, s, one(tiers[i]))[0].Tiers[0].Bucket.Level
+		}
+		if left[0].Micros != left[1].Micros || left[0].Micros.Whole() > 500 { // a fraction is rounded at each look
+			t.Errorf("%s: %v are left, want %v as without eras", kind, left[0], left[1])
 		}
 	}
 }

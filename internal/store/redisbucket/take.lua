@@ -121,6 +121,15 @@ for i = 1, keys do
   elseif begun and begun[i] and is_lost(state, begun[i], now, kind, rates[column], bursts[column], sinces[column],
       interval, opens[column]) then
     m = LOST
+    if state then -- an edit may have made the limit long; a missing bucket would know even less than this state
+      local full_at = closes[column]
+      if kind <= LEAKY_BUCKET then
+        full_at = full_since(begun[i], rates[column], bursts[column], sinces[column], interval)
+      elseif kind == SLIDING_WINDOW then
+        full_at = full_at + interval
+      end
+      call('SET', KEYS[i], state, 'PXAT', expiry(full_step(now, full_at - now), slack))
+    end
   elseif not state then
     m = full -- a bucket that nobody used
   else
@@ -360,7 +369,7 @@ while at <= words do
   at = last + 1
 end
 
--- Write the changes. No bucket was written before this line, and below it only a lack of memory can fail, which Redis
+-- Write the changes. No bucket was changed before this line, and below it only a lack of memory can fail, which Redis
 -- reports at the first write. Many keys share an expiry.
 local expiries = {}
 for i = 1, keys do
