@@ -3,6 +3,7 @@ package redisbucket
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -104,6 +105,28 @@ func BenchmarkScript(b *testing.B) {
 	}
 	b.ReportMetric(median(0), "token-bucket-µs")
 	b.ReportMetric(0, "ns/op") // says nothing
+}
+
+// BenchmarkMemory is what each of 200,000 buckets takes of Redis's memory, by algorithm.
+func BenchmarkMemory(b *testing.B) {
+	const buckets, inCall = 200_000, 1000
+	for _, kind := range slices.Sorted(maps.Keys(longLimits)) {
+		b.Run(kind, func(b *testing.B) {
+			_, s := generous(b)
+			mustTake(b, s, one(user("warm", longLimits[kind])))
+			before := usedMemory(b, s)
+			for b.Loop() {
+				for first := 0; first < buckets; first += inCall {
+					checks := make([]enforce.BucketCheck, inCall)
+					for i := range checks {
+						checks[i] = one(user(fmt.Sprintf("user-%06d", first+i), longLimits[kind]))[0]
+					}
+					mustTake(b, s, checks)
+				}
+			}
+			b.ReportMetric(float64(usedMemory(b, s)-before)/buckets, "bytes/bucket")
+		})
+	}
 }
 
 // BenchmarkWeight is Redis's time for what waits in line, in buckets of checks that share scripts; see weight.

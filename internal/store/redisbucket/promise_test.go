@@ -118,7 +118,7 @@ func TestIDsOfRecordsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-func usedMemory(t *testing.T, s *Store) (bytes int64) {
+func usedMemory(t testing.TB, s *Store) (bytes int64) {
 	t.Helper()
 	info, err := s.rdb.Info(t.Context(), "memory").Result()
 	if err != nil {
