@@ -16,6 +16,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id > sqlc.arg(after) AND rule_id 
     AND (sqlc.arg(scope)::text = '' OR scope = sqlc.arg(scope)::text)
     AND (sqlc.narg(plan)::text IS NULL OR coalesce(plan, '') = sqlc.narg(plan)::text)
     AND (sqlc.narg(name)::text IS NULL OR name = sqlc.narg(name)::text)
+    AND (sqlc.narg(meter)::text IS NULL OR coalesce(parameters ->> 'meter', '') = sqlc.narg(meter)::text)
     AND (sqlc.arg(mode)::text = '' OR mode = sqlc.arg(mode)::text)
     AND (sqlc.arg(action)::text = '' OR action = sqlc.arg(action)::text)
     AND (sqlc.narg(is_active)::boolean IS NULL OR is_active = sqlc.narg(is_active)::boolean)

@@ -100,7 +100,7 @@ func (s *surface) ListRules(ctx context.Context,
 	filter := rules.RuleFilter{
 		Scope: rules.Scope(valueOf(p.Scope)), Mode: rules.Mode(valueOf(p.Mode)),
 		Action: rules.Action(valueOf(p.Action)),
-		Active: p.Active, Text: valueOf(p.Q),
+		Active: p.Active, Text: valueOf(p.Q), Meter: meterOf(p.Meter),
 	}
 	if requestOf(ctx).r.URL.Query().Has("plan") { // an empty one selects rules for all plans
 		filter.Plan = new(string)

@@ -70,7 +70,7 @@ func (s *surface) GetSeries(ctx context.Context,
 		if rule != 0 {
 			return nil, wrongQuery("meter", "does not go with rule_id")
 		}
-		rule = rulesOf(*p.Meter)
+		rule = violations.RulesOf(*meterOf(p.Meter))
 	}
 	chart, err := violations.TrafficBy(ctx, s.Violations, requestOf(ctx).tenant.ID, rule, steps)
 	if err != nil {
@@ -83,9 +83,13 @@ func (s *surface) GetSeries(ctx context.Context,
 }
 
 // rulesOf returns the number under which the rules of a meter are counted together.
-func rulesOf(meter openapi.Meter) rules.RuleID {
-	known, _ := rules.ParseMeter(meter) // which has been checked
-	return violations.RulesOf(known)
+// meterOf returns the meter of a parameter, which has been checked, or nil.
+func meterOf(word *openapi.Meter) *rules.Meter {
+	if word == nil {
+		return nil
+	}
+	meter, _ := rules.ParseMeter(*word)
+	return &meter
 }
 
 func showPoint(p *violations.Point) openapi.Point {
@@ -295,8 +299,9 @@ func (s *surface) GetSummary(ctx context.Context,
 		return nil, err
 	}
 	tenant, isActive := requestOf(ctx).tenant.ID, true
-	shadows, err := s.Stores.Rules(ctx, tenant, rules.RuleFilter{Mode: rules.ModeShadow, Active: &isActive}, 0,
-		maxShadowRules)
+	meter := meterOf(request.Params.Meter)
+	shadows, err := s.Stores.Rules(ctx, tenant,
+		rules.RuleFilter{Mode: rules.ModeShadow, Active: &isActive, Meter: meter}, 0, maxShadowRules)
 	if err != nil {
 		return nil, fmt.Errorf("list shadow rules: %w", err)
 	}
@@ -305,9 +310,8 @@ func (s *surface) GetSummary(ctx context.Context,
 		return nil, fmt.Errorf("list meters: %w", err)
 	}
 	of := []rules.RuleID{0, violations.ShadowRules} // 0: all checks
-	if meter := request.Params.Meter; meter != nil {
-		of[0] = rulesOf(*meter)
-		shadows.Rules = slices.DeleteFunc(shadows.Rules, func(r rules.Rule) bool { return r.Meter.Word() != *meter })
+	if meter != nil {
+		of[0] = violations.RulesOf(*meter)
 	}
 	for i := range shadows.Rules {
 		of = append(of, shadows.Rules[i].ID)
@@ -321,7 +325,7 @@ func (s *surface) GetSummary(ctx context.Context,
 		return nil, err
 	}
 	total, before, shadowDenied := totals[of[0]], totalsBefore[of[0]], totals[violations.ShadowRules].Denied
-	if request.Params.Meter != nil {
+	if meter != nil {
 		shadowDenied = 0
 		for i := range shadows.Rules {
 			shadowDenied += totals[shadows.Rules[i].ID].Denied

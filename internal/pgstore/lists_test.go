@@ -25,11 +25,14 @@ func TestRulesAreFilteredAndPaged(t *testing.T) {
 		}
 		if i%7 == 0 {
 			rule.Action, rule.RatePerSecond, rule.Burst = rules.ActionBlock, 0, 0
+		} else if i%4 == 0 {
+			rule.Meter = "usd"
 		}
 		must(w.CreateRule(ctx, rule))(t)
 	}
 	all := must(w.Rules(ctx, ours, rules.RuleFilter{}, 0, 100))(t).Rules
 	none, pro, inactive := "", "pro", false
+	requests, usd := rules.Meter(""), rules.Meter("usd")
 	tests := map[string]struct {
 		filter rules.RuleFilter
 		keep   func(rules.Rule) bool
@@ -41,6 +44,8 @@ func TestRulesAreFilteredAndPaged(t *testing.T) {
 		},
 		"a plan":    {rules.RuleFilter{Plan: &pro}, func(r rules.Rule) bool { return r.Plan == "pro" }},
 		"all plans": {rules.RuleFilter{Plan: &none}, func(r rules.Rule) bool { return r.Plan == "" }},
+		"a meter":   {rules.RuleFilter{Meter: &usd}, func(r rules.Rule) bool { return r.Meter == usd }},
+		"requests":  {rules.RuleFilter{Meter: &requests}, func(r rules.Rule) bool { return r.Meter == "" }},
 		"a mode": {
 			rules.RuleFilter{Mode: rules.ModeShadow},
 			func(r rules.Rule) bool { return r.Mode == rules.ModeShadow },

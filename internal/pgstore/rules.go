@@ -40,6 +40,7 @@ func (s *Store) Rules(
 				Scope:      string(filter.Scope),
 				Plan:       filter.Plan,
 				Name:       filter.Name,
+				Meter:      (*string)(filter.Meter),
 				Mode:       string(filter.Mode),
 				Action:     string(filter.Action),
 				IsActive:   filter.Active,

@@ -132,7 +132,9 @@ type RuleFilter struct {
 	// Plan selects the rules of one plan, or those for all plans if it points to "".
 	Plan *string
 	// Name selects the rules of one name, or those without one if it points to "".
-	Name   *string
+	Name *string
+	// Meter selects the rules that count one meter; it points to "" for requests.
+	Meter  *Meter
 	Mode   Mode
 	Action Action
 	Active *bool

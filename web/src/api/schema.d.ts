@@ -11300,6 +11300,11 @@ export interface operations {
                 plan?: string;
                 /** @description A rule's name; empty selects the rules without one */
                 name?: string;
+                /**
+                 * @description Of rules that count this meter; left out: of all
+                 * @example usd
+                 */
+                meter?: components["parameters"]["ByMeter"];
                 mode?: components["schemas"]["Mode"];
                 action?: components["schemas"]["Action"];
                 active?: boolean;

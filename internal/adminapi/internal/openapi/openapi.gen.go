@@ -5477,10 +5477,13 @@ type ListRulesParams struct {
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
 
 	// Name A rule's name; empty selects the rules without one
-	Name   *string `form:"name,omitempty" json:"name,omitempty"`
-	Mode   *Mode   `form:"mode,omitempty" json:"mode,omitempty"`
-	Action *Action `form:"action,omitempty" json:"action,omitempty"`
-	Active *bool   `form:"active,omitempty" json:"active,omitempty"`
+	Name *string `form:"name,omitempty" json:"name,omitempty"`
+
+	// Meter Of rules that count this meter; left out: of all
+	Meter  *ByMeter `form:"meter,omitempty" json:"meter,omitempty"`
+	Mode   *Mode    `form:"mode,omitempty" json:"mode,omitempty"`
+	Action *Action  `form:"action,omitempty" json:"action,omitempty"`
+	Active *bool    `form:"active,omitempty" json:"active,omitempty"`
 
 	// Pattern One key pattern
 	Pattern *string `form:"pattern,omitempty" json:"pattern,omitempty"`
@@ -12771,6 +12774,19 @@ func (siw *ServerInterfaceWrapper) ListRules(w http.ResponseWriter, r *http.Requ
 			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
 		} else {
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "meter" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "meter", r.URL.Query(), &params.Meter, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "meter"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "meter", Err: err})
 		}
 		return
 	}

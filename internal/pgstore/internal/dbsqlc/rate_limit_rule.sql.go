@@ -544,16 +544,17 @@ WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL
     AND ($4::text = '' OR scope = $4::text)
     AND ($5::text IS NULL OR coalesce(plan, '') = $5::text)
     AND ($6::text IS NULL OR name = $6::text)
-    AND ($7::text = '' OR mode = $7::text)
-    AND ($8::text = '' OR action = $8::text)
-    AND ($9::boolean IS NULL OR is_active = $9::boolean)
-    AND ($10::text = '' OR key_pattern = $10::text)
-    AND ($11::text = ''
-        OR strpos(lower(key_pattern COLLATE "C"), lower($11::text COLLATE "C")) > 0
-        OR strpos(lower(name COLLATE "C"), lower($11::text COLLATE "C")) > 0
-        OR strpos(lower(description COLLATE "C"), lower($11::text COLLATE "C")) > 0)
+    AND ($7::text IS NULL OR coalesce(parameters ->> 'meter', '') = $7::text)
+    AND ($8::text = '' OR mode = $8::text)
+    AND ($9::text = '' OR action = $9::text)
+    AND ($10::boolean IS NULL OR is_active = $10::boolean)
+    AND ($11::text = '' OR key_pattern = $11::text)
+    AND ($12::text = ''
+        OR strpos(lower(key_pattern COLLATE "C"), lower($12::text COLLATE "C")) > 0
+        OR strpos(lower(name COLLATE "C"), lower($12::text COLLATE "C")) > 0
+        OR strpos(lower(description COLLATE "C"), lower($12::text COLLATE "C")) > 0)
 ORDER BY rule_id
-LIMIT $12
+LIMIT $13
 `
 
 type RulesPageParams struct {
@@ -563,6 +564,7 @@ type RulesPageParams struct {
 	Scope      string
 	Plan       *string
 	Name       *string
+	Meter      *string
 	Mode       string
 	Action     string
 	IsActive   *bool
@@ -580,6 +582,7 @@ func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLim
 		arg.Scope,
 		arg.Plan,
 		arg.Name,
+		arg.Meter,
 		arg.Mode,
 		arg.Action,
 		arg.IsActive,
