@@ -48,7 +48,7 @@ type apiRequest struct {
 	// answer whether its caller may still read, and a stream that a browser resumes.
 	isUnattended bool
 	admitAgain   func() error
-	// admitAs is admitAgain for content that a person needs another role for than for its route.
+	// admitAs is admitAgain for content whose least role differs from its route's.
 	admitAs   func(least access) error
 	began     time.Time
 	transfer  shares.Place // of a file or stream
@@ -183,9 +183,9 @@ func (q *apiRequest) mayGive(other *auth.Key) error {
 	if q.key == nil {
 		return nil
 	}
-	if missing := q.key.MayGive(other); missing != "" {
+	if unless := q.key.MayGive(other); unless != "" {
 		return httpapi.Forbidden.Problem(
-			"An API key can only make keys that may do no more than itself; this one lacks the " + missing + ".")
+			"An API key can only make keys that may do no more than itself: " + unless + ".")
 	}
 	return nil
 }

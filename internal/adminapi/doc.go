@@ -15,8 +15,8 @@
 // operation: light, heavy or bulk.
 //
 // People have roles, and API keys permissions: x-permission in openapi.yaml is what a key needs. Operations without one
-// are for people. Keys of tenants are checked against the rules in memory, so that a revocation holds through an outage
-// of the database, and against their row, so that a revocation holds that this process has not read yet. Service keys
+// are for people. Keys of tenants are checked against the rules in memory, which needs no query, and against
+// their row, which has revocations that this process has not read yet. Service keys
 // act in every tenant and are looked up in the database alone.
 //
 // # What validation leaves to the domain

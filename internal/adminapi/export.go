@@ -52,8 +52,8 @@ func (f *file) send(w http.ResponseWriter) error {
 	if f.request.r.Method == http.MethodHead {
 		return nil // no body to read rows for
 	}
-	sent := &begun{
-		Writer: w, request: f.request, controller: http.NewResponseController(w), ahead: mostBehind,
+	sent := &pacedWriter{
+		Writer: w, request: f.request, controller: http.NewResponseController(w), slack: mostBehind,
 	}
 	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
 	_ = sent.controller.SetReadDeadline(time.Time{})
@@ -65,7 +65,7 @@ func (f *file) send(w http.ResponseWriter) error {
 	if err == nil {
 		err = out.Flush()
 	}
-	if err != nil && !sent.yes {
+	if err != nil && !sent.hasWritten {
 		h.Del("Content-Disposition")
 		return err
 	}
@@ -75,20 +75,20 @@ func (f *file) send(w http.ResponseWriter) error {
 	return nil
 }
 
-// begun notes whether something was written, ends a transfer that is too slow, and lets other requests run meanwhile.
-type begun struct {
+// pacedWriter ends a transfer that is too slow, and lets other requests run meanwhile.
+type pacedWriter struct {
 	io.Writer
 	request    *apiRequest
 	controller *http.ResponseController
 	end        time.Time // of all writes; zero for none
-	ahead      int64     // bytes that the caller is ahead of being too slow
-	yes        bool
+	slack      int64     // bytes by which the caller may still fall behind
+	hasWritten bool
 }
 
-func (b *begun) Write(p []byte) (int, error) {
-	b.yes = true
+func (b *pacedWriter) Write(p []byte) (int, error) {
+	b.hasWritten = true
 	started, rate := time.Now(), b.request.leastRate
-	deadline := started.Add(time.Duration(b.ahead) * time.Second / time.Duration(rate))
+	deadline := started.Add(time.Duration(b.slack) * time.Second / time.Duration(rate))
 	if !b.end.IsZero() && b.end.Before(deadline) {
 		deadline = b.end
 	}
@@ -96,7 +96,7 @@ func (b *begun) Write(p []byte) (int, error) {
 	var n int
 	err := b.request.place.Away(b.request.r.Context(), func() (err error) {
 		n, err = b.Writer.Write(p)
-		b.ahead = min(b.ahead+int64(n)-int64(time.Since(started).Seconds()*float64(rate)), mostBehind)
+		b.slack = min(b.slack+int64(n)-int64(time.Since(started).Seconds()*float64(rate)), mostBehind)
 		return err
 	})
 	return n, err

@@ -25,7 +25,7 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	(*surface).admitAndCharge,
 	(*surface).openTransfer, // 429 for too many open files and streams
 	(*surface).checkAddress, // 400 for the path and the query
-	// Receiving may take minutes, so it holds no slot. Afterwards the caller is authenticated and authorized again.
+	// Receiving may take minutes, so it holds no slot. An uploader is authenticated and authorized again afterwards.
 	(*surface).receiveBody,
 	(*surface).takePlace,   // 429 or 503 if there is none in time; before the body, whose parsing takes a processor
 	(*surface).checkUnread, // 429 or 503 for too many bytes of unread answers

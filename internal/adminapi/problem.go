@@ -32,7 +32,7 @@ func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err erro
 		sayWhen(w, problem)
 	}
 	if problem != nil && problem.Status == http.StatusServiceUnavailable {
-		s.Requests.Log.WarnContext(r.Context(), "request not answered",
+		s.Requests.Log.WarnContext(r.Context(), "answered with 503",
 			"request_id", httpapi.RequestID(w), "method", r.Method, "path", r.URL.Path, "reason", err)
 	}
 	httpapi.WriteError(w, r, s.Requests.Log, answer)

@@ -318,7 +318,7 @@ func (s *surface) PromoteRule(ctx context.Context,
 	if candidate.Mode != rules.ModeShadow {
 		return nil, httpapi.Conflict.Problem("Only a shadow rule can be promoted; this one is enforced.")
 	}
-	into, isInto := rules.RuleID(orZero(request.Body.IntoRuleId)), rules.AnyVersion
+	into, intoVersion := rules.RuleID(orZero(request.Body.IntoRuleId)), rules.AnyVersion
 	if into != 0 {
 		if request.Body.IntoVersion == nil {
 			return nil, httpapi.BodyProblem([]httpapi.FieldError{{
@@ -326,7 +326,7 @@ func (s *surface) PromoteRule(ctx context.Context,
 				Detail:  "is missing; send the version of the live rule that you have read",
 			}})
 		}
-		isInto = rules.Expected(*request.Body.IntoVersion)
+		intoVersion = rules.Expected(*request.Body.IntoVersion)
 		live, err := s.Stores.Rule(ctx, tenant, into)
 		if errors.Is(err, rules.ErrNotFound) || err == nil && !isBeside(&live, &candidate) {
 			return nil, httpapi.BodyProblem([]httpapi.FieldError{{
@@ -337,7 +337,7 @@ func (s *surface) PromoteRule(ctx context.Context,
 			return nil, err
 		}
 	}
-	rule, err := s.acting(ctx, "promote").PromoteRule(ctx, tenant, id, at, into, isInto)
+	rule, err := s.acting(ctx, "promote").PromoteRule(ctx, tenant, id, at, into, intoVersion)
 	if err != nil {
 		return nil, s.lostPromotion(ctx, err, id, at)
 	}

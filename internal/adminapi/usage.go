@@ -190,8 +190,7 @@ type usagePlace struct {
 	Allowed, Denied int64
 }
 
-// userUsage writes a page of a month's users and meters and, after the last of them, what all checks are more than
-// theirs.
+// userUsage writes a page of a month's users and meters and, at the end, the checks that are counted for no user.
 func (x *exporter) userUsage(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
 	place string,
 ) (next string, err error) {

@@ -70,10 +70,10 @@ func (k *Key) Has(permission Permission) bool {
 // MayRead reports whether the key may read an area.
 func (k *Key) MayRead(area Permission) bool { return k.Has(area) || k.Has(PermissionRead) }
 
-// MayGive returns what the key lacks to create another one with these permissions, networks and expiry, or "". In the
-// admin API nobody can get more by a key than the key itself has. Permissions of the check endpoint are exempt, because
-// a key that creates keys for services sends no checks.
-func (k *Key) MayGive(other *Key) (missing string) {
+// MayGive returns what to change in another key so that this one may create it, or "". In the admin API nobody can get
+// more by a key than the key itself has. Permissions of the check endpoint are exempt, because a key that creates keys
+// for services sends no checks.
+func (k *Key) MayGive(other *Key) (unless string) {
 	for _, permission := range other.Permissions {
 		if slices.Contains(checkPermissions, permission) {
 			continue
@@ -84,7 +84,7 @@ func (k *Key) MayGive(other *Key) (missing string) {
 		}
 		for _, one := range needed {
 			if !k.Has(one) {
-				return "permission " + string(one)
+				return "leave out the permission " + string(one)
 			}
 		}
 	}
@@ -95,11 +95,10 @@ func (k *Key) MayGive(other *Key) (missing string) {
 	}
 	if len(k.Networks) > 0 && (len(other.Networks) == 0 ||
 		slices.ContainsFunc(other.Networks, func(n netip.Prefix) bool { return !inside(n) })) {
-		return "use from anywhere; give the new key networks inside of its own"
+		return "give it networks inside of this key's"
 	}
 	if end := k.ExpiresAt; !end.IsZero() && (other.ExpiresAt.IsZero() || other.ExpiresAt.After(end)) {
-		return "time after its own end; give the new key expires_at of " + end.UTC().Format(time.RFC3339Nano) +
-			" or earlier"
+		return "give it expires_at of " + end.UTC().Format(time.RFC3339Nano) + " or earlier"
 	}
 	return ""
 }

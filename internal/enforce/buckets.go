@@ -23,8 +23,8 @@ type Buckets interface {
 	// A denial is not an error. An error means that the store gave no answer in time for the checks that are not marked
 	// Answered. Tokens may have been taken for these checks, at most once, unless the error is ErrNothingTaken.
 	//
-	// Take returns within the store's own time budget and does not touch the checks afterwards. It ignores the
-	// cancellation of ctx, because a check shares its batch with checks of other callers.
+	// Take returns within the store's own time budget, or a few after a loss of data, and does not touch the checks
+	// afterwards. It ignores the cancellation of ctx, because a check shares its batch with checks of other callers.
 	Take(ctx context.Context, checks []BucketCheck) error
 }
 
@@ -133,7 +133,7 @@ func (c *BucketCheck) takeFrom(tier *Tier, state *State) (charged Tokens) {
 // Took reports whether the check was allowed and not a look or a repeat.
 func (c *BucketCheck) Took() bool { return c.Allowed && c.Cost > 0 && !c.Look && !c.Repeated }
 
-// SetCharged sets Charged of a tier that is not charged after from its cost and the rest of the answer.
+// SetCharged computes Charged of a tier without After, from its cost and the rest of the answer.
 func (c *BucketCheck) SetCharged(tier *Tier) {
 	tier.Charged = 0
 	if c.Took() && tier.Holds {
@@ -179,7 +179,7 @@ type Tier struct {
 	Shadow bool  // never decides
 	// NeverLease: the rule forbids leasing its tokens.
 	NeverLease bool
-	// After: the tier holds any cost while a millionth of a token is left, even a cost of 0 only then. An allowed check
+	// After: the tier holds any cost, even 0, only while a millionth of a token is left. An allowed check
 	// is charged its cost as far as it fits: a token bucket can go into debt by one burst, and other algorithms give
 	// what is left. Leases do not serve the tier.
 	After bool

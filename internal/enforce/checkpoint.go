@@ -50,8 +50,8 @@ const checkpointShare = 50
 // HasMoved reports whether an advanced bucket differs from what its last checkpoint would have become by 2 % of the
 // limit or more. A bucket without one would be full; the Stamp of last is then 0.
 //
-// A restored checkpoint is advanced by the rule's latest edit only. A bucket that an edit has changed is therefore
-// written too, before a second edit comes: it differs from what its checkpoint would have become without an edit.
+// Restoring advances a checkpoint by the rule's latest limit only, so a bucket that an edit moved by 2 % is written
+// too, before a second edit.
 func (s *State) HasMoved(last *State) bool {
 	would := NewState(s.Limit, s.Stamp)
 	if last.Stamp > 0 {

@@ -59,9 +59,9 @@ func (l *Limiter) RecollectBy(r Recollection) { l.recollection = r }
 
 // Decide decides checks of one tenant in order: decisions[i] answers checks[i], in reused memory.
 //
-// Decide always answers within the time budget of the shared buckets: if they fail, the failure modes decide, and a
-// Record is denied with StoreUnavailable, although it may have been charged. The cancellation of ctx is ignored,
-// because a caller that leaves must not look like a failure of the store.
+// Decide always answers, within the time budget of the shared buckets or, after they lost data, a few: if they fail,
+// the failure modes decide, and a Record is denied with StoreUnavailable, although it may have been charged. The
+// cancellation of ctx is ignored, because a caller that leaves must not look like a failure of the store.
 func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision) {
 	_ = l.decide(ctx, tenant, checks, decisions, 1) // the cap is not for single checks
 }
@@ -306,13 +306,13 @@ func (d *Decision) denyTooLarge(check *Check) bool {
 func (l *Limiter) degrade(
 	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision, reserve *Reservation, look bool,
 ) {
-	open := false
+	undecided := false
 	for i := range decisions {
 		if d := &decisions[i]; slices.ContainsFunc(d.Tiers, func(t TierDecision) bool { return isLimit(t.Match) }) {
-			open = d.failOver(&checks[i]) || open
+			undecided = d.failOver(&checks[i]) || undecided
 		}
 	}
-	if !open {
+	if !undecided {
 		return
 	}
 	s := scratches.Get().(*scratch)
@@ -357,8 +357,8 @@ func denyKeys(tenant *snapshot.Tenant, decisions []Decision, of []Tier) (decides
 }
 
 // failOver applies the failure modes of the tiers, and keeps those that this process's own buckets decide. failOver
-// reports whether the check is still undenied.
-func (d *Decision) failOver(check *Check) (open bool) {
+// reports whether these still have to decide.
+func (d *Decision) failOver(check *Check) (undecided bool) {
 	// A store would also deny this cost, so the decision is not degraded.
 	if d.denyTooLarge(check) {
 		return false

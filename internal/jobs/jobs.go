@@ -13,8 +13,8 @@
 // Work that has a row of its own, such as a message, has a job about the row's id, made in the same transaction. The
 // job says when the work is attempted, and the row how it ended.
 //
-// A periodic kind has one job, and runs in one process at a time. It is never parked. Its lag is how long a run has
-// been due that ends all there is to do.
+// A periodic kind has one job, and runs in one process at a time. It is never parked. Its lag is how long it has
+// been due without finishing all work.
 package jobs
 
 import (
@@ -172,14 +172,14 @@ func (r *Runner) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := panics.Do(r.log, "a round of jobs", func() error { return r.Round(ctx) })
 		r.claiming.Note(ctx, r.log, err)
-		room := r.ended
+		ended := r.ended
 		if err != nil {
-			room = nil // only time helps
+			ended = nil // room for more jobs does not help
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(claimEvery):
-		case <-room:
+		case <-ended:
 			select {
 			case <-ctx.Done():
 			case <-time.After(claimSoon):

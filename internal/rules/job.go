@@ -18,7 +18,7 @@ type Job struct {
 	NextRunAt time.Time // of a periodic job
 	LastRunAt time.Time // zero: never
 	Took      time.Duration
-	Lag       time.Duration // how long a run of a periodic job has been due that ends all there is to do
+	Lag       time.Duration // how long a periodic job has been due without finishing all work
 }
 
 // JobReader reads the jobs that platform admins see.

@@ -159,7 +159,7 @@ func doWhatStoresDo(t *testing.T, s *Store) {
 	if walked, err := s.rdb.SetNX(t.Context(), "walk", "holder", time.Minute).Result(); err != nil || !walked {
 		t.Errorf("begin a walk: %v", err)
 	}
-	for _, script := range []*redis.Script{renewLease, endLease} {
+	for _, script := range []*redis.Script{renewLock, freeLock} {
 		if err := script.Run(t.Context(), s.rdb, []string{"walk"}, "holder", 1000).Err(); err != nil {
 			t.Errorf("the lease of a walk: %v", err)
 		}

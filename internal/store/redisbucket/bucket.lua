@@ -128,7 +128,7 @@ local function full_since(begun, rate, burst, since, interval)
 end
 
 -- is_lost reports whether a bucket of a long limit may have had a later state than the stored one: it is missing or
--- from before its era, and would not surely be full by now. A bucket in debt takes two times to refill. open is the
+-- from before its era, and would not surely be full by now. A bucket in debt refills in twice the time. open is the
 -- start of the present window.
 local function is_lost(state, begun, now, kind, rate, burst, since, interval, open)
   if state then

@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// call is one run of a script for one caller, such as a credit. call queues with its tenant's checks, and shares their
-// round trips and breaker, but no script.
+// call is one caller's run of a script of its own, such as a credit. call queues with its tenant's checks, and shares
+// their round trips and breaker, but no script.
 type call struct {
 	source *source
 	keys   []string

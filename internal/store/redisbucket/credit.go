@@ -93,7 +93,7 @@ func (s *Store) credit(c credit) (before, after enforce.Bucket, isRepeated bool,
 
 func (s *Store) readCredit(reply string) (before, after enforce.Bucket, isRepeated bool, err error) {
 	if len(reply) != creditReplyBytes {
-		return before, after, false, fmt.Errorf("a reply of %d bytes", len(reply))
+		return before, after, false, fmt.Errorf("an unexpected reply of %d bytes", len(reply))
 	}
 	status := reply[creditReplyBytes-1]
 	if err := s.refusal(status); err != nil {

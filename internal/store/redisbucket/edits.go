@@ -24,10 +24,10 @@ const (
 	leastPause  = 2 * time.Millisecond
 	stepTimeout = time.Second
 	// stepTries caps the tries of a command. SCAN has its cursor as an argument, and a look changes nothing the
-	// second time, so both can be repeated; a repeated SETNX may find its own lease and wait for its end.
+	// second time, so both can be repeated; a repeated SETNX may find its own lock and wait for its end.
 	stepTries = 3
-	walkLease = 3 * time.Second
-	// walkRetry is how often a waiting process checks for the end of the walk or of the lease.
+	walkLock  = 3 * time.Second
+	// walkRetry is how often a waiting process checks for the end of the walk or of the lock.
 	walkRetry = 500 * time.Millisecond
 	// markLife is how long a finished walk is marked, which is enough for every process to read the edit.
 	markLife = 10 * time.Minute
@@ -36,10 +36,10 @@ const (
 // ApplyEdits implements enforce.EditStore. It walks with SCAN over all keys of the servers that keep edited buckets,
 // and looks at these buckets with take.lua, which advances them and renews their expiry. One walk serves many edits.
 //
-// The process with the server's lease walks for all. The others retry every half second, so a dead walker is replaced
+// The process with the server's lock walks for all. The others retry every half second, so a dead walker is replaced
 // within seconds. A finished walk leaves a mark for each of its edits.
 //
-// Leases and marks are on the server that they are about. A lost master of a Redis Cluster then stops only its own
+// Locks and marks are on the server that they are about. A lost master of a Redis Cluster then stops only its own
 // walk, and a repeated ApplyEdits walks over no other server.
 func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 	servers, err := s.editedServers(ctx, edits)
@@ -59,9 +59,9 @@ type editedServer struct {
 	store  *Store
 	name   string // for errors
 	client redis.Cmdable
-	// lease is the key of the server's lease. Marks share its hash tag. A bucket's hash tag ends with s and a number,
+	// lock is the key of the server's lock. Marks share its hash tag. A bucket's hash tag ends with s and a number,
 	// and this one does not, so no bucket shares it.
-	lease string
+	lock  string
 	edits []enforce.Edit
 }
 
@@ -80,7 +80,7 @@ func (s *Store) editedServers(ctx context.Context, edits []enforce.Edit) ([]*edi
 		}
 		server := byMaster[master]
 		if server == nil {
-			server = &editedServer{store: s, name: master.Options().Addr, client: master, lease: s.leaseOn(ctx, master)}
+			server = &editedServer{store: s, name: master.Options().Addr, client: master, lock: s.lockOn(ctx, master)}
 			byMaster[master] = server
 			servers = append(servers, server)
 		}
@@ -89,9 +89,9 @@ func (s *Store) editedServers(ctx context.Context, edits []enforce.Edit) ([]*edi
 	return servers, nil
 }
 
-// leaseOn returns the first of many numbered lease keys that a master keeps. While slots move, another process may
+// lockOn returns the first of many numbered keys of locks that a master keeps. While slots move, another process may
 // choose another key and also walk, which is harmless.
-func (s *Store) leaseOn(ctx context.Context, master *redis.Client) (key string) {
+func (s *Store) lockOn(ctx context.Context, master *redis.Client) (key string) {
 	for n := range 100_000 {
 		key = fmt.Sprintf("{%swalk%d}", s.prefix, n)
 		if keeper, err := s.cluster.client.MasterForKey(ctx, key); err != nil || keeper == master {
@@ -128,7 +128,7 @@ func (e *editedServer) apply(ctx context.Context) error {
 }
 
 func (e *editedServer) markKey(edit *enforce.Edit) string {
-	return fmt.Sprintf("%s:%d:%d:%s", e.lease, edit.Tenant, edit.Rule, edit.ID)
+	return fmt.Sprintf("%s:%d:%d:%s", e.lock, edit.Tenant, edit.Rule, edit.ID)
 }
 
 func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (pending []enforce.Edit, err error) {
@@ -153,34 +153,34 @@ func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (pend
 	return pending, nil
 }
 
-// renewLease and endLease act only for the owner of a lease.
+// renewLock and freeLock act only for the owner of a lock.
 var (
-	renewLease = redis.NewScript(
+	renewLock = redis.NewScript(
 		`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
-	endLease = redis.NewScript(`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1])`)
+	freeLock = redis.NewScript(`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1])`)
 )
 
-var errLeaseLost = errors.New("another process has taken over")
+var errLockLost = errors.New("another process has taken over")
 
-// walkOnce walks unless another process owns the lease, and reports whether it did.
+// walkOnce walks unless another process owns the lock, and reports whether it did.
 func (e *editedServer) walkOnce(ctx context.Context, edits []enforce.Edit) (walked bool, err error) {
 	s, owner := e.store, rand.Text()
 	if err := s.step(ctx, func(ctx context.Context) (err error) {
-		walked, err = s.rdb.SetNX(ctx, e.lease, owner, walkLease).Result()
+		walked, err = s.rdb.SetNX(ctx, e.lock, owner, walkLock).Result()
 		return err
 	}); err != nil || !walked {
 		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var renewing panics.Group
-	renewing.Loop(ctx, nil, "the lease of a walk", func(ctx context.Context) { e.keepLease(ctx, owner, cancel) })
+	renewing.Loop(ctx, nil, "the lock of a walk", func(ctx context.Context) { e.keepLock(ctx, owner, cancel) })
 	defer func() {
 		cancel(nil)
 		_ = renewing.Wait()
-		// The lease would also expire, but this saves the next walk a wait.
+		// The lock would also expire, but this saves the next walk a wait.
 		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 		defer end()
-		_ = endLease.Run(ctx, s.rdb, []string{e.lease}, owner).Err()
+		_ = freeLock.Run(ctx, s.rdb, []string{e.lock}, owner).Err()
 	}()
 	edits, err = e.unwalked(ctx, edits) // another process may just have finished
 	if err == nil && len(edits) > 0 {
@@ -195,9 +195,9 @@ func (e *editedServer) walkOnce(ctx context.Context, edits []enforce.Edit) (walk
 	return err == nil, err
 }
 
-// keepLease renews the lease until ctx ends, and cancels the walk if another process owns it.
-func (e *editedServer) keepLease(ctx context.Context, owner string, cancel context.CancelCauseFunc) {
-	tick := time.NewTicker(walkLease / 4)
+// keepLock renews the lock until ctx ends, and cancels the walk if another process owns it.
+func (e *editedServer) keepLock(ctx context.Context, owner string, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(walkLock / 4)
 	defer tick.Stop()
 	for {
 		select {
@@ -206,10 +206,10 @@ func (e *editedServer) keepLease(ctx context.Context, owner string, cancel conte
 		case <-tick.C:
 		}
 		limited, end := context.WithTimeout(ctx, stepTimeout)
-		err := renewLease.Run(limited, e.store.rdb, []string{e.lease}, owner, walkLease.Milliseconds()).Err()
+		err := renewLock.Run(limited, e.store.rdb, []string{e.lock}, owner, walkLock.Milliseconds()).Err()
 		end()
 		if errors.Is(err, redis.Nil) { // another process owns it
-			cancel(errLeaseLost)
+			cancel(errLockLost)
 			return
 		}
 	}
@@ -345,8 +345,8 @@ type lookGroup struct {
 	readAt int64
 }
 
-// newLook returns a script that looks at buckets of a tenant by their keys, as one check. Its reply is not read: a bucket
-// that may be lost is kept for the next check, which has it restored.
+// newLook returns a script that looks at buckets of a tenant by their keys, as one check. Its reply is not read: a
+// bucket that may be lost is kept for the next check, which has it restored.
 func newLook(store *Store, tenant rules.TenantID, readAt int64) *script {
 	look := &script{store: store, tenant: tenant, checks: []*enforce.BucketCheck{{}}, readAt: readAt}
 	look.expected.script = look

@@ -273,7 +273,7 @@ func TestAProcessThatWasKilledWhileItSettledIsReplaced(t *testing.T) {
 	server, first := generous(t)
 	mustExhaust(t, first, user("42", fast))
 	// A killed process leaves its lease behind.
-	if err := first.rdb.Set(t.Context(), "{walk}", "killed", walkLease).Err(); err != nil {
+	if err := first.rdb.Set(t.Context(), "{walk}", "killed", walkLock).Err(); err != nil {
 		t.Fatal(err)
 	}
 	second := New(client(t, server.URL(), testTimeout), testTimeout)
@@ -297,7 +297,7 @@ func TestAProcessThatLostItsLeaseStopsAndLeavesTheMarkToTheOther(t *testing.T) {
 	if err := s.rdb.Set(t.Context(), "{walk}", "another", testTimeout).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-failed; !errors.Is(err, errLeaseLost) {
+	if err := <-failed; !errors.Is(err, errLockLost) {
 		t.Errorf("the error is %v", err)
 	}
 	if s.rdb.Exists(t.Context(), "{walk}:1:1:edit").Val() != 0 || s.rdb.Get(t.Context(), "{walk}").Val() != "another" {

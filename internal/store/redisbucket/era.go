@@ -165,7 +165,7 @@ func (s *script) readEras(reply string) (rest string, err error) {
 	}
 	start := end - len(s.eras)*eraBytes
 	if start < 0 {
-		return "", fmt.Errorf("a reply of %d bytes with %d eras", len(reply), len(s.eras))
+		return "", fmt.Errorf("an unexpected reply of %d bytes with %d eras", len(reply), len(s.eras))
 	}
 	for i, tenant := range s.eras {
 		if n := s.expected.node; n != nil {
@@ -233,19 +233,19 @@ func (s *Store) lostBucketOf(key enforce.Key, limit enforce.Limit) lostBucket {
 	return lostBucket{string(appendKey(nil, s.prefix, key)), key.Bounded(), limit}
 }
 
-// A call whose buckets were lost begins again for so many budgets of the store: it may lack others then, as a large
-// batch does, or another loss may follow.
+// budgetsToRecover is for how many budgets of the store a call whose buckets were lost is repeated: the next attempt
+// may find further lost buckets.
 const budgetsToRecover = 2
 
-// untilRestored calls do again once the buckets that it lacks are restored. With errLost, do returns them.
-func (s *Store) untilRestored(tenant rules.TenantID, do func() (lost []lostBucket, err error)) error {
+// untilRestored repeats an attempt after restoring the buckets that it returns with errLost.
+func (s *Store) untilRestored(tenant rules.TenantID, attempt func() (lost []lostBucket, err error)) error {
 	began := time.Now()
-	lost, err := do()
+	lost, err := attempt()
 	for errors.Is(err, errLost) && time.Since(began) < budgetsToRecover*s.budget {
 		if restoreErr := s.restore(tenant, "", lost); restoreErr != nil {
 			return nothingTaken(restoreErr)
 		}
-		lost, err = do()
+		lost, err = attempt()
 	}
 	return err
 }
@@ -333,7 +333,7 @@ func (s *Store) runRestore(
 		c.args = append(c.args, state)
 	}
 	if value, err = s.run(tenant, &c); err == nil && len(value) != eraBytes {
-		err = fmt.Errorf("a reply of %d bytes", len(value))
+		err = fmt.Errorf("an unexpected reply of %d bytes", len(value))
 	}
 	if err != nil {
 		return "", fmt.Errorf("restore %d buckets that redis may have lost: %w", len(buckets), err)

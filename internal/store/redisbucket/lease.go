@@ -127,7 +127,7 @@ func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *
 func (s *script) readGrants(reply string) (broken int, err error) {
 	s.unknownTiers, s.forgotten = 0, 0
 	if len(reply) != 4+len(s.leases)*grantBytes {
-		return 0, fmt.Errorf("a reply of %d bytes to %d leases", len(reply), len(s.leases))
+		return 0, fmt.Errorf("an unexpected reply of %d bytes to %d leases", len(reply), len(s.leases))
 	}
 	broken, reply = int(uint32At(reply)), reply[4:]
 	for i := range s.leases {

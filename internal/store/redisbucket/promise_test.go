@@ -149,7 +149,7 @@ func TestRecordsOfANewerReleaseAreLeftAlone(t *testing.T) {
 		check := one(user("42", still))[0]
 		check.Reserve = &enforce.Reservation{ID: enforce.ReservationID{1}, Life: time.Hour, Key: "a key"}
 		mustTake(t, s, []enforce.BucketCheck{check})
-		key := string(appendRecordKey(nil, "", check.Tiers[0].Key.Tenant, check.Reserve.ID))
+		key := string(appendReservationKey(nil, "", check.Tiers[0].Key.Tenant, check.Reserve.ID))
 		if err := s.rdb.Set(t.Context(), key, record, 0).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -40,19 +40,19 @@ func TestAReservationIsStoredInTheOldestFormatThatHoldsIt(t *testing.T) {
 		if text[0] != test.version {
 			t.Errorf("%+v: version %d, want %d", test.tier, text[0], test.version)
 		}
-		r, err := parseRecord(text)
+		r, err := parseReservation(text)
 		if err != nil || r.Key != "k" || len(r.charges) != 1 || r.charges[0].Meter != test.tier.Meter ||
 			r.charges[0].Shadow != test.tier.Shadow || r.charges[0].After != test.tier.After ||
 			r.charges[0].Amount != 5*enforce.Token || !slices.Equal(r.Costs, test.costs) {
 			t.Errorf("%+v: read as %+v, %v", test.tier, r, err)
 		}
 		for n := range text {
-			if r, err := parseRecord(text[:n]); err == nil && len(r.charges) > 0 {
+			if r, err := parseReservation(text[:n]); err == nil && len(r.charges) > 0 {
 				t.Errorf("%d of %d bytes are read as %+v", n, len(text), r)
 			}
 		}
 	}
-	if _, err := parseRecord(string(rune(recordVersion + 1))); err == nil {
+	if _, err := parseReservation(string(rune(reservationVersion + 1))); err == nil {
 		t.Error("a newer record is read")
 	}
 }

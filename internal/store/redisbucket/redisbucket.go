@@ -6,10 +6,11 @@
 // Cluster, unless CheckSettings found a single server. A batch has about 1024 buckets at most; a larger Take is several
 // batches with a budget each. Settlements and credits are scripts of their own in the same batches, so a tenant has one
 // queue for all its calls. Start reading at take.lua, the script of checks, and bucket.lua, which has the format of a
-// bucket and the code that all scripts share. reservation.lua settles reservations, whose records are beside the
-// buckets of their tenant.
+// bucket and the code that all scripts share. reservation.lua settles reservations, which are beside the buckets of
+// their tenant.
 //
-// When Redis is down, Take returns an error within its budget (50 ms by default), which includes queueing. A failed
+// When Redis is down, Take returns an error within its budget (50 ms by default), which includes queueing; era.go says
+// what takes several budgets. A failed
 // batch fails only its own checks, and a hanging one delays others by at most a tenth of the budget. After five failed
 // batches in a row a circuit breaker fails checks at once. It lets one batch through every quarter of a second; the
 // driver's back-off after failed dials can add a second. Each master of a Redis Cluster has its own connections,
@@ -124,7 +125,7 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 }
 
 // Take implements enforce.Buckets, and returns an error within the budget if Redis does not answer, and at once while
-// the breaker is open. Each batch of a call has its own budget.
+// the breaker is open. Each batch of a call has its own budget, and each look-up of buckets that Redis lost.
 func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 	return s.denials.Take(checks, s.take)
 }

@@ -1,6 +1,6 @@
 -- Settles or extends a reservation, once. bucket.lua comes before it.
 --
--- A record has the charges of a check, and is stored beside the tenant's buckets under a random id:
+-- A reservation has the charges of a check, and is stored beside the tenant's buckets under a random id:
 --
 --   version (byte)  time (double)  cost (double)  life in µs (double)
 --   the owner: length of the API key's id (byte)  that id
@@ -11,15 +11,15 @@
 --
 -- Version 1 has only enforced rules that count requests and are not charged after, and no user and costs.
 --
---   KEYS[1]  the record
+--   KEYS[1]  the reservation
 --   KEYS[2]  the tenant's index: open reservations by their end
---   KEYS[3…] the buckets of the record, in its order
---   ARGV[1]  the record as the caller read it
+--   KEYS[3…] its buckets, in its order
+--   ARGV[1]  the reservation as the caller read it
 --   ARGV[2]  the limits of the buckets, 32 bytes each
 --   ARGV[3]  the calendars of these limits
 --   ARGV[4]  the act (byte; 0: settle, 1: extend), and the cost of each bucket (doubles; -1: keep the estimate). An
---            extension decides higher costs like a check, and keeps the estimate of lower ones. The new owner of its
---            record follows
+--            extension decides higher costs like a check, and keeps the estimate of lower ones. The new owner
+--            follows
 --   ARGV[5]  the id (16 bytes)
 --   ARGV[6]  absent or empty without a long limit; else the expected value of the era, whose key is the last, and for
 --            each bucket whether its limit is long (byte)
@@ -27,8 +27,8 @@
 --
 -- The reply is one string:
 --
---   status   (byte) 0: the record is gone
---            1: the record has changed since it was read
+--   status   (byte) 0: the reservation is gone
+--            1: the reservation has changed since it was read
 --            2: a bucket has an unknown version; nothing was changed
 --            3: done
 --            4: denied, because a bucket does not hold a higher cost; nothing was changed
@@ -45,14 +45,14 @@
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, ceil, format = math.min, math.ceil, string.format
 
-local record = call('GET', KEYS[1])
-if not record then return '\0' end
-if record ~= ARGV[1] then return '\1' end
+local stored = call('GET', KEYS[1])
+if not stored then return '\0' end
+if stored ~= ARGV[1] then return '\1' end
 
 local now, slack = read_clock(ARGV[7])
 local ends = call('ZSCORE', KEYS[2], ARGV[5])
 if not ends or tonumber(ends) <= now then return '\0' end
-local version, taken, _, life, key_length = unpack_struct('<BdddB', record)
+local version, taken, _, life, key_length = unpack_struct('<BdddB', stored)
 local extends, denied = string.byte(ARGV[4]) == 1, false
 local eras = ARGV[6] or ''
 local count = #KEYS - (#eras > 0 and 3 or 2)
@@ -64,13 +64,13 @@ local holder = string.sub(ARGV[5], 1, 8)
 
 -- Advance the buckets first, because nothing may be written if one of them cannot be settled.
 local buckets, at, kept_from = {}, 27 + key_length, 1
-if version > 1 then at = at + 4 + unpack_struct('<I', record, at) end
-local charges, windows, kept = {}, {}, {} -- kept is the record of an extension
-if extends then kept[1], kept_from = string.sub(record, 1, 25) .. string.sub(ARGV[4], 8 * count + 2), at end
+if version > 1 then at = at + 4 + unpack_struct('<I', stored, at) end
+local charges, windows, kept = {}, {}, {} -- kept is an extended reservation
+if extends then kept[1], kept_from = string.sub(stored, 1, 25) .. string.sub(ARGV[4], 8 * count + 2), at end
 local latest = taken + MAX_RESERVE_FOR * 1000
 for i = 1, count do
-  local key_size = unpack_struct('<H', record, at)
-  local kind, tier, estimate = unpack_struct('<HHd', record, at + 2 + key_size + 28)
+  local key_size = unpack_struct('<H', stored, at)
+  local kind, tier, estimate = unpack_struct('<HHd', stored, at + 2 + key_size + 28)
   at = at + 2 + key_size + 40
   local state, c = call('MGET', KEYS[i + 2])[1], i - 1
   if begun and string.byte(eras, 49 + i) == 1 and opens[c] ~= OUTSIDE
@@ -108,7 +108,7 @@ for i = 1, count do
       is_changed = is_changed or now_charged ~= amount
     end
     if extends and now_charged > estimate then
-      kept[#kept + 1] = string.sub(record, kept_from, at - 9) .. pack('<d', now_charged)
+      kept[#kept + 1] = string.sub(stored, kept_from, at - 9) .. pack('<d', now_charged)
       kept_from = at
     end
   end
@@ -126,7 +126,7 @@ if extends then
   ends = min(now + life, taken + MAX_RESERVE_FOR * 1000)
   call('ZADD', KEYS[2], format('%.0f', ends), ARGV[5])
   local ms = format('%.0f', math.max(1, ceil((ends - now) / 1000)))
-  call('SET', KEYS[1], table.concat(kept) .. string.sub(record, kept_from), 'PX', ms)
+  call('SET', KEYS[1], table.concat(kept) .. string.sub(stored, kept_from), 'PX', ms)
   call('PEXPIRE', KEYS[2], MAX_RESERVE_FOR)
 else
   call('DEL', KEYS[1])

@@ -14,7 +14,7 @@ import (
 )
 
 // No rule has the id 0, so no bucket has these keys.
-func appendRecordKey(buf []byte, prefix string, tenant rules.TenantID, id enforce.ReservationID) []byte {
+func appendReservationKey(buf []byte, prefix string, tenant rules.TenantID, id enforce.ReservationID) []byte {
 	buf = appendRule(buf, prefix, tenant, 0)
 	return append(append(buf, ":reservation "...), id.String()...)
 }
@@ -43,38 +43,38 @@ type reservation struct {
 }
 
 const (
-	plainVersion      = 1
-	recordVersion     = 2
-	maxVersion        = 31 // see bucket.lua
-	recordHeaderBytes = 1 + 3*8 + 1
+	plainVersion           = 1
+	reservationVersion     = 2
+	maxVersion             = 31 // see bucket.lua
+	reservationHeaderBytes = 1 + 3*8 + 1
 )
 
-var errBrokenRecord = errors.New("the record of the reservation is invalid; another program writes to this Redis")
+var errBrokenReservation = errors.New("the stored reservation is invalid; another program writes to this Redis")
 
-func parseRecord(text string) (r reservation, err error) {
-	if len(text) > 0 && text[0] > recordVersion && text[0] <= maxVersion {
+func parseReservation(text string) (r reservation, err error) {
+	if len(text) > 0 && text[0] > reservationVersion && text[0] <= maxVersion {
 		return r, ErrUnknownVersion
 	}
-	if len(text) < recordHeaderBytes || text[0] < plainVersion || text[0] > recordVersion {
-		return r, errBrokenRecord
+	if len(text) < reservationHeaderBytes || text[0] < plainVersion || text[0] > reservationVersion {
+		return r, errBrokenReservation
 	}
 	r.text, r.taken, r.cost = text, int64(float(text[1:])), enforce.Tokens(float(text[9:]))
-	end := recordHeaderBytes + int(text[recordHeaderBytes-1])
+	end := reservationHeaderBytes + int(text[reservationHeaderBytes-1])
 	if len(text) < end {
-		return r, errBrokenRecord
+		return r, errBrokenReservation
 	}
-	r.Key = text[recordHeaderBytes:end]
+	r.Key = text[reservationHeaderBytes:end]
 	rest := text[end:]
 	var meters []string // of the tiers, after an empty one
 	if text[0] > plainVersion {
 		const length = 4
 		if len(rest) < length || len(rest)-length < int(uint32At(rest)) {
-			return r, errBrokenRecord
+			return r, errBrokenReservation
 		}
 		end := length + int(uint32At(rest))
 		use, err := r.ParseUse([]byte(rest[length:end]))
 		if err != nil {
-			return r, errBrokenRecord
+			return r, errBrokenReservation
 		}
 		r.meters, rest = string(use), rest[end:]
 		meters = strings.Split(r.meters, "\x00")
@@ -82,11 +82,11 @@ func parseRecord(text string) (r reservation, err error) {
 	r.charged = len(text) - len(rest)
 	for rest != "" {
 		if len(rest) < 2 {
-			return r, errBrokenRecord
+			return r, errBrokenReservation
 		}
 		size := uint16At(rest)
 		if len(rest) < 2+size+limitBytes+8 {
-			return r, errBrokenRecord
+			return r, errBrokenReservation
 		}
 		r.keys = append(r.keys, rest[2:2+size])
 		charge := enforce.Charge{
@@ -95,7 +95,7 @@ func parseRecord(text string) (r reservation, err error) {
 		charge.Key.Rule, charge.Key.Subject, _, _ = parseKey(rest[2 : 2+size])
 		if tier := uint16At(rest[2+size+limitBytes-2:]); meters != nil {
 			if tier/4+1 >= len(meters) {
-				return r, errBrokenRecord
+				return r, errBrokenReservation
 			}
 			charge.Meter, charge.Shadow, charge.After = rules.Meter(meters[tier/4+1]), tier&1 != 0, tier&2 != 0
 		}
@@ -107,9 +107,9 @@ func parseRecord(text string) (r reservation, err error) {
 
 // The first byte of reservation.lua's reply.
 const (
-	recordGone     = 0
-	recordChanged  = 1
-	extensionFails = 4
+	reservationGone    = 0
+	reservationChanged = 1
+	extensionFails     = 4
 )
 
 const (
@@ -117,21 +117,21 @@ const (
 	actExtend = 1
 )
 
-// settleTries caps the reads of a record, because another caller may extend the reservation after a read.
+// settleTries caps the reads of a reservation, because another caller may extend the reservation after a read.
 const settleTries = 3
 
 // SettleReservation implements enforce.Reserver with reservation.lua, on Take's clock, turns and breaker.
-// SettleReservation takes two round trips, each within the budget: the first reads the record, because the second
+// SettleReservation takes two round trips, each within the budget: the first reads the reservation, because the second
 // script must name its buckets.
 func (s *Store) SettleReservation(
 	_ context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
 ) (settled enforce.Settled, err error) {
-	recordKey := string(appendRecordKey(nil, s.prefix, tenant, id))
+	key := string(appendReservationKey(nil, s.prefix, tenant, id))
 	for range settleTries {
-		text, err := s.run(tenant, &call{source: recordSource, keys: []string{recordKey}, weight: 1})
+		text, err := s.run(tenant, &call{source: storedSource, keys: []string{key}, weight: 1})
 		again := false
 		if err == nil && text != "" {
-			settled, again, err = s.settleRecord(tenant, id, text, with)
+			settled, again, err = s.settleStored(tenant, id, text, with)
 		}
 		switch {
 		case errors.Is(err, enforce.ErrRefundForbidden):
@@ -147,49 +147,49 @@ func (s *Store) SettleReservation(
 		"settle a reservation in redis: other callers keep changing the reservation; try again")
 }
 
-func (s *Store) settleRecord(
+func (s *Store) settleStored(
 	tenant rules.TenantID, id enforce.ReservationID, text string, with enforce.Settlement,
 ) (settled enforce.Settled, again bool, err error) {
-	record, err := parseRecord(text)
+	stored, err := parseReservation(text)
 	if err != nil {
 		if errors.Is(err, ErrUnknownVersion) {
 			s.unknown.Add(1)
 		}
 		return settled, false, err
 	}
-	if with.Forbidden(record.Key, record.charges) {
+	if with.Forbidden(stored.Key, stored.charges) {
 		return settled, false, enforce.ErrRefundForbidden
 	}
 	stamp := s.stamp()
 	var limits, calendars []byte
 	count := uint16(0)
 	act := []byte{actSettle}
-	changes := record.Change(&with)
+	changes := stored.Change(&with)
 	if with.Extend {
 		act[0] = actExtend
 	}
-	for i := range record.charges {
-		limit := limitOf(record.keys[i], &with, record.charges[i].Limit)
+	for i := range stored.charges {
+		limit := limitOf(stored.keys[i], &with, stored.charges[i].Limit)
 		limits = appendLimit(limits, limit, &count)
 		calendars = appendCalendar(calendars, limit, stamp)
-		cost, ok := with.CostOf(record.charges[i].Meter)
+		cost, ok := with.CostOf(stored.charges[i].Meter)
 		if !ok {
 			cost = enforce.NotCounted
 		}
 		act = appendFloat(act, float64(cost))
 	}
 	if with.Extend {
-		act = appendOwner(act, record.text[0], &record.Reservation, record.meters)
+		act = appendOwner(act, stored.text[0], &stored.Reservation, stored.meters)
 	}
 	keys := []string{
-		string(appendRecordKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
+		string(appendReservationKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
 	}
-	keys = append(keys, record.keys...)
-	args := []any{record.text, limits, calendars, act, id[:]}
-	isLong := make([]byte, len(record.keys))
+	keys = append(keys, stored.keys...)
+	args := []any{stored.text, limits, calendars, act, id[:]}
+	isLong := make([]byte, len(stored.keys))
 	var long []lostBucket
-	for i, key := range record.keys {
-		if limit := limitOf(key, &with, record.charges[i].Limit); s.isLong(limit) {
+	for i, key := range stored.keys {
+		if limit := limitOf(key, &with, stored.charges[i].Limit); s.isLong(limit) {
 			isLong[i] = 1
 			long = append(long, lostBucket{key, placeOfKey(tenant, key), limit})
 		}
@@ -206,12 +206,12 @@ func (s *Store) settleRecord(
 	var reply string
 	err = s.untilRestored(tenant, func() (lost []lostBucket, err error) {
 		reply, err = s.run(tenant, &call{
-			source: reservationSource, keys: keys, args: args, weight: ownScript(len(record.keys)),
+			source: reservationSource, keys: keys, args: args, weight: ownScript(len(stored.keys)),
 		})
 		switch {
 		case err != nil:
 		case reply == "":
-			err = fmt.Errorf("a reply of %d bytes", len(reply))
+			err = fmt.Errorf("an unexpected reply of %d bytes", len(reply))
 		default:
 			err = s.refusal(reply[0])
 		}
@@ -221,23 +221,23 @@ func (s *Store) settleRecord(
 		return settled, false, err
 	}
 	switch reply[0] {
-	case recordGone:
+	case reservationGone:
 		return settled, false, nil
-	case recordChanged:
+	case reservationChanged:
 		return settled, true, nil
 	case extensionFails:
 		return enforce.Settled{Found: true, Denied: true}, false, nil
 	}
-	final := make([]enforce.Tokens, len(record.keys))
+	final := make([]enforce.Tokens, len(stored.keys))
 	if len(reply) < 1+8*len(final) {
-		return settled, false, fmt.Errorf("a reply of %d bytes", len(reply))
+		return settled, false, fmt.Errorf("an unexpected reply of %d bytes", len(reply))
 	}
 	for i := range final {
 		final[i] = enforce.Tokens(float(reply[1+8*i:]))
 	}
-	settled = with.Settled(record.cost, record.charges, final)
-	settled.User, settled.Taken, settled.Changes = record.User, record.taken, changes
-	if err := readWindows(&settled, tenant, record.keys, reply[1+8*len(final):]); err != nil {
+	settled = with.Settled(stored.cost, stored.charges, final)
+	settled.User, settled.Taken, settled.Changes = stored.User, stored.taken, changes
+	if err := readWindows(&settled, tenant, stored.keys, reply[1+8*len(final):]); err != nil {
 		return enforce.Settled{}, false, err
 	}
 	return settled, false, nil
@@ -294,13 +294,13 @@ func appendReservation(buf []byte, r *enforce.Reservation, tiers []enforce.Tier)
 	buf = append(buf, r.ID[:]...)
 	version := byte(plainVersion)
 	if r.Costs != nil {
-		version = recordVersion
+		version = reservationVersion
 	}
 	var meters []byte
 	for i := range tiers {
 		tier := &tiers[i]
 		if tier.Meter != "" || tier.Shadow || tier.After {
-			version = recordVersion
+			version = reservationVersion
 		}
 		meters = append(append(meters, 0), tier.Meter...)
 	}

@@ -55,8 +55,9 @@ const (
 	wireIndex  = 4
 )
 
-// script is one call of a script; take.lua, lend.lua, credit.lua and reservation.lua describe arguments and replies.
-// Its checks have their buckets on one server. Each distinct bucket is sent once, with one limit. The memory is reused.
+// script is one run of a script, for many callers; take.lua, lend.lua, credit.lua and reservation.lua describe
+// arguments and replies. Its checks have their buckets on one server. Each distinct bucket is sent once, with one
+// limit. The memory is reused.
 type script struct {
 	store    *Store
 	tenant   rules.TenantID // of a look
@@ -172,7 +173,7 @@ func (s *script) addOtherKeys() {
 	switch check := s.checks[0]; {
 	case check.Reserve != nil:
 		tenant := check.Tiers[0].Key.Tenant
-		s.text = appendRecordKey(s.text, s.store.prefix, tenant, check.Reserve.ID)
+		s.text = appendReservationKey(s.text, s.store.prefix, tenant, check.Reserve.ID)
 		s.endArg()
 		s.text = appendIndexKey(s.text, s.store.prefix, tenant)
 		s.endArg()
@@ -361,7 +362,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	tiers := len(s.wires) - 2*len(s.checks)
 	end := tiers * tierBytes
 	if len(reply) < end+replyBytes {
-		return 0, fmt.Errorf("a reply of %d bytes to %d tiers", len(reply), tiers)
+		return 0, fmt.Errorf("an unexpected reply of %d bytes to %d tiers", len(reply), tiers)
 	}
 	broken = int(uint32At(reply[end:]))
 	stamp := int64(float(reply[end+4:]))
@@ -377,7 +378,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	foreign := int(reply[end+12]) | int(reply[end+13])<<8
 	lent := int(reply[end+19]) | int(reply[end+20])<<8
 	if len(rest) < foreign*(2+limitBytes) {
-		return 0, fmt.Errorf("a reply of %d bytes to %d tiers with %d limits", len(reply), tiers, foreign)
+		return 0, fmt.Errorf("an unexpected reply of %d bytes to %d tiers with %d limits", len(reply), tiers, foreign)
 	}
 	isLost := false
 	for _, check := range s.checks {
@@ -412,7 +413,8 @@ func (s *script) readReply(reply string) (broken int, err error) {
 	s.applyForeignLimits(rest[:foreign*(2+limitBytes)])
 	rest = rest[foreign*(2+limitBytes):]
 	if len(rest) < lent*lentBytes {
-		return 0, fmt.Errorf("a reply of %d bytes to %d tiers, of which %d have lent", len(reply), tiers, lent)
+		return 0, fmt.Errorf("an unexpected reply of %d bytes to %d tiers, of which %d have lent", len(reply), tiers,
+			lent)
 	}
 	s.readLent(rest[:lent*lentBytes])
 	rest, restErr := s.readCharges(rest[lent*lentBytes:])

@@ -30,8 +30,8 @@ var (
 	creditSource      = newSource(sourceOf(creditText))
 	reservationSource = newSource(sourceOf(reservationText))
 	restoreSource     = newSource(sourceOf(restoreText))
-	// recordSource reads a reservation; it is empty if there is none or the key has another type.
-	recordSource = newSource("return redis.call('MGET', KEYS[1])[1] or ''")
+	// storedSource reads a reservation; it is empty if there is none or the key has another type.
+	storedSource = newSource("return redis.call('MGET', KEYS[1])[1] or ''")
 )
 
 type source struct{ text, sha string }

@@ -1,8 +1,8 @@
 -- Answers up to 64 checks in order, each all or nothing. bucket.lua comes before it.
 --
---   KEYS     the distinct buckets; then the eras of tenants with long limits; then, for a check that reserves, its
---            record and its tenant's index; or for a record with an id, one of its tenant's 256 sets of ids, and their
---            counts
+--   KEYS     the distinct buckets; then the eras of tenants with long limits; then, for a check that reserves, the
+--            reservation and its tenant's index; or for a record with an id, its set of the tenant's 256 sets of ids,
+--            and their counts
 --   ARGV[1]  the wiring, 16-bit numbers: for each key the index of its limit in ARGV[3]; then for each check its
 --            number of tiers, its flags (1: a look, 2: no delay, 4: mixed, 8: a record), and for each tier 4 × the
 --            index of its key, + 1 for shadow, + 2 if it is charged after, as each tier of a record is
@@ -11,8 +11,8 @@
 --   ARGV[4]  the calendars of these limits, 32 bytes each
 --   ARGV[5]  the checks' holders, 8 bytes each; empty without a concurrency limit
 --   ARGV[6]  for a check that reserves, which is alone in its script: the reservation's life in microseconds (double;
---            below 0: the check passes without a reservation if there are too many), its id (16 bytes), the version of
---            its record, and the record's owner; for a record with an id, also alone: 0 (double) and the id (16 bytes); else empty
+--            below 0: the check passes without a reservation if there are too many), its id (16 bytes), its
+--            version, and its owner; for a record with an id, also alone: 0 (double) and the id (16 bytes); else empty
 --   ARGV[7]  absent or empty without a long limit; else the number of eras, and for each bucket the number of its era,
 --            from 1, or 0 if its limit is not long (16 bits each); then for each era its expected value (49 bytes)
 --   ARGV[8]  the time in microseconds, from tests only
@@ -408,7 +408,7 @@ for i = 1, keys do
   end
 end
 
--- The record of a reservation; see reservation.lua.
+-- The reservation; see reservation.lua.
 if reserved then
   local life, id = math.abs((unpack_struct('<d', ARGV[6]))), string.sub(ARGV[6], 9, 24)
   local ms = format('%.0f', math.ceil(life / 1000))
