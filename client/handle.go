@@ -55,7 +55,7 @@ type Handle struct {
 	terms     atomic.Pointer[terms] // nil while the server decides
 	isActive  atomic.Bool           // known to the background goroutine
 	warm      atomic.Uint64         // a time interval and a count, while not active
-	allowed   atomic.Int64          // unreported
+	allowed   lend.Counter          // unreported
 	undecided atomic.Int64          // total
 
 	// Only for the background goroutine:
@@ -68,7 +68,7 @@ type Handle struct {
 // denials counts the unreported denials of a rule.
 type denials struct {
 	rule  int64
-	count atomic.Int64
+	count lend.Counter
 }
 
 // terms are the handle's present way to decide.
@@ -140,10 +140,7 @@ func (h *Handle) try(now lend.Instant) (Verdict, decidedBy) {
 	}
 	lacking := -1
 	if len(t.buckets) == 1 {
-		var one lend.Taken
-		if t.buckets[0].Take(now, h.cost, &one) {
-			one.Spend()
-		} else {
+		if !t.buckets[0].Spend(now, h.cost) {
 			lacking = 0
 		}
 	} else {

@@ -50,7 +50,7 @@ type lenderRequest struct {
 	Buckets []bucketAsk
 }
 
-func newLender(t *testing.T) *lender {
+func newLender(t testing.TB) *lender {
 	t.Helper()
 	l := &lender{how: howLease, amount: 1e6 * oneToken, mode: "enforce", denied: map[int64]int64{}}
 	l.Server = httptest.NewServer(http.HandlerFunc(l.answer))
@@ -129,7 +129,7 @@ func (l *lender) set(change func()) {
 	change()
 }
 
-func (l *lender) client(t *testing.T) *Client {
+func (l *lender) client(t testing.TB) *Client {
 	t.Helper()
 	c, err := New(Config{URL: l.URL, Key: "slk_test_key", Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -140,7 +140,7 @@ func (l *lender) client(t *testing.T) *Client {
 	return c
 }
 
-func handleOf(t *testing.T, c *Client, check Check) *Handle {
+func handleOf(t testing.TB, c *Client, check Check) *Handle {
 	t.Helper()
 	h, err := c.Handle(check)
 	if err != nil {
@@ -150,7 +150,7 @@ func handleOf(t *testing.T, c *Client, check Check) *Handle {
 }
 
 // until tries until there is a verdict, and returns the number of tries and of allowed ones.
-func until(t *testing.T, h *Handle, want Verdict) (tries, passed int64) {
+func until(t testing.TB, h *Handle, want Verdict) (tries, passed int64) {
 	t.Helper()
 	pause := time.NewTicker(time.Millisecond)
 	defer pause.Stop()
@@ -630,6 +630,37 @@ func TestTryAllocatesNothing(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("a try allocates %g times; %d of 1001 were allowed", allocations, allowed)
 		}
+	}
+}
+
+// BenchmarkTry has a reading of the clocks beside it, which is most of a try.
+func BenchmarkTry(b *testing.B) {
+	l := newLender(b)
+	l.amount = 1e9 * oneToken
+	h := handleOf(b, l.client(b), Check{UserID: "42"})
+	for _, c := range []struct {
+		what string
+		call func()
+	}{
+		{"clock", func() { _ = time.Now() }},
+		{"try", func() { h.Try() }},
+	} {
+		b.Run(c.what+"/alone", func(b *testing.B) {
+			until(b, h, Allowed)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.call()
+			}
+		})
+		b.Run(c.what+"/contended", func(b *testing.B) {
+			until(b, h, Allowed)
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					c.call()
+				}
+			})
+		})
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
@@ -48,9 +47,9 @@ type ruleDenials struct {
 
 // takeReport moves the counts into a report.
 func (h *Handle) takeReport() checkReport {
-	r := checkReport{Check: json.RawMessage(h.asked.body), Allowed: takeUpTo(&h.allowed, h.mostReported())}
+	r := checkReport{Check: json.RawMessage(h.asked.body), Allowed: h.allowed.TakeUpTo(h.mostReported())}
 	for _, d := range h.denials {
-		if count := takeUpTo(&d.count, maxReported); count > 0 && len(r.Denied) < maxTaken {
+		if count := d.count.TakeUpTo(maxReported); count > 0 && len(r.Denied) < maxTaken {
 			r.Denied = append(r.Denied, ruleDenials{d.rule, count})
 		} else {
 			d.count.Add(count)
@@ -63,12 +62,6 @@ func (h *Handle) takeReport() checkReport {
 func (h *Handle) mostReported() int64 {
 	const mostCost = 1e12 // tokens
 	return max(1, min(maxReported, int64(mostCost/max(h.asked.cost, 1))))
-}
-
-func takeUpTo(count *atomic.Int64, most int64) int64 {
-	n := min(count.Load(), most) // only reports subtract
-	count.Add(-n)
-	return n
 }
 
 // putBack undoes takeReport.

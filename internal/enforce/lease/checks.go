@@ -139,9 +139,7 @@ func (s *sent) add(check *enforce.BucketCheck, at int, part *split) {
 	s.splits = append(s.splits, *part)
 	own := &s.splits[len(s.splits)-1]
 	for i := range check.Tiers {
-		if own.of[i] != nil {
-			own.taken[i].Hold()
-		} else {
+		if own.of[i] == nil {
 			s.tiers = append(s.tiers, check.Tiers[i])
 		}
 	}

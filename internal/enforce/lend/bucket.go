@@ -27,34 +27,8 @@ const (
 	AlongUp = 0.75
 )
 
-// Lot is the rest of one grant. Amounts are in millionths of a token.
-type Lot struct {
-	left      atomic.Int64 // can be spent
-	spent     atomic.Int64 // not reported
-	undecided atomic.Int64 // of checks that the store has not answered
-	due       int64        // lent, and neither reported as spent nor given back; of the one goroutine
-	slot      int64
-	epoch     int64
-	since     int64 // of the limit in force when it was lent
-	from      int64 // when the answer came, on the monotonic clock
-	ends      Instant
-}
-
-func (l *Lot) take(amount int64) int64 {
-	for {
-		left := l.left.Load()
-		if left <= 0 {
-			return 0
-		}
-		taken := min(left, amount)
-		if l.left.CompareAndSwap(left, left-taken) {
-			return taken
-		}
-	}
-}
-
-// Bucket is this process's lease on one bucket. Take, Miss, Held, Undecided and IsPaused are safe for concurrent use
-// and never block; the other methods are for one goroutine at a time.
+// Bucket is this process's lease on one bucket. Spend, Take, Miss, Held and IsPaused are safe for concurrent use and
+// never block; the other methods are for one goroutine at a time.
 type Bucket struct {
 	lots   atomic.Pointer[[]*Lot] // the oldest first; replaced, never changed
 	missed atomic.Int64           // what checks asked for that lots did not have, in millionths
@@ -98,7 +72,6 @@ func New(limit Limit, now Instant) *Bucket {
 // Taken holds the tokens of one Take, until Spend or PutBack.
 type Taken struct {
 	n     int
-	held  bool
 	parts [maxParts]part
 }
 
@@ -109,17 +82,38 @@ type part struct {
 	amount int64
 }
 
-// Take takes a cost from the oldest live grants, or takes nothing and returns false.
-func (b *Bucket) Take(now Instant, cost Tokens, taken *Taken) bool {
-	taken.n, taken.held = 0, false
-	lots := b.lots.Load()
-	if lots == nil {
+// Spend takes and spends a cost, or takes nothing and returns false.
+func (b *Bucket) Spend(now Instant, cost Tokens) bool {
+	for _, l := range b.all() {
+		if !l.isAlive(now) {
+			continue
+		}
+		own := l.own()
+		if own.spend(int64(cost)) {
+			return true
+		}
+		if own.left.Load() > 0 {
+			break // Take adds to it, so that no fraction of a cost is left behind
+		}
+	}
+	var taken Taken
+	if !b.Take(now, cost, &taken) {
 		return false
 	}
+	taken.Spend()
+	return true
+}
+
+// isAlive reports whether a check may take tokens. One that began before the answer came would count as admitted before
+// the bucket had earned them.
+func (l *Lot) isAlive(now Instant) bool { return now.Mono >= l.from && now.IsBefore(l.ends) }
+
+// Take takes a cost from the oldest live grants, or takes nothing and returns false.
+func (b *Bucket) Take(now Instant, cost Tokens, taken *Taken) bool {
+	taken.n = 0
 	missing := int64(cost)
-	for _, l := range *lots {
-		// A check that began before the answer came would count as admitted before the bucket had earned the tokens.
-		if now.Mono < l.from || !now.IsBefore(l.ends) {
+	for _, l := range b.all() {
+		if !l.isAlive(now) {
 			continue
 		}
 		if amount := l.take(missing); amount > 0 {
@@ -138,36 +132,20 @@ func (b *Bucket) Take(now Instant, cost Tokens, taken *Taken) bool {
 	return false
 }
 
-// Hold marks the tokens as undecided while the store decides the check, until Spend or PutBack.
-func (t *Taken) Hold() {
-	t.held = true
-	for i := range t.n {
-		t.parts[i].lot.undecided.Add(t.parts[i].amount)
-	}
-}
-
 // Spend marks the tokens as spent.
 func (t *Taken) Spend() {
 	for i := range t.n {
-		p := &t.parts[i]
-		p.lot.spent.Add(p.amount)
-		if t.held {
-			p.lot.undecided.Add(-p.amount)
-		}
+		t.parts[i].lot.own().ended.Add(t.parts[i].amount)
 	}
-	t.n, t.held = 0, false
+	t.n = 0
 }
 
 // PutBack returns the tokens to their grants. Tokens of a grant that has ended are lost.
 func (t *Taken) PutBack() {
 	for i := range t.n {
-		p := &t.parts[i]
-		p.lot.left.Add(p.amount)
-		if t.held {
-			p.lot.undecided.Add(-p.amount)
-		}
+		t.parts[i].lot.own().putBack(t.parts[i].amount)
 	}
-	t.n, t.held = 0, false
+	t.n = 0
 }
 
 // Parts calls f with each grant that tokens were taken from, and is for models.
@@ -186,17 +164,7 @@ func (b *Bucket) Miss(cost Tokens) {
 func (b *Bucket) Held(now Instant) (sum Tokens) {
 	for _, l := range b.all() {
 		if now.IsBefore(l.ends) {
-			sum += Tokens(max(0, l.left.Load()))
-		}
-	}
-	return sum
-}
-
-// Undecided returns the tokens of checks that the store has not answered.
-func (b *Bucket) Undecided(now Instant) (sum Tokens) {
-	for _, l := range b.all() {
-		if now.IsBefore(l.ends) {
-			sum += Tokens(l.undecided.Load())
+			sum += Tokens(l.left())
 		}
 	}
 	return sum
@@ -212,7 +180,8 @@ func (b *Bucket) all() []*Lot {
 // Lots calls f with each grant and its spendable, unreported and undecided tokens. Lots is for models.
 func (b *Bucket) Lots(now Instant, f func(l *Lot, isAlive bool, left, spent, undecided Tokens)) {
 	for _, l := range b.all() {
-		f(l, now.IsBefore(l.ends), Tokens(l.left.Load()), Tokens(l.spent.Load()), Tokens(l.undecided.Load()))
+		left, held, spent := l.unreported(false)
+		f(l, now.IsBefore(l.ends), Tokens(left), Tokens(spent), Tokens(held))
 	}
 }
 
@@ -231,7 +200,8 @@ func (b *Bucket) Expect(cost Tokens) {
 func (b *Bucket) wanted(now Instant) Tokens {
 	asked := b.missed.Load() + b.reported
 	for _, l := range b.all() {
-		asked += l.spent.Load()
+		_, _, spent := l.unreported(false)
+		asked += spent
 	}
 	b.demand.measure(now, asked)
 	lendable := mostLent * float64(b.inForce.Burst) * float64(Token)
@@ -276,7 +246,8 @@ func (b *Bucket) Return(now Instant) (ask Ask, ok bool) {
 
 func (b *Bucket) hasReport(now Instant) bool {
 	return slices.ContainsFunc(b.all(), func(l *Lot) bool {
-		return l.left.Load() > 0 || l.spent.Load() > 0 || !now.IsBefore(l.ends)
+		left, _, spent := l.unreported(false)
+		return left > 0 || spent > 0 || !now.IsBefore(l.ends)
 	})
 }
 
@@ -284,7 +255,7 @@ func (b *Bucket) hasReport(now Instant) bool {
 func (b *Bucket) IsDone() bool { return !b.isAsking && len(b.all()) == 0 }
 
 func (b *Bucket) hasOlder() bool {
-	return slices.ContainsFunc(b.all(), func(l *Lot) bool { return l.since < b.known.Since && l.left.Load() > 0 })
+	return slices.ContainsFunc(b.all(), func(l *Lot) bool { return l.since < b.known.Since && l.left() > 0 })
 }
 
 // report makes a request that reports spent tokens, and gives back all tokens, or those of an older limit or past their
@@ -295,10 +266,11 @@ func (b *Bucket) report(now Instant, want Tokens, everything bool) Ask {
 	for _, l := range b.all() {
 		r := Return{Slot: l.slot}
 		isAlive := now.IsBefore(l.ends)
-		if everything || l.since < b.known.Since || !isAlive {
-			r.Back = Tokens(max(0, l.left.Swap(0)))
+		givesBack := everything || l.since < b.known.Since || !isAlive
+		left, _, spent := l.unreported(givesBack)
+		if r.Spent = Tokens(spent); givesBack {
+			r.Back = Tokens(left)
 		}
-		r.Spent = Tokens(l.spent.Swap(0))
 		b.reported += int64(r.Spent)
 		b.moved.Spent += r.Spent
 		if l.epoch == ask.Epoch && now.IsBefore(l.ends.Plus(SlotGuard)) {
@@ -311,11 +283,11 @@ func (b *Bucket) report(now Instant, want Tokens, everything bool) Ask {
 		}
 		if l.due -= int64(r.Spent + r.Back); isAlive && l.due > 0 {
 			kept = append(kept, l)
+			ask.Held += Tokens(l.due)
 		}
 	}
 	b.lots.Store(&kept)
 	ask.Returns = ask.Returns[max(0, len(ask.Returns)-MaxSlots):] // the store has forgotten older ones
-	ask.Held = b.Held(now) + b.Undecided(now)
 	if b.last != (Instant{}) {
 		ask.Since = (now.Mono - b.last.Mono) / int64(time.Microsecond)
 	}
@@ -346,9 +318,9 @@ func (b *Bucket) Answered(sent, now Instant, grant *Grant) {
 	case grant.Amount > 0:
 		l := &Lot{
 			slot: grant.Slot, epoch: grant.Epoch, since: grant.Limit.Since,
-			from: now.Mono, ends: sent.Plus(OnStoresClock(Life)), due: int64(grant.Amount),
+			from: now.Mono, ends: sent.Plus(OnStoresClock(Life)),
 		}
-		l.left.Store(int64(grant.Amount))
+		l.fill(int64(grant.Amount), int64(b.largest))
 		lots := append(slices.Clone(b.all()), l)
 		b.lots.Store(&lots)
 	}
@@ -372,10 +344,10 @@ func (b *Bucket) IsAsking() bool { return b.isAsking }
 func (b *Bucket) Forfeit() {
 	if lots := b.lots.Swap(nil); lots != nil {
 		for _, l := range *lots {
-			spent := l.spent.Swap(0)
+			left, _, spent := l.unreported(true)
 			b.reported += spent
 			b.moved.Spent += Tokens(spent)
-			b.moved.Forfeited += Tokens(max(0, l.left.Swap(0)))
+			b.moved.Forfeited += Tokens(left)
 		}
 	}
 	b.paused.Store(0)

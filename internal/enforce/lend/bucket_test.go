@@ -46,10 +46,19 @@ func (h *history) take(t *rapid.T) {
 		}
 		h.bucket.Miss(cost)
 	default:
-		if rapid.Bool().Draw(t, "hold") {
-			taken.Hold()
-		}
 		h.taken = append(h.taken, heldCost{&taken, cost})
+	}
+}
+
+func (h *history) spend(t *rapid.T) {
+	cost := Tokens(rapid.Int64Range(1, 5*int64(Token)).Draw(t, "cost"))
+	held := h.bucket.Held(h.now)
+	paid := Tokens(0)
+	if h.bucket.Spend(h.now, cost) {
+		h.spent, paid = h.spent+cost, cost
+	}
+	if got := h.bucket.Held(h.now); got != held-paid {
+		t.Fatalf("a check of %v spent %v, and %v became %v", cost, paid, held, got)
 	}
 }
 
@@ -72,6 +81,11 @@ func (h *history) ask(t *rapid.T) {
 	h.askedFor(ask, ok)
 }
 
+func (h *history) undecided() (sum Tokens) {
+	h.bucket.Lots(h.now, func(_ *Lot, _ bool, _, _, undecided Tokens) { sum += undecided })
+	return sum
+}
+
 func (h *history) giveBack(*rapid.T) {
 	ask, ok := h.bucket.Return(h.now)
 	if h.askedFor(ask, ok); ok && h.bucket.Held(h.now) != 0 {
@@ -86,7 +100,7 @@ func (h *history) askedFor(ask Ask, ok bool) {
 	if h.asked != nil {
 		h.t.Fatal("asked before the answer came")
 	}
-	if got, want := ask.Held, h.bucket.Held(h.now)+h.bucket.Undecided(h.now); got != want || ask.Want < 0 {
+	if got, want := ask.Held, h.bucket.Held(h.now)+h.undecided(); got != want || ask.Want < 0 {
 		h.t.Fatalf("it asks with %+v, and holds %v", ask, want)
 	}
 	if len(ask.Returns) > MaxSlots {
@@ -183,8 +197,11 @@ func TestNoTokenIsSpentOrReportedTwice(t *testing.T) {
 			t: t, now: start, bucket: New(Limit{Rate: 100, Burst: 100}, start), epoch: 1,
 			of: map[int64]Tokens{},
 		}
+		if rapid.Bool().Draw(t, "split") {
+			h.bucket.Expect(1)
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"advance": h.advance, "take": h.take, "end": h.end, "ask": h.ask, "give back": h.giveBack,
+			"advance": h.advance, "take": h.take, "spend": h.spend, "end": h.end, "ask": h.ask, "give back": h.giveBack,
 			"answer": h.answer, "lose": h.lose, "edit": h.edit, "forfeit": h.forfeit, "": h.check,
 		})
 	})

@@ -1,0 +1,164 @@
+package lend
+
+import (
+	"iter"
+	"math"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Lot is the rest of one grant. Amounts are in millionths of a token.
+//
+// A token that is lent is in a cell, taken by a check that has not ended, or spent. Cells count the first two, and what
+// is missing was spent, so that a check which spends at once changes one number.
+type Lot struct {
+	one   cell
+	cells *[spread]paddedCell // instead of one, if processors may contend for a large lot
+	due   int64               // lent, and neither reported as spent nor given back; of the one goroutine
+	slot  int64
+	epoch int64
+	since int64 // of the limit in force when it was lent
+	from  int64 // when the answer came, on the monotonic clock
+	ends  Instant
+}
+
+const (
+	spread = 16 // a power of two
+	// splitFrom is the number of checks from which a lot is split: a thousand lots of a handle each, and no more.
+	splitFrom = 64 * spread
+	lineBytes = 128 // two cache lines, because processors fetch pairs
+)
+
+// cell is the part of a lot that goroutines near to each other take from first.
+type cell struct {
+	left  atomic.Int64
+	taken atomic.Int64 // ever, by checks that did not spend at once
+	ended atomic.Int64 // of taken: spent or put back since, maybe counted by another cell
+}
+
+type paddedCell struct {
+	cell
+	_ [lineBytes - unsafe.Sizeof(cell{})]byte
+}
+
+// here returns the cell of the calling goroutine, by the address of its stack, so that goroutines that run at the same
+// time seldom meet. Two in one cell only slow each other down.
+func here() int {
+	var local byte
+	at := uint64(uintptr(unsafe.Pointer(&local))) >> 11 //nolint:gosec // a number to spread by; nothing is read there
+	return int(at * 0x9e3779b97f4a7c15 >> 60)           // the upper 4 bits, as spread is 16
+}
+
+// fill puts a grant into a new lot, and splits it if it serves enough checks of a cost. A cost of 0 never splits it.
+func (l *Lot) fill(amount, cost int64) {
+	l.due = amount
+	if cost == 0 || amount/cost < splitFrom {
+		l.one.left.Store(amount)
+		return
+	}
+	l.cells = new([spread]paddedCell)
+	for i := range l.cells {
+		l.cells[i].left.Store(amount / spread)
+	}
+	l.cells[0].left.Add(amount % spread)
+}
+
+func (l *Lot) own() *cell {
+	if l.cells == nil {
+		return &l.one
+	}
+	return &l.cells[here()].cell
+}
+
+func (l *Lot) all() iter.Seq[*cell] {
+	return func(yield func(*cell) bool) {
+		if l.cells == nil {
+			yield(&l.one)
+			return
+		}
+		for i := range l.cells {
+			if !yield(&l.cells[i].cell) {
+				return
+			}
+		}
+	}
+}
+
+// take takes up to an amount, until putBack or spent. If the goroutine's own cell has too little, it gets the tokens of
+// others.
+func (l *Lot) take(amount int64) int64 {
+	own := l.own()
+	taken := own.take(amount)
+	if l.cells == nil {
+		return taken
+	}
+	for i := 0; taken < amount && i < spread; i++ {
+		taken += l.cells[i].take(math.MaxInt64)
+	}
+	if rest := taken - amount; rest > 0 {
+		own.putBack(rest)
+	}
+	return min(taken, amount)
+}
+
+func (c *cell) take(most int64) int64 {
+	for {
+		left := c.left.Load()
+		if left <= 0 {
+			return 0
+		}
+		amount := min(left, most)
+		c.taken.Add(amount) // before the tokens leave, for unreported
+		if c.left.CompareAndSwap(left, left-amount) {
+			return amount
+		}
+		c.ended.Add(amount)
+	}
+}
+
+func (c *cell) putBack(amount int64) {
+	c.left.Add(amount)
+	c.ended.Add(amount) // after the tokens are back, for unreported
+}
+
+// spend takes and spends a cost, or nothing.
+func (c *cell) spend(cost int64) bool {
+	for {
+		left := c.left.Load()
+		if left < cost {
+			return false
+		}
+		if c.left.CompareAndSwap(left, left-cost) {
+			return true
+		}
+	}
+}
+
+func (l *Lot) left() (sum int64) {
+	for c := range l.all() {
+		sum += c.left.Load()
+	}
+	return sum
+}
+
+// unreported returns what is left, what checks hold that have not ended, and what was spent since the last report. If
+// empties, nothing stays in the cells.
+//
+// Beside checks that run at the same time, spent is never too much, and the next report has the rest: ended is read
+// first and taken last, so what such a check took counts as held, wherever its tokens were when their cells were read.
+func (l *Lot) unreported(empties bool) (left, held, spent int64) {
+	for c := range l.all() {
+		held -= c.ended.Load()
+	}
+	for c := range l.all() {
+		if empties {
+			left += c.left.Swap(0)
+		} else {
+			left += c.left.Load()
+		}
+	}
+	for c := range l.all() {
+		held += c.taken.Load()
+	}
+	return left, held, max(0, l.due-left-held)
+}
