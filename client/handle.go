@@ -167,20 +167,26 @@ type decidedBy struct {
 
 // takeAll takes from all buckets or none, and returns the index of the one without enough tokens, or -1.
 func (h *Handle) takeAll(t *terms, now lend.Instant) int {
-	var room [maxTaken]lend.Taken
-	from := room[:len(t.buckets)] // an answer with more is refused
-	for i, b := range t.buckets {
+	var room [maxTaken]lend.Taken // an answer with more is refused
+	last := len(t.buckets) - 1
+	from, lacking := room[:last], -1
+	for i, b := range t.buckets[:last] {
 		if !b.Take(now, h.cost, &from[i]) {
-			for j := range from[:i] {
-				from[j].PutBack()
-			}
-			return i
+			from, lacking = from[:i], i
+			break
 		}
 	}
-	for i := range from {
-		from[i].Spend()
+	if lacking < 0 && !t.buckets[last].Spend(now, h.cost) { // decides, so it need not be taken first
+		lacking = last
 	}
-	return -1
+	for i := range from {
+		if lacking < 0 {
+			from[i].Spend()
+		} else {
+			from[i].PutBack()
+		}
+	}
+	return lacking
 }
 
 // miss counts an undecided check, and activates the handle after enough of them.

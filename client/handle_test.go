@@ -660,6 +660,8 @@ func BenchmarkTry(b *testing.B) {
 					c.call()
 				}
 			})
+			perCall := float64(b.Elapsed()) / float64(b.N) * float64(runtime.GOMAXPROCS(0))
+			b.ReportMetric(perCall, "ns/op") // as each goroutine sees it
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 // is missing was spent, so that a check which spends at once changes one number.
 type Lot struct {
 	one   cell
-	cells *[spread]paddedCell // instead of one, if processors may contend for a large lot
+	cells *[spread]paddedCell // instead of one, in a large lot
 	due   int64               // lent, and neither reported as spent nor given back; of the one goroutine
 	slot  int64
 	epoch int64
@@ -24,7 +24,7 @@ type Lot struct {
 
 const (
 	spread = 16 // a power of two
-	// splitFrom is the number of checks from which a lot is split: a thousand lots of a handle each, and no more.
+	// splitFrom is the number of checks from which a lot is split, as a busier handle's are: cells take 2 KB.
 	splitFrom = 64 * spread
 	lineBytes = 128 // two cache lines, because processors fetch pairs
 )
@@ -49,7 +49,8 @@ func here() int {
 	return int(at * 0x9e3779b97f4a7c15 >> 60)           // the upper 4 bits, as spread is 16
 }
 
-// fill puts a grant into a new lot, and splits it if it serves enough checks of a cost. A cost of 0 never splits it.
+// fill puts a grant into a new lot, and splits it if it serves enough checks of a cost. A cost of 0 never splits it: a
+// server, which has many lots and much else to do for a check, announces none.
 func (l *Lot) fill(amount, cost int64) {
 	l.due = amount
 	if cost == 0 || amount/cost < splitFrom {
