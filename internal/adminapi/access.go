@@ -51,9 +51,9 @@ type apiRequest struct {
 	// admitAs is admitAgain for content whose least role differs from its route's.
 	admitAs   func(least access) error
 	began     time.Time
-	transfer  shares.Place // of a file or stream
-	leastRate int64        // of the reader of a file, in bytes a second
-	place     shares.Place // of the request's class
+	transfer  shares.Slot // of a file or stream
+	leastRate int64       // of the reader of a file, in bytes a second
+	slot      shares.Slot // of the request's class
 	body      []byte
 	value     any // of a JSON body
 	// idempotent identifies a request with an Idempotency-Key, which is idempotencyKey.

@@ -31,7 +31,7 @@ func TestTheRateLimitsAreDocumented(t *testing.T) {
 		wantRow(string(payer), limit.perSecond, limit.burst)
 	}
 	for class, cost := range costs {
-		places := newSemaphores(usualConnections).classes[class].Limits()
-		wantRow(string(class), cost, int64(places.Places), int64(places.PerTenant), int64(places.PerAccount))
+		slots := newSemaphores(usualConnections).classes[class].Limits()
+		wantRow(string(class), cost, int64(slots.Slots), int64(slots.PerTenant), int64(slots.PerAccount))
 	}
 }

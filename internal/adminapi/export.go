@@ -94,7 +94,7 @@ func (b *pacedWriter) Write(p []byte) (int, error) {
 	}
 	_ = b.controller.SetWriteDeadline(deadline) // a writer without deadlines, such as a test's recorder, needs none
 	var n int
-	err := b.request.place.Away(b.request.r.Context(), func() (err error) {
+	err := b.request.slot.Away(b.request.r.Context(), func() (err error) {
 		n, err = b.Writer.Write(p)
 		b.slack = min(b.slack+int64(n)-int64(time.Since(started).Seconds()*float64(rate)), mostBehind)
 		return err
@@ -136,7 +136,7 @@ func (s *surface) whole(ctx context.Context, mediaType, name string,
 }
 
 func pack(ctx context.Context, write func(context.Context, io.Writer) error) (*bytes.Buffer, error) {
-	defer requestOf(ctx).place.Release() // sending the file needs none
+	defer requestOf(ctx).slot.Release() // sending the file needs none
 	var packed bytes.Buffer
 	out, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
 	if err != nil {

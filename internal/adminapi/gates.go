@@ -27,7 +27,7 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	(*surface).checkAddress, // 400 for the path and the query
 	// Receiving may take minutes, so it holds no slot. An uploader is authenticated and authorized again afterwards.
 	(*surface).receiveBody,
-	(*surface).takePlace,   // 429 or 503 if there is none in time; before the body, whose parsing takes a processor
+	(*surface).takeSlot,    // 429 or 503 if there is none in time; before the body, whose parsing takes a processor
 	(*surface).checkUnread, // 429 or 503 for too many bytes of unread answers
 	(*surface).checkRepeat,
 	(*surface).checkBody,       // 400 with a pointer for each mistake
@@ -62,7 +62,7 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 		}
 		q.r = q.r.WithContext(q.context())
 		switch {
-		case o.isFile, o.isStream, rt.least == anyone: // it does not hold a place while it writes
+		case o.isFile, o.isStream, rt.least == anyone: // it does not hold a slot while it writes
 			rt.handler(w, q.r)
 		case q.idempotencyKey == "":
 			s.send(q, hold(w, q))
@@ -85,7 +85,7 @@ func (s *surface) pass(q *apiRequest) error {
 }
 
 func (q *apiRequest) context() context.Context {
-	return shares.With(context.WithValue(q.r.Context(), apiRequestKey{}, q), &q.place)
+	return shares.With(context.WithValue(q.r.Context(), apiRequestKey{}, q), &q.slot)
 }
 
 func (s *surface) checkOrigin(q *apiRequest) error {

@@ -168,7 +168,7 @@ func (h *heldAnswer) Write(b []byte) (int, error) { return h.body.Write(b) }
 // send writes an answer. The request gives its slot back first, because its caller may read slowly.
 func (s *surface) send(q *apiRequest, answer *heldAnswer) {
 	defer s.countUnread(q, answer.body.Len())()
-	q.place.Release()
+	q.slot.Release()
 	answer.ResponseWriter.WriteHeader(answer.status)
 	_, _ = answer.ResponseWriter.Write(answer.body.Bytes()) // a caller that went away can ask again
 }

@@ -63,7 +63,7 @@ func (s *surface) UnlinkIdentity(ctx context.Context,
 func (s *surface) ListIdentityProviders(ctx context.Context,
 	_ openapi.ListIdentityProvidersRequestObject,
 ) (openapi.ListIdentityProvidersResponseObject, error) {
-	requestOf(ctx).place.Release() // providers may be slow, and this reads nothing else
+	requestOf(ctx).slot.Release() // providers may be slow, and this reads nothing else
 	return openapi.ListIdentityProviders200JSONResponse{Items: itemsOf(s.Providers.Status(ctx), showProviderStatus)},
 		nil
 }

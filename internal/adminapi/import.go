@@ -250,11 +250,11 @@ func rulesFileProblem(err error) error {
 	return fileProblem(mistakesOf("", mistakes))
 }
 
-func mistakesOf(place string, mistakes ruleset.Errors) (fields []httpapi.FieldError) {
+func mistakesOf(pointer string, mistakes ruleset.Errors) (fields []httpapi.FieldError) {
 	for _, mistake := range mistakes {
-		field := httpapi.FieldError{Pointer: place, Detail: mistake.Message}
+		field := httpapi.FieldError{Pointer: pointer, Detail: mistake.Message}
 		if mistake.Line > 0 {
-			field.Pointer = place + linePointer(mistake.Line)
+			field.Pointer = pointer + linePointer(mistake.Line)
 		}
 		if mistake.Field != "" {
 			field.Detail = mistake.Field + ": " + mistake.Message

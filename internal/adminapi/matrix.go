@@ -119,11 +119,11 @@ type cells struct {
 }
 
 func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
-	place := "/cells/" + strconv.Itoa(i)
+	pointer := "/cells/" + strconv.Itoa(i)
 	change := ruleset.RuleChange{Remove: cell.Remove, Expected: rules.Expected(orZero(cell.Version))}
 	if change.Expected <= 0 {
 		c.wrong = append(c.wrong, httpapi.FieldError{
-			Pointer: place + "/version",
+			Pointer: pointer + "/version",
 			Detail:  "is missing; send the version that you have read",
 		})
 		return change
@@ -143,45 +143,45 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 	}
 	if cell.KeyPattern != nil || cell.Name != nil || cell.Plan.IsSpecified() {
 		c.wrong = append(c.wrong, httpapi.FieldError{
-			Pointer: place,
+			Pointer: pointer,
 			Detail:  "names a rule_id, so it takes no key_pattern, name or plan: these never change",
 		})
 	}
 	wrong := change.Rule.Patch(cell.Fields)
-	c.wrong = append(c.wrong, pointers(place, allWrong(&change.Rule, wrong, map[string]bool{rule.Plan: true}))...)
+	c.wrong = append(c.wrong, pointers(pointer, allWrong(&change.Rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return change
 }
 
 // readNew turns an empty cell into a new rule.
 func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
-	place := "/cells/" + strconv.Itoa(i)
+	pointer := "/cells/" + strconv.Itoa(i)
 	if cell.Remove || orZero(cell.Version) != 0 {
 		c.wrong = append(c.wrong, httpapi.FieldError{
-			Pointer: place + "/rule_id",
+			Pointer: pointer + "/rule_id",
 			Detail:  "is missing: the rule to change or remove",
 		})
 		return ruleset.RuleChange{}
 	}
 	rule, wrong := newRule(tenant, cell)
-	c.wrong = append(c.wrong, pointers(place, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
+	c.wrong = append(c.wrong, pointers(pointer, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return ruleset.RuleChange{Rule: rule}
 }
 
 func (c *cells) refuse(i int, err error) {
-	place := "/cells/" + strconv.Itoa(i)
+	pointer := "/cells/" + strconv.Itoa(i)
 	var fields rules.FieldErrors
 	switch {
 	case errors.As(err, &fields):
-		c.wrong = append(c.wrong, pointers(place, fields)...)
+		c.wrong = append(c.wrong, pointers(pointer, fields)...)
 	case errors.Is(err, rules.ErrExists):
 		c.taken = append(c.taken, httpapi.FieldError{
-			Pointer: place,
+			Pointer: pointer,
 			Detail:  "is not empty: a rule with this pattern, plan and name exists",
 		})
 	case errors.Is(err, rules.ErrNotFound):
-		c.lost = append(c.lost, httpapi.FieldError{Pointer: place, Detail: "was removed by somebody else"})
+		c.lost = append(c.lost, httpapi.FieldError{Pointer: pointer, Detail: "was removed by somebody else"})
 	default:
-		c.lost = append(c.lost, httpapi.FieldError{Pointer: place, Detail: "was changed by somebody else"})
+		c.lost = append(c.lost, httpapi.FieldError{Pointer: pointer, Detail: "was changed by somebody else"})
 	}
 }
 

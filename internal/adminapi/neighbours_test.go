@@ -122,7 +122,7 @@ func TestReadsThatTakeLongKeepNobodyFromSigningInReadingOrWriting(t *testing.T) 
 func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	const places = 7 + 3 + 2
+	const slots = 7 + 3 + 2
 	outsider := w.person(w.other, auth.Viewer)
 	var tenants []rules.Tenant
 	people := map[string][]caller{}
@@ -146,13 +146,13 @@ func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
 			})
 		}
 	}
-	g.await(places)
+	g.await(slots)
 	signIn := map[string]any{"email": outsider.account.Email, "password": password}
 	w.want(w.send(caller{}, "POST", "/api/v1/session", signIn), http.StatusOK)
 	w.want(w.send(outsider, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusNotFound) // who was identified
 	w.refresh()                                                                             // the Watcher reads
-	if held := g.held(); held > places {
-		t.Errorf("requests hold %d connections, want at most %d", held, places)
+	if held := g.held(); held > slots {
+		t.Errorf("requests hold %d connections, want at most %d", held, slots)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestWholeFilesAreInMemoryTwoAtATimeAndOneOfEachTenant(t *testing.T) {
 	}
 	export(by, "acme")
 	<-stores.begun
-	export(by, "acme") // which waits, and leaves its place to the next
+	export(by, "acme") // which waits, and leaves its slot to the next
 	export(others[0], "other")
 	<-stores.begun
 	export(others[1], "third")

@@ -20,11 +20,11 @@ func TestARefusalPausesUntilItsCallerLeavesOrTheServerStops(t *testing.T) {
 		end    func(leave context.CancelFunc, stop chan struct{})
 		want   time.Duration // a whole pause is a random time more, so that loops do not return together
 	}{
-		"a share is used up":    {err: shares.ErrAccount, want: refusalPause},
-		"others use all places": {err: shares.ErrBusy},
-		"another problem":       {err: errors.New("away")},
-		"enough refusals wait":  {err: shares.ErrAccount, paused: maxPaused},
-		"one more may wait":     {err: shares.ErrAccount, paused: maxPaused - 1, want: refusalPause},
+		"a share is used up":   {err: shares.ErrAccount, want: refusalPause},
+		"others use all slots": {err: shares.ErrBusy},
+		"another problem":      {err: errors.New("away")},
+		"enough refusals wait": {err: shares.ErrAccount, paused: maxPaused},
+		"one more may wait":    {err: shares.ErrAccount, paused: maxPaused - 1, want: refusalPause},
 		"the caller leaves": {
 			err: shares.ErrTenant,
 			end: func(leave context.CancelFunc, _ chan struct{}) { leave() }, want: time.Millisecond,
@@ -47,8 +47,8 @@ func TestARefusalPausesUntilItsCallerLeavesOrTheServerStops(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				q := &apiRequest{r: httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), began: time.Now()}
-				one := shares.New(shares.Limits{Places: 1})
-				if err := q.place.Take(ctx, one, shares.Caller{}); err != nil {
+				one := shares.New(shares.Limits{Slots: 1})
+				if err := q.slot.Take(ctx, one, shares.Caller{}); err != nil {
 					t.Fatal(err)
 				}
 				if test.end != nil {
@@ -61,7 +61,7 @@ func TestARefusalPausesUntilItsCallerLeavesOrTheServerStops(t *testing.T) {
 					t.Errorf("the refusal takes %s, want %s, or a random time more if whole", took, test.want)
 				}
 				if test.want > 0 && one.Count().Held > 0 {
-					t.Error("a paused request keeps its places")
+					t.Error("a paused request keeps its slot")
 				}
 				if now := s.paused.Count().Held; now != test.paused {
 					t.Errorf("%d refusals wait afterwards, want %d", now, test.paused)

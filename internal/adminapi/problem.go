@@ -20,7 +20,7 @@ import (
 func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
 	q, _ := r.Context().Value(apiRequestKey{}).(*apiRequest)
 	if _, isHeld := w.(*heldAnswer); q != nil && !isHeld {
-		q.place.Release() // the caller may read slowly
+		q.slot.Release() // the caller may read slowly
 	}
 	answer := asProblem(err)
 	var overCapacity rules.CapacityError
@@ -105,15 +105,15 @@ func asProblem(err error) error {
 
 const readAgain = "Somebody else changed it since you read it; read it again, and decide anew."
 
-func fieldsProblem(place string, wrong rules.FieldErrors) error {
-	return httpapi.BodyProblem(pointers(place, wrong))
+func fieldsProblem(pointer string, wrong rules.FieldErrors) error {
+	return httpapi.BodyProblem(pointers(pointer, wrong))
 }
 
-func pointers(place string, wrong rules.FieldErrors) []httpapi.FieldError {
+func pointers(pointer string, wrong rules.FieldErrors) []httpapi.FieldError {
 	var fields []httpapi.FieldError
 	for _, f := range wrong {
 		name := strings.NewReplacer("[", "/", "].", "/", "]", "", ".", "/").Replace(f.Field)
-		fields = append(fields, httpapi.FieldError{Pointer: place + "/" + name, Detail: f.Message})
+		fields = append(fields, httpapi.FieldError{Pointer: pointer + "/" + name, Detail: f.Message})
 	}
 	return fields
 }

@@ -76,7 +76,7 @@ func (s *surface) startAt(ctx context.Context, slug string, purpose oidc.Purpose
 		return "", noProvider
 	}
 	var address, cookie string
-	err = requestOf(ctx).place.Away(ctx, func() (err error) { // a provider may be slow
+	err = requestOf(ctx).slot.Away(ctx, func() (err error) { // a provider may be slow
 		address, cookie, err = s.Providers.Start(ctx, slug, purpose)
 		return err
 	})

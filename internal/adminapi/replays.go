@@ -170,17 +170,17 @@ func replayedRules(tenant rules.TenantID, given []openapi.NewRule, plan string,
 	places := map[rules.RuleIdentity]int{}
 	for i := range given {
 		rule, mistakes := newRule(tenant, &given[i])
-		place := "/rules/" + strconv.Itoa(i)
-		wrong = append(wrong, pointers(place, allWrong(&rule, mistakes, plans))...)
+		pointer := "/rules/" + strconv.Itoa(i)
+		wrong = append(wrong, pointers(pointer, allWrong(&rule, mistakes, plans))...)
 		if plan != "" && rule.Plan != plan {
 			wrong = append(wrong, httpapi.FieldError{
-				Pointer: place + "/plan",
+				Pointer: pointer + "/plan",
 				Detail:  "must be " + plan + ", as the plan of the whole",
 			})
 		}
 		if earlier, ok := places[rule.Identity()]; ok {
 			wrong = append(wrong, httpapi.FieldError{
-				Pointer: place,
+				Pointer: pointer,
 				Detail:  fmt.Sprintf("repeats the pattern, plan and name of /rules/%d", earlier),
 			})
 		}

@@ -250,26 +250,26 @@ type mistakes []httpapi.FieldError
 
 func (m *mistakes) isFull() bool { return len(*m) >= httpapi.MaxFieldErrors }
 
-func (m *mistakes) add(place []string, detail string) {
+func (m *mistakes) add(path []string, detail string) {
 	if !m.isFull() {
-		*m = append(*m, httpapi.FieldError{Pointer: pointerTo(place), Detail: detail})
+		*m = append(*m, httpapi.FieldError{Pointer: pointerTo(path), Detail: detail})
 	}
 }
 
-func (m *mistakes) check(schema *openapi3.Schema, value any, place []string) {
+func (m *mistakes) check(schema *openapi3.Schema, value any, path []string) {
 	switch value := value.(type) {
 	case map[string]any:
 		if schema.Type.Is(openapi3.TypeObject) && !isComposed(schema) {
-			m.checkObject(schema, value, place)
+			m.checkObject(schema, value, path)
 			return
 		}
 	case []any:
 		if schema.Type.Is(openapi3.TypeArray) && !isComposed(schema) {
-			m.checkArray(schema, value, place)
+			m.checkArray(schema, value, path)
 			return
 		}
 	}
-	m.judge(schema, value, place)
+	m.judge(schema, value, path)
 }
 
 // isComposed reports whether a schema is more than its fields or items; such a value is judged as a whole.
@@ -278,14 +278,14 @@ func isComposed(schema *openapi3.Schema) bool {
 		schema.MinProps > 0
 }
 
-func (m *mistakes) checkObject(schema *openapi3.Schema, object map[string]any, place []string) {
+func (m *mistakes) checkObject(schema *openapi3.Schema, object map[string]any, path []string) {
 	if most := schema.MaxProps; most != nil && uint64(len(object)) > *most {
-		m.add(place, fmt.Sprintf("must have at most %d fields", *most))
+		m.add(path, fmt.Sprintf("must have at most %d fields", *most))
 		return
 	}
 	for _, name := range schema.Required {
 		if _, given := object[name]; !given {
-			m.add(append(place, name), "is missing")
+			m.add(append(path, name), "is missing")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
@@ -295,23 +295,23 @@ func (m *mistakes) checkObject(schema *openapi3.Schema, object map[string]any, p
 		others := schema.AdditionalProperties
 		switch field := schema.Properties[name]; {
 		case field != nil:
-			m.check(field.Value, object[name], append(place, name))
+			m.check(field.Value, object[name], append(path, name))
 		case others.Has != nil && !*others.Has:
-			m.add(append(place, name), "is not a known field; remove it")
+			m.add(append(path, name), "is not a known field; remove it")
 		case others.Schema != nil:
-			m.check(others.Schema.Value, object[name], append(place, name))
+			m.check(others.Schema.Value, object[name], append(path, name))
 		}
 	}
 }
 
-func (m *mistakes) checkArray(schema *openapi3.Schema, array []any, place []string) {
+func (m *mistakes) checkArray(schema *openapi3.Schema, array []any, path []string) {
 	if most := schema.MaxItems; most != nil && uint64(len(array)) > *most {
-		m.add(place, fmt.Sprintf("must have at most %d items", *most))
+		m.add(path, fmt.Sprintf("must have at most %d items", *most))
 		return
 	}
 	whole := *schema
 	whole.Items = nil
-	m.judge(&whole, array, place)
+	m.judge(&whole, array, path)
 	if schema.Items == nil {
 		return
 	}
@@ -319,18 +319,18 @@ func (m *mistakes) checkArray(schema *openapi3.Schema, array []any, place []stri
 		if m.isFull() {
 			return
 		}
-		m.check(schema.Items.Value, item, append(place, strconv.Itoa(i)))
+		m.check(schema.Items.Value, item, append(path, strconv.Itoa(i)))
 	}
 }
 
-func (m *mistakes) judge(schema *openapi3.Schema, value any, place []string) {
+func (m *mistakes) judge(schema *openapi3.Schema, value any, path []string) {
 	err := schema.VisitJSON(value, openapi3.EnableFormatValidation())
 	if err == nil {
 		return
 	}
 	wrong, ok := err.(*openapi3.SchemaError) //nolint:errorlint // the validator returns this type unwrapped, as documented
 	if !ok {
-		m.add(place, "does not match the API's description")
+		m.add(path, "does not match the API's description")
 		return
 	}
 	detail := wrong.Reason
@@ -342,12 +342,12 @@ func (m *mistakes) judge(schema *openapi3.Schema, value any, place []string) {
 	case "type":
 		detail = "must be of the type " + strings.Join(wrong.Schema.Type.Slice(), " or ")
 	}
-	m.add(append(place, wrong.JSONPointer()...), detail)
+	m.add(append(path, wrong.JSONPointer()...), detail)
 }
 
-func pointerTo(place []string) string {
+func pointerTo(path []string) string {
 	var pointer strings.Builder
-	for _, name := range place {
+	for _, name := range path {
 		pointer.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
 	}
 	return pointer.String()

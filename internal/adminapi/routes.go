@@ -352,7 +352,7 @@ func NewHandler(c Config) (http.Handler, error) {
 	}
 	if check := c.CheckTarget; check != nil {
 		c.CheckTarget = func(ctx context.Context, url string) error { // name servers may be slow
-			return requestOf(ctx).place.Away(ctx, func() error { return check(ctx, url) })
+			return requestOf(ctx).slot.Away(ctx, func() error { return check(ctx, url) })
 		}
 	}
 	s := &surface{

@@ -143,19 +143,19 @@ type scheduleRefusals struct {
 }
 
 func (r *scheduleRefusals) refuse(i int, err error) {
-	place := fmt.Sprintf("/rules/%d", i)
+	pointer := fmt.Sprintf("/rules/%d", i)
 	var fields rules.FieldErrors
 	switch {
 	case errors.As(err, &fields):
-		r.wrong = append(r.wrong, pointers(place, fields)...)
+		r.wrong = append(r.wrong, pointers(pointer, fields)...)
 	case errors.Is(err, rules.ErrScheduledOverlap):
 		r.overlapping = append(r.overlapping,
-			httpapi.FieldError{Pointer: place, Detail: "has another change that is scheduled for a part of this time"})
+			httpapi.FieldError{Pointer: pointer, Detail: "has another change that is scheduled for a part of this time"})
 	case errors.Is(err, rules.ErrNotFound):
-		r.lost = append(r.lost, httpapi.FieldError{Pointer: place, Detail: "was removed by somebody else"})
+		r.lost = append(r.lost, httpapi.FieldError{Pointer: pointer, Detail: "was removed by somebody else"})
 	default:
 		r.lost = append(r.lost, httpapi.FieldError{
-			Pointer: place + "/version",
+			Pointer: pointer + "/version",
 			Detail:  "is no longer the rule's version: somebody else changed it",
 		})
 	}

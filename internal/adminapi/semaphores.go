@@ -73,16 +73,16 @@ type semaphores struct {
 
 func newSemaphores(connections int) semaphores {
 	of := func(n int) int { return max(1, connections*n/usualConnections) }
-	divided := func(places, waiting int, timeout time.Duration) *shares.Shares {
+	divided := func(slots, waiting int, timeout time.Duration) *shares.Shares {
 		return shares.New(shares.Limits{
-			Places: places, PerTenant: (places + 1) / 2, PerAccount: max(1, places/2), Waiting: waiting,
+			Slots: slots, PerTenant: (slots + 1) / 2, PerAccount: max(1, slots/2), Waiting: waiting,
 			Timeout: timeout,
 		})
 	}
 	return semaphores{
 		// Lookups are short, so turns are enough. The cap is for unverified credentials alone; see takeLookup.
 		identify: shares.New(shares.Limits{
-			Places: of(4), PerTenant: of(2), Waiting: maxWaitingLookups, Timeout: lightTimeout,
+			Slots: of(4), PerTenant: of(2), Waiting: maxWaitingLookups, Timeout: lightTimeout,
 		}),
 		classes: map[class]*shares.Shares{
 			light: divided(of(7), maxWaiting, lightTimeout),
@@ -90,17 +90,17 @@ func newSemaphores(connections int) semaphores {
 			bulk:  divided(of(2), maxWaitingBulk, bulkTimeout),
 		},
 		uploads: shares.New(shares.Limits{
-			Places: 24, PerTenant: 4, PerAccount: 2, Waiting: maxWaitingHeavy,
+			Slots: 24, PerTenant: 4, PerAccount: 2, Waiting: maxWaitingHeavy,
 			Timeout: lightTimeout,
 		}),
 		downloads: shares.New(shares.Limits{
-			Places: 64, PerTenant: 16, PerAccount: 4, Waiting: maxWaitingHeavy,
+			Slots: 64, PerTenant: 16, PerAccount: 4, Waiting: maxWaitingHeavy,
 			Timeout: lightTimeout,
 		}),
 		// A browser opens six connections to a host; with more than 4 tails too few are left for the rest.
-		tails:  shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
+		tails:  shares.New(shares.Limits{Slots: 100, PerTenant: 20, PerAccount: 4}),
 		unread: shares.NewBudget(shares.BudgetLimits{Bytes: 64 << 20, PerTenant: 16 << 20, PerAccount: 8 << 20}),
-		paused: shares.New(shares.Limits{Places: maxPaused}),
+		paused: shares.New(shares.Limits{Slots: maxPaused}),
 	}
 }
 
@@ -118,12 +118,12 @@ func (q *apiRequest) caller() shares.Caller {
 	return shares.Caller{Tenant: q.tenant.ID, Account: string(q.actor.Kind) + ":" + q.actor.ID}
 }
 
-// takePlace waits for a slot of the request's class. Routes for anyone, such as sign-in and health, need none.
-func (s *surface) takePlace(q *apiRequest) error {
+// takeSlot waits for a slot of the request's class. Routes for anyone, such as sign-in and health, need none.
+func (s *surface) takeSlot(q *apiRequest) error {
 	if q.route.least == anyone {
 		return nil
 	}
-	return q.place.Take(q.r.Context(), s.classes[q.class], q.caller())
+	return q.slot.Take(q.r.Context(), s.classes[q.class], q.caller())
 }
 
 // checkUnread refuses callers that leave too much unread. Sizes are not known in advance, so the total can exceed the
@@ -171,7 +171,7 @@ func (s *surface) openTransfer(q *apiRequest) error {
 }
 
 func (q *apiRequest) release() {
-	q.place.Release()
+	q.slot.Release()
 	q.transfer.Release()
 }
 

@@ -55,7 +55,7 @@ func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	if isLost {
 		stream.event("skipped", "", struct{}{})
 	}
-	q.place.Release()                      // each poll takes one
+	q.slot.Release()                       // each poll takes one
 	begun := stream.begin(r.Method) == nil // otherwise the caller has left
 	if begun && r.Method != http.MethodHead {
 		s.follow(r.Context(), stream, q, &filter)
@@ -104,9 +104,9 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 			}
 		}
 		// Otherwise the next turn asks again whether the caller may read.
-		if isCurrent && s.takePlace(q) == nil { //nolint:contextcheck // by the context of the same request
+		if isCurrent && s.takeSlot(q) == nil { //nolint:contextcheck // by the context of the same request
 			s.showArrived(ctx, stream, q, filter)
-			q.place.Release()
+			q.slot.Release()
 		}
 		if !s.pauseStream(ctx, stream, tick.C) {
 			return

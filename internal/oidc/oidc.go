@@ -72,7 +72,7 @@ func New(settings []Settings, options Options) (*Providers, error) {
 		options.Now = time.Now
 	}
 	ps := &Providers{options: options, calls: shares.New(shares.Limits{
-		Places: maxCalls, PerAccount: maxCallsPerNetwork, Waiting: maxCallsPerNetwork, Timeout: callTimeout,
+		Slots: maxCalls, PerAccount: maxCallsPerNetwork, Waiting: maxCallsPerNetwork, Timeout: callTimeout,
 	})}
 	for i := range settings {
 		box, err := settings[i].box()

@@ -42,16 +42,16 @@ func classFor(rows int) class {
 // semaphore, so that one tenant's writes hold up nobody else. A write in bulk keeps the unit: acquiring another one
 // during the tenant's turn would hold up the tenant's small writes.
 func (s *Store) turn(ctx context.Context, tenant rules.TenantID, isBulk bool) (end func(), err error) {
-	place := shares.PlaceOf(ctx)
-	caller := place.Caller()
+	slot := shares.SlotOf(ctx)
+	caller := slot.Caller()
 	caller.Tenant = tenant
 	if end, ok := s.turns.Try(caller); ok {
 		return end, nil
 	}
 	if isBulk {
-		place = nil
+		slot = nil
 	}
-	err = place.Away(ctx, func() error {
+	err = slot.Away(ctx, func() error {
 		end, err = s.turns.Take(ctx, caller)
 		return err
 	})

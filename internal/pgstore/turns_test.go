@@ -47,25 +47,25 @@ func TestAWriteThatWaitsForItsTurnLetsOthersRun(t *testing.T) {
 	group.Go(func() { _ = write(requests, "first") })
 	await(1, 0)
 	waits := func(do func(context.Context) error) *shares.Shares {
-		of := shares.New(shares.Limits{Places: 1})
-		place := new(shares.Place)
-		if err := place.Take(t.Context(), of, shares.Caller{Tenant: w.ours.ID, Account: "a"}); err != nil {
+		of := shares.New(shares.Limits{Slots: 1})
+		slot := new(shares.Slot)
+		if err := slot.Take(t.Context(), of, shares.Caller{Tenant: w.ours.ID, Account: "a"}); err != nil {
 			t.Fatal(err)
 		}
-		group.Go(func() { _ = do(shares.With(requests, place)) })
+		group.Go(func() { _ = do(shares.With(requests, slot)) })
 		return of
 	}
 	small := waits(func(ctx context.Context) error { return write(ctx, "second") })
 	await(1, 1)
 	release, ok := small.Try(shares.Caller{Tenant: w.ours.ID + 1})
 	if !ok {
-		t.Fatal("a write that waits for its turn keeps its place")
+		t.Fatal("a write that waits for its turn keeps its slot")
 	}
 	release()
 	large := waits(func(ctx context.Context) error { return second(w.AssignAll(ctx, w.ours.ID, onPlan("free", "1"))) })
 	await(1, 2)
 	if _, ok := large.Try(shares.Caller{Tenant: w.ours.ID + 1}); ok {
-		t.Error("a write in bulk gives its place back")
+		t.Error("a write in bulk gives its slot back")
 	}
 }
 

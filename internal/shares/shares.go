@@ -1,12 +1,12 @@
 // Package shares has fair semaphores: they divide what a process has little of among tenants and their members.
 //
-// A [Shares] has a fixed number of places. Tenants and accounts each have a cap, so none can take all of them. Callers
-// that find no place wait in line. A free place goes to the tenant that holds the fewest, then to the account that
+// A [Shares] has a fixed number of slots. Tenants and accounts each have a cap, so none can take all of them. Callers
+// that find no slot wait in line. A free slot goes to the tenant that holds the fewest, then to the account that
 // holds the fewest; ties take turns. So a caller that asks for little does not wait behind one that asks for much, even
-// with a single place.
+// with a single slot.
 //
 // A caller that waits longer than Limits.Timeout, or has too many requests in line, is refused with one of the errors
-// below. They say whose requests took the places.
+// below. They say whose requests took the slots.
 package shares
 
 import (
@@ -22,9 +22,9 @@ import (
 
 // Reasons for a refusal.
 var (
-	ErrAccount = errors.New("the account's other requests use all of its places")
-	ErrTenant  = errors.New("the tenant's other requests use all of its places")
-	ErrBusy    = errors.New("all places are in use")
+	ErrAccount = errors.New("the account's other requests use all of its slots")
+	ErrTenant  = errors.New("the tenant's other requests use all of its slots")
+	ErrBusy    = errors.New("all slots are in use")
 )
 
 // Caller takes a slot.
@@ -35,7 +35,7 @@ type Caller struct {
 
 // Limits divide the slots. A cap of 0 is no limit.
 type Limits struct {
-	Places     int // in all
+	Slots      int // in all
 	PerTenant  int
 	PerAccount int
 	// Waiting caps the requests in line of one account, or of one tenant for callers without an account. With 0 nobody
@@ -50,7 +50,7 @@ type Shares struct {
 
 	mu      sync.Mutex
 	held    int
-	tenants map[rules.TenantID]int // places held; no entry is 0
+	tenants map[rules.TenantID]int // slots held; no entry is 0
 	owners  map[owner]int          // likewise
 	waiting map[owner]int          // requests in line; no entry is 0
 	refused int64
@@ -78,7 +78,7 @@ func tenantOf(c Caller) owner {
 
 type waiter struct {
 	Caller
-	ready chan struct{} // closed when the waiter has its place
+	ready chan struct{} // closed when the waiter has its slot
 }
 
 // New returns Shares with all slots free.
@@ -119,7 +119,7 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 	return s.await(ctx, w, timeout.C)
 }
 
-// takeAgain is Take for work that gave its slot back; see Place.Away. Waits until the context ends, because a refusal
+// takeAgain is Take for work that gave its slot back; see Slot.Away. Waits until the context ends, because a refusal
 // would waste the work done before.
 func (s *Shares) takeAgain(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
@@ -140,28 +140,28 @@ func (s *Shares) Try(caller Caller) (release func(), ok bool) {
 	return func() { s.release(caller) }, true
 }
 
-// Place is the slot of one request, for the request's goroutine alone. The zero value and nil hold none.
-type Place struct {
+// Slot is the slot of one request, for the request's goroutine alone. The zero value and nil hold none.
+type Slot struct {
 	of      *Shares
 	caller  Caller
 	release func()
 }
 
-type placeKey struct{}
+type slotKey struct{}
 
 // With returns the context of a request that has a slot.
-func With(ctx context.Context, p *Place) context.Context {
-	return context.WithValue(ctx, placeKey{}, p)
+func With(ctx context.Context, p *Slot) context.Context {
+	return context.WithValue(ctx, slotKey{}, p)
 }
 
-// PlaceOf returns the slot of a context's request; nil for the program's own work.
-func PlaceOf(ctx context.Context) *Place {
-	p, _ := ctx.Value(placeKey{}).(*Place)
+// SlotOf returns the slot of a context's request; nil for the program's own work.
+func SlotOf(ctx context.Context) *Slot {
+	p, _ := ctx.Value(slotKey{}).(*Slot)
 	return p
 }
 
 // Caller returns the caller who took the slot.
-func (p *Place) Caller() Caller {
+func (p *Slot) Caller() Caller {
 	if p == nil {
 		return Caller{}
 	}
@@ -169,17 +169,17 @@ func (p *Place) Caller() Caller {
 }
 
 // Take waits for a slot as Shares.Take does. Release gives it back.
-func (p *Place) Take(ctx context.Context, of *Shares, caller Caller) error {
+func (p *Slot) Take(ctx context.Context, of *Shares, caller Caller) error {
 	release, err := of.Take(ctx, caller)
 	if err != nil {
 		return err
 	}
-	*p = Place{of, caller, release}
+	*p = Slot{of, caller, release}
 	return nil
 }
 
 // Release gives the slot back, if there is one.
-func (p *Place) Release() {
+func (p *Slot) Release() {
 	if p.release != nil {
 		p.release()
 		p.release = nil
@@ -188,7 +188,7 @@ func (p *Place) Release() {
 
 // Away gives the slot back while the request waits for something slow, such as its client's network, and then takes one
 // again, unless the wait fails.
-func (p *Place) Away(ctx context.Context, wait func() error) error {
+func (p *Slot) Away(ctx context.Context, wait func() error) error {
 	if p == nil || p.release == nil {
 		return wait()
 	}
@@ -331,7 +331,7 @@ func (s *Shares) give(w *waiter) {
 
 func (s *Shares) isFree(c Caller) bool { return s.reason(c) == nil }
 
-// reason returns why a caller gets no place, or nil if one is free for it.
+// reason returns why a caller gets no slot, or nil if one is free for it.
 func (s *Shares) reason(c Caller) error {
 	l := &s.limits
 	switch {
@@ -339,7 +339,7 @@ func (s *Shares) reason(c Caller) error {
 		return ErrAccount
 	case l.PerTenant > 0 && c.Tenant != 0 && s.tenants[c.Tenant] >= l.PerTenant:
 		return ErrTenant
-	case l.Places > 0 && s.held >= l.Places:
+	case l.Slots > 0 && s.held >= l.Slots:
 		return ErrBusy
 	}
 	return nil

@@ -19,13 +19,13 @@ func caller(tenant int, account string) Caller {
 
 func TestNobodyHoldsMoreThanTheirShare(t *testing.T) {
 	t.Parallel()
-	limits := Limits{Places: 4, PerTenant: 3, PerAccount: 2}
+	limits := Limits{Slots: 4, PerTenant: 3, PerAccount: 2}
 	for name, test := range map[string]struct {
 		held []Caller
 		asks Caller
 		want error
 	}{
-		"a free place":                 {nil, caller(1, "a"), nil},
+		"a free slot":                  {nil, caller(1, "a"), nil},
 		"an account's second":          {[]Caller{caller(1, "a")}, caller(1, "a"), nil},
 		"an account's third":           {[]Caller{caller(1, "a"), caller(1, "a")}, caller(1, "a"), ErrAccount},
 		"an account in two tenants":    {[]Caller{caller(1, "a"), caller(2, "a")}, caller(3, "a"), ErrAccount},
@@ -64,17 +64,17 @@ func TestNobodyHoldsMoreThanTheirShare(t *testing.T) {
 				release()
 			}
 			if s.Count().Held+len(s.tenants)+len(s.owners) != 0 {
-				t.Errorf("places are held by nobody: %d, %v, %v", s.held, s.tenants, s.owners)
+				t.Errorf("slots are held by nobody: %d, %v, %v", s.held, s.tenants, s.owners)
 			}
 		})
 	}
 }
 
-// TestAFreePlaceGoesToWhoeverHoldsLeast fills the line with one tenant's callers before another's comes.
-func TestAFreePlaceGoesToWhoeverHoldsLeast(t *testing.T) {
+// TestAFreeSlotGoesToWhoeverHoldsLeast fills the line with one tenant's callers before another's comes.
+func TestAFreeSlotGoesToWhoeverHoldsLeast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Limits{Places: 3, Waiting: 10, Timeout: time.Second})
+		s := New(Limits{Slots: 3, Waiting: 10, Timeout: time.Second})
 		take := func(c Caller) func() {
 			release, err := s.Take(t.Context(), c)
 			if err != nil {
@@ -111,7 +111,7 @@ func TestAFreePlaceGoesToWhoeverHoldsLeast(t *testing.T) {
 func TestWaitingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Limits{Places: 2, PerTenant: 1, Waiting: 1, Timeout: time.Second})
+		s := New(Limits{Slots: 2, PerTenant: 1, Waiting: 1, Timeout: time.Second})
 		held, err := s.Take(t.Context(), caller(1, "a"))
 		if err != nil {
 			t.Fatal(err)
@@ -150,17 +150,17 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// TestTenantsAndAccountsTakeTurnsForOnePlace fills the line with one account's callers before a colleague and a
+// TestTenantsAndAccountsTakeTurnsForOneSlot fills the line with one account's callers before a colleague and a
 // neighbour come. Nobody who waits holds anything then.
-func TestTenantsAndAccountsTakeTurnsForOnePlace(t *testing.T) {
+func TestTenantsAndAccountsTakeTurnsForOneSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Limits{Places: 1, Waiting: 10, Timeout: time.Minute})
+		s := New(Limits{Slots: 1, Waiting: 10, Timeout: time.Minute})
 		first, err := s.Take(t.Context(), caller(1, "a"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var order []string // one place: no two append at once
+		var order []string // one slot: no two append at once
 		var group sync.WaitGroup
 		for _, c := range []Caller{
 			caller(1, "a"), caller(1, "a"), caller(1, "a"), caller(1, "b"), caller(1, "b"), caller(2, "c"),
@@ -185,10 +185,10 @@ func TestTenantsAndAccountsTakeTurnsForOnePlace(t *testing.T) {
 	})
 }
 
-func TestWorkThatTakesItsPlaceAgainIsNotRefused(t *testing.T) {
+func TestWorkThatTakesItsSlotAgainIsNotRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Limits{Places: 1, Waiting: 1, Timeout: time.Second})
+		s := New(Limits{Slots: 1, Waiting: 1, Timeout: time.Second})
 		held, err := s.Take(t.Context(), caller(1, "a"))
 		if err != nil {
 			t.Fatal(err)

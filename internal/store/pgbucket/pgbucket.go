@@ -120,7 +120,7 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 		Shed: s.shed,
 	})
 	s.changes = shares.New(shares.Limits{
-		Places: changes, PerTenant: changesPerTenant, Waiting: maxWaiting, Timeout: s.budget / lockShare,
+		Slots: changes, PerTenant: changesPerTenant, Waiting: maxWaiting, Timeout: s.budget / lockShare,
 	})
 	return s, nil
 }
