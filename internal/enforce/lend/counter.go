@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Counter counts what one goroutine takes from time to time. It is split for processors that count at the same time,
-// once that goroutine takes much.
+// Counter counts what one goroutine takes from time to time. Once it counted much, it is split for processors that
+// count at the same time. Add is safe for concurrent use; the other methods are for that goroutine.
 type Counter struct {
 	one   atomic.Int64
 	cells atomic.Pointer[[spread]paddedCount]
@@ -17,7 +17,7 @@ type paddedCount struct {
 	_ [lineBytes - unsafe.Sizeof(atomic.Int64{})]byte
 }
 
-// Add is safe for concurrent use.
+// Add adds to the count.
 func (c *Counter) Add(n int64) {
 	if cells := c.cells.Load(); cells != nil {
 		cells[here()].Add(n)
@@ -26,23 +26,24 @@ func (c *Counter) Add(n int64) {
 	c.one.Add(n)
 }
 
-// Load returns the count. Beside calls of Add that run at the same time, it is never too much.
+// Load returns the count, or less if there are calls of Add at the same time.
 func (c *Counter) Load() int64 {
-	sum := c.one.Load()
-	if cells := c.cells.Load(); cells != nil {
-		for i := range cells {
-			sum += cells[i].Load()
+	sum, cells := c.one.Load(), c.cells.Load()
+	if cells == nil {
+		if sum >= splitFrom {
+			c.cells.Store(new([spread]paddedCount))
 		}
+		return sum
+	}
+	for i := range cells {
+		sum += cells[i].Load()
 	}
 	return sum
 }
 
-// TakeUpTo takes at most so much from the count. Only one goroutine may call it at a time.
+// TakeUpTo takes at most so much from the count.
 func (c *Counter) TakeUpTo(most int64) int64 {
 	n := min(c.Load(), most)
 	c.Add(-n)
-	if n >= splitFrom && c.cells.Load() == nil {
-		c.cells.Store(new([spread]paddedCount))
-	}
 	return n
 }
