@@ -11,7 +11,7 @@
 // passes before its handler, in one list. The caller is the API key of the Authorization header, else the session of
 // the cookie. The role in the tenant is read for each request, so that a change of role holds from the next one on.
 //
-// Rate limits (ratelimit.go) and places (semaphores.go) keep tenants from each other's way, by the class of the
+// Rate limits (ratelimit.go) and slots (semaphores.go) keep tenants from each other's way, by the class of the
 // operation: light, heavy or bulk.
 //
 // People have roles, and API keys permissions: x-permission in openapi.yaml is what a key needs. Operations without one

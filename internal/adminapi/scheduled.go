@@ -150,7 +150,9 @@ func (r *scheduleRefusals) refuse(i int, err error) {
 		r.wrong = append(r.wrong, pointers(pointer, fields)...)
 	case errors.Is(err, rules.ErrScheduledOverlap):
 		r.overlapping = append(r.overlapping,
-			httpapi.FieldError{Pointer: pointer, Detail: "has another change that is scheduled for a part of this time"})
+			httpapi.FieldError{
+				Pointer: pointer, Detail: "has another change that is scheduled for a part of this time",
+			})
 	case errors.Is(err, rules.ErrNotFound):
 		r.lost = append(r.lost, httpapi.FieldError{Pointer: pointer, Detail: "was removed by somebody else"})
 	default:
