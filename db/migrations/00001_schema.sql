@@ -68,6 +68,7 @@ CREATE TABLE plan (
     removed_at  timestamptz,
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
+    position    double precision NOT NULL DEFAULT 0, -- of its column in the matrix; ties go by name
     CONSTRAINT plan_pkey PRIMARY KEY (tenant_id, name),
     CONSTRAINT plan_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT plan_name_check CHECK (octet_length(name) BETWEEN 1 AND 64)

@@ -37,12 +37,17 @@ SELECT name FROM plan WHERE tenant_id = $1 AND removed_at IS NULL;
 SELECT * FROM plan WHERE tenant_id = $1 AND name = $2 AND removed_at IS NULL;
 
 -- name: CreatePlan :one
--- No row if the plan exists.
-INSERT INTO plan (tenant_id, name, description, revision)
-VALUES ($1, $2, $3, $4)
+-- Position 0 is after the other plans. No row if the plan exists.
+INSERT INTO plan (tenant_id, name, description, revision, position)
+VALUES (sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(description), sqlc.arg(revision), coalesce(
+    nullif(sqlc.arg(position)::float8, 0),
+    (SELECT max(p.position) + 1 FROM plan AS p WHERE p.tenant_id = sqlc.arg(tenant_id) AND p.removed_at IS NULL),
+    1
+))
 ON CONFLICT (tenant_id, name) DO UPDATE
 SET description = excluded.description,
     revision = excluded.revision,
+    position = excluded.position,
     removed_at = NULL,
     created_at = excluded.created_at,
     updated_at = clock_timestamp()
@@ -51,7 +56,7 @@ RETURNING *;
 
 -- name: UpdatePlan :one
 UPDATE plan
-SET description = sqlc.arg(description), revision = sqlc.arg(revision), updated_at = clock_timestamp()
+SET description = sqlc.arg(description), position = sqlc.arg(position), revision = sqlc.arg(revision), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND name = sqlc.arg(name) AND removed_at IS NULL
 RETURNING *;
 

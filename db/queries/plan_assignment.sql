@@ -34,6 +34,12 @@ ON CONFLICT (tenant_id, user_id) DO UPDATE
 SET plan = excluded.plan, revision = excluded.revision, removed_at = NULL, updated_at = clock_timestamp()
 WHERE plan_assignment.plan <> excluded.plan OR plan_assignment.removed_at IS NOT NULL;
 
+-- name: MoveUsers :exec
+-- Puts all users of one plan on another.
+UPDATE plan_assignment
+SET plan = sqlc.arg(to_plan), revision = sqlc.arg(revision), updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND plan = sqlc.arg(from_plan)::text AND removed_at IS NULL;
+
 -- name: UnassignUsers :execrows
 UPDATE plan_assignment
 SET removed_at = clock_timestamp(), revision = sqlc.arg(revision), updated_at = clock_timestamp()

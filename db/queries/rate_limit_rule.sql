@@ -65,6 +65,11 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::big
 SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND key_pattern = ANY (sqlc.arg(key_patterns)::text[]) AND removed_at IS NULL;
 
+-- name: RulesOfPlan :many
+SELECT rule_id FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND plan = sqlc.arg(plan)::text AND removed_at IS NULL
+ORDER BY rule_id;
+
 -- name: RemovedRule :one
 SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL;
 

@@ -633,3 +633,24 @@ func TestAPatchLosesNoFieldOfARule(t *testing.T) {
 	w.want(w.send(by, "PATCH", path, map[string]any{"action": "block", "burst_capacity": 0, "window": nil},
 		"If-Match", "*"), http.StatusOK)
 }
+
+func TestAPlanIsRemovedWithAPlanForItsUsers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	gone, heir := w.plan(w.acme), w.plan(w.acme)
+	w.rule(w.acme, func(r *rules.Rule) { r.Plan = gone })
+	w.want(w.send(by, "PUT", "/api/v1/tenants/acme/users/42/plan", map[string]any{"plan": gone}, "If-Match", "*"),
+		http.StatusOK)
+	path := "/api/v1/tenants/acme/plans/" + gone
+	w.want(w.send(by, "DELETE", path, nil, "If-Match", "*"), http.StatusConflict)
+	got := w.want(w.send(by, "DELETE", path+"?users_to=none", nil, "If-Match", "*"), http.StatusBadRequest)
+	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/users_to"}) {
+		t.Errorf("the errors point at %v", pointers)
+	}
+	w.want(w.send(by, "DELETE", path+"?users_to="+heir, nil, "If-Match", "*"), http.StatusNoContent)
+	w.want(w.send(by, "GET", path, nil), http.StatusNotFound)
+	if got := w.send(by, "GET", "/api/v1/tenants/acme/users/42", nil); !strings.Contains(string(got.body), heir) {
+		t.Errorf("the user is answered %s", got.body)
+	}
+}

@@ -14,7 +14,7 @@ import (
 func showPlan(p *rules.PlanUse) openapi.Plan {
 	return openapi.Plan{
 		Name: p.Name, Description: p.Description, Rules: p.Rules, Users: p.Users, IsDefault: p.IsDefault,
-		Version: p.Revision,
+		Position: p.Position, Version: p.Revision,
 	}
 }
 
@@ -86,6 +86,7 @@ func (s *surface) UpdatePlan(ctx context.Context,
 			return plan, rules.ErrChanged
 		}
 		set(&plan.Description, request.Body.Description)
+		set(&plan.Position, request.Body.Position)
 		if wrong := plan.Validate(); len(wrong) > 0 {
 			return plan, wrong
 		}
@@ -113,7 +114,11 @@ func (s *surface) DeletePlan(ctx context.Context,
 		return nil, err
 	}
 	tenant := requestOf(ctx).tenant.ID
-	err = s.store(ctx).RemovePlan(ctx, tenant, request.Plan, at)
+	if to := request.Params.UsersTo; to != nil {
+		err = s.store(ctx).ReplacePlan(ctx, tenant, request.Plan, *to, at)
+	} else {
+		err = s.store(ctx).RemovePlan(ctx, tenant, request.Plan, at)
+	}
 	if errors.Is(err, rules.ErrInUse) {
 		plan, readErr := s.Stores.Plan(ctx, tenant, request.Plan)
 		if readErr != nil {

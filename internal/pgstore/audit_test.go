@@ -89,6 +89,9 @@ func writes(t *testing.T) map[string]write {
 			return errors.Join(w.RemovePlan(ctx, w.ours.ID, "only-ours", rules.AnyVersion),
 				second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "only-ours"})))
 		}, []string{"remove plan only-ours", "create plan only-ours"}, ""},
+		"ReplacePlan": {func(ctx context.Context, w *world) error {
+			return w.ReplacePlan(ctx, w.ours.ID, "only-ours", "pro", rules.AnyVersion)
+		}, []string{"remove plan only-ours"}, ""},
 		"CreateRule": {func(ctx context.Context, w *world) error {
 			return second(w.CreateRule(ctx, limit(t, w.ours.ID, "global", "", "")))
 		}, []string{"create rule N"}, ""},

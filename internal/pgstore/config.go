@@ -161,11 +161,11 @@ func (w write) applyPlans(ctx context.Context, changes []ruleset.Change[rules.Pl
 		if c.After == nil {
 			continue
 		}
-		put := w.updatePlan
-		if c.Before == nil {
-			put = w.createPlan
+		put, after := w.createPlan, *c.After
+		if c.Before != nil {
+			put, after.Position = w.updatePlan, c.Before.Position // a file does not say it
 		}
-		stored, err := put(ctx, *c.After)
+		stored, err := put(ctx, after)
 		if err != nil {
 			return fmt.Errorf("plan %q: %w", c.After.Name, err)
 		}

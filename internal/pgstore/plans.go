@@ -46,7 +46,7 @@ func (s Writer) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.
 	return created, nil
 }
 
-// UpdatePlan changes a plan's description, if its Revision is still the stored one.
+// UpdatePlan changes a plan's description and position, if its Revision is still the stored one.
 func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.Plan, err error) {
 	err = s.inTenant(ctx, classWrite, plan.TenantID, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, plan.Name)
@@ -56,7 +56,7 @@ func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.
 		if err := expect(rules.Expected(plan.Revision), stored.Revision); err != nil {
 			return err
 		}
-		if stored.Description == plan.Description {
+		if stored.Description == plan.Description && stored.Position == plan.Position {
 			updated = planFromRow(stored)
 			return errUnchanged
 		}
@@ -87,9 +87,61 @@ func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name stri
 	return nil
 }
 
+// ReplacePlan removes a plan after it put the plan's users on another one and removed the plan's rules. Returns
+// rules.ErrInUse if the plan is the tenant's default.
+func (s Writer) ReplacePlan(ctx context.Context, tenant rules.TenantID, name, by string, expected rules.Expected) error {
+	err := s.inBulk(ctx, tenant, func(ctx context.Context, w write) error {
+		stored, err := w.Plan(ctx, w.tenant, name)
+		if err != nil {
+			return err
+		}
+		if err := expect(expected, stored.Revision); err != nil {
+			return err
+		}
+		if by == name || by == "" {
+			return rules.FieldErrors{{Field: "users_to", Message: "must be another plan"}}
+		}
+		if err := w.requirePlan(ctx, "users_to", by); err != nil {
+			return err
+		}
+		if err := w.removeRulesOfPlan(ctx, name); err != nil {
+			return err
+		}
+		if err := w.MoveUsers(ctx, dbsqlc.MoveUsersParams{
+			TenantID: w.tenant, FromPlan: name, ToPlan: by, Revision: w.revision,
+		}); err != nil {
+			return err
+		}
+		return w.removePlan(ctx, name)
+	})
+	if err != nil {
+		return fmt.Errorf("replace plan %q by %q: %w", name, by, err)
+	}
+	return nil
+}
+
+func (w write) removeRulesOfPlan(ctx context.Context, name string) error {
+	ids, err := w.RulesOfPlan(ctx, w.tenant, name)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	if err := w.countLater(ctx); err != nil {
+		return err
+	}
+	all, err := w.withCandidates(ctx, ids)
+	if err != nil {
+		return err
+	}
+	if _, err := w.removeRules(ctx, all); err != nil {
+		return err
+	}
+	return errors.Join(w.CountRules(ctx, int64(w.tenant)), w.CountHeldNow(ctx, int64(w.tenant)))
+}
+
 func (w write) createPlan(ctx context.Context, plan rules.Plan) (rules.Plan, error) {
 	row, err := w.CreatePlan(ctx, dbsqlc.CreatePlanParams{
-		TenantID: w.tenant, Name: plan.Name, Description: plan.Description, Revision: w.revision,
+		TenantID: w.tenant, Name: plan.Name, Description: plan.Description, Position: plan.Position,
+		Revision: w.revision,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return rules.Plan{}, fmt.Errorf("plan %q %w", plan.Name, rules.ErrExists)
@@ -99,7 +151,8 @@ func (w write) createPlan(ctx context.Context, plan rules.Plan) (rules.Plan, err
 
 func (w write) updatePlan(ctx context.Context, plan rules.Plan) (rules.Plan, error) {
 	row, err := w.UpdatePlan(ctx, dbsqlc.UpdatePlanParams{
-		Description: plan.Description, Revision: w.revision, TenantID: w.tenant, Name: plan.Name,
+		Description: plan.Description, Position: plan.Position, Revision: w.revision, TenantID: w.tenant,
+		Name: plan.Name,
 	})
 	return planFromRow(row), err
 }

@@ -283,26 +283,31 @@ func (w write) revertTenant(ctx context.Context, before, after *tenantImage) err
 }
 
 type planImage struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
+	Name        string  `json:"name"`
+	Description string  `json:"description"`
+	Position    float64 `json:"position"`
+}
+
+func (i *planImage) plan() rules.Plan {
+	return rules.Plan{Name: i.Name, Description: i.Description, Position: i.Position}
 }
 
 func (w write) revertPlan(ctx context.Context, before, after *planImage) error {
 	if after == nil {
-		_, err := w.createPlan(ctx, rules.Plan{Name: before.Name, Description: before.Description})
+		_, err := w.createPlan(ctx, before.plan())
 		if errors.Is(err, rules.ErrExists) {
 			return fmt.Errorf("it was created again since: %w", rules.ErrChanged)
 		}
 		return err
 	}
 	stored, err := w.Plan(ctx, w.tenant, after.Name)
-	if err := unlessChanged(stored.Description == after.Description, err); err != nil {
+	if err := unlessChanged(stored.Description == after.Description && stored.Position == after.Position, err); err != nil {
 		return err
 	}
 	if before == nil {
 		return w.removePlan(ctx, after.Name)
 	}
-	_, err = w.updatePlan(ctx, rules.Plan{Name: before.Name, Description: before.Description})
+	_, err = w.updatePlan(ctx, before.plan())
 	return err
 }
 

@@ -136,6 +136,74 @@ func TestAWholeChangeIsUndoneOrNothing(t *testing.T) {
 	}
 }
 
+// TestAReplacedPlanGivesItsUsersAndComesBack: one transaction moves its users and removes its rules and itself, and one
+// undo brings all of it back.
+func TestAReplacedPlanGivesItsUsersAndComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	var users []string
+	for i := range 30 { // more than one entry of the audit log names each by itself
+		users = append(users, fmt.Sprint("pro", i))
+	}
+	must(w.AssignAll(ctx, ours, onPlan("pro", users...)))(t)
+	rule := must(w.CreateRule(ctx, limit(t, ours, "global", "pro", "")))(t)
+	must(w.PutOverride(ctx, overrideOf(must(w.CreateRule(ctx, limit(t, ours, "user:{user_id}", "pro", "")))(t), "pro1"),
+		rules.AnyVersion))(t)
+	before, use, since := w.content(t), must(w.Plan(ctx, ours, "pro"))(t), w.latest(t)
+
+	if err := w.ReplacePlan(ctx, ours, "pro", "free", rules.Expected(use.Revision-1)); err == nil {
+		t.Error("a plan was removed at a version that is not the last")
+	}
+	for _, to := range []string{"pro", "only-theirs", ""} {
+		var wrong rules.FieldErrors
+		if err := w.ReplacePlan(ctx, ours, "pro", to, rules.AnyVersion); !asFieldErrors(err, &wrong) {
+			t.Errorf("users who go to %q: %v", to, err)
+		}
+	}
+	wantError(t, w.ReplacePlan(ctx, ours, "free", "pro", rules.AnyVersion), rules.ErrInUse)
+	if after := w.content(t); after != before {
+		t.Fatalf("it was\n%s\nand is, after refusals,\n%s", before, after)
+	}
+
+	if err := w.ReplacePlan(ctx, ours, "pro", "free", rules.Expected(use.Revision)); err != nil {
+		t.Fatal(err)
+	}
+	if moved := must(w.Assignments(ctx, ours, "free", "pro", "", 100))(t); len(moved) != len(users) {
+		t.Errorf("%d of %d users were moved", len(moved), len(users))
+	}
+	if _, err := w.Plan(ctx, ours, "pro"); !errors.Is(err, rules.ErrNotFound) {
+		t.Errorf("the plan is still there: %v", err)
+	}
+	if _, err := w.Rule(ctx, ours, rule.ID); !errors.Is(err, rules.ErrNotFound) {
+		t.Errorf("a rule of the plan is still there: %v", err)
+	}
+	w.revertSince(t, since, true)
+	if after := w.content(t); after != before {
+		t.Errorf("it was\n%s\nand is, with the removal undone,\n%s", before, after)
+	}
+}
+
+func TestAPlanStandsWhereItWasPut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	first := must(w.CreatePlan(ctx, rules.Plan{TenantID: ours, Name: "z-first"}))(t)
+	last := must(w.CreatePlan(ctx, rules.Plan{TenantID: ours, Name: "a-last"}))(t)
+	if first.Position == 0 || last.Position != first.Position+1 {
+		t.Errorf("new plans stand at %v and %v, want each after all others", first.Position, last.Position)
+	}
+	since := w.latest(t)
+	last.Position = first.Position - 0.5
+	if moved := must(w.UpdatePlan(ctx, last))(t); moved.Position != last.Position {
+		t.Errorf("it stands at %v, want %v", moved.Position, last.Position)
+	}
+	w.revertSince(t, since, true)
+	if back := must(w.Plan(ctx, ours, "a-last"))(t); back.Position != first.Position+1 {
+		t.Errorf("with the move undone it stands at %v, want %v", back.Position, first.Position+1)
+	}
+}
+
 func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

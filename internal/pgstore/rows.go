@@ -65,6 +65,7 @@ func planFromRow(row dbsqlc.Plan) rules.Plan {
 		TenantID:    row.TenantID,
 		Name:        row.Name,
 		Description: row.Description,
+		Position:    row.Position,
 		Revision:    row.Revision,
 		Removed:     row.RemovedAt != nil,
 	}

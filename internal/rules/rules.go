@@ -158,6 +158,7 @@ type Plan struct {
 	TenantID    TenantID
 	Name        string
 	Description string
+	Position    float64 // of its column in the matrix; ties go by name
 	Revision    int64
 	Removed     bool
 	// InUse says why the plan cannot be removed, apart from its rules: "it is the tenant's default" or "12 users are on

@@ -1,5 +1,6 @@
 import type { Page } from '@playwright/test';
 import { expect, expectAccessible, settled, signIn, test } from './browser';
+import { countClicks } from './clicks';
 import { demo, type Sluice, timeUntil } from './sluice';
 
 const plans = `/t/${demo.tenant}/plans`;
@@ -92,4 +93,49 @@ test('while the server is away what was typed stays, and can be saved when it is
   await page.getByRole('button', { name: 'Review changes' }).click();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText(/1 change saved/)).toBeVisible();
+});
+
+test('one plan is raised above a limit for all plans in three clicks, and moved and removed in a few more', async ({
+  page,
+}) => {
+  await signIn(page);
+  const at = `/api/v1/tenants/${demo.tenant}`;
+  const rule = { key_pattern: 'user:{user_id}:endpoint:/raised', rate: '6/minute', burst_capacity: 6 };
+  expect((await page.request.post(`${at}/rules`, { data: rule })).status()).toBe(201);
+  expect((await page.request.post(`${at}/plans`, { data: { name: 'team' } })).status()).toBe(201);
+  await page.goto(plans);
+  await settled(page);
+  const clicks = await countClicks(page);
+  await (await cell(page, 'endpoint:/raised:user:{user_id}', '', 'pro')).click();
+  await page.keyboard.type('60/min');
+  await page.keyboard.press('Enter');
+  await expect(page.getByText('the others stay 6/min')).toBeVisible();
+  await page.getByRole('button', { name: 'Review changes' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Save 1 change?' });
+  await expect(dialog.getByText(/The others stay at 6 per minute/)).toBeVisible();
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Save', exact: true }).click();
+  await expect(page.getByText(/1 change saved/)).toBeVisible();
+  await clicks.expectAtMost(3);
+  await expect(await cell(page, 'endpoint:/raised:user:{user_id}', '', 'team')).toContainText('6/min');
+
+  const columns = async () => (await page.getByRole('columnheader').allInnerTexts()).map((text) => text.split(/\s/)[0]);
+  expect(await columns()).toEqual(['Rule', 'free', 'pro', 'enterprise', 'team', 'All']);
+  await page.getByRole('columnheader', { name: 'team' }).dragTo(page.getByRole('columnheader', { name: 'pro' }));
+  await expect.poll(columns).toEqual(['Rule', 'free', 'team', 'pro', 'enterprise', 'All']);
+
+  const user = await page.request.put(`${at}/users/walker/plan`, {
+    data: { plan: 'team' },
+    headers: { 'If-Match': '*' },
+  });
+  expect(user.status()).toBe(200);
+  await page.reload();
+  await page.getByRole('button', { name: 'Plan team' }).click();
+  await page.getByRole('menuitem', { name: 'Remove plan' }).click();
+  const removal = page.getByRole('dialog', { name: 'Remove the plan team?' });
+  await expect(removal.getByLabel('Move its 1 user to')).toHaveValue('free');
+  await expectAccessible(page);
+  await removal.getByRole('button', { name: 'Remove plan' }).click();
+  await expect.poll(columns).toEqual(['Rule', 'free', 'pro', 'enterprise', 'All']);
+  expect(await (await page.request.get(`${at}/users/walker`)).json()).toMatchObject({ plan: 'free' });
 });

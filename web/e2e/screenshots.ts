@@ -1,6 +1,13 @@
+import type { Page } from '@playwright/test';
 import { settled, signIn, test } from './browser';
 import { screens } from './screens';
 import { ordinaryTraffic } from './traffic';
+
+/** The words that are visible on a page, beside the navigation. */
+const wordsOf = (page: Page) =>
+  page
+    .locator('main')
+    .evaluate((main) => (main as HTMLElement).innerText.split(/\s+/).filter((word) => /\p{L}/u.test(word)).length);
 
 /* Pictures prove nothing by themselves: `make screenshots` draws them for people to look at. */
 const sizes = [
@@ -26,6 +33,8 @@ for (const colorScheme of ['light', 'dark'] as const) {
         for (const { name, path } of screens) {
           await page.goto(path);
           await shoot(name);
+          if (colorScheme === 'light')
+            process.stdout.write(`${name} ${viewport.width}: ${await wordsOf(page)} words\n`);
         }
       });
     });

@@ -166,7 +166,7 @@ export function capacity(more: Partial<Record<CapacityThing, { held: number; all
 }
 
 export function plan(name: string, more: Partial<Plan> = {}): Plan {
-  return { name, description: '', rules: 1, users: 10, is_default: false, version: 1, ...more };
+  return { name, description: '', rules: 1, users: 10, is_default: false, position: 0, version: 1, ...more };
 }
 
 export function rule(more: Partial<Rule> = {}): Rule {

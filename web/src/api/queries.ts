@@ -144,7 +144,7 @@ export const plansQuery = (tenant: string) =>
             signal,
           }),
         ),
-      ),
+      ).then((plans) => plans.sort((a, b) => a.position - b.position)),
   });
 
 export const rulesQuery = (tenant: string) =>

@@ -1397,13 +1397,14 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove an unused plan
-         * @description 409 while rules or users are on the plan, or it is the default; the detail says what to move.
+         * Remove a plan
+         * @description With `users_to`, the plan's users go to that plan and its rules are removed, all in one transaction. Without, it is
+         *     409 while rules or users are on the plan. The default plan is always 409.
          */
         delete: operations["deletePlan"];
         options?: never;
         head?: never;
-        /** Change a plan's description */
+        /** Change a plan's description or the place of its column */
         patch: operations["updatePlan"];
         trace?: never;
     };
@@ -4693,6 +4694,7 @@ export interface components {
          *       "rules": 4,
          *       "users": 1280,
          *       "is_default": false,
+         *       "position": 2,
          *       "version": 7
          *     }
          */
@@ -4711,6 +4713,11 @@ export interface components {
             users: number;
             /** @description Users without an assignment are on it */
             is_default: boolean;
+            /**
+             * Format: double
+             * @description Columns of the matrix stand in this order. A new plan is the last
+             */
+            position: number;
             /** Format: int64 */
             version: number;
         };
@@ -11198,7 +11205,10 @@ export interface operations {
     };
     deletePlan: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Another plan */
+                users_to?: string;
+            };
             header: {
                 /**
                  * @description The ETag of the version to change, or `*`; 428 without
@@ -11274,6 +11284,8 @@ export interface operations {
                  */
                 "application/json": {
                     description?: string;
+                    /** Format: double */
+                    position?: number;
                 };
             };
         };

@@ -3142,6 +3142,9 @@ type Plan struct {
 	IsDefault bool   `json:"is_default"`
 	Name      string `json:"name"`
 
+	// Position Columns of the matrix stand in this order. A new plan is the last
+	Position float64 `json:"position"`
+
 	// Rules Rules that name it
 	Rules int64 `json:"rules"`
 
@@ -5424,13 +5427,17 @@ type CreatePlanParams struct {
 
 // DeletePlanParams defines parameters for DeletePlan.
 type DeletePlanParams struct {
+	// UsersTo Another plan
+	UsersTo *string `form:"users_to,omitempty" json:"users_to,omitempty"`
+
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
 
 // UpdatePlanJSONBody defines parameters for UpdatePlan.
 type UpdatePlanJSONBody struct {
-	Description *string `json:"description,omitempty"`
+	Description *string  `json:"description,omitempty"`
+	Position    *float64 `json:"position,omitempty"`
 }
 
 // UpdatePlanParams defines parameters for UpdatePlan.
@@ -6478,13 +6485,13 @@ type ServerInterface interface {
 	// CreatePlan Create a plan
 	// (POST /api/v1/tenants/{tenant}/plans)
 	CreatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreatePlanParams)
-	// DeletePlan Remove an unused plan
+	// DeletePlan Remove a plan
 	// (DELETE /api/v1/tenants/{tenant}/plans/{plan})
 	DeletePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName, params DeletePlanParams)
 	// GetPlan Get a plan, with its number of rules and users
 	// (GET /api/v1/tenants/{tenant}/plans/{plan})
 	GetPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName)
-	// UpdatePlan Change a plan's description
+	// UpdatePlan Change a plan's description or the place of its column
 	// (PATCH /api/v1/tenants/{tenant}/plans/{plan})
 	UpdatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName, params UpdatePlanParams)
 	// GetRecording Get what is recorded for replays
@@ -12288,6 +12295,19 @@ func (siw *ServerInterfaceWrapper) DeletePlan(w http.ResponseWriter, r *http.Req
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params DeletePlanParams
+
+	// ------------- Optional query parameter "users_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "users_to", r.URL.Query(), &params.UsersTo, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "users_to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "users_to", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -22423,13 +22443,13 @@ type StrictServerInterface interface {
 	// CreatePlan Create a plan
 	// (POST /api/v1/tenants/{tenant}/plans)
 	CreatePlan(ctx context.Context, request CreatePlanRequestObject) (CreatePlanResponseObject, error)
-	// DeletePlan Remove an unused plan
+	// DeletePlan Remove a plan
 	// (DELETE /api/v1/tenants/{tenant}/plans/{plan})
 	DeletePlan(ctx context.Context, request DeletePlanRequestObject) (DeletePlanResponseObject, error)
 	// GetPlan Get a plan, with its number of rules and users
 	// (GET /api/v1/tenants/{tenant}/plans/{plan})
 	GetPlan(ctx context.Context, request GetPlanRequestObject) (GetPlanResponseObject, error)
-	// UpdatePlan Change a plan's description
+	// UpdatePlan Change a plan's description or the place of its column
 	// (PATCH /api/v1/tenants/{tenant}/plans/{plan})
 	UpdatePlan(ctx context.Context, request UpdatePlanRequestObject) (UpdatePlanResponseObject, error)
 	// GetRecording Get what is recorded for replays

@@ -490,7 +490,7 @@ func (b *NewerOverridesBatchResults) Close() error {
 }
 
 const newerPlans = `-- name: NewerPlans :batchmany
-SELECT tenant_id, name, description, revision, removed_at, created_at, updated_at FROM plan
+SELECT tenant_id, name, description, revision, removed_at, created_at, updated_at, position FROM plan
 WHERE tenant_id = $1
     AND (revision, name) > ($2::bigint, $3::text)
     AND (removed_at IS NULL OR $4::boolean)
@@ -554,6 +554,7 @@ func (b *NewerPlansBatchResults) Query(f func(int, []Plan, error)) {
 					&i.RemovedAt,
 					&i.CreatedAt,
 					&i.UpdatedAt,
+					&i.Position,
 				); err != nil {
 					return err
 				}

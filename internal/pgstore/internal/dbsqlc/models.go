@@ -412,6 +412,7 @@ type Plan struct {
 	RemovedAt   *time.Time
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
+	Position    float64
 }
 
 type PlanAssignment struct {

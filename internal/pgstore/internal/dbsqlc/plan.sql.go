@@ -38,16 +38,21 @@ func (q *Queries) CountRulesLater(ctx context.Context) error {
 }
 
 const createPlan = `-- name: CreatePlan :one
-INSERT INTO plan (tenant_id, name, description, revision)
-VALUES ($1, $2, $3, $4)
+INSERT INTO plan (tenant_id, name, description, revision, position)
+VALUES ($1, $2, $3, $4, coalesce(
+    nullif($5::float8, 0),
+    (SELECT max(p.position) + 1 FROM plan AS p WHERE p.tenant_id = $1 AND p.removed_at IS NULL),
+    1
+))
 ON CONFLICT (tenant_id, name) DO UPDATE
 SET description = excluded.description,
     revision = excluded.revision,
+    position = excluded.position,
     removed_at = NULL,
     created_at = excluded.created_at,
     updated_at = clock_timestamp()
 WHERE plan.removed_at IS NOT NULL
-RETURNING tenant_id, name, description, revision, removed_at, created_at, updated_at
+RETURNING tenant_id, name, description, revision, removed_at, created_at, updated_at, position
 `
 
 type CreatePlanParams struct {
@@ -55,15 +60,17 @@ type CreatePlanParams struct {
 	Name        string
 	Description string
 	Revision    int64
+	Position    float64
 }
 
-// No row if the plan exists.
+// Position 0 is after the other plans. No row if the plan exists.
 func (q *Queries) CreatePlan(ctx context.Context, arg CreatePlanParams) (Plan, error) {
 	row := q.db.QueryRow(ctx, createPlan,
 		arg.TenantID,
 		arg.Name,
 		arg.Description,
 		arg.Revision,
+		arg.Position,
 	)
 	var i Plan
 	err := row.Scan(
@@ -74,12 +81,13 @@ func (q *Queries) CreatePlan(ctx context.Context, arg CreatePlanParams) (Plan, e
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Position,
 	)
 	return i, err
 }
 
 const plan = `-- name: Plan :one
-SELECT tenant_id, name, description, revision, removed_at, created_at, updated_at FROM plan WHERE tenant_id = $1 AND name = $2 AND removed_at IS NULL
+SELECT tenant_id, name, description, revision, removed_at, created_at, updated_at, position FROM plan WHERE tenant_id = $1 AND name = $2 AND removed_at IS NULL
 `
 
 func (q *Queries) Plan(ctx context.Context, tenantID rules.TenantID, name string) (Plan, error) {
@@ -93,6 +101,7 @@ func (q *Queries) Plan(ctx context.Context, tenantID rules.TenantID, name string
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Position,
 	)
 	return i, err
 }
@@ -123,7 +132,7 @@ func (q *Queries) PlanNames(ctx context.Context, tenantID rules.TenantID) ([]str
 
 const planUse = `-- name: PlanUse :one
 SELECT
-    p.tenant_id, p.name, p.description, p.revision, p.removed_at, p.created_at, p.updated_at,
+    p.tenant_id, p.name, p.description, p.revision, p.removed_at, p.created_at, p.updated_at, p.position,
     coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
         AS rules,
     coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
@@ -151,6 +160,7 @@ func (q *Queries) PlanUse(ctx context.Context, tenantID rules.TenantID, name str
 		&i.Plan.RemovedAt,
 		&i.Plan.CreatedAt,
 		&i.Plan.UpdatedAt,
+		&i.Plan.Position,
 		&i.Rules,
 		&i.Users,
 		&i.IsDefault,
@@ -160,7 +170,7 @@ func (q *Queries) PlanUse(ctx context.Context, tenantID rules.TenantID, name str
 
 const planUses = `-- name: PlanUses :many
 SELECT
-    p.tenant_id, p.name, p.description, p.revision, p.removed_at, p.created_at, p.updated_at,
+    p.tenant_id, p.name, p.description, p.revision, p.removed_at, p.created_at, p.updated_at, p.position,
     coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
         AS rules,
     coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
@@ -196,6 +206,7 @@ func (q *Queries) PlanUses(ctx context.Context, tenantID rules.TenantID, after s
 			&i.Plan.RemovedAt,
 			&i.Plan.CreatedAt,
 			&i.Plan.UpdatedAt,
+			&i.Plan.Position,
 			&i.Rules,
 			&i.Users,
 			&i.IsDefault,
@@ -226,13 +237,14 @@ func (q *Queries) RemovePlan(ctx context.Context, revision int64, tenantID rules
 
 const updatePlan = `-- name: UpdatePlan :one
 UPDATE plan
-SET description = $1, revision = $2, updated_at = clock_timestamp()
-WHERE tenant_id = $3 AND name = $4 AND removed_at IS NULL
-RETURNING tenant_id, name, description, revision, removed_at, created_at, updated_at
+SET description = $1, position = $2, revision = $3, updated_at = clock_timestamp()
+WHERE tenant_id = $4 AND name = $5 AND removed_at IS NULL
+RETURNING tenant_id, name, description, revision, removed_at, created_at, updated_at, position
 `
 
 type UpdatePlanParams struct {
 	Description string
+	Position    float64
 	Revision    int64
 	TenantID    rules.TenantID
 	Name        string
@@ -241,6 +253,7 @@ type UpdatePlanParams struct {
 func (q *Queries) UpdatePlan(ctx context.Context, arg UpdatePlanParams) (Plan, error) {
 	row := q.db.QueryRow(ctx, updatePlan,
 		arg.Description,
+		arg.Position,
 		arg.Revision,
 		arg.TenantID,
 		arg.Name,
@@ -254,6 +267,7 @@ func (q *Queries) UpdatePlan(ctx context.Context, arg UpdatePlanParams) (Plan, e
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Position,
 	)
 	return i, err
 }

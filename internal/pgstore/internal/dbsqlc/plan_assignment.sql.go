@@ -119,6 +119,30 @@ func (q *Queries) AssignmentsAfter(ctx context.Context, arg AssignmentsAfterPara
 	return items, nil
 }
 
+const moveUsers = `-- name: MoveUsers :exec
+UPDATE plan_assignment
+SET plan = $1, revision = $2, updated_at = clock_timestamp()
+WHERE tenant_id = $3 AND plan = $4::text AND removed_at IS NULL
+`
+
+type MoveUsersParams struct {
+	ToPlan   string
+	Revision int64
+	TenantID rules.TenantID
+	FromPlan string
+}
+
+// Puts all users of one plan on another.
+func (q *Queries) MoveUsers(ctx context.Context, arg MoveUsersParams) error {
+	_, err := q.db.Exec(ctx, moveUsers,
+		arg.ToPlan,
+		arg.Revision,
+		arg.TenantID,
+		arg.FromPlan,
+	)
+	return err
+}
+
 const unassignUsers = `-- name: UnassignUsers :execrows
 UPDATE plan_assignment
 SET removed_at = clock_timestamp(), revision = $1, updated_at = clock_timestamp()

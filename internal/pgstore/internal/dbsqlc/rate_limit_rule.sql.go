@@ -538,6 +538,32 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 	return items, nil
 }
 
+const rulesOfPlan = `-- name: RulesOfPlan :many
+SELECT rule_id FROM rate_limit_rule
+WHERE tenant_id = $1 AND plan = $2::text AND removed_at IS NULL
+ORDER BY rule_id
+`
+
+func (q *Queries) RulesOfPlan(ctx context.Context, tenantID rules.TenantID, plan string) ([]rules.RuleID, error) {
+	rows, err := q.db.Query(ctx, rulesOfPlan, tenantID, plan)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []rules.RuleID
+	for rows.Next() {
+		var rule_id rules.RuleID
+		if err := rows.Scan(&rule_id); err != nil {
+			return nil, err
+		}
+		items = append(items, rule_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rulesPage = `-- name: RulesPage :many
 SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL

@@ -100,6 +100,7 @@ function Idle({ rule }: { rule: Rule }) {
 
 function FromAllPlans({ now }: { now: InForce }) {
   if (now.kind === 'own' || now.kind === 'held') return null;
+  if (now.kind === 'raised') return <span className={styles.burst}>the others stay {limitShort(now.all)}</span>;
   return (
     <span className={styles.inherited}>
       {now.kind === 'inherited' ? (

@@ -74,7 +74,7 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
   const result = isFactor ? multiplied(draft, rows, planOf(plan), factor, planOf(from ?? plan)) : null;
   return (
     <FormDialog
-      title="Multiply limits"
+      title="Copy or multiply limits"
       lead="Changes the shown limits of a plan. Nothing is saved before the review."
       verb={result ? `Change ${plural(result.changed, 'limit')}` : 'Change'}
       disabled={!result?.changed}

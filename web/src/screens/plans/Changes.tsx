@@ -7,7 +7,7 @@ import { identityText, newRuleOf } from '~/domain/newRule';
 import { limitSentence } from '~/domain/rate';
 import { ruleTitle } from '~/domain/rule';
 import { becomes, whenWords } from '~/domain/scheduled';
-import { type Draft, rowId } from './draft';
+import { cellId, type Draft, rowId } from './draft';
 import { removalNotes } from './inForce';
 import styles from './Matrix.module.css';
 
@@ -15,6 +15,8 @@ interface Props {
   tenant: string;
   diff: MatrixDiff;
   draft: Draft;
+  /** The draft with all that its save changes. */
+  saved: Draft;
   rows: MatrixRow[];
   plans: Plan[];
   /** The next scheduled change of each rule that has one, by rule id. */
@@ -29,31 +31,35 @@ export function candidateOf({ changes }: MatrixDiff) {
   };
 }
 
-export function Changes({ tenant, diff, draft, rows, plans, scheduled, isLater }: Props) {
+export function Changes({ tenant, diff, draft, saved, rows, plans, scheduled, isLater }: Props) {
   const { data: effects } = useEffectOf(tenant, candidateOf(diff));
+  const follows = (rule: Rule) => saved.has(cellId(rule)) && !draft.has(cellId(rule));
   return (
     <>
-      {!isLater && (
-        <p className="soft">
-          The changes take effect within 2 s. Changed limits keep their buckets. New limits start with full buckets.
-        </p>
-      )}
+      {!isLater && <p className="soft">Effective within 2 s. New limits start with full buckets.</p>}
       <ul className={styles.diff}>
         {diff.changes.map((change) => {
           const { before, after } = change;
           const rule = (after ?? before) as Rule;
+          if (follows(rule)) return null;
+          // The removal of the limit for all plans that this change is in the place of.
+          const split = diff.changes.find(
+            (one) => one.before?.plan === null && follows(one.before) && rowId(one.before) === rowId(rule),
+          );
+          const from = before ?? split?.before;
           const effect = effects?.rules.find((one) => one.rule === identityText(rule));
           const row = rows.find((one) => rowId(one) === rowId(rule));
-          const isSplit = !after && rule.plan === null;
-          const planned = !isLater && before ? scheduled.get(before.rule_id) : undefined;
+          const removed = split?.before ?? (!after && rule.plan === null ? rule : undefined);
+          const planned = !isLater && from ? scheduled.get(from.rule_id) : undefined;
+          const overrides = change.overrides ?? split?.overrides;
           return (
             <li key={`${rule.key_pattern} ${rule.name} ${rule.plan}`}>
               <span>
                 {ruleTitle(rule)} on <strong>{rule.plan ?? 'all plans'}</strong>
               </span>
-              {before && (
+              {from && (
                 <span className={styles.from}>
-                  <s>{limitSentence(before)}</s>
+                  <s>{limitSentence(from)}</s>
                 </span>
               )}
               <span className={after ? styles.to : styles.removed}>{after ? limitSentence(after) : 'removed'}</span>
@@ -61,15 +67,20 @@ export function Changes({ tenant, diff, draft, rows, plans, scheduled, isLater }
               {effects?.is_recording !== false && (
                 <span className={styles.hint}>{effect ? effectSentence(effect) : '\u00a0'}</span>
               )}
-              {isSplit &&
+              {split?.before && (
+                <span className={styles.hint}>
+                  The others stay at {limitSentence(split.before)}. Each plan gets a rule of its own.
+                </span>
+              )}
+              {removed &&
                 row &&
-                removalNotes(row, plans, draft).map((note) => (
+                removalNotes(row, plans, saved).map((note) => (
                   <span key={note} className={styles.hint}>
                     {note}
                   </span>
                 ))}
-              {change.overrides && <Overrides tenant={tenant} rule={rule} overrides={change.overrides} />}
-              {planned && <Planned rule={rule} change={planned} isRemoved={!after} />}
+              {overrides && <Overrides tenant={tenant} rule={removed ?? rule} overrides={overrides} />}
+              {planned && <Planned rule={rule} change={planned} isRemoved={!after || from !== before} />}
             </li>
           );
         })}

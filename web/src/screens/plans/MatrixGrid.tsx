@@ -33,6 +33,8 @@ interface Props {
   onUnread: (place: Place, unread: Unread | null) => void;
   onSplit: (row: Row) => void;
   onMultiply: (plan: string) => void;
+  /** Puts a plan's column at a place among those of plans. */
+  onMove: (plan: Plan, to: number) => void;
   /** Whether a cell has input that is not in the draft yet. */
   onTyping: (typing: boolean) => void;
 }
@@ -43,6 +45,9 @@ const steps: Record<string, [number, number]> = {
   ArrowLeft: [0, -1],
   ArrowRight: [0, 1],
 };
+
+/** What a dragged column of a plan carries. */
+const dragged = 'text/x-plan';
 
 /** How many rows Page up and Page down move. */
 const page = 10;
@@ -59,7 +64,7 @@ function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean
 export function MatrixGrid(props: Props) {
   const { tenant, plans, rows, draft, unread, errors, lastHour, shares, candidates, scheduled, editable, added } =
     props;
-  const { onEdit, onUnread, onSplit, onMultiply, onTyping } = props;
+  const { onEdit, onUnread, onSplit, onMultiply, onMove, onTyping } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const [current, setCurrent] = useState<Current>({ row: 0, column: 0 });
   const [edited, setEditing] = useState<{ typed?: string } | null>(null);
@@ -171,7 +176,7 @@ export function MatrixGrid(props: Props) {
         at={position}
         rule={rule}
         change={draft.get(id)}
-        now={inForce(row, plan, draft)}
+        now={inForce(row, plan, draft, plans)}
         unread={unread.get(id)}
         error={errors.get(id)}
         lastHour={rule ? lastHour.get(rule.rule_id) : undefined}
@@ -214,13 +219,25 @@ export function MatrixGrid(props: Props) {
               return (
                 <Fragment key={plan?.name ?? ''}>
                   <SkippedColumns count={skipped} />
-                  <th scope="col" aria-colindex={index + 2}>
+                  <th
+                    scope="col"
+                    aria-colindex={index + 2}
+                    draggable={editable && plan !== null && plan !== undefined}
+                    onDragStart={(event) => plan && event.dataTransfer.setData(dragged, plan.name)}
+                    onDragOver={(event) => plan && event.dataTransfer.types.includes(dragged) && event.preventDefault()}
+                    onDrop={(event) => {
+                      const moved = plans.find(({ name }) => name === event.dataTransfer.getData(dragged));
+                      if (moved) onMove(moved, index);
+                    }}
+                  >
                     {plan ? (
                       <PlanHeader
                         tenant={tenant}
                         plan={plan}
+                        plans={plans}
                         editable={editable}
                         onMultiply={() => onMultiply(plan.name)}
+                        onMove={onMove}
                       />
                     ) : (
                       'All plans'

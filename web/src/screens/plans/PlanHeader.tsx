@@ -1,36 +1,25 @@
 import { ActionIcon, Menu, Tooltip } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { changed } from '~/api/changes';
-import { api, etagOf } from '~/api/client';
 import type { Plan } from '~/api/types';
-import { ConfirmAction } from '~/components/ConfirmAction';
-import { IconDots, IconMultiply, IconPencil, IconTrash } from '~/components/icons';
+import { IconArrowLeft, IconArrowRight, IconDots, IconMultiply, IconPencil, IconTrash } from '~/components/icons';
 import { Num } from '~/components/Num';
-import { done } from '~/components/toast';
-import { plural } from '~/domain/format';
 import styles from './Matrix.module.css';
 import { PlanForm } from './PlanForm';
+import { RemovePlan } from './RemovePlan';
 
 interface Props {
   tenant: string;
   plan: Plan;
+  plans: Plan[];
   editable: boolean;
   onMultiply: () => void;
+  onMove: (plan: Plan, to: number) => void;
 }
 
-export function PlanHeader({ tenant, plan, editable, onMultiply }: Props) {
-  const queries = useQueryClient();
+export function PlanHeader({ tenant, plan, plans, editable, onMultiply, onMove }: Props) {
   const [open, setOpen] = useState<'edit' | 'remove' | null>(null);
   const close = () => setOpen(null);
-
-  async function remove() {
-    await api.DELETE('/api/v1/tenants/{tenant}/plans/{plan}', {
-      params: { path: { tenant, plan: plan.name }, header: { 'If-Match': etagOf(plan) } },
-    });
-    await changed(queries, tenant, 'plan');
-    done(`Plan ${plan.name} removed`);
-  }
+  const at = plans.indexOf(plan);
 
   return (
     <div className={styles.plan}>
@@ -51,8 +40,18 @@ export function PlanHeader({ tenant, plan, editable, onMultiply }: Props) {
           </Menu.Target>
           <Menu.Dropdown>
             <Menu.Item leftSection={<IconMultiply size={15} />} onClick={onMultiply}>
-              Multiply limits
+              Copy or multiply limits
             </Menu.Item>
+            {at > 0 && (
+              <Menu.Item leftSection={<IconArrowLeft size={15} />} onClick={() => onMove(plan, at - 1)}>
+                Move left
+              </Menu.Item>
+            )}
+            {at < plans.length - 1 && (
+              <Menu.Item leftSection={<IconArrowRight size={15} />} onClick={() => onMove(plan, at + 1)}>
+                Move right
+              </Menu.Item>
+            )}
             <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => setOpen('edit')}>
               Edit plan
             </Menu.Item>
@@ -63,25 +62,7 @@ export function PlanHeader({ tenant, plan, editable, onMultiply }: Props) {
         </Menu>
       )}
       {open === 'edit' && <PlanForm tenant={tenant} plan={plan} onClose={close} />}
-      <ConfirmAction
-        opened={open === 'remove'}
-        onClose={close}
-        title={`Remove the plan ${plan.name}?`}
-        effect={removal(plan)}
-        verb="Remove plan"
-        destructive
-        action={remove}
-      />
+      {open === 'remove' && <RemovePlan tenant={tenant} plan={plan} plans={plans} onClose={close} />}
     </div>
   );
-}
-
-function removal(plan: Plan): string {
-  const holds = [
-    plan.users > 0 && plural(plan.users, 'user'),
-    plan.rules > 0 && plural(plan.rules, 'rule'),
-    plan.is_default && 'it is the default plan',
-  ].filter(Boolean);
-  if (holds.length === 0) return 'The plan has no users and no rules. No limit changes.';
-  return `The plan is in use: ${holds.join(', ')}. Move them to another plan first.`;
 }

@@ -201,6 +201,80 @@ test('the limit of all plans stands in the cells that have none, and can be spli
   expect(screen.getByText('2 changes not saved')).toBeDefined();
 });
 
+test('raising one plan above the limit of all plans is one change', async () => {
+  const all = rule({ rule_id: '3', plan: null, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
+  const ofFree = { ...all, rule_id: '0', plan: 'free' };
+  const ofPro = { ...all, rule_id: '0', plan: 'pro', rate_per_second: 1, burst_capacity: 60 };
+  const diff = {
+    dry_run: true,
+    text: '',
+    changes: [
+      { change: 'create', after: ofPro },
+      { change: 'create', after: ofFree },
+      { change: 'remove', before: all },
+    ],
+  };
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [all] }]),
+    'POST /api/v1/tenants/acme/matrix': diff,
+  });
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('60/min{Enter}');
+  expect((await cell('pro')).textContent).toMatch(/60\/min.*the others stay 6\/min/);
+  expect((await cell('free')).textContent).toMatch(/6\/min.*All plans/);
+  expect(screen.getByText('1 change not saved')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Save 1 change?' });
+  const items = await within(dialog).findAllByRole('listitem');
+  expect(items).toHaveLength(1);
+  expect(items[0]?.textContent).toMatch(
+    /6 per minute, bursts to 6.*60 per minute, bursts to 60.*The others stay at 6 per minute, bursts to 6\./,
+  );
+  await user.click(within(dialog).getByRole('button', { name: 'Save' }));
+  expect(await screen.findByText(/1 change saved/)).toBeDefined();
+  expect(
+    requests.filter(({ path, method }) => path.endsWith('/matrix') && method === 'POST').at(-1)?.body,
+  ).toMatchObject({
+    dry_run: false,
+    cells: [{ plan: 'pro' }, { plan: 'free', rate_per_second: 0.1 }, { rule_id: '3', remove: true }],
+  });
+});
+
+test('a column is moved, and a plan is removed with a plan for its users', async () => {
+  let usersTo: string | null = null;
+  const plans = [
+    plan('free', { is_default: true, position: 1 }),
+    plan('pro', { position: 2, users: 12, rules: 3 }),
+    plan('gold', { position: 3 }),
+  ];
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/plans': () => page([...plans].sort((a, b) => (a.name < b.name ? -1 : 1))),
+    'PATCH /api/v1/tenants/acme/plans/gold': { ...plans[2], position: 1.5 },
+    'DELETE /api/v1/tenants/acme/plans/pro': ({ query }: { query: URLSearchParams }) => {
+      usersTo = query.get('users_to');
+      return { status: 204 };
+    },
+  });
+  const { user } = open('/t/acme/plans');
+  expect(await columns()).toEqual(['Rule', 'free', 'pro', 'gold', 'All plans']);
+  await user.click(screen.getByRole('button', { name: 'Plan gold' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Move left' }));
+  expect(await screen.findByText(/Plan gold moved/)).toBeDefined();
+  expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ position: 1.5 });
+
+  await user.click(screen.getByRole('button', { name: 'Plan pro' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Remove plan' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Remove the plan pro?' });
+  expect(within(dialog).getByText('Its 3 rules and their overrides are removed too.')).toBeDefined();
+  expect(within(dialog).getByRole('combobox', { name: 'Move its 12 users to' })).toHaveProperty('value', 'free');
+  await user.click(within(dialog).getByRole('button', { name: 'Remove plan' }));
+  expect(await screen.findByText(/Plan pro removed/)).toBeDefined();
+  expect(usersTo).toBe('free');
+});
+
 test('the review says what the new limits would have done, and replays them for a longer time', async () => {
   const all = rule({ rule_id: '0', plan: null });
   const diff = {
@@ -423,8 +497,8 @@ test('a click edits a cell, and the menu of a plan multiplies all its limits', a
   expect(screen.getByRole('textbox', { name: /^Rate of/ })).toBeDefined();
   await user.keyboard('{Escape}');
   await user.click(screen.getByRole('button', { name: 'Plan pro' }));
-  await user.click(await screen.findByRole('menuitem', { name: 'Multiply limits' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Multiply limits' });
+  await user.click(await screen.findByRole('menuitem', { name: 'Copy or multiply limits' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Copy or multiply limits' });
   await user.click(within(dialog).getByRole('button', { name: 'Change 1 limit' }));
   await waitFor(async () => expect((await cell('pro')).textContent).toMatch(/100\/s.*burst 500/));
   expect((await cell('free')).textContent).toMatch(/^10\/s/);
@@ -461,8 +535,8 @@ test('a multiplication says which rules it leaves alone', async () => {
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([row, ...rows]) });
   const { user } = open('/t/acme/plans');
   await user.click(await screen.findByRole('button', { name: 'Plan pro' }));
-  await user.click(await screen.findByRole('menuitem', { name: 'Multiply limits' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Multiply limits' });
+  await user.click(await screen.findByRole('menuitem', { name: 'Copy or multiply limits' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Copy or multiply limits' });
   expect(within(dialog).getByRole('status').textContent).toBe(
     '4 of 5 rules stay as they are, because pro has no limit of its own there: Requests to /a, Requests ' +
       'to /b, Requests to /c and 1 more.',

@@ -1,10 +1,13 @@
 import { Button, Group } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, body, etagOf } from '~/api/client';
 import { adaptingQuery, lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
 import { openScheduledQuery } from '~/api/scheduled';
 import type { MatrixRow, Plan } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { ActionBar } from '~/components/ActionBar';
 import { IconClock, IconPlans, IconPlus } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
@@ -12,7 +15,7 @@ import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { useLastPassed } from '~/components/Time';
-import { done } from '~/components/toast';
+import { done, failed } from '~/components/toast';
 import { plural } from '~/domain/format';
 import { byRule } from '~/domain/scheduled';
 import { headings } from '~/headings';
@@ -35,7 +38,7 @@ import {
   withoutCandidates,
   yielded,
 } from './draft';
-import { heldRows, rowsAt, split } from './inForce';
+import { asSaved, heldRows, rowsAt, split } from './inForce';
 import styles from './Matrix.module.css';
 import { MatrixConflict } from './MatrixConflict';
 import { filtersFrom, MatrixFilters, rowFits } from './MatrixFilters';
@@ -60,6 +63,7 @@ export default function Plans() {
   const adapts = matrix.data?.some((row) => row.rules.some((rule) => rule.adapt !== null)) ?? false;
   const { data: adapting } = useQuery({ ...adaptingQuery(tenant), enabled: adapts });
   const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
+  const queries = useQueryClient();
   const [open, setOpen] = useState<'plan' | 'limit' | 'many' | 'review' | 'schedule' | null>(null);
   /** The plan whose limits are multiplied; undefined: the first. */
   const [multiplied, setMultiplied] = useState<string>();
@@ -127,17 +131,37 @@ export default function Plans() {
     [matrix.data, passed, candidates, added],
   );
   const shown = useMemo(() => rows.filter((row) => added.includes(row) || rowFits(row, search)), [rows, added, search]);
-  const unscheduled = scheduleProblem(draft);
+  const saved = useMemo(() => asSaved(draft, rows, plans.data ?? []), [draft, rows, plans.data]);
+  const unscheduled = scheduleProblem(saved);
   const isFiltered = search.q !== undefined || search.scope !== undefined;
 
   async function raceLost() {
     const { data = [] } = await matrix.refetch({ throwOnError: true });
     const now = merged(draft, data);
     setDraft(now.draft);
-    if (now.clashes.length === 0) return now.draft;
+    if (now.clashes.length === 0) return asSaved(now.draft, rowsAt(data, passed), plans.data ?? []);
     setLost(now.clashes);
     close();
     return null;
+  }
+
+  async function move(plan: Plan, to: number) {
+    const others = (plans.data ?? []).filter((one) => one !== plan);
+    const [before, after] = [others[to - 1]?.position, others[to]?.position];
+    const position = ((before ?? (after ?? 0) - 2) + (after ?? (before ?? 0) + 2)) / 2;
+    try {
+      const path = { tenant, plan: plan.name };
+      const moved = await body(
+        api.PATCH('/api/v1/tenants/{tenant}/plans/{plan}', {
+          params: { path, header: { 'If-Match': etagOf(plan) } },
+          body: { position },
+        }),
+      );
+      done(`Plan ${plan.name} moved`, undoOf(tenant, moved));
+    } catch (error) {
+      failed(`Plan ${plan.name} was not moved`, error);
+    }
+    await changed(queries, tenant, 'plan');
   }
 
   const actions = edit && (
@@ -199,6 +223,7 @@ export default function Plans() {
                         onUnread={note}
                         onSplit={giveEach}
                         onMultiply={multiply}
+                        onMove={move}
                         onTyping={setTyping}
                         onEdit={(change) => {
                           const shadow = shadows.has(rowId(change.place));
@@ -266,6 +291,7 @@ export default function Plans() {
         <Review
           tenant={tenant}
           draft={draft}
+          saved={saved}
           held={heldRows(rows, plans.data ?? [], draft)}
           rows={rows}
           plans={plans.data ?? []}

@@ -24,6 +24,8 @@ import styles from './Matrix.module.css';
 interface Props {
   tenant: string;
   draft: Draft;
+  /** The draft with all that its save changes. */
+  saved: Draft;
   /** Rows where the limit for all plans is lower than a limit in the draft. */
   held: HeldRow[];
   rows: MatrixRow[];
@@ -42,18 +44,18 @@ interface Props {
 }
 
 export function Review(props: Props) {
-  const { tenant, draft, held, rows, plans, scheduled, schedule, onSplit, onClose, onSaved, onErrors, onRaceLost } =
-    props;
+  const { tenant, draft, saved, held, rows, plans, scheduled, schedule } = props;
+  const { onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
   const queries = useQueryClient();
   async function ask(dryRun: boolean, signal?: AbortSignal) {
-    let cells = cellsOf(draft);
+    let cells = cellsOf(saved);
     for (let merges = 0; ; merges++) {
       try {
         const params = { path: { tenant } };
         const changes = { dry_run: dryRun, cells };
         return await body(api.POST('/api/v1/tenants/{tenant}/matrix', { params, body: changes, signal }));
       } catch (error) {
-        if (error instanceof ProblemError && error.document.errors) onErrors(errorsByCell(draft, error.document));
+        if (error instanceof ProblemError && error.document.errors) onErrors(errorsByCell(saved, error.document));
         if (!isStatus(error, 412) || merges === mostMerges) throw error;
         const merged = await onRaceLost();
         if (!merged) return undefined;
@@ -63,7 +65,7 @@ export function Review(props: Props) {
   }
   const preview = useQuery({
     // Not a key of the tenant: a save would refetch it and show no changes.
-    queryKey: ['preview', tenant, cellsOf(draft)],
+    queryKey: ['preview', tenant, cellsOf(saved)],
     queryFn: async ({ signal }) => (await ask(true, signal)) ?? null,
     gcTime: 0,
     staleTime: 0,
@@ -73,14 +75,14 @@ export function Review(props: Props) {
     const diff = await ask(false);
     if (!diff) return;
     await changed(queries, tenant, 'rule');
-    done(`${plural(diff.changes.length, 'change')} saved. All checks follow within 2 s`, undoOf(tenant, diff));
+    done(`${plural(draft.size, 'change')} saved. All checks follow within 2 s`, undoOf(tenant, diff));
     onSaved();
   }
 
   const question = preview.data ? candidateOf(preview.data) : null;
   const [replaying, setReplaying] = useState(false);
-  const changes = { tenant, draft, rows, plans, scheduled };
-  const unscheduled = scheduleProblem(draft);
+  const changes = { tenant, draft, saved, rows, plans, scheduled };
+  const unscheduled = scheduleProblem(saved);
   const [scheduling, setScheduling] = useState(schedule && !unscheduled);
 
   const { error } = preview;
@@ -107,7 +109,7 @@ export function Review(props: Props) {
           {scheduling && preview.data && (
             <ScheduleDialog
               tenant={tenant}
-              rules={toSchedule(draft).changes}
+              rules={toSchedule(saved).changes}
               onClose={() => setScheduling(false)}
               onScheduled={onSaved}
               onRaceLost={onRaceLost}

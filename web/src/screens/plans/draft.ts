@@ -125,12 +125,7 @@ export function toSchedule(draft: Draft): { changes: NewScheduledRule[]; others:
 
 /** Why a draft cannot be scheduled; null if it can. */
 export function scheduleProblem(draft: Draft): string | null {
-  const { others } = toSchedule(draft);
-  if (others === 0) return null;
-  if (draft.size === 1) return 'A limit that is added or removed cannot be scheduled.';
-  const which = others === draft.size ? 'all' : `${others}`;
-  const add = others === 1 ? 'adds or removes' : 'add or remove';
-  return `Only changed limits can be scheduled: ${which} of these ${draft.size} changes ${add} one.`;
+  return toSchedule(draft).others === 0 ? null : 'A limit that is added or removed cannot be scheduled.';
 }
 
 function partsOf(limit: Limit) {

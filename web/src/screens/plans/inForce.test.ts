@@ -1,8 +1,8 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { MatrixRow, Rule } from '~/api/types';
 import { plan, rule } from '../../../test/fake';
 import { cellId, cellsOf, type Draft, edited } from './draft';
-import { heldRows, heldTo, inForce, removalNotes, split, splitProblem } from './inForce';
+import { asSaved, heldRows, heldTo, inForce, removalNotes, split, splitProblem } from './inForce';
 
 const none: Draft = new Map();
 const perMinute = (plan: string | null, number: number, more: Partial<Rule> = {}) =>
@@ -20,7 +20,7 @@ const row = (...rules: Rule[]): MatrixRow => ({
   scope: 'user',
   rules,
 });
-const kind = (rules: Rule[], plan: string | null = 'pro') => inForce(row(...rules), plan, none).kind;
+const kind = (rules: Rule[], plan: string | null = 'pro') => inForce(row(...rules), plan, none, []).kind;
 
 test('the limit of all plans holds where a plan has none, or a looser one', () => {
   const all = perMinute(null, 6);
@@ -87,7 +87,7 @@ test('one press makes the limit of all plans one for each plan, with all else it
     { ...place, plan: 'gold', ...limit, ...details },
     { rule_id: '1', version: 3, remove: true },
   ]);
-  expect(inForce(it, 'pro', draft).kind).toBe('own');
+  expect(inForce(it, 'pro', draft, []).kind).toBe('own');
 });
 
 test('a limit of all plans that was never saved leaves no trace', () => {
@@ -122,4 +122,47 @@ test('a removal of the limit of all plans says which plans have none then, and w
     'Nothing of it is left on free.',
     'This tenant has no default plan: users without an assigned plan are no longer limited by it.',
   ]);
+});
+
+describe('a plan that is raised above the limit for all plans', () => {
+  const all = perMinute(null, 6);
+  const plans = [plan('free', { is_default: true }), plan('gold'), plan('pro')];
+  const raised = (it: MatrixRow, name = 'pro') => {
+    const place = { key_pattern: it.key_pattern, name: '', plan: name };
+    const base = it.rules.find((one) => one.plan === name) ?? null;
+    return edited(none, { place, base, limit: { rate_per_second: 1, rate_unit: 'minute', burst_capacity: 60 } });
+  };
+
+  test('is one change, whose save gives each other plan what it has', () => {
+    const it = row(all, perMinute('gold', 3, { rule_id: '4' }));
+    const draft = raised(it);
+    expect(inForce(it, 'pro', draft, plans).kind).toBe('raised');
+    expect(inForce(it, 'free', draft, plans).kind).toBe('inherited');
+    expect(heldRows([it], plans, draft)).toEqual([]);
+    expect(draft.size).toBe(1);
+    expect(cellsOf(asSaved(draft, [it], plans))).toMatchObject([
+      { plan: 'pro', rate_per_second: 1, burst_capacity: 60 },
+      { plan: 'free', rate_per_second: 0.1, burst_capacity: 6 },
+      { rule_id: '1', remove: true },
+    ]);
+  });
+
+  test.each<[string, MatrixRow, typeof plans]>([
+    ['without a default plan, as users without a plan would have no limit', row(all), [plan('free'), plan('pro')]],
+    ['beside another plan that the limit binds too', row(all, perMinute('gold', 60, { rule_id: '4' })), plans],
+    ['beside a plan whose rule is off', row(all, perMinute('gold', 6, { rule_id: '4', is_active: false })), plans],
+    ['where all plans share one bucket', { ...row(all), key_pattern: 'endpoint:/a', scope: 'endpoint' }, plans],
+  ])('stays limited %s', (_, it, plans) => {
+    const draft = raised(it);
+    expect(inForce(it, 'pro', draft, plans).kind).toBe('held');
+    expect(asSaved(draft, [it], plans)).toBe(draft);
+    expect(heldRows([it], plans, draft)).toHaveLength(1);
+  });
+
+  test('stays limited if the limit for all plans is edited too', () => {
+    const it = row(all);
+    const place = { key_pattern: it.key_pattern, name: '', plan: null };
+    const draft = edited(raised(it), { place, base: all, limit: { ...all, burst_capacity: 5 } });
+    expect(inForce(it, 'pro', draft, plans).kind).toBe('held');
+  });
 });

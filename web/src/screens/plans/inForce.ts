@@ -15,6 +15,8 @@ export type InForce =
   | { kind: 'inherited'; all: Limit }
   /** The plan's own limit is looser than that of all plans. */
   | { kind: 'held'; own: Limit; all: Limit }
+  /** An edit made the plan's limit looser than that of all plans, so a save gives each plan a limit of its own. */
+  | { kind: 'raised'; own: Limit; all: Limit }
   /** The rule for all plans always denies, or lets everything pass. */
   | { kind: 'block' | 'bypass' };
 
@@ -43,7 +45,7 @@ function isLimit(decision: Decides): decision is Limit {
   return decision !== null && typeof decision === 'object';
 }
 
-export function inForce(row: MatrixRow, plan: string | null, draft: Draft): InForce {
+export function inForce(row: MatrixRow, plan: string | null, draft: Draft, plans: Plan[]): InForce {
   if (plan === null) return { kind: 'own' };
   const all = decides(row, null, draft);
   const own = decides(row, plan, draft);
@@ -52,7 +54,19 @@ export function inForce(row: MatrixRow, plan: string | null, draft: Draft): InFo
   if (!isLimit(all)) return { kind: all };
   if (own === 'block') return { kind: 'own' };
   if (own === null) return { kind: 'inherited', all };
-  return isLooser(own, all) ? { kind: 'held', own, all } : { kind: 'own' };
+  if (!isLooser(own, all)) return { kind: 'own' };
+  const isRaised = draft.has(cellId({ ...row, plan })) && isSeparable(row, all, draft, plans);
+  return { kind: isRaised ? 'raised' : 'held', own, all };
+}
+
+/** Whether edited plans can leave the limit for all plans, so that no other plan's limit in force changes. */
+function isSeparable(row: MatrixRow, all: Limit, draft: Draft, plans: Plan[]): boolean {
+  if (draft.has(cellId({ ...row, plan: null })) || splitProblem(row, plans) || isShared(row)) return false;
+  if (!plans.some(({ is_default }) => is_default)) return false; // users without a plan would have no limit
+  return plans.every(({ name }) => {
+    const own = decides(row, name, draft);
+    return !isLimit(own) || (sameKind(own, all) && (draft.has(cellId({ ...row, plan: name })) || !isLooser(own, all)));
+  });
 }
 
 /** Whether a limit allows more than another; limits of different kinds are not compared. */
@@ -80,18 +94,32 @@ export interface HeldRow {
   plans: { name: string; own: Limit }[];
 }
 
+function touchedRows(rows: MatrixRow[], draft: Draft): MatrixRow[] {
+  const touched = new Set([...draft.values()].map(({ place }) => rowId(place)));
+  return rows.filter((row) => touched.has(rowId(row)));
+}
+
+/** The draft as it is saved: where a plan was raised above the limit for all plans, that limit is split. */
+export function asSaved(draft: Draft, rows: MatrixRow[], plans: Plan[]): Draft {
+  const isRaised = (row: MatrixRow) => plans.some(({ name }) => inForce(row, name, draft, plans).kind === 'raised');
+  return touchedRows(rows, draft).reduce((next, row) => (isRaised(row) ? split(next, row, plans) : next), draft);
+}
+
 /** The rows of the draft where the limit for all plans lowers those of plans. */
 export function heldRows(rows: MatrixRow[], plans: Plan[], draft: Draft): HeldRow[] {
-  const touched = new Set([...draft.values()].map(({ place }) => rowId(place)));
-  return rows.flatMap((row) => {
-    if (!touched.has(rowId(row))) return [];
+  return touchedRows(rows, draft).flatMap((row) => {
     const isTouched = (plan: string | null) => draft.has(cellId({ ...row, plan }));
     const found = plans.flatMap(({ name }) => {
-      const now = inForce(row, name, draft);
+      const now = inForce(row, name, draft, plans);
       return now.kind === 'held' && (isTouched(name) || isTouched(null)) ? [{ name, ...now }] : [];
     });
     return found[0] ? [{ row, all: found[0].all, plans: found }] : [];
   });
+}
+
+/** Whether users of several plans use one bucket. A user is on one plan. */
+function isShared({ key_pattern }: MatrixRow): boolean {
+  return !/(^|:)user:/.test(key_pattern);
 }
 
 /** Why the limit for all plans cannot be split; null if it can. */
@@ -117,13 +145,7 @@ export function removalNotes(row: MatrixRow, plans: Plan[], draft: Draft): strin
   }
   notes.push('Plans that are created later begin without it.');
   const limits = own.flatMap(({ limit }) => (isLimit(limit) ? [limit] : []));
-  // A user is on one plan; everybody else shares a bucket across plans.
-  if (
-    all?.action === 'limit' &&
-    row.scope !== 'user' &&
-    limits.length > 1 &&
-    limits.every((one) => sameKind(one, all))
-  ) {
+  if (all?.action === 'limit' && isShared(row) && limits.length > 1 && limits.every((one) => sameKind(one, all))) {
     const sum = (of: (limit: Limit) => number) => limits.reduce((total, limit) => total + of(limit), 0);
     const together = {
       ...all,
