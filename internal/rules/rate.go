@@ -12,6 +12,9 @@ import (
 func ParseRate(text string) (perSecond float64, unit RateUnit, err error) {
 	number, name, _ := strings.Cut(text, "/")
 	unit = RateUnit(name)
+	if long, ok := shortUnits[name]; ok {
+		unit = long
+	}
 	whole, decimals, pointed := strings.Cut(number, ".")
 	if unit.seconds() == 0 || !isDigits(whole) || (pointed && !isDigits(decimals)) {
 		return 0, "", fmt.Errorf("must be a number per second, minute, hour or day, such as 1000/day or 0.5/minute, "+
@@ -23,6 +26,9 @@ func ParseRate(text string) (perSecond float64, unit RateUnit, err error) {
 	}
 	return perUnit / unit.seconds(), unit, nil
 }
+
+// shortUnits are the names that the UI shows.
+var shortUnits = map[string]RateUnit{"s": PerSecond, "min": PerMinute, "h": PerHour, "d": PerDay}
 
 func isDigits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""

@@ -12,10 +12,23 @@ func TestRatesThatAreNotANumberPerUnitAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		// the UI accepts some of these
-		"10", "10/s", "10/Day", "10 / day", "10/day ", "1_000/day", ".5/day", strings.Repeat("9", 400) + "/day",
+		"10", "10/S", "10/m", "10/Day", "10 / day", "10/day ", "1_000/day", ".5/day", strings.Repeat("9", 400) + "/day",
 	} {
 		if rate, unit, err := ParseRate(text); err == nil {
 			t.Errorf("%q is read as %v per %s, want an error", text, rate, unit)
+		}
+	}
+}
+
+func TestRatesCanHaveTheUnitsThatTheUIShows(t *testing.T) {
+	t.Parallel()
+	for short, long := range map[string]string{
+		"10/s": "10/second", "60/min": "60/minute", "0.5/h": "0.5/hour", "1000/d": "1000/day",
+	} {
+		got, unit, err := ParseRate(short)
+		want, of, _ := ParseRate(long)
+		if err != nil || got != want || unit != of {
+			t.Errorf("%s is %v per %s, %v; want %v per %s", short, got, unit, err, want, of)
 		}
 	}
 }

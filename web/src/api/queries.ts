@@ -113,13 +113,6 @@ export const identitiesQuery = queryOptions({
 
 const most = 500;
 
-export const tenantsQuery = queryOptions({
-  queryKey: ['tenants'],
-  queryFn: ({ signal }) =>
-    all((cursor) => body(api.GET('/api/v1/tenants', { params: { query: { limit: most, cursor } }, signal }))),
-  staleTime: 60_000,
-});
-
 export const tenantQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'itself'),

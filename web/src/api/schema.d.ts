@@ -3828,7 +3828,7 @@ export interface components {
         };
         /** @enum {string} */
         Scope: "user" | "endpoint" | "global" | "ip";
-        /** @description A decimal number per second, minute, hour or day, such as 1000/day; in place of rate_per_second and rate_unit */
+        /** @description A decimal number per second (s), minute (min), hour (h) or day (d), such as 1000/day; in place of rate_per_second and rate_unit */
         Rate: string;
         /**
          * @description The unit in which people typed the rate; checks ignore it

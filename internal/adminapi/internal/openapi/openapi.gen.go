@@ -3029,7 +3029,7 @@ type OverrideLimit struct {
 	// ExpiresAt null: never
 	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
 
-	// Rate A decimal number per second, minute, hour or day, such as 1000/day; in place of rate_per_second and rate_unit
+	// Rate A decimal number per second (s), minute (min), hour (h) or day (d), such as 1000/day; in place of rate_per_second and rate_unit
 	Rate *Rate `json:"rate,omitempty"`
 
 	// RatePerSecond Left out or 0 if the algorithm of the rule has no rate
@@ -3340,7 +3340,7 @@ type QRCode struct {
 	Size int `json:"size"`
 }
 
-// Rate A decimal number per second, minute, hour or day, such as 1000/day; in place of rate_per_second and rate_unit
+// Rate A decimal number per second (s), minute (min), hour (h) or day (d), such as 1000/day; in place of rate_per_second and rate_unit
 type Rate = string
 
 // RateUnit The unit in which people typed the rate; checks ignore it
