@@ -27,9 +27,7 @@ export function TurnEnforcement({ tenant, opened, onClose }: Props) {
       effect={
         on ? (
           <>
-            Within 2 s every rule, including blocks, runs in shadow mode and every check is allowed. Tokens are still
-            taken, and violations record what would have been denied. Every page of this tenant shows a red banner until
-            enforcement is on again.
+            Within 2 s every check is allowed, also where a rule blocks. Violations record what would have been denied.
             {summary.data && (
               <>
                 {' '}

@@ -8,7 +8,7 @@ import styles from './states.module.css';
 interface EmptyProps {
   icon?: React.ReactNode;
   title: string;
-  children: React.ReactNode;
+  children?: React.ReactNode;
   action?: React.ReactNode;
 }
 
@@ -17,7 +17,7 @@ export function EmptyState({ icon, title, children, action }: EmptyProps) {
     <div className={styles.state}>
       {icon && <div className={styles.icon}>{icon}</div>}
       <h2>{title}</h2>
-      <p className={styles.text}>{children}</p>
+      {children && <p className={styles.text}>{children}</p>}
       {action && <div className={styles.action}>{action}</div>}
     </div>
   );

@@ -1,4 +1,3 @@
-import { NativeSelect, SegmentedControl } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
@@ -6,11 +5,9 @@ import { api, body } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
-import { BurstInput } from '~/components/BurstInput';
 import { Dialog } from '~/components/Dialog';
 import { Effect } from '~/components/Effect';
 import { FormDialog } from '~/components/FormDialog';
-import { RateInput } from '~/components/RateInput';
 import { RuleLink } from '~/components/RuleLink';
 import { ErrorState } from '~/components/states';
 import { useNow } from '~/components/Time';
@@ -21,6 +18,7 @@ import { hasRate, limitProblems, sameLimit } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import { refusal } from '~/domain/scheduled';
 import { lengths } from './draft';
+import { ForATime } from './ForATime';
 import { actionsOf, changeOfRule, limitToBegin, type RuleAction, ruleConsequence, ruleVerbs } from './ruleDraft';
 import styles from './temporary.module.css';
 import { useOpenRule } from './useOpenRule';
@@ -72,8 +70,7 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
       </Dialog>
     );
   }
-  const problems = limitProblems(limit);
-  const wrong = action === 'limit' && Object.keys(problems).length > 0;
+  const wrong = action === 'limit' && Object.keys(limitProblems(limit)).length > 0;
   const same = action === 'limit' && sameLimit(limit, rule);
   const change = changeOfRule(action, rule, limit);
   const length = lengths.find(({ value }) => value === minutes)?.label;
@@ -111,41 +108,19 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
     >
       {(field) => (
         <>
-          {actions.length > 1 && (
-            <SegmentedControl
-              fullWidth
-              aria-label="Action"
-              data={actions.map((value) => ({ value, label: ruleVerbs[value] }))}
-              value={action}
-              onChange={(value) => setChosen(value as RuleAction)}
-            />
-          )}
-          <NativeSelect
-            label="Duration"
-            description={`Ends ${shortTime(now + Number(minutes) * 60_000)}, by itself.`}
-            value={minutes}
-            data={lengths}
-            error={field('/ends_in_seconds')}
-            onChange={(event) => setMinutes(event.currentTarget.value)}
+          <ForATime
+            actions={actions}
+            verbs={ruleVerbs}
+            action={action}
+            onAction={setChosen}
+            minutes={minutes}
+            onMinutes={setMinutes}
+            limit={action === 'limit' ? limit : null}
+            onLimit={setLimit}
+            withRate={hasRate(rule.algorithm)}
+            now={now}
+            wrong={(name) => field(name === 'end' ? '/ends_in_seconds' : `/rules/0/change/${name}`)}
           />
-          {action === 'limit' && (
-            <div className={styles.limit}>
-              {hasRate(rule.algorithm) && (
-                <RateInput
-                  label="Rate"
-                  value={limit}
-                  error={problems.rate ?? field('/rules/0/change/rate_per_second')}
-                  onChange={(rate) => setLimit({ ...limit, ...rate })}
-                />
-              )}
-              <BurstInput
-                label="Burst"
-                value={limit.burst_capacity}
-                error={problems.burst ?? field('/rules/0/change/burst_capacity')}
-                onChange={(burst_capacity) => setLimit({ ...limit, burst_capacity })}
-              />
-            </div>
-          )}
           <div className={styles.effect}>
             <p>{ruleConsequence(action)}</p>
             <p>In the time that is shown, it denied {plural(denied, 'check')}.</p>

@@ -1,4 +1,3 @@
-import { NativeSelect, SegmentedControl } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { changed } from '~/api/changes';
@@ -6,10 +5,8 @@ import { api, body, etagOf, ifMatch } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
-import { BurstInput } from '~/components/BurstInput';
 import { Effect } from '~/components/Effect';
 import { FormDialog } from '~/components/FormDialog';
-import { RateInput } from '~/components/RateInput';
 import { RuleLink } from '~/components/RuleLink';
 import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
@@ -24,7 +21,6 @@ import {
   changeOf,
   consequence,
   type Draft,
-  endOf,
   groupName,
   lengths,
   participles,
@@ -32,6 +28,7 @@ import {
   temporaryRule,
   verbs,
 } from './draft';
+import { ForATime } from './ForATime';
 import { matching, opened } from './matching';
 import { Recent } from './Recent';
 import styles from './temporary.module.css';
@@ -55,8 +52,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   const saved = savedRule(rules.data ?? [], group);
   const now = useNow(1000); // a bypass that was ended a moment ago is gone at once
   const change = (part: Partial<Draft>) => setDraft((before) => ({ ...before, ...part }));
-  const problems = limitProblems(draft.limit);
-  const wrong = draft.action === 'limit' && Object.keys(problems).length > 0;
+  const wrong = draft.action === 'limit' && Object.keys(limitProblems(draft.limit)).length > 0;
   const { by, value } = group;
   const allBypasses = useMemo(() => matching(rules.data ?? [], { by, value }, 'bypass'), [rules.data, by, value]);
   const opens = useMemo(() => opened(rules.data ?? [], { by, value }), [rules.data, by, value]).filter(
@@ -98,37 +94,19 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
     >
       {(field) => (
         <>
-          <SegmentedControl
-            fullWidth
-            aria-label="Action"
-            data={(['block', 'limit', 'bypass'] as const).map((value) => ({ value, label: verbs[value] }))}
-            value={draft.action}
-            onChange={(value) => change({ action: value as Action })}
+          <ForATime
+            actions={['block', 'limit', 'bypass']}
+            verbs={verbs}
+            action={draft.action}
+            onAction={(action) => change({ action })}
+            minutes={draft.minutes}
+            onMinutes={(minutes) => change({ minutes })}
+            limit={draft.action === 'limit' ? draft.limit : null}
+            onLimit={(limit) => change({ limit })}
+            withRate
+            now={now}
+            wrong={(name) => field(name === 'end' ? '/expires_in_seconds' : `/${name}`)}
           />
-          <NativeSelect
-            label="Duration"
-            description={`Ends ${shortTime(endOf(draft, now))}, by itself.`}
-            value={draft.minutes}
-            data={lengths}
-            error={field('/expires_in_seconds')}
-            onChange={(event) => change({ minutes: event.currentTarget.value })}
-          />
-          {draft.action === 'limit' && (
-            <div className={styles.limit}>
-              <RateInput
-                label="Rate"
-                value={draft.limit}
-                error={problems.rate ?? field('/rate_per_second')}
-                onChange={(rate) => change({ limit: { ...draft.limit, ...rate } })}
-              />
-              <BurstInput
-                label="Burst"
-                value={draft.limit.burst_capacity}
-                error={problems.burst ?? field('/burst_capacity')}
-                onChange={(burst_capacity) => change({ limit: { ...draft.limit, burst_capacity } })}
-              />
-            </div>
-          )}
           <div className={styles.effect}>
             {holds && (
               <p>

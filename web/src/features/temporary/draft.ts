@@ -57,11 +57,6 @@ export function consequence({ action }: Draft, group: Group): string {
   }
 }
 
-/** About when the rule ends if it is saved now. The server decides it, since a browser's clock can be wrong. */
-export function endOf({ minutes }: Draft, now: number): number {
-  return now + Number(minutes) * 60_000;
-}
-
 export function temporaryRule(group: Group, draft: Draft): NewRule {
   return { key_pattern: groupPattern(group), name: ruleName, ...changeOf(draft) };
 }

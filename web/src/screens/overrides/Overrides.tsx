@@ -121,24 +121,14 @@ function None({ search, create }: { search: OverridesSearch; create: React.React
     );
   }
   if (search.ends === 'soon') {
-    return (
-      <EmptyState icon={icon} title="No override ends within 7 days">
-        Overrides that end soon are listed here, so that you can contact the customer before the rule’s limit applies
-        again.
-      </EmptyState>
-    );
+    return <EmptyState icon={icon} title="No override ends within 7 days" />;
   }
   if (search.ends === 'expired') {
-    return (
-      <EmptyState icon={icon} title="No expired overrides">
-        An expired override has no effect. It is listed here until it is removed.
-      </EmptyState>
-    );
+    return <EmptyState icon={icon} title="No expired overrides" />;
   }
   return (
     <EmptyState icon={icon} title="No overrides yet" action={create}>
-      An override gives one user another limit for a rule: a higher one for a migration week, a lower one after abuse.
-      It has a reason, and can end by itself.
+      An override gives one user another limit for a rule.
     </EmptyState>
   );
 }

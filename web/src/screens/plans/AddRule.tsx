@@ -40,7 +40,7 @@ export function AddRule({ taken, onClose, onAdd }: Props) {
       <PatternBuilder value={text} onChange={setText} />
       <TextInput
         label="Name"
-        description="Distinguishes rules with the same pattern, such as daily and per second. Optional."
+        description="Optional: tells rules with the same pattern apart."
         value={name}
         error={exists && 'A rule with this pattern and name already exists. Choose another name.'}
         onChange={(event) => setName(event.currentTarget.value)}
@@ -54,7 +54,7 @@ export function AddRule({ taken, onClose, onAdd }: Props) {
       />
       <Checkbox
         label="Start in shadow mode"
-        description="The rule reports what it would deny, and denies nothing until you enforce it on its page."
+        description="Denies nothing until you enforce it."
         checked={shadow}
         onChange={(event) => setShadow(event.currentTarget.checked)}
       />

@@ -251,7 +251,7 @@ test('a column is moved, and a plan is removed with a plan for its users', async
   ];
   const requests = fakeServer({
     ...world(),
-    'GET /api/v1/tenants/acme/plans': () => page([...plans].sort((a, b) => (a.name < b.name ? -1 : 1))),
+    'GET /api/v1/tenants/acme/plans': page([...plans].sort((a, b) => (a.name < b.name ? -1 : 1))),
     'PATCH /api/v1/tenants/acme/plans/gold': { ...plans[2], position: 1.5 },
     'DELETE /api/v1/tenants/acme/plans/pro': ({ query }: { query: URLSearchParams }) => {
       usersTo = query.get('users_to');
@@ -701,7 +701,7 @@ test('a rate that is raised does not lower the burst', async () => {
   expect((await cell('pro')).textContent).toMatch(/60\/min.*burst 6/);
 });
 
-test('a cell of a limit that was split keeps the other fields of its rule when another rate is typed', async () => {
+test('cells that are typed above the limit for all plans keep the other fields of its rule', async () => {
   const all = rule({ rule_id: '3', plan: null, version: 2, failure_mode: 'closed', lease: 'never' });
   const requests = fakeServer({
     ...world(),
@@ -711,7 +711,6 @@ test('a cell of a limit that was split keeps the other fields of its rule when a
   const { user } = open('/t/acme/plans');
   (await cell('pro')).focus();
   await user.keyboard('80/s{Enter}');
-  await user.click(await screen.findByRole('button', { name: /^Separate limits/ }));
   (await cell('free')).focus();
   await user.keyboard('5/s{Enter}');
   await user.click(await screen.findByRole('button', { name: 'Review changes' }));
@@ -720,11 +719,12 @@ test('a cell of a limit that was split keeps the other fields of its rule when a
     expect(requests.some(({ path, method }) => method === 'POST' && path.endsWith('/matrix'))).toBe(true),
   );
   const sent = requests.findLast(({ path }) => path.endsWith('/matrix'))?.body as { cells: object[] };
-  expect(sent.cells.find((one) => 'plan' in one && one.plan === 'free')).toMatchObject({
-    rate_per_second: 5,
-    failure_mode: 'closed',
-    lease: 'never',
-  });
+  const kept = { failure_mode: 'closed', lease: 'never' };
+  expect(sent.cells).toMatchObject([
+    { plan: 'pro', rate_per_second: 80, ...kept },
+    { plan: 'free', rate_per_second: 5, ...kept },
+    { rule_id: '3', remove: true },
+  ]);
 });
 
 test('a block that has ended is not in force, and the limits of plans show again', async () => {

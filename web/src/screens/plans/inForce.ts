@@ -2,7 +2,7 @@ import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { exactNumber } from '~/domain/format';
 import { hasExpired } from '~/domain/group';
 import { hasRate, type Limit, limitSentence, limitShort, rateShort, shapeOf } from '~/domain/rate';
-import { cellId, type Draft, edited, rowId, ruleAt } from './draft';
+import { cellId, type Draft, type Edit, edited, rowId, ruleAt } from './draft';
 
 /**
  * The limit in force for one plan in one row, after the draft. All matching rules must allow a check, so the limit for
@@ -102,7 +102,14 @@ function touchedRows(rows: MatrixRow[], draft: Draft): MatrixRow[] {
 /** The draft as it is saved: where a plan was raised above the limit for all plans, that limit is split. */
 export function asSaved(draft: Draft, rows: MatrixRow[], plans: Plan[]): Draft {
   const isRaised = (row: MatrixRow) => plans.some(({ name }) => inForce(row, name, draft, plans).kind === 'raised');
-  return touchedRows(rows, draft).reduce((next, row) => (isRaised(row) ? split(next, row, plans) : next), draft);
+  return touchedRows(rows, draft).reduce((next, row) => {
+    if (!isRaised(row)) return next;
+    const like = ruleAt(row, null) ?? undefined; // new rules come from it, with all of its other fields
+    const ofRow = [...split(next, row, plans)].map(([id, edit]): [string, Edit] =>
+      rowId(edit.place) === rowId(row) && !edit.base ? [id, { like, ...edit }] : [id, edit],
+    );
+    return new Map(ofRow);
+  }, draft);
 }
 
 /** The rows of the draft where the limit for all plans lowers those of plans. */

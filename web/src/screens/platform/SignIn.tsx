@@ -43,9 +43,7 @@ function ProviderList() {
         {(items) =>
           items.length === 0 ? (
             <Card>
-              <EmptyState title="No providers">
-                People sign in by password. Set SLUICE_OIDC_FILE, so that they can sign in with OpenID Connect.
-              </EmptyState>
+              <EmptyState title="No providers">Set SLUICE_OIDC_FILE to sign in with OpenID Connect.</EmptyState>
             </Card>
           ) : (
             items.map((provider) => <ProviderCard key={provider.slug} provider={provider} />)

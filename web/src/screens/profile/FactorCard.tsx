@@ -59,9 +59,7 @@ export function FactorCard() {
             </div>
           ) : available ? (
             <div className={styles.factor}>
-              <p className={styles.detail}>
-                Off. With it, a stolen password alone opens nothing. You need an authenticator app.
-              </p>
+              <p className={styles.detail}>Off. You need an authenticator app.</p>
               <Button variant="default" loading={begin.isPending} onClick={() => begin.mutate()}>
                 Set up …
               </Button>

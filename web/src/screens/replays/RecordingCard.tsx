@@ -42,8 +42,7 @@ function useDays(tenant: string) {
 }
 
 const costs = (budget: number) =>
-  `Recording never delays a check. It takes at most ${size(budget)} of the database; above that a ` +
-  'sample of whole users is kept. Violations already hold the same personal data.';
+  `Takes at most ${size(budget)} of the database; above that, a sample of whole users is kept.`;
 
 export function StartRecording({ tenant, recording }: Props) {
   const { own } = useRole();
@@ -61,8 +60,7 @@ export function StartRecording({ tenant, recording }: Props) {
           )
         }
       >
-        A replay decides recorded checks again with other limits, so that you know who would be denied before you change
-        one. {costs(recording.budget_bytes)} {!own && 'An owner can turn it on.'}
+        {costs(recording.budget_bytes)} {!own && 'An owner can turn it on.'}
       </EmptyState>
       {save.isError && <p role="alert">{sentence(save.error)}</p>}
     </Card>

@@ -60,7 +60,7 @@ function Loaded({ tenant, replay }: { tenant: string; replay: Replay }) {
           lead={
             replay.prune
               ? 'These rules, and no others.'
-              : 'These rules stand in the place of those with the same pattern, plan and name.'
+              : 'These rules replace those with the same pattern, plan and name.'
           }
         >
           <CodeBlock code={replay.file} label="the candidate" />

@@ -77,10 +77,7 @@ export default function Replays() {
           all.length === 0 && recording.data?.checks === 0 ? null : (
             <Card title="Replays" flush>
               {all.length === 0 ? (
-                <EmptyState icon={<IconHistory size={20} aria-hidden />} title="No replays yet" action={start}>
-                  Start one with another limit of a rule or a file of rules here, from a rule’s page with an edited
-                  limit, or from the review of changes of plans.
-                </EmptyState>
+                <EmptyState icon={<IconHistory size={20} aria-hidden />} title="No replays yet" action={start} />
               ) : (
                 <DataTable
                   label="Replays"

@@ -32,10 +32,6 @@ export function ComparisonCard({ tenant, candidate }: { tenant: string; candidat
                 because there is too much before.
               </p>
             )}
-            <p className="soft">
-              The candidate is tried on checks that pass, with the overrides of the live rule, and takes tokens for
-              these only. Whom a looser limit would let pass is seen below.
-            </p>
             <section aria-label="Effect of promoting it">
               <h3>Effect of promoting it</h3>
               <Effect tenant={tenant} question={{ rules: [promoted(candidate, data.live)] }} />
@@ -110,11 +106,7 @@ function Additional({ tenant, pattern, data }: AdditionalProps) {
   const { items, subjects, live_total } = data;
   if (items.length === 0) {
     const checks = live_total.allowed + live_total.denied + live_total.bypassed;
-    return (
-      <EmptyState title={checks === 0 ? 'Waiting for checks' : 'The candidate would deny nobody in addition'}>
-        Users or addresses that it would deny are listed here.
-      </EmptyState>
-    );
+    return <EmptyState title={checks === 0 ? 'Waiting for checks' : 'The candidate would deny nobody in addition'} />;
   }
   const subject = subjectOf(pattern);
   return (

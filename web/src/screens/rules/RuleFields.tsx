@@ -95,7 +95,7 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
           {draft.action === 'limit' && canBeChargedAfter(draft.algorithm) && (
             <NativeSelect
               label={fieldLabels.charge}
-              description="After: requests pass while anything is left, and are then charged what fits."
+              description="After: requests pass while anything is left."
               value={draft.charge}
               disabled={disabled}
               error={problem('/charge')}

@@ -208,8 +208,7 @@ function Filters({ tenant, search, set, rules }: FilterProps) {
 function Teach({ action }: { action: React.ReactNode }) {
   return (
     <EmptyState icon={<IconRules size={20} aria-hidden />} title="No rules yet" action={action}>
-      A rule sets the rate and the burst of requests that share a bucket: each user may send 10 requests per second, in
-      bursts of up to 50. Without rules every request is allowed.
+      Without rules every request is allowed.
     </EmptyState>
   );
 }

@@ -29,8 +29,7 @@ export default function TryLimit({ tenant, rule, onClose }: Props) {
       title="Try a limit as shadow"
       lead={
         <>
-          A candidate with this limit gets the same checks as the live rule. It denies nobody and reports what it would
-          deny. The live rule stays <strong>{ruleEffect(rule)}</strong> until you promote the candidate.
+          It denies nobody. The live rule stays <strong>{ruleEffect(rule)}</strong> until you promote the candidate.
         </>
       }
       verb="Create candidate"

@@ -11,8 +11,7 @@ export function Snippets({ tenant, check }: { tenant: string; check: Check }) {
   const { isKnown, typed, type } = useCheckUrl();
   const lead = (
     <>
-      The decision above was not sent. This sends the check: it takes tokens, is counted, and completes the first steps.
-      Set <code>{keyVariable}</code> to an{' '}
+      This sends the check for real. Set <code>{keyVariable}</code> to an{' '}
       <Link to="/t/$tenant/settings/$section" params={{ tenant, section: 'keys' }}>
         API key
       </Link>{' '}

@@ -121,8 +121,7 @@ function Teach({ onAsk }: { onAsk: (search: TrySearch) => void }) {
         </Button>
       }
     >
-      A check has a user, an endpoint, an IP address and more. The result shows every matching rule, the tokens that
-      each has left, and why other rules do not match. Below it is code that sends the same check from your service.
+      The result shows which rules match, and code that sends the same check.
     </EmptyState>
   );
 }

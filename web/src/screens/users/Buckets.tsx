@@ -36,7 +36,7 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
       <Card title="Quotas and buckets" flush>
         {isStatus(buckets.error, 409) ? (
           <EmptyState title="Buckets are not visible here">
-            Redis is not configured, so each process keeps its own buckets in memory.
+            Without Redis, each process keeps its own buckets.
           </EmptyState>
         ) : buckets.isError ? (
           <ErrorState error={buckets.error} onRetry={() => buckets.refetch()} />
@@ -69,9 +69,7 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
       )}
       <Card title="Buckets" flush>
         {items.length === 0 ? (
-          <EmptyState title="No buckets">
-            A rule such as <code>user:{'{user_id}'}</code> gives each user a bucket. It appears here.
-          </EmptyState>
+          <p className={styles.none}>No buckets.</p>
         ) : others.length === 0 ? (
           <p className={styles.none}>No buckets but those of quotas.</p>
         ) : (
@@ -81,11 +79,7 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
             ))}
           </ul>
         )}
-        {hasMore && (
-          <p className={styles.none}>
-            Not all quotas and buckets are shown: only those of the first 500 rules and of recent denials.
-          </p>
-        )}
+        {hasMore && <p className={styles.none}>Only buckets of the first 500 rules and of recent denials are shown.</p>}
       </Card>
       {acting?.act === 'reset' && <Reset tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />}
       {acting?.act === 'credit' && <Credit tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />}

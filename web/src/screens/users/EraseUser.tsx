@@ -28,7 +28,7 @@ export function EraseUser({ tenant, user, onClose, onErased }: Props) {
     <FormDialog
       onClose={onClose}
       title={`Erase user ${user}?`}
-      lead="Removes the id from everything recorded, with its plan and overrides. This cannot be undone."
+      lead="Removes every record of this user. This cannot be undone."
       verb="Erase user"
       destructive
       disabled={typed !== user}

@@ -140,7 +140,7 @@ test('usage is a table of months, each with its file', async () => {
   const [, latest, before] = within(table).getAllByRole('row');
   expect(latest?.textContent).toBe('Nov 2026, so far1,00031,000.5CSV');
   expect(before?.textContent).toBe('Oct 2026707CSV');
-  expect(screen.getByText('As of 17:06:12 UTC. A check is counted within about a minute.')).toBeDefined();
+  expect(screen.getByText('Months in UTC, as of 17:06:12 UTC.')).toBeDefined();
   expect(within(table).getByRole('link', { name: 'CSV of Nov 2026' }).getAttribute('href')).toBe(
     `${base}/usage/export?by=user&user_id=42&from=2026-11&to=2026-11`,
   );

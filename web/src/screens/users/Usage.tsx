@@ -1,6 +1,5 @@
 import { Button, NativeSelect } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { serverNow } from '~/api/clock';
 import { exportAddress } from '~/api/exports';
@@ -16,8 +15,6 @@ import { meterUnit } from '~/domain/meter';
 import { upper } from '~/domain/pattern';
 import styles from './Users.module.css';
 import { goesOn, lastMonths, monthName, usageQuery } from './usage';
-
-const explained = 'Months in UTC. Costs are those of allowed checks, records and settled reservations.';
 
 export function Usage({ tenant, user }: { tenant: string; user: string }) {
   const usage = useQuery(usageQuery(tenant, user));
@@ -57,10 +54,10 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
       ),
     },
   ];
+  if (usage.data?.months.length === 0) return null;
   return (
     <Card
       title="Usage per month"
-      lead={explained}
       flush
       actions={
         <Button component="a" variant="default" leftSection={<IconDownload size={14} />} download href={file()}>
@@ -69,24 +66,12 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
       }
     >
       <Query query={usage} loading={<LoadingLines lines={2} />}>
-        {({ months, asOf }) =>
-          months.length === 0 ? (
-            <p className={styles.none}>
-              No counts. Checks are counted by user while the tenant{' '}
-              <Link to="/t/$tenant/replays" params={{ tenant }}>
-                records checks
-              </Link>
-              .
-            </p>
-          ) : (
-            <>
-              <DataTable label="Usage per month" columns={columns} rows={months} rowKey={({ month }) => month} />
-              <p className={styles.asOf}>
-                As of {clockTime(Date.parse(asOf))}. A check is counted within about a minute.
-              </p>
-            </>
-          )
-        }
+        {({ months, asOf }) => (
+          <>
+            <DataTable label="Usage per month" columns={columns} rows={months} rowKey={({ month }) => month} />
+            <p className={styles.asOf}>Months in UTC, as of {clockTime(Date.parse(asOf))}.</p>
+          </>
+        )}
       </Query>
     </Card>
   );
@@ -102,7 +87,7 @@ export function UsageFiles({ tenant, onExport }: FilesProps) {
   const [month, setMonth] = useState(months[0] ?? '');
   const range = month === '' ? {} : { from: month, to: month };
   return (
-    <Card title="Usage per month" lead={explained}>
+    <Card title="Usage per month" lead="Months in UTC. Costs are those of allowed checks, records and settlements.">
       <div className={styles.usage}>
         <NativeSelect
           label="Month"
@@ -127,13 +112,6 @@ export function UsageFiles({ tenant, onExport }: FilesProps) {
           </Button>
         ))}
       </div>
-      <p className="soft">
-        By user counts what is{' '}
-        <Link to="/t/$tenant/replays" params={{ tenant }}>
-          recorded
-        </Link>
-        ; a line <code>not_counted</code> has the rest. By rule counts every check.
-      </p>
     </Card>
   );
 }

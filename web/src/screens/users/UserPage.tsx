@@ -110,17 +110,19 @@ export default function UserPage() {
             <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
             <Story tenant={tenant} user={id} rules={loadedRules} span={range} />
             <Crossings tenant={tenant} which={{ user: id }} rules={loadedRules} />
-            <Card title="Overrides" flush>
-              <OverrideTable
-                tenant={tenant}
-                which={{ user: id }}
-                rules={rules}
-                without="user"
-                edit={edit}
-                onEdit={({ rule_id }) => override(rule_id)}
-                none={<p className={styles.none}>No overrides.</p>}
-              />
-            </Card>
+            {value.overrides.length > 0 && (
+              <Card title="Overrides" flush>
+                <OverrideTable
+                  tenant={tenant}
+                  which={{ user: id }}
+                  rules={rules}
+                  without="user"
+                  edit={edit}
+                  onEdit={({ rule_id }) => override(rule_id)}
+                  none={null}
+                />
+              </Card>
+            )}
             <Usage tenant={tenant} user={id} />
             <Denials tenant={tenant} rules={rules} user={value} open={search.open} onOpen={openViolation} />
             {edit && search.override !== undefined && overridable.length > 0 && (
@@ -150,12 +152,11 @@ function Unknown({ tenant, id }: { tenant: string; id: string }) {
   return (
     <Card title="Is this the right id?">
       <p role="status">
-        Nothing is known of user {id}: no check in 13 months, no denial, plan or override. Users are counted while the
-        tenant{' '}
+        Nothing is known of user {id}: no check in 13 months while{' '}
         <Link to="/t/$tenant/replays" params={{ tenant }}>
-          records checks
+          checks were recorded
         </Link>
-        .
+        , no denial, plan or override.
       </p>
     </Card>
   );

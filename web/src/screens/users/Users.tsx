@@ -177,8 +177,7 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
         )
       }
     >
-      Users need no setup: every id that a service sends is a user. Assign a plan on the user’s page, or import many
-      from a CSV file.
+      Every id that a service sends is a user.
     </EmptyState>
   );
 }

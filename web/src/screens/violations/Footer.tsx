@@ -54,8 +54,7 @@ export function Nothing(props: { list: List; filtered: boolean; live: boolean; t
         </Button>
       }
     >
-      A violation is a check that a rule denied, or that a shadow rule would have denied. Each shows the user, the
-      endpoint, the rule that decided and the wait.
+      A violation is a check that a rule denied, or that a shadow rule would have denied.
     </EmptyState>
   );
 }

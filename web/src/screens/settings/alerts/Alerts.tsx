@@ -87,8 +87,7 @@ export default function Alerts() {
           items.length === 0 ? (
             <Card>
               <EmptyState icon={<IconBell size={20} aria-hidden />} title="No alerts yet" action={create}>
-                An alert tells you when a rule denies more than you expect, when quotas fill up, or when Redis is away.
-                By webhook, Slack, PagerDuty or e-mail.
+                By webhook, Slack, PagerDuty or e-mail, when a rule denies more than you expect.
               </EmptyState>
             </Card>
           ) : (

@@ -107,7 +107,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
       />
       <Switch
         label="Rates adapt to backends"
-        description="Turn it off to put every configured rate in force within 2 s"
+        description="Off: every configured rate is in force"
         checked={draft.adapts}
         onChange={(event) => change({ adapts: event.currentTarget.checked })}
       />
