@@ -163,7 +163,7 @@ func (w write) applyPlans(ctx context.Context, changes []ruleset.Change[rules.Pl
 		}
 		put, after := w.createPlan, *c.After
 		if c.Before != nil {
-			put, after.Position = w.updatePlan, c.Before.Position // a file does not say it
+			put, after.Position = w.updatePlan, c.Before.Position // of new ones only
 		}
 		stored, err := put(ctx, after)
 		if err != nil {

@@ -106,7 +106,7 @@ test('one plan is raised above a limit for all plans in three clicks, and moved 
   await page.goto(plans);
   await settled(page);
   const clicks = await countClicks(page);
-  await (await cell(page, 'endpoint:/raised:user:{user_id}', '', 'pro')).click();
+  await (await cell(page, 'user:{user_id}:endpoint:/raised', '', 'pro')).click();
   await page.keyboard.type('60/min');
   await page.keyboard.press('Enter');
   await expect(page.getByText('the others stay 6/min')).toBeVisible();
@@ -117,7 +117,7 @@ test('one plan is raised above a limit for all plans in three clicks, and moved 
   await dialog.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText(/1 change saved/)).toBeVisible();
   await clicks.expectAtMost(3);
-  await expect(await cell(page, 'endpoint:/raised:user:{user_id}', '', 'team')).toContainText('6/min');
+  await expect(await cell(page, 'user:{user_id}:endpoint:/raised', '', 'team')).toContainText('6/min');
 
   const columns = async () => (await page.getByRole('columnheader').allInnerTexts()).map((text) => text.split(/\s/)[0]);
   expect(await columns()).toEqual(['Rule', 'free', 'pro', 'enterprise', 'team', 'All']);

@@ -70,6 +70,9 @@ func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	}
 	current, desired = current.present(opts.Now), desired.present(opts.Now)
 
+	for i := range desired.Plans { // new plans stand in the order of the file
+		desired.Plans[i].Position = float64(i + 1)
+	}
 	plans := comparison[rules.Plan, planName]{identityOfPlan, planFields, always[rules.Plan](opts.Prune)}
 	changes.Plans, changes.Kept.Plans = plans.diff(current.Plans, desired.Plans)
 	ruleRows := comparison[rules.Rule, rules.RuleIdentity]{

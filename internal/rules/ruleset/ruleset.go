@@ -94,15 +94,16 @@ type (
 	}
 )
 
-// Encode writes a valid configuration, sorted by identity. It omits overrides of rules that have become a block or a
+// Encode writes a valid configuration: plans in the order of their columns, the rest by identity. It omits overrides of rules that have become a block or a
 // bypass, which Decode would refuse.
 func Encode(w io.Writer, config Config) error {
 	out := file{Plans: []filePlan{}, Rules: []*yaml.Node{}}
 	limits := make(map[rules.RuleIdentity]*rules.Rule, len(config.Rules))
-	for _, p := range config.Plans {
+	for _, p := range slices.SortedFunc(slices.Values(config.Plans), func(a, b rules.Plan) int {
+		return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Name, b.Name))
+	}) {
 		out.Plans = append(out.Plans, filePlan{p.Name, freeText(p.Description)})
 	}
-	slices.SortFunc(out.Plans, func(a, b filePlan) int { return cmp.Compare(a.Name, b.Name) })
 	for _, r := range slices.SortedFunc(slices.Values(config.Rules), func(a, b rules.Rule) int {
 		return a.Identity().Compare(b.Identity())
 	}) {
