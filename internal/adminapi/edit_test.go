@@ -650,7 +650,7 @@ func TestAPlanIsRemovedWithAPlanForItsUsers(t *testing.T) {
 	}
 	w.want(w.send(by, "DELETE", path+"?users_to="+heir, nil, "If-Match", "*"), http.StatusNoContent)
 	w.want(w.send(by, "GET", path, nil), http.StatusNotFound)
-	if got := w.send(by, "GET", "/api/v1/tenants/acme/users/42", nil); !strings.Contains(string(got.body), heir) {
+	if got := w.send(by, "GET", "/api/v1/tenants/acme/users/42", nil); !strings.Contains(got.body, heir) {
 		t.Errorf("the user is answered %s", got.body)
 	}
 }

@@ -89,7 +89,9 @@ func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name stri
 
 // ReplacePlan removes a plan after it put the plan's users on another one and removed the plan's rules. Returns
 // rules.ErrInUse if the plan is the tenant's default.
-func (s Writer) ReplacePlan(ctx context.Context, tenant rules.TenantID, name, by string, expected rules.Expected) error {
+func (s Writer) ReplacePlan(ctx context.Context, tenant rules.TenantID, name, by string,
+	expected rules.Expected,
+) error {
 	err := s.inBulk(ctx, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, name)
 		if err != nil {

@@ -301,7 +301,8 @@ func (w write) revertPlan(ctx context.Context, before, after *planImage) error {
 		return err
 	}
 	stored, err := w.Plan(ctx, w.tenant, after.Name)
-	if err := unlessChanged(stored.Description == after.Description && stored.Position == after.Position, err); err != nil {
+	same := stored.Description == after.Description && stored.Position == after.Position
+	if err := unlessChanged(same, err); err != nil {
 		return err
 	}
 	if before == nil {

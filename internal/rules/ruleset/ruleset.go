@@ -94,8 +94,8 @@ type (
 	}
 )
 
-// Encode writes a valid configuration: plans in the order of their columns, the rest by identity. It omits overrides of rules that have become a block or a
-// bypass, which Decode would refuse.
+// Encode writes a valid configuration: plans in the order of their columns, the rest by identity. It omits overrides of
+// rules that have become a block or a bypass, which Decode would refuse.
 func Encode(w io.Writer, config Config) error {
 	out := file{Plans: []filePlan{}, Rules: []*yaml.Node{}}
 	limits := make(map[rules.RuleIdentity]*rules.Rule, len(config.Rules))

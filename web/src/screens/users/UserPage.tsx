@@ -110,19 +110,17 @@ export default function UserPage() {
             <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
             <Story tenant={tenant} user={id} rules={loadedRules} span={range} />
             <Crossings tenant={tenant} which={{ user: id }} rules={loadedRules} />
-            {value.overrides.length > 0 && (
-              <Card title="Overrides" flush>
-                <OverrideTable
-                  tenant={tenant}
-                  which={{ user: id }}
-                  rules={rules}
-                  without="user"
-                  edit={edit}
-                  onEdit={({ rule_id }) => override(rule_id)}
-                  none={null}
-                />
-              </Card>
-            )}
+            <Overrides some={value.overrides.length > 0}>
+              <OverrideTable
+                tenant={tenant}
+                which={{ user: id }}
+                rules={rules}
+                without="user"
+                edit={edit}
+                onEdit={({ rule_id }) => override(rule_id)}
+                none={<p className={styles.none}>No overrides.</p>}
+              />
+            </Overrides>
             <Usage tenant={tenant} user={id} />
             <Denials tenant={tenant} rules={rules} user={value} open={search.open} onOpen={openViolation} />
             {edit && search.override !== undefined && overridable.length > 0 && (
@@ -145,6 +143,18 @@ export default function UserPage() {
       )}
       {changing && <ChangePlan tenant={tenant} user={changing} onClose={() => setChanging(null)} />}
     </Page>
+  );
+}
+
+/** The card of overrides, from the first one on: it stays when the last is removed, with the dialog that removed it. */
+function Overrides({ some, children }: { some: boolean; children: React.ReactNode }) {
+  const [begun, setBegun] = useState(some);
+  if (some && !begun) setBegun(true);
+  if (!begun) return null;
+  return (
+    <Card title="Overrides" flush>
+      {children}
+    </Card>
   );
 }
 
