@@ -65,5 +65,5 @@ export function RemovePlan({ tenant, plan, plans, onClose }: Props) {
 function removal({ is_default, rules }: Plan): string {
   if (is_default) return 'It is the default plan. Choose another one in Settings first.';
   if (rules === 0) return 'It has no rules.';
-  return `Its ${plural(rules, 'rule')} and their overrides are removed too.`;
+  return `Also removes ${plural(rules, 'rule')} and ${rules === 1 ? 'its' : 'their'} overrides.`;
 }
