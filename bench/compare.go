@@ -106,7 +106,8 @@ func compareSystems(ctx context.Context, full bool) error {
 	return errors.Join(err, writeErr)
 }
 
-// compareSpeed lets the systems take turns of a second, after one that does not count.
+// compareSpeed lets the systems take turns of a second, after one that does not count. Each turn begins with the time
+// that caches and leases need after a pause.
 func compareSpeed(ctx context.Context, w *bytes.Buffer, rdb redis.UniversalClient, systems []*system, of traffic,
 	callers, laps int,
 ) error {
@@ -164,6 +165,9 @@ func compareLap(ctx context.Context, rdb redis.UniversalClient, s *system, of tr
 		l := s.load(requests)
 		l.tolerant = true
 		closed = l.closed
+	}
+	if _, err := closed(ctx, callers, leaseWarmUp); err != nil {
+		return nil, err
 	}
 	redisBefore, err := processorSeconds(ctx, rdb)
 	if err != nil {
