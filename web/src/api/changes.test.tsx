@@ -11,7 +11,10 @@ test('saving an override refetches the overrides and the user, not the rules nor
     'GET /api/v1/session': session(),
     [`GET ${base}/rules`]: page([rule({ plan: 'free' })]),
     [`GET ${base}/plans`]: page([plan('free')]),
-    [`GET ${base}/users/42`]: () => ({ json: someUser(), headers: { ETag: '"0"' } }),
+    [`GET ${base}/users/42`]: () => ({
+      json: someUser({ overrides: [override({ rule_id: '13' })] }),
+      headers: { ETag: '"0"' },
+    }),
     [`GET ${base}/users/42/buckets`]: { items: [], has_more: false },
     [`GET ${base}/users/42/usage`]: { items: [], as_of: '2026-11-26T17:06:12Z' },
     [`PUT ${base}/rules/12/overrides/42`]: () => ({ status: 201, json: override() }),
