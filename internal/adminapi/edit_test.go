@@ -567,7 +567,7 @@ func TestARateIsReadAsPeopleWriteIt(t *testing.T) {
 		"no unit":        {map[string]any{"rate": "1000"}, `"/rate"`},
 		"twice":          {map[string]any{"rate": "10/second", "rate_per_second": 10}, `beside rate`},
 		"two units":      {map[string]any{"rate": "10/second", "rate_unit": "day"}, `beside rate`},
-		"a short form":   {map[string]any{"rate": "10/s"}, `"/rate"`},
+		"unknown units":  {map[string]any{"rate": "10/week"}, `"/rate"`},
 		"out of bounds":  {map[string]any{"rate": "0/second"}, `"/rate_per_second"`},
 		"another type":   {map[string]any{"rate": 10}, `"/rate"`},
 		"unknown fields": {map[string]any{"rates": "10/second"}, `"/rates"`},
