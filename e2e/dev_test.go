@@ -15,7 +15,7 @@ import (
 func TestSluiceDevDoesWhatItPrints(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
-	d := startDev(t, dir, nil)
+	d := startDev(t, dir, []string{"SLUICE_STORE_BUDGET=5s"})
 	var denied answer
 	for asked := 0; denied.status != http.StatusTooManyRequests; asked++ {
 		if asked == 10 {

@@ -75,7 +75,8 @@ func TestADatabaseOutageLeavesTheRulesInForce(t *testing.T) {
 			t.Parallel()
 			postgres := startPostgres(t)
 			admin(t, postgres.address, "migrate")
-			const user = `{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 2}`
+			// No long limit, which denies if the database goes away before it was asked about the tenant.
+			const user = `{key_pattern: "user:{user_id}", rate: 4/hour, burst_capacity: 2}`
 			tn := newTenantIn(t, postgres.address, `
 plans: [{name: pro}]
 rules: [`+user+`, {key_pattern: "endpoint:/internal/*", action: block}]`)
@@ -95,7 +96,7 @@ rules: [`+user+`, {key_pattern: "endpoint:/internal/*", action: block}]`)
 			eventually(t, changesArriveIn, "the rules to be as new as ever", func() bool {
 				return a.metric(t, "sluice_snapshot_age_seconds") <= changesArriveIn.Seconds()
 			})
-			tn.apply(t, `rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 3}]`)
+			tn.apply(t, `rules: [{key_pattern: "user:{user_id}", rate: 4/hour, burst_capacity: 3}]`)
 			eventually(t, changesArriveIn, "a change after the outage", func() bool {
 				return *a.check(t, `{"user_id":"42","cost":0}`).Limit == 3
 			})
