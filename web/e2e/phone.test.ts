@@ -31,8 +31,9 @@ test('plans of a rule stand below each other, and the last of them is edited in 
   );
   expect(clipped).toBe(0);
   const row = grid.getByRole('row').last();
-  for (const plan of ['free', 'pro']) {
+  for (const plan of ['free', 'enterprise']) {
     const cell = row.locator(`td[data-plan="${plan}"]`);
+    await cell.evaluate((one) => one.scrollIntoView({ block: 'center' }));
     await cell.tap();
     const burst = cell.getByLabel(/^Burst of/);
     await expect(burst).toBeInViewport({ ratio: 1 });
