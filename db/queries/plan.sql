@@ -56,7 +56,8 @@ RETURNING *;
 
 -- name: UpdatePlan :one
 UPDATE plan
-SET description = sqlc.arg(description), position = sqlc.arg(position), revision = sqlc.arg(revision), updated_at = clock_timestamp()
+SET description = sqlc.arg(description), position = sqlc.arg(position), revision = sqlc.arg(revision),
+    updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND name = sqlc.arg(name) AND removed_at IS NULL
 RETURNING *;
 

@@ -27,7 +27,7 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	(*surface).checkAddress, // 400 for the path and the query
 	// Receiving may take minutes, so it holds no slot. An uploader is authenticated and authorized again afterwards.
 	(*surface).receiveBody,
-	(*surface).takeSlot,    // 429 or 503 if there is none in time; before the body, whose parsing takes a processor
+	(*surface).takeSlot,    // 429 or 503 if no slot becomes free in time; parsing the body takes a processor
 	(*surface).checkUnread, // 429 or 503 for too many bytes of unread answers
 	(*surface).checkRepeat,
 	(*surface).checkBody,       // 400 with a pointer for each mistake

@@ -126,18 +126,27 @@ func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 	return p, err
 }
 
+// dial connects to a server until the deadline of ctx.
+func dial(ctx context.Context, port *Port) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", port.Addr())
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline() // zero is none
+	if err := conn.SetDeadline(deadline); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
 // ping checks that the Redis on the port is the process that was started: another Redis may have taken the port.
 func ping(ctx context.Context, port *Port, password string, pid int) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", port.Addr())
+	conn, err := dial(ctx, port)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
 	commands := "INFO server\r\nQUIT\r\n" // QUIT ends the connection after a refusal
 	if password != "" {
 		commands = "AUTH " + password + "\r\n" + commands
@@ -159,16 +168,11 @@ func ping(ctx context.Context, port *Port, password string, pid int) error {
 
 // isServing returns an error unless a server of a cluster serves its slots.
 func (r *Redis) isServing(ctx context.Context) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.Addr())
+	conn, err := dial(ctx, r.port)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
 	if _, err := io.WriteString(conn, "CLUSTER INFO\r\nQUIT\r\n"); err != nil {
 		return err
 	}

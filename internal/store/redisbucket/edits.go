@@ -153,7 +153,7 @@ func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (pend
 	return pending, nil
 }
 
-// renewLock and freeLock act only for the owner of a lock.
+// renewLock and freeLock do nothing if another process owns the lock.
 var (
 	renewLock = redis.NewScript(
 		`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2])`)

@@ -121,7 +121,7 @@ for i = 1, keys do
   elseif begun and begun[i] and is_lost(state, begun[i], now, kind, rates[column], bursts[column], sinces[column],
       interval, opens[column]) then
     m = LOST
-    if state then -- an edit may have made the limit long; a missing bucket would know even less than this state
+    if state then -- kept: if an edit made the limit long, only this state knows what was used
       local full_at = closes[column]
       if kind <= LEAKY_BUCKET then
         full_at = full_since(begun[i], rates[column], bursts[column], sinces[column], interval)

@@ -237,7 +237,8 @@ func (q *Queries) RemovePlan(ctx context.Context, revision int64, tenantID rules
 
 const updatePlan = `-- name: UpdatePlan :one
 UPDATE plan
-SET description = $1, position = $2, revision = $3, updated_at = clock_timestamp()
+SET description = $1, position = $2, revision = $3,
+    updated_at = clock_timestamp()
 WHERE tenant_id = $4 AND name = $5 AND removed_at IS NULL
 RETURNING tenant_id, name, description, revision, removed_at, created_at, updated_at, position
 `

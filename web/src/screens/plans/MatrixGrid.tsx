@@ -33,7 +33,7 @@ interface Props {
   onUnread: (place: Place, unread: Unread | null) => void;
   onSplit: (row: Row) => void;
   onMultiply: (plan: string) => void;
-  /** Puts a plan's column at a place among those of plans. */
+  /** Moves a plan's column to an index among the plans' columns. */
   onMove: (plan: Plan, to: number) => void;
   /** Whether a cell has input that is not in the draft yet. */
   onTyping: (typing: boolean) => void;

@@ -99,7 +99,7 @@ function touchedRows(rows: MatrixRow[], draft: Draft): MatrixRow[] {
   return rows.filter((row) => touched.has(rowId(row)));
 }
 
-/** The draft as it is saved: where a plan was raised above the limit for all plans, that limit is split. */
+/** The draft to save: a limit for all plans is split into one per plan where a plan was raised above it. */
 export function asSaved(draft: Draft, rows: MatrixRow[], plans: Plan[]): Draft {
   const isRaised = (row: MatrixRow) => plans.some(({ name }) => inForce(row, name, draft, plans).kind === 'raised');
   return touchedRows(rows, draft).reduce((next, row) => {
