@@ -1,7 +1,8 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, expectAccessible, signIn, test } from './browser';
-import { allowed, demo } from './sluice';
+import { allowed } from './sluice';
+import { newTenant, post } from './tenants';
 
 let receiver: Server;
 let status = 200;
@@ -20,7 +21,8 @@ test.afterAll(() => receiver.close());
 
 test('a webhook receives the changes of a tenant, and its card shows that it fails', async ({ page }) => {
   await signIn(page);
-  await page.goto(`/t/${demo.tenant}/settings/tenant`);
+  await newTenant(page, 'audited', []);
+  await page.goto('/t/audited/settings/tenant');
   await page.getByRole('button', { name: 'Add webhook' }).click();
   const form = page.getByRole('dialog', { name: 'Send the audit log to a webhook' });
   const { port } = receiver.address() as AddressInfo;
@@ -32,10 +34,7 @@ test('a webhook receives the changes of a tenant, and its card shows that it fai
   await form.getByRole('button', { name: 'Create webhook' }).click();
   await page.getByRole('dialog', { name: 'Signing secret' }).getByRole('button', { name: 'Done' }).click();
 
-  const change = async (name: string) => {
-    const answer = await page.request.post(`/api/v1/tenants/${demo.tenant}/plans`, { data: { name } });
-    expect(answer.status(), await answer.text()).toBe(201);
-  };
+  const change = (name: string) => post(page.request, 'tenants/audited/plans', { name });
   const has = (name: string) => () => received.some((text) => text.includes(`"${name}"`));
   await change('received');
   await expect.poll(has('received'), { timeout: 60_000 }).toBe(true);

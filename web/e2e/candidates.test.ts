@@ -2,23 +2,18 @@ import type { Page } from '@playwright/test';
 import { expect, expectAccessible, settled, signIn, test } from './browser';
 import { countClicks } from './clicks';
 import type { Sluice } from './sluice';
+import { newTenant, post } from './tenants';
 
 /** A tenant with one rule, and a key that may check. */
-async function newTenant(page: Page, slug: string) {
-  const post = async (path: string, data: object) => {
-    const answer = await page.request.post(`/api/v1/${path}`, { data });
-    expect(answer.ok(), await answer.text()).toBe(true);
-    return answer.json();
-  };
-  await post('tenants', { slug, name: slug });
-  await post(`tenants/${slug}/plans`, { name: 'free' });
-  const rule = await post(`tenants/${slug}/rules`, {
+async function oneRule(page: Page, slug: string) {
+  await newTenant(page, slug, ['free']);
+  const rule = await post(page.request, `tenants/${slug}/rules`, {
     key_pattern: 'user:{user_id}',
     rate_per_second: 1 / 3600,
     rate_unit: 'hour',
     burst_capacity: 100,
   });
-  const { secret } = await post(`tenants/${slug}/api-keys`, { name: 'ci', permissions: ['check'] });
+  const { secret } = await post(page.request, `tenants/${slug}/api-keys`, { name: 'ci', permissions: ['check'] });
   return { rule: rule.rule_id as string, key: secret as string };
 }
 
@@ -33,7 +28,7 @@ async function ask(sluice: Sluice, key: string, user: string, cost: number): Pro
 
 test('a limit is tried as shadow, compared and promoted in five clicks from the overview', async ({ page, sluice }) => {
   await signIn(page);
-  const { rule, key } = await newTenant(page, 'tried');
+  const { rule, key } = await oneRule(page, 'tried');
   await page.goto('/t/tried/overview');
   const clicks = await countClicks(page);
   await page.getByRole('link', { name: 'Rules', exact: true }).click();
@@ -77,7 +72,7 @@ test('the matrix marks a candidate, and a new rule there can start as shadow and
   page,
 }) => {
   await signIn(page);
-  const { rule } = await newTenant(page, 'shadows');
+  const { rule } = await oneRule(page, 'shadows');
   const made = await page.request.post(`/api/v1/tenants/shadows/rules/${rule}/candidate`, {
     data: { burst_capacity: 7 },
   });

@@ -1,19 +1,7 @@
-import type { APIRequestContext, Locator, Page } from '@playwright/test';
+import type { Locator, Page } from '@playwright/test';
 import { expect, expectAccessible, settled, signIn, test } from './browser';
 import type { Sluice } from './sluice';
-
-/** Fails with what the server said, unless the request succeeded. */
-async function post(api: APIRequestContext, path: string, data: object) {
-  const answer = await api.post(`/api/v1/${path}`, { data });
-  if (!answer.ok()) throw new Error(`${path} was answered with ${answer.status()}: ${await answer.text()}`);
-  return answer.json();
-}
-
-async function newTenant(page: Page, slug: string, plans: string[], rules: object[]): Promise<void> {
-  await post(page.request, 'tenants', { slug, name: slug });
-  for (const name of plans) await post(page.request, `tenants/${slug}/plans`, { name });
-  for (const rule of rules) await post(page.request, `tenants/${slug}/rules`, rule);
-}
+import { newTenant, post } from './tenants';
 
 const perUser = (plan: string | null, perMinute: number, burst_capacity = perMinute) => ({
   key_pattern: 'user:{user_id}',

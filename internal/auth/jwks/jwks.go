@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +23,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jws"
-	"github.com/lestrrat-go/jwx/v3/jwt"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -146,7 +146,7 @@ func (k *Keys) Verify(tenant rules.TenantID, mapping *gateway.Mapping, token str
 
 type verifier struct {
 	mapping  *gateway.Mapping
-	set      atomic.Pointer[jwk.Set]
+	set      atomic.Pointer[[]jose.JSONWebKey]
 	tried    chan struct{} // closed by hasTried after the first read or its failure
 	hasTried func()
 	missing  chan struct{} // signals a token with an unknown key
@@ -160,7 +160,7 @@ type remembered struct {
 	claims  gateway.Claims
 	expires time.Time
 	mapping *gateway.Mapping
-	set     *jwk.Set // verified the token
+	set     *[]jose.JSONWebKey // verified the token
 }
 
 func (k *Keys) newVerifier(ctx context.Context, tenant rules.TenantID, mapping *gateway.Mapping,
@@ -248,7 +248,7 @@ func (v *verifier) sleep(ctx context.Context, wait time.Duration, began time.Tim
 	return true
 }
 
-func (k *Keys) read(ctx context.Context, url string) (jwk.Set, error) {
+func (k *Keys) read(ctx context.Context, url string) ([]jose.JSONWebKey, error) {
 	select {
 	case k.reads <- struct{}{}:
 	case <-ctx.Done():
@@ -281,23 +281,23 @@ func (k *Keys) read(ctx context.Context, url string) (jwk.Set, error) {
 	return parseSet(body)
 }
 
-// parseSet keeps public keys only: with a published HMAC key everybody could sign.
-func parseSet(text []byte) (jwk.Set, error) {
-	all, err := jwk.Parse(text, jwk.WithIgnoreParseError(true))
-	if err != nil {
+// parseSet keeps public keys for signatures: with a published HMAC key everybody could sign. It skips keys it cannot
+// read, of which an issuer may have some for others.
+func parseSet(text []byte) ([]jose.JSONWebKey, error) {
+	var all struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, fmt.Errorf("read the keys: %w", err)
 	}
-	set := jwk.NewSet()
-	for i := range min(all.Len(), maxKeys) {
-		key, _ := all.Key(i)
-		switch key.(type) {
-		case jwk.RSAPublicKey, jwk.ECDSAPublicKey, jwk.OKPPublicKey:
-			if err := set.AddKey(key); err != nil {
-				return nil, fmt.Errorf("read the keys: %w", err)
-			}
+	var set []jose.JSONWebKey
+	for _, one := range all.Keys[:min(len(all.Keys), maxKeys)] {
+		var key jose.JSONWebKey
+		if key.UnmarshalJSON(one) == nil && key.IsPublic() && (key.Use == "" || key.Use == "sig") {
+			set = append(set, key)
 		}
 	}
-	if set.Len() == 0 {
+	if len(set) == 0 {
 		return nil, errors.New("read the keys: there is no public key among them")
 	}
 	return set, nil
@@ -346,52 +346,60 @@ var (
 	errOther      = errors.New("it is of another issuer, for another audience, or has no expiry")
 )
 
-func verify(mapping *gateway.Mapping, set jwk.Set, token string, now time.Time) (gateway.Claims, time.Time, error) {
-	text := []byte(token)
+// algorithms are those with public keys.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+func verify(mapping *gateway.Mapping, set []jose.JSONWebKey, token string, now time.Time) (gateway.Claims, time.Time,
+	error,
+) {
 	payload, ok := payloadOf(token)
 	if !ok {
 		return nil, time.Time{}, errMalformed
 	}
-	if _, err := jws.Verify(text, jws.WithCompact(),
-		jws.WithKeySet(set, jws.WithInferAlgorithmFromKey(true), jws.WithRequireKid(hasKid(text)),
-			jws.WithMultipleKeysPerKeyID(true))); err != nil {
+	if !signed(token, set) {
 		return nil, time.Time{}, errUnknownKey
 	}
-	parsed, err := jwt.ParseInsecure(text)
-	if err != nil {
+	var registered jwt.Claims
+	if err := json.Unmarshal(payload, &registered); err != nil {
 		return nil, time.Time{}, errMalformed
 	}
 	source := mapping.JWT()
-	options := []jwt.ValidateOption{
-		jwt.WithAcceptableSkew(skew), jwt.WithClock(jwt.ClockFunc(func() time.Time { return now })),
-		jwt.WithRequiredClaim(jwt.ExpirationKey),
-	}
-	if source.Issuer != "" {
-		options = append(options, jwt.WithIssuer(source.Issuer))
-	}
+	expected := jwt.Expected{Issuer: source.Issuer, Time: now}
 	if source.Audience != "" {
-		options = append(options, jwt.WithAudience(source.Audience))
+		expected.AnyAudience = jwt.Audience{source.Audience}
 	}
-	switch err := jwt.Validate(parsed, options...); {
-	case errors.Is(err, jwt.TokenExpiredError()):
+	switch err := registered.ValidateWithLeeway(expected, skew); {
+	case errors.Is(err, jwt.ErrExpired):
 		return nil, time.Time{}, errExpired
-	case errors.Is(err, jwt.TokenNotYetValidError()), errors.Is(err, jwt.InvalidIssuedAtError()):
+	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
 		return nil, time.Time{}, errEarly
-	case err != nil:
+	case err != nil, registered.Expiry == nil:
 		return nil, time.Time{}, errOther
 	}
-	expires, _ := parsed.Expiration()
 	claims, err := gateway.ReadClaims(payload, mapping.ClaimNames())
-	return claims, expires.Add(skew), err
+	return claims, registered.Expiry.Time().Add(skew), err
 }
 
-func hasKid(token []byte) bool {
-	message, err := jws.Parse(token, jws.WithCompact())
-	if err != nil || len(message.Signatures()) == 0 {
+// signed reports whether the key that the token names has signed it, or any if it names none.
+func signed(token string, set []jose.JSONWebKey) bool {
+	signature, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
 		return false
 	}
-	kid, ok := message.Signatures()[0].ProtectedHeaders().KeyID()
-	return ok && kid != ""
+	header := signature.Signatures[0].Header
+	for i := range set {
+		key := &set[i]
+		if header.KeyID != "" && key.KeyID != header.KeyID || key.Algorithm != "" && key.Algorithm != header.Algorithm {
+			continue
+		}
+		if _, err := signature.Verify(key); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 func payloadOf(token string) ([]byte, bool) {

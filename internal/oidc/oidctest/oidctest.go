@@ -18,9 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jws"
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/sluicegate/sluice/internal/oidc"
 )
@@ -252,22 +250,25 @@ func (p *Provider) idToken(asked url.Values) string {
 		encode := base64.RawURLEncoding.EncodeToString
 		return encode([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + encode(payload) + "."
 	}
-	signed, err := jws.Sign(payload, jws.WithKey(jwa.ES256(), p.key))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: p.key}, nil)
+	if err != nil {
+		p.t.Error(err)
+		return ""
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		p.t.Error(err)
+		return ""
+	}
+	p.lastID, err = signed.CompactSerialize()
 	if err != nil {
 		p.t.Error(err)
 	}
-	p.lastID = string(signed)
 	return p.lastID
 }
 
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
-	key, err := jwk.Import(p.key.Public())
-	if err == nil {
-		err = key.Set(jwk.AlgorithmKey, jwa.ES256())
-	}
-	if err != nil {
-		p.t.Error(err)
-	}
+	key := jose.JSONWebKey{Key: p.key.Public(), Algorithm: string(jose.ES256)}
 	reply(w, http.StatusOK, Claims{"keys": []any{key}})
 }
 
