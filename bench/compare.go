@@ -407,6 +407,12 @@ var sluiceClasses = map[class]string{
 }
 
 func startSluices(ctx context.Context, s *stage) ([]*system, error) {
+	// They share a database as well as a Redis, as processes of one installation do: tenants of two databases would have
+	// the same numbers, and so the same buckets.
+	database, err := s.database(ctx, "compare")
+	if err != nil {
+		return nil, err
+	}
 	var systems []*system
 	for i, one := range []struct {
 		name    string
@@ -417,12 +423,7 @@ func startSluices(ctx context.Context, s *stage) ([]*system, error) {
 		{"Sluice on Redis, leases off", true, []string{"SLUICE_LEASES=off"}},
 		{"Sluice in memory", false, nil},
 	} {
-		// Each has its own tenants: they share a Redis, and edits come one after the other.
-		tenant := fmt.Sprintf("compare-%d", i)
-		database, err := s.database(ctx, fmt.Sprintf("compare_%d", i))
-		if err != nil {
-			return nil, err
-		}
+		tenant := fmt.Sprintf("compare-%d", i) // each has its own: edits come one after the other
 		tokens := map[class]string{}
 		for _, c := range []class{plenty, tight, slow} {
 			slug := fmt.Sprintf("%s-%s", tenant, c)
@@ -459,10 +460,6 @@ func startSluices(ctx context.Context, s *stage) ([]*system, error) {
 				})
 			},
 		})
-	}
-	database, err := s.database(ctx, "compare_grpc")
-	if err != nil {
-		return nil, err
 	}
 	token, err := createEnvoyTenant(ctx, database)
 	if err != nil {

@@ -2,7 +2,6 @@ import type { Page } from '@playwright/test';
 import { expect, expectAccessible, settled, signIn, test } from './browser';
 import { countClicks } from './clicks';
 import { demo, type Sluice, timeUntil } from './sluice';
-import { newTenant } from './tenants';
 
 const plans = `/t/${demo.tenant}/plans`;
 
@@ -100,10 +99,11 @@ test('one plan is raised above a limit for all plans in three clicks, and moved 
   page,
 }) => {
   await signIn(page);
-  const at = '/api/v1/tenants/raised';
+  const at = `/api/v1/tenants/${demo.tenant}`;
   const rule = { key_pattern: 'user:{user_id}:endpoint:/raised', rate: '6/minute', burst_capacity: 6 };
-  await newTenant(page, 'raised', ['free', 'pro', 'enterprise', 'team'], [rule]);
-  await page.goto('/t/raised/plans');
+  expect((await page.request.post(`${at}/rules`, { data: rule })).status()).toBe(201);
+  expect((await page.request.post(`${at}/plans`, { data: { name: 'team' } })).status()).toBe(201);
+  await page.goto(plans);
   await settled(page);
   const clicks = await countClicks(page);
   await (await cell(page, 'user:{user_id}:endpoint:/raised', '', 'pro')).click();
