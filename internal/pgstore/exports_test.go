@@ -168,8 +168,10 @@ func TestWorkGoesOnOnceAFullDiskHasRoom(t *testing.T) {
 			" FOR EACH STATEMENT EXECUTE FUNCTION is_full()")
 	}
 	kinds := []jobs.Kind{w.ExportWork(pagesOf(pages)), w.ErasureWork(threeBuckets)}
-	w.work(t, kinds...)
-	export, erasure = must(w.Export(ctx, ours, export.ID))(t), must(w.Erasure(ctx, theirs, erasure.ID))(t)
+	for turn := 0; turn < 100 && (export.Error == "" || erasure.Error == ""); turn++ { // a slow machine needs several
+		w.work(t, kinds...)
+		export, erasure = must(w.Export(ctx, ours, export.ID))(t), must(w.Erasure(ctx, theirs, erasure.ID))(t)
+	}
 	for what, failure := range map[string]string{"export": export.Error, "erasure": erasure.Error} {
 		if !strings.Contains(failure, "full") || strings.Contains(failure, "extend") {
 			t.Errorf("the %s says %q", what, failure)
