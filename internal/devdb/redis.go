@@ -132,7 +132,7 @@ func dial(ctx context.Context, port *Port) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline() // zero is none
+	deadline, _ := ctx.Deadline() // the zero time if ctx has none
 	if err := conn.SetDeadline(deadline); err != nil {
 		_ = conn.Close()
 		return nil, err

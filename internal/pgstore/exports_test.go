@@ -270,8 +270,7 @@ func TestExportsFillNoMoreThanTheirTenantMay(t *testing.T) {
 	}
 }
 
-// TestAnErasureBeginsOpenExportsAgain: what was written before the user was erased is thrown away, also a page that a
-// process has in its hands.
+// An erasure throws away what open exports wrote before it, also the page that a process is about to write.
 func TestAnErasureBeginsOpenExportsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -281,8 +281,8 @@ func (k *Keys) read(ctx context.Context, url string) ([]jose.JSONWebKey, error) 
 	return parseSet(body)
 }
 
-// parseSet keeps public keys for signatures: with a published HMAC key everybody could sign. It skips keys it cannot
-// read, of which an issuer may have some for others.
+// parseSet keeps public keys for signatures: with a published HMAC key everybody could sign. An issuer may also publish
+// keys of kinds that are unknown here, so parseSet skips what it cannot read.
 func parseSet(text []byte) ([]jose.JSONWebKey, error) {
 	var all struct {
 		Keys []json.RawMessage `json:"keys"`

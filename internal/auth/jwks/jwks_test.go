@@ -143,7 +143,8 @@ func TestOnlyTokensOfTheIssuerAreValid(t *testing.T) {
 	ours, theirs, nameless := newKey(t, "a"), newKey(t, "a"), newKey(t, "")
 	hmac := sign(t, jose.HS256, []byte(ours.set), good())
 	mixed, published := ours, []byte(strings.Repeat("secret", 8))
-	mixed.set = `{"keys":[{"kty":"new"},{"kty":"oct","k":"` + base64.RawURLEncoding.EncodeToString(published) + `"},` + strings.TrimPrefix(ours.set, `{"keys":[`)
+	mixed.set = `{"keys":[{"kty":"new"},{"kty":"oct","k":"` + base64.RawURLEncoding.EncodeToString(published) +
+		`"},` + strings.TrimPrefix(ours.set, `{"keys":[`)
 	payload := strings.Split(ours.sign(t, good()), ".")[1]
 	for name, test := range map[string]struct {
 		key   key

@@ -30,7 +30,7 @@ var (
 	creditSource      = newSource(sourceOf(creditText))
 	reservationSource = newSource(sourceOf(reservationText))
 	restoreSource     = newSource(sourceOf(restoreText))
-	// storedSource reads a reservation. The reply is empty if there is none, or if the key has another type.
+	// storedSource reads a reservation. Redis answers nothing if there is no such key, or if the key has another type.
 	storedSource = newSource("return redis.call('MGET', KEYS[1])[1] or ''")
 )
 

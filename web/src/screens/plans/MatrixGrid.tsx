@@ -46,7 +46,7 @@ const steps: Record<string, [number, number]> = {
   ArrowRight: [0, 1],
 };
 
-/** What a dragged column of a plan carries. */
+/** The type of a dragged column's data, which is the name of its plan. */
 const dragged = 'text/x-plan';
 
 /** How many rows Page up and Page down move. */
