@@ -70,7 +70,6 @@ func TestLongLimitsSurviveACrashOfPostgreSQL(t *testing.T) {
 	}
 	// The mark of an erased user and a state of a later release are left out.
 	for _, sql := range []string{
-		"SET synchronous_commit = on", // and with it, what was written before
 		"INSERT INTO bucket_checkpoint VALUES (1, 0, sha256(''), 1, '')",
 		`INSERT INTO bucket_checkpoint VALUES (1, 8, 'later', 1, '\x02')`,
 	} {
