@@ -48,7 +48,7 @@ func TestTheCommandsOfTheComposeFile(t *testing.T) {
 		}
 		env := []string{
 			"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_ADMIN_ADDR=127.0.0.1:0",
-			"SLUICE_METRICS_ADDR=127.0.0.1:0",
+			"SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_STORE_BUDGET=5s",
 		}
 		for _, name := range slices.Sorted(maps.Keys(s.Environment)) {
 			env = append(env, name+"="+elsewhere.Replace(s.Environment[name]))

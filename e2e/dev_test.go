@@ -15,7 +15,7 @@ import (
 func TestSluiceDevDoesWhatItPrints(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)
-	d := startDev(t, dir, []string{"SLUICE_STORE_BUDGET=5s"})
+	d := startDev(t, dir, nil)
 	var denied answer
 	for asked := 0; denied.status != http.StatusTooManyRequests; asked++ {
 		if asked == 10 {
@@ -183,8 +183,8 @@ var (
 func startDev(t *testing.T, dir string, env []string) *dev {
 	t.Helper()
 	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
-		"--metrics-addr", "127.0.0.1:0",
-		"--grpc-addr", "127.0.0.1:0")
+		"--metrics-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0",
+		"--store-budget", "5s") // a slow machine is not an outage
 	// In good order even if the test fails: it has servers of its own to stop.
 	t.Cleanup(func() { p.stop(t) })
 	p.await(t, &p.stdout, printedEnd)

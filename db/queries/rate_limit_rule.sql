@@ -36,13 +36,24 @@ ORDER BY rule_id
 LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
 
 -- name: MatrixLast :one
--- The last of a number of matrix rows after one; none if there are fewer. The index is read in order, up to that row;
--- in a subquery the planner would expect to read all rows.
-SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
-WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL
-    AND (r.key_pattern, r.name) > (sqlc.arg(after_pattern)::text, sqlc.arg(after_name)::text)
-ORDER BY r.key_pattern, r.name
-LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
+-- The last of a number of matrix rows after one, or the row of a number of cells, whichever comes first; none if there
+-- are fewer. The index is read in order, up to that row; in a subquery the planner would expect to read all rows.
+(
+    SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
+    WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL
+        AND (r.key_pattern, r.name) > (sqlc.arg(after_pattern)::text, sqlc.arg(after_name)::text)
+    ORDER BY r.key_pattern, r.name
+    LIMIT 1 OFFSET sqlc.arg(rows)::bigint - 1
+)
+UNION ALL (
+    SELECT r.key_pattern, r.name FROM rate_limit_rule AS r
+    WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL
+        AND (r.key_pattern, r.name) > (sqlc.arg(after_pattern)::text, sqlc.arg(after_name)::text)
+    ORDER BY r.key_pattern, r.name
+    LIMIT 1 OFFSET sqlc.arg(cells)::bigint - 1
+)
+ORDER BY key_pattern, name
+LIMIT 1;
 
 -- name: MatrixPage :many
 -- All rules of the rows after one, up to and with the last, or to the end.

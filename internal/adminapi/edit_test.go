@@ -191,6 +191,31 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 	}
 }
 
+func TestAMatrixThatIsKnownIsNotReadAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	const path = "/api/v1/tenants/acme/matrix"
+	rule := w.rule(w.acme)
+	tagOf := func(a answer) string { return a.header.Get("ETag") }
+	known := tagOf(w.want(w.send(by, "GET", path, nil), http.StatusOK))
+	if same := w.want(w.send(by, "GET", path, nil, "If-None-Match", known), http.StatusNotModified); same.body != "" {
+		t.Errorf("a matrix that is known is read again: %s", same.body)
+	}
+	cells := []any{map[string]any{"rule_id": fmt.Sprint(rule.ID), "version": 1, "burst_capacity": 99}}
+	planned := w.want(w.send(by, "POST", path, map[string]any{"dry_run": true, "cells": cells}), http.StatusOK)
+	if tag := tagOf(planned); tag != "" {
+		t.Errorf("a dry run names the state %s", tag)
+	}
+	saved := tagOf(w.want(w.send(by, "POST", path, map[string]any{"cells": cells}), http.StatusOK))
+	changed := tagOf(w.want(w.send(by, "GET", path, nil, "If-None-Match", known), http.StatusOK))
+	if saved != changed || saved == known {
+		t.Errorf("ETags are %s, and after a save %s, which said %s", known, changed, saved)
+	}
+	w.rule(w.acme)
+	w.want(w.send(by, "GET", path, nil, "If-None-Match", saved), http.StatusOK)
+}
+
 func TestASplitSaysWhatBecomesOfOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -20,20 +20,25 @@ func (s *surface) GetMatrix(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	limit := limitOf(request.Params.Limit)
-	found, err := s.Stores.Matrix(ctx, requestOf(ctx).tenant.ID, rules.RuleIdentity{Pattern: place[0], Name: place[1]},
-		limit+1)
+	// Whatever is read now is at least as new as the tenant, which was read before.
+	tenant := requestOf(ctx).tenant
+	tag := etag(tenant.Revision)
+	if request.Params.IfNoneMatch != nil && *request.Params.IfNoneMatch == tag {
+		return openapi.GetMatrix304Response{}, nil
+	}
+	page, err := s.Stores.Matrix(ctx, tenant.ID, rules.RuleIdentity{Pattern: place[0], Name: place[1]},
+		limitOf(request.Params.Limit))
 	if err != nil {
 		return nil, err
 	}
-	rows := matrixRows(found)
 	cursor := next(ctx)
-	if len(rows) > limit {
-		rows = rows[:limit]
-		last := rows[limit-1]
-		cursor = next(ctx, last.KeyPattern, last.Name)
+	if page.Next != (rules.RuleIdentity{}) {
+		cursor = next(ctx, page.Next.Pattern, page.Next.Name)
 	}
-	return openapi.GetMatrix200JSONResponse{Items: rows, NextCursor: cursor}, nil
+	return openapi.GetMatrix200JSONResponse{
+		Body:    openapi.Matrix{Items: matrixRows(page.Rules), NextCursor: cursor},
+		Headers: openapi.GetMatrix200ResponseHeaders{ETag: tag},
+	}, nil
 }
 
 func matrixRows(found []rules.Rule) []openapi.MatrixRow {
@@ -87,7 +92,21 @@ func (s *surface) SaveMatrix(ctx context.Context,
 		return nil, err
 	}
 	answer.DryRun = isDryRun
-	return openapi.SaveMatrix200JSONResponse(answer), nil
+	saved := openapi.SaveMatrix200JSONResponse{Body: answer}
+	if revision := revisionOf(diff); revision > 0 && !isDryRun {
+		saved.Headers.ETag = new(etag(revision))
+	}
+	return saved, nil
+}
+
+// revisionOf returns the tenant's revision after a save, which its rules have; 0 if they were only removed.
+func revisionOf(diff []ruleset.RuleChanged) (revision int64) {
+	for i := range diff {
+		if after := diff[i].After; after != nil {
+			revision = max(revision, after.Revision)
+		}
+	}
+	return revision
 }
 
 func (s *surface) rulesOfCells(ctx context.Context, tenant rules.TenantID,

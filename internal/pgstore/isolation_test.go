@@ -90,7 +90,7 @@ func TestListsHoldOneTenantsRows(t *testing.T) {
 	for _, assignment := range must(w.Assignments(ctx, ours.ID, "", "", "", 10))(t) {
 		owners["assignments"] = append(owners["assignments"], assignment.TenantID)
 	}
-	for _, rule := range must(w.Matrix(ctx, ours.ID, rules.RuleIdentity{}, 10))(t) {
+	for _, rule := range must(w.Matrix(ctx, ours.ID, rules.RuleIdentity{}, 10))(t).Rules {
 		owners["matrix rules"] = append(owners["matrix rules"], rule.TenantID)
 	}
 	for _, byEnd := range []bool{false, true} {

@@ -108,40 +108,41 @@ func TestMatrixRowsComeWhole(t *testing.T) {
 			must(w.CreateRule(ctx, limit(t, ours, pattern, plan, "cell")))(t)
 		}
 	}
-	for limit, wantPages := range map[int]int{1: 6, 2: 3, 3: 2, 100: 1} {
+	want := []string{
+		"global cell", "global [free] cell", "global [pro] cell", "ip:{ip} cell", "ip:{ip} [free] cell",
+		"ip:{ip} [pro] cell",
+		"user:{user_id}", "user:{user_id} cell", "user:{user_id} [free] cell", "user:{user_id} [pro] cell",
+		"user:{user_id} [free] daily",
+	}
+	for _, test := range []struct{ rows, cells, pages int }{
+		{rows: 1, cells: 100, pages: 6}, // the last is empty
+		{rows: 2, cells: 100, pages: 3},
+		{rows: 3, cells: 100, pages: 2},
+		{rows: 100, cells: 100, pages: 1},
+		{rows: 100, cells: 1, pages: 6},
+		{rows: 100, cells: 4, pages: 3},
+		{rows: 2, cells: 7, pages: 3},
+		{rows: 100, cells: 12, pages: 1},
+	} {
 		var got []string
+		w.EndMatrixPagesAt(int64(test.cells))
 		after, pages := rules.RuleIdentity{}, 0
-		for {
-			page := must(w.Matrix(ctx, ours, after, limit))(t)
-			if len(page) == 0 || pages > 10 {
-				break
+		for more := true; more && pages < 10; pages++ {
+			page := must(w.Matrix(ctx, ours, after, test.rows))(t)
+			if len(page.Rules) > 0 && pages > 0 {
+				if first := page.Rules[0].Identity(); first.Pattern == after.Pattern && first.Name == after.Name {
+					t.Errorf("%+v: the row %s is on two pages", test, first)
+				}
 			}
-			if first := page[0].Identity(); pages > 0 && first.Pattern == after.Pattern && first.Name == after.Name {
-				t.Errorf("in pages of %d the row %s is on two", limit, first)
+			for i := range page.Rules {
+				got = append(got, page.Rules[i].Identity().String())
 			}
-			for i := range page {
-				got = append(got, page[i].Identity().String())
-			}
-			after = page[len(page)-1].Identity()
-			pages++
+			after, more = page.Next, page.Next != (rules.RuleIdentity{})
 		}
-		want := []string{
-			"global cell", "global [free] cell", "global [pro] cell", "ip:{ip} cell", "ip:{ip} [free] cell",
-			"ip:{ip} [pro] cell",
-			"user:{user_id}", "user:{user_id} cell", "user:{user_id} [free] cell", "user:{user_id} [pro] cell",
-			"user:{user_id} [free] daily",
-		}
-		if !slices.Equal(got, want) || pages != wantPages-limitIsExact(limit) {
-			t.Errorf("in %d pages of %d rows: %q", pages, limit, got)
+		if !slices.Equal(got, want) || pages != test.pages {
+			t.Errorf("%+v: %d pages have %q", test, pages, got)
 		}
 	}
-}
-
-func limitIsExact(limit int) int {
-	if limit == 1 {
-		return 1
-	}
-	return 0
 }
 
 func TestEveryListGoesOnWhereItStopped(t *testing.T) {

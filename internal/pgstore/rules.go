@@ -60,30 +60,32 @@ func (s *Store) Rules(
 	return page, nil
 }
 
-// Matrix returns the rules of the next limit rows of a tenant's plan matrix.
-func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.RuleIdentity, limit int) ([]rules.Rule,
-	error,
-) {
+// Matrix returns up to limit rows of a tenant's plan matrix, after one.
+func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.RuleIdentity, limit int,
+) (page rules.MatrixPage, err error) {
 	if limit <= 0 {
-		return nil, nil
+		return page, nil
 	}
 	rows, err := ask(ctx, s, only(tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
 			last, err := q.MatrixLast(ctx, dbsqlc.MatrixLastParams{
-				TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Number: int64(limit),
+				TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Rows: int64(limit),
+				Cells: s.matrixCells,
 			})
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return nil, err
 			}
+			page.Next = rules.RuleIdentity{Pattern: last.KeyPattern, Name: last.Name}
 			return q.MatrixPage(ctx, dbsqlc.MatrixPageParams{
 				TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name,
 				ToEnd: err != nil, LastPattern: last.KeyPattern, LastName: last.Name,
 			})
 		})
 	if err != nil {
-		return nil, fmt.Errorf("read the plan matrix: %w", err)
+		return rules.MatrixPage{}, fmt.Errorf("read the plan matrix: %w", err)
 	}
-	return s.rulesFromRows(ctx, rows), nil
+	page.Rules = s.rulesFromRows(ctx, rows)
+	return page, nil
 }
 
 // Rule returns one rule.

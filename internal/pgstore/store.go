@@ -47,15 +47,17 @@ const (
 	pageSize = 5000
 	// lookedAt caps the rows that a page of a list looks at for a filter without an index.
 	lookedAt = 2000
+	// matrixCells is the number of rules that ends a page of a plan matrix; see rules.MatrixPage. They are 7 MB of JSON.
+	matrixCells = 10_000
 )
 
 // Store reads and writes all tables. All methods are safe for concurrent use.
 type Store struct {
-	pool     *pgxpool.Pool
-	log      *slog.Logger
-	pageSize int32
-	lookedAt int64
-	topRows  int32
+	pool                  *pgxpool.Pool
+	log                   *slog.Logger
+	pageSize              int32
+	lookedAt, matrixCells int64
+	topRows               int32
 	// userMonths caps, approximately, the users that are counted for one tenant and month.
 	userMonths int32
 	// countsPerPage is how many numbers of what tenants hold are compared at once.
@@ -111,8 +113,8 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Store{
-		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
-		userMonths:    traffic.MaxUserMonths,
+		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, matrixCells: matrixCells,
+		topRows: violations.MaxTopRows, userMonths: traffic.MaxUserMonths,
 		countsPerPage: countsPerPage, erasedPerPiece: erasedPerPiece, droppedPerPiece: rowsPerDrop,
 		exportLimits: exportLimits{rules.MaxExportBytes, rules.MaxTenantExportBytes, exportChunkBytes},
 		turns:        newTurns(), timeouts: maps.Clone(timeouts),

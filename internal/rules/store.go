@@ -73,7 +73,7 @@ type Reader interface {
 	RulesEver(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
 	// Matrix lists the rules of the next limit rows of the plan matrix, by pattern and name. One row holds all rules of
 	// a pattern and name, and is never split. The list continues after the given row, whose Plan is ignored.
-	Matrix(ctx context.Context, tenant TenantID, after RuleIdentity, limit int) ([]Rule, error)
+	Matrix(ctx context.Context, tenant TenantID, after RuleIdentity, limit int) (MatrixPage, error)
 
 	// Overrides lists a rule's overrides by user, including expired ones.
 	Overrides(ctx context.Context, tenant TenantID, rule RuleID, after string, limit int) ([]Override, error)
@@ -199,4 +199,11 @@ type RulePage struct {
 	// Next is the last rule of the page, 0 at the end. A page reads a bounded number of rules, so it can be short or
 	// empty and not be the last.
 	Next RuleID
+}
+
+// MatrixPage is a page of a tenant's plan matrix, in whole rows.
+type MatrixPage struct {
+	Rules []Rule
+	// Next is the last row of the page, without a plan; zero at the end. A page of many rules ends early.
+	Next RuleIdentity
 }

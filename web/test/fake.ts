@@ -71,7 +71,7 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
       if (mistake) broken.push(mistake);
     }
     const type = status >= 400 ? 'application/problem+json' : 'application/json';
-    return new Response(status === 204 ? null : JSON.stringify(json), {
+    return new Response([204, 304].includes(status) ? null : JSON.stringify(json), {
       status,
       headers: { 'Content-Type': type, ...headers },
     });

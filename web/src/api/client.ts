@@ -99,7 +99,7 @@ async function isProblem(response: Response, status: number, kind: string): Prom
 
 const errors: Middleware = {
   async onResponse({ response }) {
-    if (response.ok) {
+    if (response.ok || response.status === 304) {
       noteAway(false);
       return undefined;
     }

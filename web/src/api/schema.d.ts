@@ -1663,7 +1663,8 @@ export interface paths {
         /**
          * Read the plan matrix
          * @description A row is a pattern and name; its rules are its cells, at most one for each plan and one for all plans. A row always
-         *     comes whole.
+         *     comes whole, and a page ends early with a row that brings it to 10,000 rules. The ETag is the same on each page,
+         *     until something changes that checks depend on.
          */
         get: operations["getMatrix"];
         put?: never;
@@ -8507,6 +8508,11 @@ export interface components {
     };
     headers: {
         /**
+         * @description For If-None-Match
+         * @example "27"
+         */
+        MatrixETag: string;
+        /**
          * @description The version, for If-Match
          * @example "3"
          */
@@ -11876,7 +11882,10 @@ export interface operations {
                 /** @description The `next_cursor` of the previous page */
                 cursor?: components["parameters"]["Cursor"];
             };
-            header?: never;
+            header?: {
+                /** @description The ETag of what was read before: 304 if it still holds */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -11891,11 +11900,19 @@ export interface operations {
             /** @description By pattern and name */
             200: {
                 headers: {
+                    ETag: components["headers"]["MatrixETag"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["Matrix"];
                 };
+            };
+            /** @description Nothing has changed */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -11955,6 +11972,11 @@ export interface operations {
             /** @description The changes, made or (dry run) planned */
             200: {
                 headers: {
+                    /**
+                     * @description The matrix's, as saved. If it follows the number that was read, nobody else has changed anything. A save that only removes has none
+                     * @example "28"
+                     */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {

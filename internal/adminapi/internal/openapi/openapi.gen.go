@@ -5341,6 +5341,9 @@ type GetMatrixParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// IfNoneMatch The ETag of what was read before: 304 if it still holds
+	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
 
 // SaveMatrixParams defines parameters for SaveMatrix.
@@ -11726,6 +11729,27 @@ func (siw *ServerInterfaceWrapper) GetMatrix(w http.ResponseWriter, r *http.Requ
 			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
 		}
 		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-None-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
+		var IfNoneMatch string
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
+			return
+		}
+
+		params.IfNoneMatch = &IfNoneMatch
+
 	}
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -20134,18 +20158,34 @@ type GetMatrixResponseObject interface {
 	VisitGetMatrixResponse(w http.ResponseWriter) error
 }
 
-type GetMatrix200JSONResponse Matrix
+type GetMatrix200ResponseHeaders struct {
+	ETag string
+}
+
+type GetMatrix200JSONResponse struct {
+	Body    Matrix
+	Headers GetMatrix200ResponseHeaders
+}
 
 func (response GetMatrix200JSONResponse) VisitGetMatrixResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type GetMatrix304Response struct {
+}
+
+func (response GetMatrix304Response) VisitGetMatrixResponse(w http.ResponseWriter) error {
+	w.WriteHeader(304)
+	return nil
 }
 
 type SaveMatrixRequestObject struct {
@@ -20158,15 +20198,25 @@ type SaveMatrixResponseObject interface {
 	VisitSaveMatrixResponse(w http.ResponseWriter) error
 }
 
-type SaveMatrix200JSONResponse MatrixDiff
+type SaveMatrix200ResponseHeaders struct {
+	ETag *string
+}
+
+type SaveMatrix200JSONResponse struct {
+	Body    MatrixDiff
+	Headers SaveMatrix200ResponseHeaders
+}
 
 func (response SaveMatrix200JSONResponse) VisitSaveMatrixResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err

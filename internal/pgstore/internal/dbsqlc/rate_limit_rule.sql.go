@@ -154,18 +154,30 @@ func (q *Queries) CountAdaptingRules(ctx context.Context, tenantID rules.TenantI
 }
 
 const matrixLast = `-- name: MatrixLast :one
-SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
-WHERE r.tenant_id = $1 AND r.removed_at IS NULL
-    AND (r.key_pattern, r.name) > ($2::text, $3::text)
-ORDER BY r.key_pattern, r.name
-LIMIT 1 OFFSET $4::bigint - 1
+(
+    SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
+    WHERE r.tenant_id = $1 AND r.removed_at IS NULL
+        AND (r.key_pattern, r.name) > ($2::text, $3::text)
+    ORDER BY r.key_pattern, r.name
+    LIMIT 1 OFFSET $4::bigint - 1
+)
+UNION ALL (
+    SELECT r.key_pattern, r.name FROM rate_limit_rule AS r
+    WHERE r.tenant_id = $1 AND r.removed_at IS NULL
+        AND (r.key_pattern, r.name) > ($2::text, $3::text)
+    ORDER BY r.key_pattern, r.name
+    LIMIT 1 OFFSET $5::bigint - 1
+)
+ORDER BY key_pattern, name
+LIMIT 1
 `
 
 type MatrixLastParams struct {
 	TenantID     rules.TenantID
 	AfterPattern string
 	AfterName    string
-	Number       int64
+	Rows         int64
+	Cells        int64
 }
 
 type MatrixLastRow struct {
@@ -173,14 +185,15 @@ type MatrixLastRow struct {
 	Name       string
 }
 
-// The last of a number of matrix rows after one; none if there are fewer. The index is read in order, up to that row;
-// in a subquery the planner would expect to read all rows.
+// The last of a number of matrix rows after one, or the row of a number of cells, whichever comes first; none if there
+// are fewer. The index is read in order, up to that row; in a subquery the planner would expect to read all rows.
 func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixLastRow, error) {
 	row := q.db.QueryRow(ctx, matrixLast,
 		arg.TenantID,
 		arg.AfterPattern,
 		arg.AfterName,
-		arg.Number,
+		arg.Rows,
+		arg.Cells,
 	)
 	var i MatrixLastRow
 	err := row.Scan(&i.KeyPattern, &i.Name)

@@ -115,6 +115,40 @@ test('typing into a cell collects a change, which is reviewed and saved as one',
   );
 });
 
+test.each([
+  ['nobody else has saved', '"8"', 1],
+  ['somebody else has saved', '"9"', 2],
+])(
+  'a save shows what it is answered, and the matrix is read again only if others have saved: %s',
+  async (_, savedAs, readings) => {
+    const after = { ...pro, rate_per_second: 80, rate: '80/second', version: 4 };
+    const diff = { dry_run: false, text: '', changes: [{ change: 'update', before: pro, after }] };
+    let saved = false;
+    let read = 0;
+    fakeServer({
+      ...world(),
+      'GET /api/v1/tenants/acme/matrix': ({ headers }: { headers: Headers }) => {
+        const etag = saved ? savedAs : '"7"';
+        if (headers.get('If-None-Match') === etag) return { status: 304 };
+        read++;
+        return { json: page([saved ? { ...row, rules: [free, after] } : row]), headers: { ETag: etag } };
+      },
+      'POST /api/v1/tenants/acme/matrix': ({ body: { dry_run } }: { body: { dry_run: boolean } }) => {
+        saved = !dry_run;
+        return { json: { ...diff, dry_run }, headers: dry_run ? {} : { ETag: savedAs } };
+      },
+    });
+    const { user } = open('/t/acme/plans');
+    (await cell('pro')).focus();
+    await user.keyboard('80/s{Enter}');
+    await user.click(screen.getByRole('button', { name: 'Review changes' }));
+    await user.click(await screen.findByRole('button', { name: 'Save' }));
+    await waitFor(() => expect(screen.queryByText('1 change not saved')).toBeNull());
+    expect((await cell('pro')).textContent).toMatch(/80\/s/);
+    expect(read).toBe(readings);
+  },
+);
+
 test('a limit that cannot be is said while it is typed, and Escape leaves the cell as it was', async () => {
   fakeServer(world());
   const { user } = open('/t/acme/plans');

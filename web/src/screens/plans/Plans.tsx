@@ -44,11 +44,12 @@ import { MatrixConflict } from './MatrixConflict';
 import { filtersFrom, MatrixFilters, rowFits } from './MatrixFilters';
 import { MatrixGrid } from './MatrixGrid';
 import { PlanForm } from './PlanForm';
-import { matrixQuery } from './queries';
+import { type Matrix, matrixQuery } from './queries';
 import { Review } from './Review';
 import { ScheduledChanges } from './ScheduledChanges';
 
 const nothing = new Map<string, Verdicts>();
+const rowsOf = ({ rows }: Matrix) => rows;
 
 export default function Plans() {
   const tenant = useTenant();
@@ -56,7 +57,7 @@ export default function Plans() {
   const search = useSearch({ from: '/shell/t/$tenant/plans' });
   const navigate = useNavigate();
   const plans = useQuery(plansQuery(tenant));
-  const matrix = useQuery(matrixQuery(tenant));
+  const matrix = useQuery({ ...matrixQuery(tenant), select: rowsOf });
   const { data: lastHour = nothing } = useQuery(lastHourQuery(tenant));
   const { data: waiting } = useQuery(openScheduledQuery(tenant));
   const scheduled = useMemo(() => byRule(waiting ?? []), [waiting]);

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api, tagged } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
 import type { MatrixRow, Plan, ScheduledChange } from '~/api/types';
 import { undoOf } from '~/api/undo';
@@ -20,6 +20,7 @@ import { Changes, candidateOf } from './Changes';
 import { cellsOf, type Draft, errorsByCell, scheduleProblem, toSchedule } from './draft';
 import { type HeldRow, heldSentence, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
+import { matrixQuery, withSaved } from './queries';
 
 interface Props {
   tenant: string;
@@ -53,7 +54,7 @@ export function Review(props: Props) {
       try {
         const params = { path: { tenant } };
         const changes = { dry_run: dryRun, cells };
-        return await body(api.POST('/api/v1/tenants/{tenant}/matrix', { params, body: changes, signal }));
+        return await tagged(api.POST('/api/v1/tenants/{tenant}/matrix', { params, body: changes, signal }));
       } catch (error) {
         if (error instanceof ProblemError && error.document.errors) onErrors(errorsByCell(saved, error.document));
         if (!isStatus(error, 412) || merges === mostMerges) throw error;
@@ -66,14 +67,16 @@ export function Review(props: Props) {
   const preview = useQuery({
     // Not a key of the tenant: a save would refetch it and show no changes.
     queryKey: ['preview', tenant, cellsOf(saved)],
-    queryFn: async ({ signal }) => (await ask(true, signal)) ?? null,
+    queryFn: async ({ signal }) => (await ask(true, signal))?.value ?? null,
     gcTime: 0,
     staleTime: 0,
     retry: false,
   });
   async function save() {
-    const diff = await ask(false);
-    if (!diff) return;
+    const answer = await ask(false);
+    if (!answer) return;
+    const { value: diff, etag } = answer;
+    queries.setQueryData(matrixQuery(tenant).queryKey, (matrix) => matrix && withSaved(matrix, diff.changes, etag));
     await changed(queries, tenant, 'rule');
     done(`${plural(draft.size, 'change')} saved. All checks follow within 2 s`, undoOf(tenant, diff));
     onSaved();
