@@ -182,9 +182,9 @@ var (
 
 func startDev(t *testing.T, dir string, env []string) *dev {
 	t.Helper()
+	env = append([]string{"SLUICE_STORE_BUDGET=5s"}, env...) // a slow machine is not an outage
 	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
-		"--metrics-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0",
-		"--store-budget", "5s") // a slow machine is not an outage
+		"--metrics-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0")
 	// In good order even if the test fails: it has servers of its own to stop.
 	t.Cleanup(func() { p.stop(t) })
 	p.await(t, &p.stdout, printedEnd)

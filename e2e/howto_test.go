@@ -58,7 +58,10 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 		t.Fatalf("%v: the pages are %v, and %d are known", err, pages, len(howTos))
 	}
 	store := devdbtest.Redis(t)
-	d := startDev(t, dataDir(t), []string{"SLUICE_REDIS_URL=" + store.URL(), "SLUICE_WEBHOOK_ALLOW=127.0.0.0/8"})
+	d := startDev(t, dataDir(t), []string{
+		"SLUICE_REDIS_URL=" + store.URL(), "SLUICE_WEBHOOK_ALLOW=127.0.0.0/8",
+		"SLUICE_STORE_BUDGET=250ms", // the page redis-down says that the next check notices
+	})
 	repository, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
