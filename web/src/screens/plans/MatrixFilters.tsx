@@ -16,6 +16,8 @@ export function rowFits(row: Row, { q, scope }: PlansSearch): boolean {
 interface Props {
   rows: Row[];
   shown: number;
+  /** More rows are being read. */
+  isPart: boolean;
   search: PlansSearch;
   set: (change: PlansSearch) => void;
   /** Undefined for readers who cannot edit. */
@@ -23,7 +25,7 @@ interface Props {
 }
 
 /** Filters the rows by words and by scope, and multiplies the limits of the shown rows. */
-export function MatrixFilters({ rows, shown, search, set, onChangeMany }: Props) {
+export function MatrixFilters({ rows, shown, isPart, search, set, onChangeMany }: Props) {
   const choices = Object.entries(scopeLabels).map(([value, label]) => ({
     value,
     label: `${label} (${rows.filter(({ scope }) => scope === value).length})`,
@@ -40,6 +42,7 @@ export function MatrixFilters({ rows, shown, search, set, onChangeMany }: Props)
       />
       <span className={styles.hint} role="status">
         {filtered ? `${shown} of ${plural(rows.length, 'rule')}` : plural(rows.length, 'rule')}
+        {isPart && ' so far'}
       </span>
       {onChangeMany && (
         <Button variant="default" ml="auto" disabled={shown === 0} onClick={onChangeMany}>

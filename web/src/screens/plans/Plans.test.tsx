@@ -472,6 +472,30 @@ test('of a large matrix only what is visible is drawn, and the keyboard reaches 
   expect(cell?.parentElement?.getAttribute('aria-rowindex')).toBe('33');
 });
 
+test('rows are shown while more are read, and are multiplied once all are', async () => {
+  const { items } = large()['GET /api/v1/tenants/acme/matrix'];
+  let answer: () => void = () => undefined;
+  const asked = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  layOut();
+  fakeServer({
+    ...large(),
+    'GET /api/v1/tenants/acme/matrix': async ({ query }: { query: URLSearchParams }) => {
+      if (!query.get('cursor')) return { json: { items: items.slice(0, 20), next_cursor: 'more' } };
+      await asked;
+      return { json: page(items.slice(20)) };
+    },
+  });
+  const { user } = open('/t/acme/plans');
+  expect(await screen.findByText('20 rules so far')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Multiply limits' }));
+  expect(screen.queryByRole('dialog')).toBeNull();
+  answer();
+  expect(within(await screen.findByRole('dialog')).getByText(/120/)).toBeDefined();
+  expect(screen.getByText('120 rules')).toBeDefined();
+});
+
 test('rows are filtered by words and scope, and what is shown changes together', async () => {
   layOut();
   fakeServer(large());

@@ -44,12 +44,12 @@ import { MatrixConflict } from './MatrixConflict';
 import { filtersFrom, MatrixFilters, rowFits } from './MatrixFilters';
 import { MatrixGrid } from './MatrixGrid';
 import { PlanForm } from './PlanForm';
-import { type Matrix, matrixQuery } from './queries';
+import { matrixQuery } from './queries';
 import { Review } from './Review';
 import { ScheduledChanges } from './ScheduledChanges';
 
 const nothing = new Map<string, Verdicts>();
-const rowsOf = ({ rows }: Matrix) => rows;
+const none: MatrixRow[] = [];
 
 export default function Plans() {
   const tenant = useTenant();
@@ -57,11 +57,12 @@ export default function Plans() {
   const search = useSearch({ from: '/shell/t/$tenant/plans' });
   const navigate = useNavigate();
   const plans = useQuery(plansQuery(tenant));
-  const matrix = useQuery({ ...matrixQuery(tenant), select: rowsOf });
+  const matrix = useQuery(matrixQuery(tenant));
+  const { rows: read = none, isPart = false } = matrix.data ?? {};
   const { data: lastHour = nothing } = useQuery(lastHourQuery(tenant));
   const { data: waiting } = useQuery(openScheduledQuery(tenant));
   const scheduled = useMemo(() => byRule(waiting ?? []), [waiting]);
-  const adapts = matrix.data?.some((row) => row.rules.some((rule) => rule.adapt !== null)) ?? false;
+  const adapts = read.some((row) => row.rules.some((rule) => rule.adapt !== null));
   const { data: adapting } = useQuery({ ...adaptingQuery(tenant), enabled: adapts });
   const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
   const queries = useQueryClient();
@@ -124,12 +125,12 @@ export default function Plans() {
   const blank = useMemo(() => withoutLimit(added, draft, unread), [added, draft, unread]);
   const changes = draft.size + unread.size;
   const dirty = changes + blank.length > 0;
-  const candidates = useMemo(() => candidatesOf(matrix.data ?? []), [matrix.data]);
-  const ends = useMemo(() => endsOf(matrix.data ?? []), [matrix.data]);
+  const candidates = useMemo(() => candidatesOf(read), [read]);
+  const ends = useMemo(() => endsOf(read), [read]);
   const passed = useLastPassed(ends);
   const rows = useMemo(
-    () => byMeter(withAdded(withoutCandidates(rowsAt(matrix.data ?? [], passed), candidates), added)),
-    [matrix.data, passed, candidates, added],
+    () => byMeter(withAdded(withoutCandidates(rowsAt(read, passed), candidates), added)),
+    [read, passed, candidates, added],
   );
   const shown = useMemo(() => rows.filter((row) => added.includes(row) || rowFits(row, search)), [rows, added, search]);
   const saved = useMemo(() => asSaved(draft, rows, plans.data ?? []), [draft, rows, plans.data]);
@@ -137,10 +138,10 @@ export default function Plans() {
   const isFiltered = search.q !== undefined || search.scope !== undefined;
 
   async function raceLost() {
-    const { data = [] } = await matrix.refetch({ throwOnError: true });
-    const now = merged(draft, data);
+    const { data } = await matrix.refetch({ throwOnError: true });
+    const now = merged(draft, data?.rows ?? []);
     setDraft(now.draft);
-    if (now.clashes.length === 0) return asSaved(now.draft, rowsAt(data, passed), plans.data ?? []);
+    if (now.clashes.length === 0) return asSaved(now.draft, rowsAt(data?.rows ?? [], passed), plans.data ?? []);
     setLost(now.clashes);
     close();
     return null;
@@ -195,6 +196,7 @@ export default function Plans() {
                     <MatrixFilters
                       rows={rows}
                       shown={shown.length}
+                      isPart={isPart}
                       search={search}
                       set={(change) =>
                         navigate({ to: '.', search: (old: object) => ({ ...old, ...change }), replace: true })
@@ -241,7 +243,7 @@ export default function Plans() {
         )}
       </Query>
       {edit && !dirty && <Keys />}
-      {matrix.data && <ScheduledChanges tenant={tenant} rows={rows} />}
+      {matrix.data && !isPart && <ScheduledChanges tenant={tenant} rows={rows} />}
       {dirty && (
         <ActionBar
           label="Unsaved changes"
@@ -267,7 +269,7 @@ export default function Plans() {
       {open === 'plan' && <PlanForm tenant={tenant} plan={null} onClose={close} />}
       {open === 'limit' && (
         <AddRule
-          taken={(matrix.data ?? []).concat(added).map(rowId)}
+          taken={read.concat(added).map(rowId)}
           onClose={close}
           onAdd={(row, shadow) => {
             setAdded((rows) => [row, ...rows]);
@@ -275,7 +277,7 @@ export default function Plans() {
           }}
         />
       )}
-      {open === 'many' && (
+      {open === 'many' && !isPart && (
         <ChangeMany
           rows={shown}
           plans={plans.data ?? []}

@@ -9,6 +9,8 @@ import { rowId } from './draft';
 export interface Matrix {
   rows: MatrixRow[];
   etag: string;
+  /** More rows are being read. */
+  isPart?: boolean;
 }
 
 export const matrixQuery = (tenant: string) =>
@@ -26,8 +28,10 @@ export const matrixQuery = (tenant: string) =>
           signal,
         });
       const first = page();
-      const { response } = await first;
+      const { data, response } = await first;
       if (known && response.status === 304) return known;
+      if (data?.next_cursor && !known)
+        client.setQueryData<Matrix>(queryKey, { rows: data.items, etag: '', isPart: true });
       const rows = await all((cursor) => body(cursor ? page(cursor) : first));
       return { rows, etag: response.headers.get('ETag') ?? '' };
     },
