@@ -153,10 +153,16 @@ func compareSpeed(ctx context.Context, w *bytes.Buffer, rdb redis.UniversalClien
 func compareLap(ctx context.Context, rdb redis.UniversalClient, s *system, of traffic, callers int) (
 	map[string]float64, error,
 ) {
-	closed := func(ctx context.Context, callers int, length time.Duration) (outcome, error) {
-		return s.grpc.closed(ctx, callers, length)
-	}
-	if s.grpc == nil {
+	var closed func(context.Context, int, time.Duration) (outcome, error)
+	if s.grpc != nil {
+		l := *s.grpc
+		l.messages = make([][]byte, of.of)
+		for i := range l.messages {
+			_, user := of.user(i)
+			l.messages[i] = s.grpc.messages[user%compareUsers]
+		}
+		closed = l.closed
+	} else {
 		requests := make([][]byte, of.of)
 		for i := range requests {
 			c, user := of.user(i)
@@ -407,8 +413,8 @@ var sluiceClasses = map[class]string{
 }
 
 func startSluices(ctx context.Context, s *stage) ([]*system, error) {
-	// They share a database as well as a Redis, as processes of one installation do: tenants of two databases would have
-	// the same numbers, and so the same buckets.
+	// They share a database as well as a Redis, as processes of one installation do: tenants of two databases would
+	// have the same numbers, and so the same buckets.
 	database, err := s.database(ctx, "compare")
 	if err != nil {
 		return nil, err
@@ -469,7 +475,7 @@ func startSluices(ctx context.Context, s *stage) ([]*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	messages, err := descriptorMessages()
+	messages, err := descriptorMessages(compareUsers)
 	if err != nil {
 		return nil, err
 	}

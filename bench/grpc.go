@@ -51,18 +51,28 @@ func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, err
 		if err != nil {
 			return nil, err
 		}
-		messages, err := descriptorMessages()
+		messages, err := descriptorMessages(20_000)
 		if err != nil {
 			return nil, err
 		}
-		side := func(name string, server *process, addr string) *contender {
-			return &contender{name: name, server: server, checks: 1, closed: grpcLoad{addr, token, messages}.closed}
+		side := func(name string, server *process, addr string) (alike, hot *contender) {
+			of := func(messages [][]byte, warmUp time.Duration) *contender {
+				return &contender{
+					name: name, server: server, checks: 1, warmUp: warmUp,
+					closed: grpcLoad{addr, token, messages}.closed,
+				}
+			}
+			return of(messages, 0), of(messages[:hotUsers], leaseWarmUp)
 		}
-		nothing, counting := side("empty", empty, empty.addr), side("INCRBY and EXPIRE", incrby, incrby.addr)
-		ours := side("Sluice", sluice, sluice.grpc)
+		nothing, nothingHot := side("empty", empty, empty.addr)
+		counting, countingHot := side("INCRBY and EXPIRE", incrby, incrby.addr)
+		ours, oursHot := side("Sluice", sluice, sluice.grpc)
 		check := &contender{name: "check", server: f.onRedis, requests: crowd(f.token), checks: 1}
 		authorize := &contender{name: "authorize", server: f.onRedis, requests: proxied(f.token), checks: 1}
 		if err := f.race(ctx, rounds, round, connections, nothing, counting, ours); err != nil {
+			return nil, err
+		}
+		if err := f.race(ctx, rounds, round, connections, nothingHot, countingHot, oursHot); err != nil {
 			return nil, err
 		}
 		if err := f.race(ctx, rounds, round, connections, check, authorize); err != nil {
@@ -77,6 +87,10 @@ func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, err
 			note("  the empty handler's", "%.1f", 0, nothing.median("server")),
 			note("  allocations per request", "%.1f", 0, ours.median("allocations")),
 			note("  requests a script", "%.1f", 0, ours.median("batch")),
+			versus(fmt.Sprintf("  %d hot users ÷ INCRBY and EXPIRE", hotUsers), countingHot, oursHot, 0),
+			versus("  the same ÷ an empty handler of grpc-go", nothingHot, oursHot, 0),
+			note("  the same, server CPU per request, µs", "%.1f", nothingHot.median("server"),
+				oursHot.median("server")),
 		}
 		return append(lines, versus("/v1/authorize ÷ /v1/check, requests/s", check, authorize, 0)), nil
 	})
@@ -113,8 +127,8 @@ func createEnvoyTenant(ctx context.Context, database string) (token string, err 
 	return token, err
 }
 
-func descriptorMessages() ([][]byte, error) {
-	messages := make([][]byte, 20_000)
+func descriptorMessages(users int) ([][]byte, error) {
+	messages := make([][]byte, users)
 	for user := range messages {
 		request := &rls.RateLimitRequest{Domain: "bench"}
 		for _, entry := range [][2]string{

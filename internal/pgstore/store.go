@@ -47,7 +47,7 @@ const (
 	pageSize = 5000
 	// lookedAt caps the rows that a page of a list looks at for a filter without an index.
 	lookedAt = 2000
-	// matrixCells is the number of rules that ends a page of a plan matrix; see rules.MatrixPage. They are 7 MB of JSON.
+	// matrixCells is how many rules end a page of a plan matrix; see rules.MatrixPage. They are 7 MB of JSON.
 	matrixCells = 10_000
 )
 

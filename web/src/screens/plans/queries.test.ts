@@ -29,4 +29,5 @@ test('what a save changed, made and removed is in the matrix, in the order of th
 test('the matrix is not said to be as new as a save if others have saved before it', () => {
   for (const etag of ['"9"', '', '"7"']) expect(withSaved({ rows: [], etag: '"7"' }, [], etag).etag).toBe('"7"');
   expect(withSaved({ rows: [], etag: '' }, [], '"1"').etag).toBe('');
+  expect(withSaved({ rows: [], etag: 'W/"7"' }, [], 'W/"8"').etag).toBe('W/"8"');
 });

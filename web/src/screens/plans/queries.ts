@@ -61,4 +61,4 @@ function byRow(a: MatrixRow, b: MatrixRow): number {
   return a.name < b.name ? -1 : Number(a.name > b.name);
 }
 
-const numberOf = (etag: string) => Number.parseInt(etag.slice(1), 10);
+const numberOf = (etag: string) => Number(/\d+/.exec(etag)?.[0]);
