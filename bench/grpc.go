@@ -88,8 +88,8 @@ func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, err
 			note("  allocations per request", "%.1f", 0, ours.median("allocations")),
 			note("  requests a script", "%.1f", 0, ours.median("batch")),
 			versus(fmt.Sprintf("  %d hot users ÷ INCRBY and EXPIRE", hotUsers), countingHot, oursHot, 0),
-			versus("  the same ÷ an empty handler of grpc-go", nothingHot, oursHot, 0),
-			note("  the same, server CPU per request, µs", "%.1f", nothingHot.median("server"),
+			versus("  hot users ÷ an empty handler of grpc-go", nothingHot, oursHot, 0),
+			note("  hot users, server CPU per request, µs", "%.1f", nothingHot.median("server"),
 				oursHot.median("server")),
 		}
 		return append(lines, versus("/v1/authorize ÷ /v1/check, requests/s", check, authorize, 0)), nil

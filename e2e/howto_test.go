@@ -60,7 +60,7 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 	store := devdbtest.Redis(t)
 	d := startDev(t, dataDir(t), []string{
 		"SLUICE_REDIS_URL=" + store.URL(), "SLUICE_WEBHOOK_ALLOW=127.0.0.0/8",
-		"SLUICE_STORE_BUDGET=250ms", // the page redis-down says that the next check notices
+		"SLUICE_STORE_BUDGET=250ms", // redis-down.md pauses Redis, and its next check is degraded
 	})
 	repository, err := filepath.Abs("..")
 	if err != nil {

@@ -36,8 +36,9 @@ ORDER BY rule_id
 LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
 
 -- name: MatrixLast :one
--- The last of a number of matrix rows after one, or the row of a number of cells, whichever comes first; none if there
--- are fewer. The index is read in order, up to that row; in a subquery the planner would expect to read all rows.
+-- The last row of a page of the matrix that begins after a row: the one that makes up a number of rows or of rules,
+-- whichever comes first. None if there are fewer. The index is read in order, up to that row; as a subquery of MatrixPage
+-- the planner would expect to read all rows.
 (
     SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
     WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL
@@ -50,7 +51,7 @@ UNION ALL (
     WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL
         AND (r.key_pattern, r.name) > (sqlc.arg(after_pattern)::text, sqlc.arg(after_name)::text)
     ORDER BY r.key_pattern, r.name
-    LIMIT 1 OFFSET sqlc.arg(cells)::bigint - 1
+    LIMIT 1 OFFSET sqlc.arg(rules)::bigint - 1
 )
 ORDER BY key_pattern, name
 LIMIT 1;

@@ -217,6 +217,19 @@ func TestAMatrixThatIsKnownIsNotReadAgain(t *testing.T) {
 	}
 	w.rule(w.acme)
 	w.want(w.send(by, "GET", path, nil, "If-None-Match", saved), http.StatusOK)
+	cells = []any{map[string]any{"rule_id": fmt.Sprint(rule.ID), "version": 2, "burst_capacity": 99}}
+	if tag := tagOf(w.want(w.send(by, "POST", path, map[string]any{"cells": cells}), http.StatusOK)); tag != "" {
+		t.Errorf("a save without effect names the state %s", tag)
+	}
+	cells = []any{
+		map[string]any{"rule_id": fmt.Sprint(rule.ID), "version": 2, "remove": true},
+		map[string]any{
+			"key_pattern": "user:{user_id}", "name": rule.Name, "plan": "free", "rate_per_second": 5, "burst_capacity": 6,
+		},
+	}
+	if tag := tagOf(w.want(w.send(by, "POST", path, map[string]any{"cells": cells}), http.StatusOK)); tag != "" {
+		t.Errorf("a save that removes a rule, and perhaps its candidates, names the state %s", tag)
+	}
 }
 
 func TestASplitSaysWhatBecomesOfOverrides(t *testing.T) {

@@ -20,11 +20,11 @@ func (s *surface) GetMatrix(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	// Whatever is read now is at least as new as the tenant, which was read before.
+	// The tenant was read first, so a page may be newer than its ETag, and is read once more; it is never older.
 	tenant := requestOf(ctx).tenant
 	tag := etag(tenant.Revision)
-	if strings.TrimPrefix(valueOf(request.Params.IfNoneMatch), "W/") == tag { // as proxies that compress write it
-		return openapi.GetMatrix304Response{}, nil
+	if strings.TrimPrefix(valueOf(request.Params.IfNoneMatch), "W/") == tag { // proxies that compress make ETags weak
+		return openapi.GetMatrix304Response{Headers: openapi.GetMatrix304ResponseHeaders{ETag: tag}}, nil
 	}
 	page, err := s.Stores.Matrix(ctx, tenant.ID, rules.RuleIdentity{Pattern: place[0], Name: place[1]},
 		limitOf(request.Params.Limit))
@@ -99,11 +99,16 @@ func (s *surface) SaveMatrix(ctx context.Context,
 	return saved, nil
 }
 
-// revisionOf returns the tenant's revision after a save, which its rules have; 0 if they were only removed.
+// revisionOf returns the tenant's revision after a save, as the rules carry it that the save changed or made. It is 0 if
+// a rule was removed, since its candidates went with it and are not in the diff, and if nothing changed.
 func revisionOf(diff []ruleset.RuleChanged) (revision int64) {
 	for i := range diff {
-		if after := diff[i].After; after != nil {
-			revision = max(revision, after.Revision)
+		before, after := diff[i].Before, diff[i].After
+		if after == nil {
+			return 0
+		}
+		if before == nil || before.Version != after.Version {
+			revision = after.Revision
 		}
 	}
 	return revision

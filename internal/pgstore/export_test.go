@@ -16,7 +16,7 @@ func (s *Store) ReadInPagesOf(rows int32) { s.pageSize = rows }
 func (s *Store) LookAt(rows int64) { s.lookedAt = rows }
 
 // EndMatrixPagesAt sets the number of rules that ends a page of a plan matrix.
-func (s *Store) EndMatrixPagesAt(rules int64) { s.matrixCells = rules }
+func (s *Store) EndMatrixPagesAt(rules int64) { s.matrixRules = rules }
 
 func (s *Store) LookAtTop(rows int32) { s.topRows = rows }
 

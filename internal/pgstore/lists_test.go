@@ -114,18 +114,18 @@ func TestMatrixRowsComeWhole(t *testing.T) {
 		"user:{user_id}", "user:{user_id} cell", "user:{user_id} [free] cell", "user:{user_id} [pro] cell",
 		"user:{user_id} [free] daily",
 	}
-	for _, test := range []struct{ rows, cells, pages int }{
-		{rows: 1, cells: 100, pages: 6}, // the last is empty
-		{rows: 2, cells: 100, pages: 3},
-		{rows: 3, cells: 100, pages: 2},
-		{rows: 100, cells: 100, pages: 1},
-		{rows: 100, cells: 1, pages: 6},
-		{rows: 100, cells: 4, pages: 3},
-		{rows: 2, cells: 7, pages: 3},
-		{rows: 100, cells: 12, pages: 1},
+	for _, test := range []struct{ rows, rules, pages int }{
+		{rows: 1, rules: 100, pages: 6}, // the last is empty
+		{rows: 2, rules: 100, pages: 3},
+		{rows: 3, rules: 100, pages: 2},
+		{rows: 100, rules: 100, pages: 1},
+		{rows: 100, rules: 1, pages: 6},
+		{rows: 100, rules: 4, pages: 3},
+		{rows: 2, rules: 7, pages: 3},
+		{rows: 100, rules: 12, pages: 1},
 	} {
 		var got []string
-		w.EndMatrixPagesAt(int64(test.cells))
+		w.EndMatrixPagesAt(int64(test.rules))
 		after, pages := rules.RuleIdentity{}, 0
 		for more := true; more && pages < 10; pages++ {
 			page := must(w.Matrix(ctx, ours, after, test.rows))(t)

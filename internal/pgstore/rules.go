@@ -60,7 +60,7 @@ func (s *Store) Rules(
 	return page, nil
 }
 
-// Matrix returns up to limit rows of a tenant's plan matrix, after one.
+// Matrix returns up to limit rows of a tenant's plan matrix that follow a row.
 func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.RuleIdentity, limit int,
 ) (page rules.MatrixPage, err error) {
 	if limit <= 0 {
@@ -70,7 +70,7 @@ func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.R
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
 			last, err := q.MatrixLast(ctx, dbsqlc.MatrixLastParams{
 				TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Rows: int64(limit),
-				Cells: s.matrixCells,
+				Rules: s.matrixRules,
 			})
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return nil, err

@@ -47,8 +47,8 @@ const (
 	pageSize = 5000
 	// lookedAt caps the rows that a page of a list looks at for a filter without an index.
 	lookedAt = 2000
-	// matrixCells is how many rules end a page of a plan matrix; see rules.MatrixPage. They are 7 MB of JSON.
-	matrixCells = 10_000
+	// matrixRules is how many rules end a page of a plan matrix; see rules.MatrixPage. 10,000 are about 7 MB of JSON.
+	matrixRules = 10_000
 )
 
 // Store reads and writes all tables. All methods are safe for concurrent use.
@@ -56,7 +56,7 @@ type Store struct {
 	pool                  *pgxpool.Pool
 	log                   *slog.Logger
 	pageSize              int32
-	lookedAt, matrixCells int64
+	lookedAt, matrixRules int64
 	topRows               int32
 	// userMonths caps, approximately, the users that are counted for one tenant and month.
 	userMonths int32
@@ -113,7 +113,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Store{
-		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, matrixCells: matrixCells,
+		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, matrixRules: matrixRules,
 		topRows: violations.MaxTopRows, userMonths: traffic.MaxUserMonths,
 		countsPerPage: countsPerPage, erasedPerPiece: erasedPerPiece, droppedPerPiece: rowsPerDrop,
 		exportLimits: exportLimits{rules.MaxExportBytes, rules.MaxTenantExportBytes, exportChunkBytes},

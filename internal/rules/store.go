@@ -71,7 +71,7 @@ type Reader interface {
 	Meters(ctx context.Context, tenant TenantID) ([]Meter, error)
 	// RulesEver is RulesByID including removed rules in their last state.
 	RulesEver(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
-	// Matrix lists the rules of the next limit rows of the plan matrix, by pattern and name. One row holds all rules of
+	// Matrix lists the rules of up to limit rows of the plan matrix, by pattern and name. One row holds all rules of
 	// a pattern and name, and is never split. The list continues after the given row, whose Plan is ignored.
 	Matrix(ctx context.Context, tenant TenantID, after RuleIdentity, limit int) (MatrixPage, error)
 

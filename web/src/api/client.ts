@@ -8,7 +8,7 @@ import type { paths } from './schema';
 
 /**
  * The API client, typed by api/openapi.yaml and authenticated by the session cookie. A call returns its data or throws:
- * ProblemError for an error response, AwayError for none. Screens never look at a status.
+ * ProblemError for an error response, AwayError for none. Screens never look at an error's status.
  */
 export const api = createClient<paths>({
   baseUrl: globalThis.location?.origin ?? 'http://localhost',

@@ -11883,7 +11883,7 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
             };
             header?: {
-                /** @description The ETag of what was read before: 304 if it still holds */
+                /** @description One ETag, of what was read before: 304 if it still holds */
                 "If-None-Match"?: string;
             };
             path: {
@@ -11910,6 +11910,7 @@ export interface operations {
             /** @description Nothing has changed */
             304: {
                 headers: {
+                    ETag: components["headers"]["MatrixETag"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -11973,7 +11974,7 @@ export interface operations {
             200: {
                 headers: {
                     /**
-                     * @description The matrix's, as saved. If it follows the number that was read, nobody else has changed anything. A save that only removes has none
+                     * @description The matrix's after the save: a number in quotes. If it is one more than that of the matrix that was read, nobody else has changed anything. A save that removes a rule or changes nothing has none
                      * @example "28"
                      */
                     ETag?: string;

@@ -5342,7 +5342,7 @@ type GetMatrixParams struct {
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
-	// IfNoneMatch The ETag of what was read before: 304 if it still holds
+	// IfNoneMatch One ETag, of what was read before: 304 if it still holds
 	IfNoneMatch *string `json:"If-None-Match,omitempty"`
 }
 
@@ -20180,10 +20180,16 @@ func (response GetMatrix200JSONResponse) VisitGetMatrixResponse(w http.ResponseW
 	return err
 }
 
+type GetMatrix304ResponseHeaders struct {
+	ETag string
+}
+
 type GetMatrix304Response struct {
+	Headers GetMatrix304ResponseHeaders
 }
 
 func (response GetMatrix304Response) VisitGetMatrixResponse(w http.ResponseWriter) error {
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(304)
 	return nil
 }

@@ -177,7 +177,7 @@ type MatrixLastParams struct {
 	AfterPattern string
 	AfterName    string
 	Rows         int64
-	Cells        int64
+	Rules        int64
 }
 
 type MatrixLastRow struct {
@@ -185,15 +185,16 @@ type MatrixLastRow struct {
 	Name       string
 }
 
-// The last of a number of matrix rows after one, or the row of a number of cells, whichever comes first; none if there
-// are fewer. The index is read in order, up to that row; in a subquery the planner would expect to read all rows.
+// The last row of a page of the matrix that begins after a row: the one that makes up a number of rows or of rules,
+// whichever comes first. None if there are fewer. The index is read in order, up to that row; as a subquery of MatrixPage
+// the planner would expect to read all rows.
 func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixLastRow, error) {
 	row := q.db.QueryRow(ctx, matrixLast,
 		arg.TenantID,
 		arg.AfterPattern,
 		arg.AfterName,
 		arg.Rows,
-		arg.Cells,
+		arg.Rules,
 	)
 	var i MatrixLastRow
 	err := row.Scan(&i.KeyPattern, &i.Name)

@@ -45,7 +45,7 @@ export function MatrixFilters({ rows, shown, isPart, search, set, onChangeMany }
         {isPart && ' so far'}
       </span>
       {onChangeMany && (
-        <Button variant="default" ml="auto" disabled={shown === 0} onClick={onChangeMany}>
+        <Button variant="default" ml="auto" disabled={shown === 0 || isPart} onClick={onChangeMany}>
           {filtered ? `Multiply these ${shown}` : 'Multiply limits'}
         </Button>
       )}

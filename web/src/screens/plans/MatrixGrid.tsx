@@ -32,7 +32,8 @@ interface Props {
   onEdit: (edit: Edit) => void;
   onUnread: (place: Place, unread: Unread | null) => void;
   onSplit: (row: Row) => void;
-  onMultiply: (plan: string) => void;
+  /** null while not all limits are known. */
+  onMultiply: ((plan: string) => void) | null;
   /** Moves a plan's column to an index among the plans' columns. */
   onMove: (plan: Plan, to: number) => void;
   /** Whether a cell has input that is not in the draft yet. */
@@ -236,7 +237,7 @@ export function MatrixGrid(props: Props) {
                         plan={plan}
                         plans={plans}
                         editable={editable}
-                        onMultiply={() => onMultiply(plan.name)}
+                        onMultiply={onMultiply && (() => onMultiply(plan.name))}
                         onMove={onMove}
                       />
                     ) : (

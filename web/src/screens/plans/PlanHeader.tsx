@@ -12,7 +12,8 @@ interface Props {
   plan: Plan;
   plans: Plan[];
   editable: boolean;
-  onMultiply: () => void;
+  /** null while not all limits are known. */
+  onMultiply: (() => void) | null;
   onMove: (plan: Plan, to: number) => void;
 }
 
@@ -39,7 +40,11 @@ export function PlanHeader({ tenant, plan, plans, editable, onMultiply, onMove }
             </ActionIcon>
           </Menu.Target>
           <Menu.Dropdown>
-            <Menu.Item leftSection={<IconMultiply size={15} />} onClick={onMultiply}>
+            <Menu.Item
+              leftSection={<IconMultiply size={15} />}
+              disabled={!onMultiply}
+              onClick={onMultiply ?? undefined}
+            >
               Copy or multiply limits
             </Menu.Item>
             {at > 0 && (

@@ -474,26 +474,31 @@ test('of a large matrix only what is visible is drawn, and the keyboard reaches 
 
 test('rows are shown while more are read, and are multiplied once all are', async () => {
   const { items } = large()['GET /api/v1/tenants/acme/matrix'];
-  let answer: () => void = () => undefined;
-  const asked = new Promise<void>((resolve) => {
-    answer = resolve;
-  });
+  const answers: ((answer: object) => void)[] = [];
   layOut();
   fakeServer({
     ...large(),
-    'GET /api/v1/tenants/acme/matrix': async ({ query }: { query: URLSearchParams }) => {
-      if (!query.get('cursor')) return { json: { items: items.slice(0, 20), next_cursor: 'more' } };
-      await asked;
-      return { json: page(items.slice(20)) };
-    },
+    'GET /api/v1/tenants/acme/matrix': ({ query }: { query: URLSearchParams }) =>
+      query.get('cursor')
+        ? new Promise((resolve) => answers.push(resolve))
+        : { json: { items: items.slice(0, 20), next_cursor: 'more' } },
   });
   const { user } = open('/t/acme/plans');
   expect(await screen.findByText('20 rules so far')).toBeDefined();
-  await user.click(screen.getByRole('button', { name: 'Multiply limits' }));
-  expect(screen.queryByRole('dialog')).toBeNull();
-  answer();
-  expect(within(await screen.findByRole('dialog')).getByText(/120/)).toBeDefined();
-  expect(screen.getByText('120 rules')).toBeDefined();
+  const multiply = screen.getByRole<HTMLButtonElement>('button', { name: 'Multiply limits' });
+  expect(multiply.disabled).toBe(true);
+  await user.type(screen.getByRole('textbox', { name: 'Search' }), 'api/119');
+  expect(await screen.findByText('0 of 20 rules so far')).toBeDefined();
+  expect(screen.queryByText('No rule matches')).toBeNull();
+  await user.clear(screen.getByRole('textbox', { name: 'Search' }));
+
+  answers.pop()?.({ status: 500, json: problem(500, 'internal').json });
+  await user.click(await screen.findByRole('button', { name: 'Try again' }));
+  await waitFor(() => expect(answers).toHaveLength(1));
+  answers.pop()?.({ json: page(items.slice(20)) });
+  expect(await screen.findByText('120 rules')).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Try again' })).toBeNull();
+  expect(multiply.disabled).toBe(false);
 });
 
 test('rows are filtered by words and scope, and what is shown changes together', async () => {

@@ -13,7 +13,7 @@ import { IconClock, IconPlans, IconPlus } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { EmptyState, LoadingLines } from '~/components/states';
+import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { useLastPassed } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { plural } from '~/domain/format';
@@ -204,11 +204,14 @@ export default function Plans() {
                       onChangeMany={edit ? () => multiply() : undefined}
                     />
                   )}
-                  {shown.length === 0 ? (
+                  {isPart && matrix.isError && <ErrorState error={matrix.error} onRetry={() => matrix.refetch()} />}
+                  {shown.length === 0 && isPart && <Loading />}
+                  {shown.length === 0 && !isPart && (
                     <EmptyState icon={<IconPlans size={20} aria-hidden />} title="No rule matches">
                       Change the search or the scope.
                     </EmptyState>
-                  ) : (
+                  )}
+                  {shown.length > 0 && (
                     <Card flush>
                       <MatrixGrid
                         tenant={tenant}
@@ -225,7 +228,7 @@ export default function Plans() {
                         added={added[0] && rowId(added[0])}
                         onUnread={note}
                         onSplit={giveEach}
-                        onMultiply={multiply}
+                        onMultiply={isPart ? null : multiply}
                         onMove={move}
                         onTyping={setTyping}
                         onEdit={(change) => {
@@ -277,7 +280,7 @@ export default function Plans() {
           }}
         />
       )}
-      {open === 'many' && !isPart && (
+      {open === 'many' && (
         <ChangeMany
           rows={shown}
           plans={plans.data ?? []}

@@ -5,7 +5,7 @@ import { tenantKey } from '~/api/queries';
 import type { MatrixRow, Rule, RuleChange } from '~/api/types';
 import { rowId } from './draft';
 
-/** The saved rows, and the server's name of that state. */
+/** The saved rows, and the ETag of that state. */
 export interface Matrix {
   rows: MatrixRow[];
   etag: string;
@@ -30,28 +30,31 @@ export const matrixQuery = (tenant: string) =>
       const first = page();
       const { data, response } = await first;
       if (known && response.status === 304) return known;
-      if (data?.next_cursor && !known)
-        client.setQueryData<Matrix>(queryKey, { rows: data.items, etag: '', isPart: true });
+      if (data?.next_cursor && !known) {
+        const part = { rows: data.items, etag: '', isPart: true };
+        client.setQueryData<Matrix>(queryKey, part, { updatedAt: 1 }); // stale, should nobody wait for the rest
+      }
       const rows = await all((cursor) => body(cursor ? page(cursor) : first));
       return { rows, etag: response.headers.get('ETag') ?? '' };
     },
     structuralSharing: false, // comparing 50,000 rules takes longer than drawing those in sight
-    // Somebody else may change limits. Their denials are as fresh.
+    // Somebody else may change limits. Denials are read as often.
     refetchInterval: 15_000,
   });
 
-/** What a save leaves. If others have saved too, it keeps its former ETag, and so it is read again. */
+/** What a save leaves. It has no ETag, and so is read again, if others may have saved too. */
 export function withSaved(matrix: Matrix, changes: RuleChange[], etag: string): Matrix {
   const rows = new Map(matrix.rows.map((row) => [rowId(row), row]));
   for (const { before, after } of changes) {
     const { key_pattern, name, scope } = (after ?? before) as Rule;
     const id = rowId({ key_pattern, name });
     const others = (rows.get(id)?.rules ?? []).filter(({ rule_id }) => rule_id !== before?.rule_id);
-    rows.set(id, { key_pattern, name, scope, rules: after ? [...others, after] : others });
+    rows.set(id, { key_pattern, name, scope, rules: after ? [...others, after].sort(byPlan) : others });
   }
   return {
+    ...matrix,
     rows: [...rows.values()].filter(({ rules }) => rules.length > 0).sort(byRow),
-    etag: numberOf(etag) === numberOf(matrix.etag) + 1 ? etag : matrix.etag,
+    etag: numberOf(etag) === numberOf(matrix.etag) + 1 ? etag : '',
   };
 }
 
@@ -59,6 +62,12 @@ export function withSaved(matrix: Matrix, changes: RuleChange[], etag: string): 
 function byRow(a: MatrixRow, b: MatrixRow): number {
   if (a.key_pattern !== b.key_pattern) return a.key_pattern < b.key_pattern ? -1 : 1;
   return a.name < b.name ? -1 : Number(a.name > b.name);
+}
+
+/** The server's order of a row: the rule for all plans, then by plan. */
+function byPlan(a: Rule, b: Rule): number {
+  if (a.plan === null || b.plan === null) return Number(a.plan !== null) - Number(b.plan !== null);
+  return a.plan < b.plan ? -1 : Number(a.plan > b.plan);
 }
 
 const numberOf = (etag: string) => Number(/\d+/.exec(etag)?.[0]);
