@@ -81,7 +81,7 @@ func TestAMailedAlertHasTheStateOfItsMessage(t *testing.T) {
 		t.Fatalf("the server has %+v", sent)
 	}
 	for _, want := range []string{
-		"user:{user_id} (all plans) denied 1,200 checks of one subject within 5 minutes.",
+		"The rule “Each user · all plans” denied 1,200 checks of one subject within 5 minutes.",
 		"https://sluice.example.com/t/ours/settings/alerts?entry=",
 	} {
 		if !strings.Contains(sent[0].Plain, want) {

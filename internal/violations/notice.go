@@ -19,8 +19,8 @@ type Notice struct {
 	Detail     string // name and plan, to tell rules of one pattern apart: "daily · pro"
 }
 
-// Summary is a sentence without the subject: "user:{user_id} (daily · pro) denied 1,200 checks of one subject within 5
-// minutes."
+// Summary is a sentence without the subject: "The rule “Each user · daily · pro” denied 1,200 checks of one subject
+// within 5 minutes."
 func (n *Notice) Summary() string {
 	if n.Test {
 		return "This is a test. Nothing has happened."
@@ -31,32 +31,37 @@ func (n *Notice) Summary() string {
 	}
 	switch n.Of.Kind {
 	case AlertNearLimit:
-		return fmt.Sprintf("%d%% of the checks of %s were denied or near its limit within %s.", n.Denied, n.ruleText(),
+		return fmt.Sprintf("%d%% of the checks of the %s were denied or near its limit within %s.", n.Denied, n.ruleText(),
 			within)
 	case AlertCrossings:
-		return fmt.Sprintf("%s of quotas of %s%s within %s.", plural(n.Denied, "crossing"), n.ruleText(), whose, within)
+		return fmt.Sprintf("%s of quotas of the %s%s within %s.", plural(n.Denied, "crossing"), n.ruleText(), whose, within)
 	case AlertDegraded:
 		if n.RuleID() == 0 {
 			return fmt.Sprintf("%s decided without the shared buckets within %s.", plural(n.Denied, "check"), within)
 		}
-		return fmt.Sprintf("%s of %s decided without the shared buckets within %s.", plural(n.Denied, "check"),
+		return fmt.Sprintf("%s of the %s decided without the shared buckets within %s.", plural(n.Denied, "check"),
 			n.ruleText(), within)
 	case AlertDenials:
 	}
-	return fmt.Sprintf("%s denied %s%s within %s.", n.ruleText(), plural(n.Denied, "check"), whose, within)
+	return fmt.Sprintf("The %s denied %s%s within %s.", n.ruleText(), plural(n.Denied, "check"), whose, within)
 }
 
 // RuleID returns the rule of the delivery; 0 for all checks.
 func (n *Notice) RuleID() rules.RuleID { return cmp.Or(n.Rule, n.Of.Rule) }
 
+// ruleText names the rule as the UI does.
 func (n *Notice) ruleText() string {
 	if n.Pattern == "" {
 		return "rule " + strconv.FormatInt(int64(n.RuleID()), 10)
 	}
-	if n.Detail == "" {
-		return n.Pattern
+	name := n.Pattern
+	if pattern, err := rules.ParsePattern(name); err == nil {
+		name = pattern.Words()
 	}
-	return n.Pattern + " (" + n.Detail + ")"
+	if n.Detail != "" {
+		name += " · " + n.Detail
+	}
+	return "rule “" + name + "”"
 }
 
 func plural(n int64, noun string) string {

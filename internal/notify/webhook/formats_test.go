@@ -153,8 +153,8 @@ func TestSlackAcceptsAlerts(t *testing.T) {
 	}
 	body := slack.accept(t, http.StatusOK, n)
 	for _, want := range []string{
-		"one customer is hammering", "user:{user_id} (daily · pro) denied 1,200 checks of one subject within 5 " +
-			"minutes.", `Subject: 42`,
+		"one customer is hammering", "The rule “Each user · daily · pro” denied 1,200 checks of one subject within " +
+			"5 minutes.", `Subject: 42`,
 		`https://sluice.example.com/t/acme/settings/alerts?entry=5`,
 	} {
 		if !strings.Contains(body, want) {
