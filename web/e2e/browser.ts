@@ -28,7 +28,7 @@ export const test = base.extend<Fixtures, WorkerFixtures>({
       await use(sluice);
       await sluice.stop();
     },
-    { scope: 'worker', timeout: 240_000 },
+    { scope: 'worker', timeout: 480_000 },
   ],
   baseURL: ({ sluice }, use) => use(sluice.url),
   // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the pattern
