@@ -224,7 +224,8 @@ func TestAMatrixThatIsKnownIsNotReadAgain(t *testing.T) {
 	cells = []any{
 		map[string]any{"rule_id": fmt.Sprint(rule.ID), "version": 2, "remove": true},
 		map[string]any{
-			"key_pattern": "user:{user_id}", "name": rule.Name, "plan": "free", "rate_per_second": 5, "burst_capacity": 6,
+			"key_pattern": "user:{user_id}", "name": rule.Name, "plan": "free", "rate_per_second": 5,
+			"burst_capacity": 6,
 		},
 	}
 	if tag := tagOf(w.want(w.send(by, "POST", path, map[string]any{"cells": cells}), http.StatusOK)); tag != "" {

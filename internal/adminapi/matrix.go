@@ -99,8 +99,8 @@ func (s *surface) SaveMatrix(ctx context.Context,
 	return saved, nil
 }
 
-// revisionOf returns the tenant's revision after a save, as the rules carry it that the save changed or made. It is 0 if
-// a rule was removed, since its candidates went with it and are not in the diff, and if nothing changed.
+// revisionOf returns the tenant's revision after a save, as the rules carry it that the save changed or made. It is 0
+// if a rule was removed, since its candidates went with it and are not in the diff, and if nothing changed.
 func revisionOf(diff []ruleset.RuleChanged) (revision int64) {
 	for i := range diff {
 		before, after := diff[i].Before, diff[i].After

@@ -31,10 +31,11 @@ func (n *Notice) Summary() string {
 	}
 	switch n.Of.Kind {
 	case AlertNearLimit:
-		return fmt.Sprintf("%d%% of the checks of the %s were denied or near its limit within %s.", n.Denied, n.ruleText(),
-			within)
+		return fmt.Sprintf("%d%% of the checks of the %s were denied or near its limit within %s.", n.Denied,
+			n.ruleText(), within)
 	case AlertCrossings:
-		return fmt.Sprintf("%s of quotas of the %s%s within %s.", plural(n.Denied, "crossing"), n.ruleText(), whose, within)
+		return fmt.Sprintf("%s of quotas of the %s%s within %s.", plural(n.Denied, "crossing"), n.ruleText(), whose,
+			within)
 	case AlertDegraded:
 		if n.RuleID() == 0 {
 			return fmt.Sprintf("%s decided without the shared buckets within %s.", plural(n.Denied, "check"), within)
