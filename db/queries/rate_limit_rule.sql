@@ -37,8 +37,8 @@ LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
 
 -- name: MatrixLast :one
 -- The last row of a page of the matrix that begins after a row: the one that makes up a number of rows or of rules,
--- whichever comes first. None if there are fewer. The index is read in order, up to that row; as a subquery of MatrixPage
--- the planner would expect to read all rows.
+-- whichever comes first. None if there are fewer. PostgreSQL reads the index in order, up to that row; if this were a
+-- subquery of MatrixPage, the planner would expect to read all rows.
 (
     SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
     WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL

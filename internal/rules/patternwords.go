@@ -41,7 +41,8 @@ func (s *Segment) noun() string {
 	return string(s.Field)
 }
 
-// place names what a bucket is of, and within what its requests have in common beside that.
+// place names the one bucket of a pattern without placeholders by its first segment; within adds the conditions of the
+// other segments.
 func (s *Segment) place() string {
 	switch {
 	case s.Field == FieldUser:

@@ -281,8 +281,8 @@ func (k *Keys) read(ctx context.Context, url string) ([]jose.JSONWebKey, error) 
 	return parseSet(body)
 }
 
-// parseSet keeps public keys for signatures: with a published HMAC key everybody could sign. An issuer may also publish
-// keys of kinds that are unknown here, so parseSet skips what it cannot read.
+// parseSet keeps public keys for signatures: with a published HMAC key everybody could sign. It skips keys that
+// it cannot read, since an issuer may publish new kinds of keys for other clients.
 func parseSet(text []byte) ([]jose.JSONWebKey, error) {
 	var all struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -186,8 +186,8 @@ type MatrixLastRow struct {
 }
 
 // The last row of a page of the matrix that begins after a row: the one that makes up a number of rows or of rules,
-// whichever comes first. None if there are fewer. The index is read in order, up to that row; as a subquery of MatrixPage
-// the planner would expect to read all rows.
+// whichever comes first. None if there are fewer. PostgreSQL reads the index in order, up to that row; if this were a
+// subquery of MatrixPage, the planner would expect to read all rows.
 func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixLastRow, error) {
 	row := q.db.QueryRow(ctx, matrixLast,
 		arg.TenantID,

@@ -26,6 +26,11 @@ test('what a save changed, made and removed is in the matrix, in the order of th
   expect(withSaved({ rows: [row(free)], etag: '"7"' }, [{ change: 'remove', before: free }], '').rows).toEqual([]);
 });
 
+test('a part of the matrix stays a part after a save', () => {
+  const part = { rows: [row(free)], etag: '', isPart: true };
+  expect(withSaved(part, [{ change: 'create', after: pro }], '"8"')).toEqual({ ...part, rows: [row(free, pro)] });
+});
+
 test('the matrix is not said to be as new as a save if others have saved before it', () => {
   for (const etag of ['"9"', '', '"7"']) expect(withSaved({ rows: [], etag: '"7"' }, [], etag).etag).toBe('');
   expect(withSaved({ rows: [], etag: '' }, [], '"1"').etag).toBe('');

@@ -42,7 +42,7 @@ export const matrixQuery = (tenant: string) =>
     refetchInterval: 15_000,
   });
 
-/** What a save leaves. It has no ETag, and so is read again, if others may have saved too. */
+/** The matrix after a save. Without an ETag the next poll reads all of it, as it must if others may have saved too. */
 export function withSaved(matrix: Matrix, changes: RuleChange[], etag: string): Matrix {
   const rows = new Map(matrix.rows.map((row) => [rowId(row), row]));
   for (const { before, after } of changes) {
