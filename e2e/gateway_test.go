@@ -267,7 +267,7 @@ func TestVisitorsSeeNoErrorWhileSluiceIsAway(t *testing.T) {
 			start := func() *process { return spawn(t, env, "api") }
 			a := start()
 			addr := a.await(t, &a.stderr, answeringChecks)[1]
-			g := tn.startGateway(t, name, addr)
+			g := tn.startExample(t, name, addr)
 			v := g.visit(t, 8)
 			v.awaitLimits(t, "before any outage")
 			v.next(t, "without an outage")
@@ -411,8 +411,16 @@ func TestAProcessHasTheKeysOfTokensWhenItAnswers(t *testing.T) {
 	}
 }
 
-// startGateway starts a proxy by its example, after replacing pairs of texts.
+// startGateway starts a proxy by its example, after replacing pairs of texts. It waits longer for Sluice than the
+// example does, as a busy machine may need more than 200 ms for an answer.
 func (tn tenant) startGateway(t *testing.T, name, sluice string, edits ...string) *gateway {
+	t.Helper()
+	return tn.startExample(t, name, sluice, append(edits, " 100ms", " 30s", " 200ms", " 30s", "timeout = 300,",
+		"timeout = 30000,")...)
+}
+
+// startExample starts a proxy by its example, with its time-outs, after replacing pairs of texts.
+func (tn tenant) startExample(t *testing.T, name, sluice string, edits ...string) *gateway {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
 		t.Fatalf("%s is not installed; scripts/install.sh test installs it", name)
