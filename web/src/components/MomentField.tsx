@@ -1,32 +1,66 @@
-import { TextInput, type TextInputProps } from '@mantine/core';
+import { ActionIcon, Popover, TextInput, type TextInputProps } from '@mantine/core';
+import { lazy, Suspense, useState } from 'react';
 import { serverNow } from '~/api/clock';
 import { moment, ownZone } from '~/domain/format';
-import { fieldMoment } from '~/domain/zone';
+import { fieldMoment, fieldText } from '~/domain/zone';
+import { IconCalendar } from './icons';
+
+const Calendar = lazy(() => import('./Calendar'));
 
 interface Props extends Pick<TextInputProps, 'label' | 'error' | 'disabled'> {
   description?: string;
-  /** The text of a datetime-local field, in the zone that the reader chose. */
-  value: string;
-  onChange: (value: string) => void;
+  /** In milliseconds; null is no time, NaN what is typed and no time. */
+  value: number | null;
+  onChange: (value: number | null) => void;
 }
 
-/**
- * A field for a time. Browsers show the date in the order of their own language, such as 11/12/2026, so the field says
- * in
- * words which day and zone that is.
- */
-export function MomentField({ value, onChange, description, ...field }: Props) {
-  const at = fieldMoment(value);
+/** A field for a time in the zone that the reader chose. It is typed, or its day is picked from a calendar. */
+export function MomentField({ value, onChange, description, error, ...field }: Props) {
+  const [typed, setTyped] = useState('');
+  const [picking, setPicking] = useState(false);
+  // A field has neither seconds nor two hours of one name, so a time that nobody edits keeps its value.
+  const text = Object.is(fieldMoment(typed), value) ? typed : textOf(value);
+  const wrong = Number.isNaN(value);
+  function type(text: string) {
+    setTyped(text);
+    onChange(fieldMoment(text));
+  }
+  function pick(day: string) {
+    const time = value === null || wrong ? '00:00' : textOf(value).slice(11);
+    type(`${day} ${time}`);
+    setPicking(false);
+  }
+  const calendar = (
+    <Popover opened={picking} onChange={setPicking} position="bottom-end" trapFocus returnFocus withinPortal>
+      <Popover.Target>
+        <ActionIcon aria-label="Pick a day" disabled={field.disabled} onClick={() => setPicking(!picking)}>
+          <IconCalendar size={16} />
+        </ActionIcon>
+      </Popover.Target>
+      <Popover.Dropdown>
+        <Suspense fallback={null}>
+          <Calendar day={textOf(wrong ? null : (value ?? serverNow())).slice(0, 10)} onPick={pick} />
+        </Suspense>
+      </Popover.Dropdown>
+    </Popover>
+  );
   return (
     <TextInput
       {...field}
-      type="datetime-local"
-      description={[description, Number.isNaN(at) ? `In ${ownZone(serverNow())}.` : moment(at)]
+      placeholder="2026-12-31 14:30"
+      error={wrong ? 'Write it as 2026-12-31 14:30.' : error}
+      description={[description, value === null || wrong ? `In ${ownZone(serverNow())}.` : moment(value)]
         .filter(Boolean)
         .join(' ')}
       inputWrapperOrder={['label', 'input', 'description', 'error']}
-      value={value}
-      onChange={(event) => onChange(event.currentTarget.value)}
+      rightSection={calendar}
+      autoComplete="off"
+      value={text}
+      onChange={(event) => type(event.currentTarget.value)}
     />
   );
+}
+
+function textOf(at: number | null): string {
+  return at === null || Number.isNaN(at) ? '' : fieldText(at);
 }

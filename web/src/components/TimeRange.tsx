@@ -4,7 +4,6 @@ import { useState } from 'react';
 import { serverNow } from '~/api/clock';
 import { ownZone, timeSpan } from '~/domain/format';
 import { between, isNamedRange, parseRange, ranges } from '~/domain/range';
-import { fieldMoment, fieldText } from '~/domain/zone';
 import { FormDialog } from './FormDialog';
 import { IconCheck, IconChevronDown, IconClock } from './icons';
 import { MomentField } from './MomentField';
@@ -82,9 +81,9 @@ interface CustomProps {
 }
 
 function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
-  const [texts, setTexts] = useState({ from: fieldText(from), until: fieldText(until) });
-  const chosen = { from: fieldMoment(texts.from), until: fieldMoment(texts.until) };
-  const backwards = chosen.from >= chosen.until;
+  const [start, setStart] = useState<number | null>(from);
+  const [end, setEnd] = useState<number | null>(until);
+  const chosen = { from: start ?? Number.NaN, until: end ?? Number.NaN };
   return (
     <FormDialog
       title="Time range"
@@ -96,12 +95,12 @@ function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
     >
       {() => (
         <Group grow align="flex-start" gap={8}>
-          <MomentField label="From" value={texts.from} onChange={(text) => setTexts({ ...texts, from: text })} />
+          <MomentField label="From" value={start} onChange={setStart} />
           <MomentField
             label="Until"
-            value={texts.until}
-            error={backwards ? 'must be later than the start' : undefined}
-            onChange={(text) => setTexts({ ...texts, until: text })}
+            value={end}
+            error={chosen.from >= chosen.until ? 'must be later than the start' : undefined}
+            onChange={setEnd}
           />
         </Group>
       )}

@@ -17,8 +17,8 @@ test('a reader who chose UTC reads and types UTC', async () => {
   const { exactTime, ownZone, fieldText, fieldMoment } = await choose('utc');
   expect(exactTime(at)).toBe('21 Jul 2026, 06:33:00 UTC');
   expect(ownZone(at)).toBe('UTC');
-  expect(fieldText(at)).toBe('2026-07-21T06:33');
-  expect(fieldMoment('2026-07-21T06:33')).toBe(at);
+  expect(fieldText(at)).toBe('2026-07-21 06:33');
+  expect(fieldMoment('2026-07-21 06:33')).toBe(at);
 });
 
 test.each([[null], ['local'], ['nonsense']])('by a choice of %s times are those of the browser', async (choice) => {
@@ -30,7 +30,7 @@ test.each([[null], ['local'], ['nonsense']])('by a choice of %s times are those 
 test.each(['local', 'utc'] as const)('what a %s field shows is what it means', async (choice) => {
   const { fieldText, fieldMoment } = await choose(choice);
   expect(fieldMoment(fieldText(at))).toBe(at);
-  expect(fieldMoment('')).toBeNaN();
+  expect(fieldMoment(' ')).toBeNull();
 });
 
 test.each([
@@ -73,7 +73,35 @@ test.each([
 test('a field in the zone of Berlin means Berlin', async () => {
   const { fieldText, fieldMoment } = await choose(null);
   vi.stubEnv('TZ', 'Europe/Berlin');
-  expect(fieldText(at)).toBe('2026-07-21T08:33');
-  expect(fieldMoment('2026-07-21T08:33')).toBe(at);
+  expect(fieldText(at)).toBe('2026-07-21 08:33');
+  expect(fieldMoment('2026-07-21 08:33')).toBe(at);
   vi.unstubAllEnvs();
+});
+
+test.each([
+  ['2026-07-21 06:33', '2026-07-21T06:33:00Z'],
+  ['2026-07-21T06:33', '2026-07-21T06:33:00Z'],
+  [' 2026-7-1 6:33 ', '2026-07-01T06:33:00Z'],
+  ['2026-07-21', '2026-07-21T00:00:00Z'],
+  ['2024-02-29', '2024-02-29T00:00:00Z'],
+])('“%s” is typed for %s', async (text, meant) => {
+  const { fieldMoment } = await choose(null);
+  expect(fieldMoment(text, 'utc')).toBe(Date.parse(meant));
+});
+
+test.each([
+  '2026-02-29',
+  '2026-13-01',
+  '2026-07-00',
+  '2026-07-21 24:00',
+  '2026-07-21 06:60',
+  '2026-07-21 6',
+  '21 Jul 2026',
+  '26-07-21',
+  'x2026-07-21',
+  '2026-07-21 06:33Z',
+])('“%s” is no time', async (text) => {
+  const { fieldMoment } = await choose(null);
+  expect(fieldMoment(text, 'utc')).toBeNaN();
+  expect(fieldMoment(text, 'local')).toBeNaN();
 });

@@ -16,10 +16,10 @@ export function chooseZone(choice: Zone) {
   location.reload();
 }
 
-/** A moment as a datetime-local field has it, to the minute: "2026-11-23T08:41". */
+/** A moment as it is typed, to the minute: "2026-11-23 08:41". */
 export function fieldText(at: number, of = zone): string {
   const offset = of === 'utc' ? 0 : new Date(at).getTimezoneOffset() * 60_000;
-  return new Date(at - offset).toISOString().slice(0, 16);
+  return new Date(at - offset).toISOString().slice(0, 16).replace('T', ' ');
 }
 
 /** The day before that of a moment, from midnight to midnight. Days are of 23 to 25 hours where clocks change. */
@@ -33,10 +33,18 @@ export function endOfDay(at: number, of = zone): number {
 }
 
 function midnight(at: number, of: Zone): number {
-  return fieldMoment(`${fieldText(at, of).slice(0, 10)}T00:00`, of);
+  return fieldMoment(fieldText(at, of).slice(0, 10), of) ?? Number.NaN;
 }
 
-/** The moment that a datetime-local field names; NaN for an empty one. */
-export function fieldMoment(text: string, of = zone): number {
-  return Date.parse(of === 'utc' && text !== '' ? `${text}Z` : text);
+const typedMoment = /^([12]\d{3})-(\d\d?)-(\d\d?)(?:[ T]+(\d\d?):(\d\d))?$/;
+
+/** The moment that a typed text means, a date alone its midnight; null for an empty text, NaN for any other. */
+export function fieldMoment(text: string, of = zone): number | null {
+  if (text.trim() === '') return null;
+  const [, ...parts] = typedMoment.exec(text.trim()) ?? [];
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0] = parts.map((part) => Number(part ?? 0));
+  const written = new Date(Date.UTC(year, month - 1, day, hour, minute));
+  const isTime = written.getUTCDate() === day && written.getUTCHours() === hour && written.getUTCMonth() === month - 1;
+  if (parts.length === 0 || minute > 59 || !isTime) return Number.NaN;
+  return of === 'utc' ? written.getTime() : new Date(year, month - 1, day, hour, minute).getTime();
 }

@@ -74,7 +74,7 @@ export function Duration({ expiry, error, onChange }: DurationProps) {
           label="Until"
           value={expiry.until}
           error={end === undefined ? 'Choose a time in the future.' : error}
-          onChange={(text) => onChange({ ...expiry, until: text })}
+          onChange={(until) => onChange({ ...expiry, until })}
         />
       )}
     </div>

@@ -11,7 +11,7 @@ export interface OverrideDraft {
   expiry: Expiry;
 }
 
-const aDay: Expiry = { length: '1d', until: '' };
+const aDay: Expiry = { length: '1d', until: null };
 
 /** The saved override, or twice the rule's limit for a day. An expired override begins another day. */
 export function beginOverride(rule: Rule, saved: Override | undefined): OverrideDraft {

@@ -1,4 +1,4 @@
-import { endOfDay, fieldMoment, fieldText } from '~/domain/zone';
+import { endOfDay } from '~/domain/zone';
 
 const hour = 3_600_000;
 const day = 24 * hour;
@@ -18,8 +18,9 @@ export const lengths = [
 export interface Expiry {
   /** A value of lengths, or "same", which keeps the saved end. */
   length: string;
-  until: string;
-  /** The saved end, for "same": a datetime-local field would cut it to the minute. */
+  /** In milliseconds; see MomentField. */
+  until: number | null;
+  /** The saved end, for "same". */
   saved?: string | null;
 }
 
@@ -29,17 +30,16 @@ export function expiresAt({ length, until, saved = null }: Expiry, now: number):
   if (length === 'never') return null;
   const chosen = lengths.find(({ value }) => value === length);
   if (chosen?.end) return new Date(chosen.end(now)).toISOString();
-  const at = fieldMoment(until);
-  return at > now ? new Date(at).toISOString() : undefined;
+  return until !== null && until > now ? new Date(until).toISOString() : undefined;
 }
 
 export function expiryOf(expires_at: string | null): Expiry {
-  return { length: 'same', until: expires_at ? fieldText(Date.parse(expires_at)) : '', saved: expires_at };
+  return { length: 'same', until: expires_at ? Date.parse(expires_at) : null, saved: expires_at };
 }
 
 /** Another duration. "Until a date" begins with the end that was chosen before, or tonight. */
 export function withLength(expiry: Expiry, length: string, now: number): Expiry {
-  if (length !== 'until' || expiry.until) return { ...expiry, length };
+  if (length !== 'until' || expiry.until !== null) return { ...expiry, length };
   const before = expiresAt(expiry, now);
-  return { ...expiry, length, until: fieldText(before ? Date.parse(before) : endOfDay(now)) };
+  return { ...expiry, length, until: before ? Date.parse(before) : endOfDay(now) };
 }

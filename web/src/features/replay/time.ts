@@ -1,13 +1,13 @@
 import { shortTime } from '~/domain/format';
 import { type Moments, parseRange } from '~/domain/range';
-import { dayBefore, fieldMoment, fieldText } from '~/domain/zone';
+import { dayBefore } from '~/domain/zone';
 import type { Recording } from './queries';
 
-/** The time of a replay: one of times, or both ends as fields have them. */
+/** The time of a replay: one of times, or both ends. */
 export interface TimeDraft {
   choice: string;
-  from: string;
-  until: string;
+  from: number | null;
+  until: number | null;
 }
 
 export const custom = 'custom';
@@ -27,13 +27,13 @@ export function timeDraft(range: string | undefined, now: number): TimeDraft {
   const { from, until } = given ?? dayBefore(now);
   return {
     choice: named && range ? range : given ? custom : '24h',
-    from: fieldText(from),
-    until: fieldText(until),
+    from,
+    until,
   };
 }
 
 export function momentsOf({ choice, from, until }: TimeDraft, now: number): Moments {
-  if (choice === custom) return { from: fieldMoment(from), until: fieldMoment(until) };
+  if (choice === custom) return { from: from ?? Number.NaN, until: until ?? Number.NaN };
   return parseRange(choice, now) ?? dayBefore(now);
 }
 

@@ -11,7 +11,6 @@ import { MomentField } from '~/components/MomentField';
 import { done } from '~/components/toast';
 import { moment, plural } from '~/domain/format';
 import { refusal, whenWords } from '~/domain/scheduled';
-import { fieldMoment, fieldText } from '~/domain/zone';
 
 interface Props {
   tenant: string;
@@ -38,15 +37,13 @@ export function ScheduleDialog(props: Props) {
     start: replaces ? Date.parse(replaces.starts_at) : Math.ceil(serverNow() / hour) * hour,
     end: replaces?.ends_at ? Date.parse(replaces.ends_at) : null,
   }));
-  const [start, setStart] = useState(() => fieldText(next.start));
+  const [start, setStart] = useState<number | null>(next.start);
   const [back, setBack] = useState(!replaces || next.end !== null);
-  const [end, setEnd] = useState(() => fieldText(next.end ?? next.start + 24 * hour));
+  const [end, setEnd] = useState<number | null>(next.end ?? next.start + 24 * hour);
   const isNow = begins === 'now';
   const isBack = back || isNow;
-  // A field has neither seconds nor two hours of one name, so an unedited time keeps its value.
-  const momentOf = (text: string, saved: number | null) =>
-    saved !== null && text === fieldText(saved) ? saved : fieldMoment(text);
-  const [from, until] = [isNow ? serverNow() : momentOf(start, next.start), momentOf(end, next.end)];
+  const from = isNow ? serverNow() : (start ?? Number.NaN);
+  const until = end ?? Number.NaN;
   const many = rules.length > 1;
 
   async function schedule() {
@@ -105,12 +102,7 @@ export function ScheduleDialog(props: Props) {
           />
           {!isNow && (
             <>
-              <MomentField
-                label="Starts"
-                value={start}
-                error={wrong('/starts_at')}
-                onChange={(text) => setStart(text)}
-              />
+              <MomentField label="Starts" value={start} error={wrong('/starts_at')} onChange={setStart} />
               <Checkbox
                 label={many ? 'Take them back' : 'Take it back'}
                 checked={back}
@@ -118,9 +110,7 @@ export function ScheduleDialog(props: Props) {
               />
             </>
           )}
-          {isBack && (
-            <MomentField label="Ends" value={end} error={wrong('/ends_at')} onChange={(text) => setEnd(text)} />
-          )}
+          {isBack && <MomentField label="Ends" value={end} error={wrong('/ends_at')} onChange={setEnd} />}
           <p className="soft">{many ? ofMany(isBack) : ofOne(isBack)}</p>
         </>
       )}

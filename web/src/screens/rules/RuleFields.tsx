@@ -5,7 +5,6 @@ import { fitted, isPlain, newLimit } from '~/domain/algorithm';
 import { canBeChargedAfter, chargeLabels } from '~/domain/meter';
 import { hasRate } from '~/domain/rate';
 import { actionLabels, choicesOf, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
-import { fieldMoment, fieldText } from '~/domain/zone';
 import { AdaptFields } from './AdaptFields';
 import { type FieldProps, type Kept, LimitFields } from './LimitFields';
 import styles from './Rules.module.css';
@@ -125,18 +124,21 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
           <MomentField
             label="Ends"
             description="The rule matches nothing from then on. Empty: it does not end."
-            value={draft.expires_at ? fieldText(Date.parse(draft.expires_at)) : ''}
+            value={draft.expires_at === null ? null : Date.parse(draft.expires_at)}
             disabled={disabled}
             error={problem('/expires_at')}
-            onChange={(text) => {
-              const at = fieldMoment(text);
-              onChange({ expires_at: Number.isNaN(at) ? null : new Date(at).toISOString() });
-            }}
+            onChange={(at) => onChange({ expires_at: endOf(at) })}
           />
         </div>
       </details>
     </div>
   );
+}
+
+/** The end of a rule as the API has it; empty, which the server refuses, while what is typed is no time. */
+function endOf(at: number | null): string | null {
+  if (at === null) return null;
+  return Number.isNaN(at) ? '' : new Date(at).toISOString();
 }
 
 /** The change to another action. A new limit starts with common values. */
