@@ -1,6 +1,6 @@
 import { expect, type Page } from '@playwright/test';
 
-export interface Clicks {
+interface Clicks {
   /** Fails if the pointer was pressed more often than that since counting began, and lists the presses. */
   expectAtMost(most: number): Promise<void>;
 }

@@ -2,7 +2,7 @@ import type { Page } from '@playwright/test';
 import { expect } from './browser';
 import { allowed, demo } from './sluice';
 
-export interface Overlay {
+interface Overlay {
   name: string;
   path: string;
   open: (page: Page) => Promise<void>;

@@ -2,7 +2,7 @@ import type { ProblemError } from './problem';
 import { makeStore, useStore } from './store';
 
 /** Until when the server denies requests, because there were too many, and whose they were. */
-export interface Busy {
+interface Busy {
   until: number;
   reason: string;
 }

@@ -24,7 +24,7 @@ export function randomID(): string {
  * How long an answer may take to begin, in milliseconds. The server answers within 30 s or not at all; it gives a file
  * 2.5 minutes. A request that is repeated has this long each time.
  */
-export function patienceFor({ method, url }: Request): number {
+function patienceFor({ method, url }: Request): number {
   if (method === 'POST' && /\/import$/.test(new URL(url).pathname)) return 160_000;
   return 32_000;
 }

@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from 'react';
 
 /** A value that changes outside of rendering, such as by an answer of the server. */
-export interface Store<T> {
+interface Store<T> {
   get: () => T;
   set: (next: T) => void;
   subscribe: (listener: () => void) => () => void;

@@ -2,7 +2,7 @@ import { Button, Group, Modal } from '@mantine/core';
 import styles from './ConflictDialog.module.css';
 import { useEscape } from './useEscape';
 
-export interface Versions {
+interface Versions {
   label: string;
   mine: string;
   theirs: string;

@@ -28,7 +28,7 @@ export function CopyLink({ range }: { range: Span }) {
 }
 
 /** The address with the range as it is now, and without the live view. */
-export function fixedLink(href: string, range: Span, now: number): string {
+function fixedLink(href: string, range: Span, now: number): string {
   const url = new URL(href);
   const { from, until } = range.at(now);
   url.searchParams.set('range', between(from, until));

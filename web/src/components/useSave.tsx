@@ -6,7 +6,7 @@ import { makeStore, useStore } from '~/api/store';
 import { ConflictDialog } from './ConflictDialog';
 
 /** How a thing is edited and saved: V is what the server holds, D the fields of its form. */
-export interface Saving<V, D extends object> {
+interface Saving<V, D extends object> {
   what: string;
   /** Which thing is edited, where one editor serves several: another one begins another draft. */
   id?: string | number;
@@ -48,7 +48,7 @@ export function fieldsOf<D extends object>(draft: D, change: (part: Partial<D>) 
 /** How often a save is merged with what somebody else saved meanwhile, before it fails. */
 export const mostMerges = 5;
 
-export function same(a: unknown, b: unknown): boolean {
+function same(a: unknown, b: unknown): boolean {
   return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
 }
 

@@ -14,7 +14,7 @@ export interface Segment {
   below?: boolean;
 }
 
-export type Parsed = { segments: Segment[]; error?: undefined } | { error: string; segments?: undefined };
+type Parsed = { segments: Segment[]; error?: undefined } | { error: string; segments?: undefined };
 
 /** A name, the method of an endpoint, and a value in quotes or bare. */
 const part = new RegExp(
@@ -62,7 +62,7 @@ function placeholderOf(segment: Segment): string {
   return segment.field === 'user' ? '{user_id}' : `{${nameOf(segment)}}`;
 }
 
-export function nameOf(segment: Segment): string {
+function nameOf(segment: Segment): string {
   return segment.field === 'attr' ? `attr.${segment.attribute}` : segment.field;
 }
 

@@ -6,7 +6,7 @@ import lua from '../../../deploy/examples/haproxy/sluice.lua?raw';
 import nginx from '../../../deploy/examples/nginx/sluice.conf?raw';
 import type { ProxyName } from './snippets';
 
-export interface ProxyFile {
+interface ProxyFile {
   name: string;
   code: string;
 }

@@ -46,7 +46,7 @@ export function hasWindow(algorithm: Algorithm | undefined): boolean {
 }
 
 /** The ranges the server accepts (internal/rules). */
-export const bounds = {
+const bounds = {
   minRate: 1e-6,
   maxRate: 1e9,
   maxBurst: 1e9,

@@ -39,7 +39,7 @@ export function titleOf({ kind, count }: Pick<SecurityEvent, 'kind' | 'count'>):
   return count > 1 ? `${title}, ${count} times` : title;
 }
 
-export interface FoldedEvent extends SecurityEvent {
+interface FoldedEvent extends SecurityEvent {
   /** When the first of them was; at is when the latest was. */
   since: string;
 }

@@ -5,7 +5,7 @@ import { duration } from './format';
 const units = { s: 1, m: 60, h: 3600 } as const;
 
 /** The longest window, and refill interval, in seconds. */
-export const maxWindow = 366 * 86_400;
+const maxWindow = 366 * 86_400;
 /** The longest hold of a concurrency slot, in seconds. */
 export const maxHold = 86_400;
 
@@ -26,7 +26,7 @@ export function formatDuration(seconds: number): string {
 }
 
 export const calendarUnits = ['day', 'week', 'month'] as const;
-export type CalendarUnit = (typeof calendarUnits)[number];
+type CalendarUnit = (typeof calendarUnits)[number];
 
 export function isCalendar(text: string | null | undefined): text is CalendarUnit {
   return calendarUnits.some((unit) => unit === text);

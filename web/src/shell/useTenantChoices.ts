@@ -3,7 +3,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { useSession } from '~/session';
 
-export interface TenantChoice {
+interface TenantChoice {
   slug: string;
   name: string;
   /** The reader's role, or that the tenant is suspended. */

@@ -16,7 +16,7 @@ interface Props {
   errors: Errors;
 }
 
-export type Errors = Partial<Record<'format' | 'url' | 'routing_key' | 'email', string>>;
+type Errors = Partial<Record<'format' | 'url' | 'routing_key' | 'email', string>>;
 
 export function Destination({ tenant, alert, draft, field, change, errors }: Props) {
   const { format } = draft;

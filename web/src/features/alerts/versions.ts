@@ -12,7 +12,7 @@ export const formatNames = {
 } as const satisfies Record<Alert['format'], string>;
 
 /** "Webhook https://hooks.example.com/sluice", "E-mail ada@example.com", "PagerDuty" */
-export function destinationOf({ format = 'webhook', url, email }: Partial<Alert>): string {
+function destinationOf({ format = 'webhook', url, email }: Partial<Alert>): string {
   if (format === 'pagerduty') return formatNames.pagerduty;
   return `${formatNames[format]} ${(format === 'email' ? email : url) ?? ''}`;
 }

@@ -23,7 +23,7 @@ import { momentsOf, timeDraft, timeProblem } from './time';
 import { useLimitDraft } from './useLimitDraft';
 
 /** The rules of a candidate; left out, the form asks for one limit or a file. */
-export type Candidate = Pick<NewReplay, 'rules' | 'remove'>;
+type Candidate = Pick<NewReplay, 'rules' | 'remove'>;
 
 interface Props {
   tenant: string;

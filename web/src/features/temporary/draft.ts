@@ -6,7 +6,7 @@ import type { Limit } from '~/domain/rate';
 export type Action = Rule['action'];
 
 /** The name of the rules that are made here. A group has at most one of them. */
-export const ruleName = 'temporary';
+const ruleName = 'temporary';
 
 export const lengths = [
   { value: '15', label: '15 minutes' },

@@ -27,7 +27,7 @@ export interface Limited {
   users: (string | null)[];
 }
 
-export type Kinds<T> = Record<'user' | 'network', T>;
+type Kinds<T> = Record<'user' | 'network', T>;
 
 export interface Answer {
   rows: Limited[];
@@ -119,7 +119,7 @@ export function trendOf(now: number, before: number): Limited['trend'] {
 }
 
 /** The rule and the endpoint that most of the denials have, and their users. */
-export function causeOf(denials: Violation[]): Pick<Limited, 'rule' | 'endpoint' | 'users' | 'trend'> {
+function causeOf(denials: Violation[]): Pick<Limited, 'rule' | 'endpoint' | 'users' | 'trend'> {
   const id = commonest(denials.map(({ rule_id }) => rule_id));
   return {
     rule: denials.find(({ rule_id }) => rule_id === id),
@@ -136,7 +136,7 @@ function commonest<T>(values: T[]): T | undefined {
 }
 
 /** The rows to show. A network whose denials are those of listed users is left out. */
-export function chosen(rows: Limited[]): Limited[] {
+function chosen(rows: Limited[]): Limited[] {
   const listed = new Set(rows.filter(({ group }) => group.by === 'user').map(({ group }) => group.value));
   const isOfUsers = ({ users }: Limited) =>
     users.filter((user) => user !== null && listed.has(user)).length > users.length / 2;

@@ -1,7 +1,7 @@
 import type { Series } from '~/api/types';
 import { plainTime, zoneOf } from '~/domain/format';
 
-export interface Rates {
+interface Rates {
   x: number[];
   allowed: number[];
   denied: number[];

@@ -82,7 +82,7 @@ export function edited(draft: Draft, edit: Edit): Draft {
   return next;
 }
 
-export function without(draft: Draft, id: string): Draft {
+function without(draft: Draft, id: string): Draft {
   const next = new Map(draft);
   next.delete(id);
   return next;

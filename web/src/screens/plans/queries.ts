@@ -6,7 +6,7 @@ import type { MatrixRow, Rule, RuleChange } from '~/api/types';
 import { rowId } from './draft';
 
 /** The saved rows, and the ETag of that state. */
-export interface Matrix {
+interface Matrix {
   rows: MatrixRow[];
   etag: string;
   /** More rows are being read. */

@@ -12,7 +12,7 @@ const patience = 2_000;
 /** Violations are written up to so many milliseconds after they happened. */
 const lateness = 10_000;
 
-export interface Tail {
+interface Tail {
   /** Rows since the first start, latest first. Pausing keeps them. */
   rows: Violation[];
   /** The ids of rows that are held back, so that no row moves under the pointer. */

@@ -1,6 +1,6 @@
 import type { DescriptorMapping, SampleDescriptors } from '~/api/types';
 
-export interface DescriptorSampleDraft {
+interface DescriptorSampleDraft {
   domain: string;
   /** "key=value,key=value", one descriptor per line; or a request as JSON. */
   descriptors: string;
