@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs targets of the Makefile: parts.sh FIRST LANE... makes FIRST, then all lanes side by side, each a list of targets
-# in order. A target's output is printed when it ends, and the first that fails ends all. The seconds that each took
+# Runs targets of the Makefile: parts.sh LANE... [-- LANE...]... makes the lanes up to the next -- side by side, each a
+# list of targets in order. A target's output is printed when it ends, and the first that fails ends all. The seconds that each took
 # stand in .bin/parts (or $PARTS), so that the next run says them in advance.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -60,7 +60,11 @@ together() {
 began=$(date +%s)
 echo "make test: begins$(last all)" >&2
 set -m # each lane is a process group of its own
-together "$1"
-together "${@:2}"
+side_by_side=()
+for one in "$@" --; do
+  if [ "$one" != -- ]; then side_by_side+=("$one"); continue; fi
+  together "${side_by_side[@]}"
+  side_by_side=()
+done
 echo $(($(date +%s) - began)) > "$folder/all.seconds"
 echo "make test: all passed in $(spoken "$(cat "$folder/all.seconds")")" >&2

@@ -19,7 +19,7 @@ type Checkpoint struct {
 type Learner interface {
 	// LearnChecks learns from the answered checks of a Take with an error.
 	LearnChecks(checks []BucketCheck, err error)
-	// Learn learns one state. Older states than the known one are ignored.
+	// Learn learns the state of a bucket by its bounded key. Older states than the known one are ignored.
 	Learn(key Key, state State)
 }
 
@@ -107,17 +107,25 @@ func LearnCredit(learner Learner, key Key, before, after Bucket) {
 	if learner == nil || after.Limit.Kind > rules.KindSlidingWindow || isPart {
 		return // an answer does not have the parts of a sliding window
 	}
-	before.Stamp-- // of two states at one time the lower counts
-	learner.Learn(key, State{Bucket: before})
-	learner.Learn(key, State{Bucket: after})
+	learnChange(learner, key.Bounded(), State{Bucket: before}, State{Bucket: after})
 }
 
-// LearnSettled teaches the windows of a settlement.
+// LearnSettled teaches what a settlement took or gave back.
 func LearnSettled(learner Learner, settled *Settled) {
 	if learner == nil {
 		return
 	}
-	for i := range settled.Windows {
-		learner.Learn(settled.Windows[i].Key, State{Bucket: settled.Windows[i].Bucket})
+	for i := range settled.Buckets {
+		b := &settled.Buckets[i]
+		before := b.State
+		before.Level.Micros += b.Taken
+		learnChange(learner, b.Key, before, b.State)
 	}
+}
+
+// learnChange teaches both states, because a learner writes what has moved, and may not hold the bucket.
+func learnChange(learner Learner, key Key, before, after State) {
+	before.Stamp-- // of two states at one time the lower counts
+	learner.Learn(key, before)
+	learner.Learn(key, after)
 }

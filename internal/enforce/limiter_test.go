@@ -79,12 +79,16 @@ func pattern(t *testing.T, text string) rules.Pattern {
 
 type outage struct {
 	enforce.ReservingBuckets
-	err error
+	err      error
+	reserved *enforce.Reservation // of the last Take
 }
 
 func (o *outage) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	if o.err != nil {
 		return o.err
+	}
+	if len(checks) > 0 {
+		o.reserved = checks[0].Reserve
 	}
 	return o.ReservingBuckets.Take(ctx, checks)
 }

@@ -22,6 +22,7 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 		m, ok := tenant.Bucket(rule, subject, l.now())
 		return m.Limit, ok && !isUnknown(&m)
 	}
+	with.Denies = func(rule rules.RuleID) bool { return tenant.Denies(rule, l.now()) }
 	settled, err := l.shared.SettleReservation(ctx, tenant.Tenant.ID, id, with)
 	l.observe(tenant, &settled)
 	if errors.Is(err, ErrRefundForbidden) || l.local == l.shared {
@@ -31,7 +32,7 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 	if settled.Found || !own.Found && localErr == nil {
 		return settled, err
 	}
-	own.Windows = nil
+	own.Buckets = nil
 	l.observe(tenant, &own)
 	return own, localErr
 }

@@ -49,8 +49,8 @@ type Reservation struct {
 	Life time.Duration
 	// Key is the id of the reserving API key.
 	Key string
-	// Optional: only shadow rules need the reservation. With MaxReservations open the check passes without a
-	// reservation and takes no slot.
+	// Optional: only shadow rules need the reservation, or no rule can deny the check. With MaxReservations open the
+	// check passes without a reservation and takes no slot.
 	Optional bool
 	// User and Costs are the check's, that of requests first, if somebody counts what users use; see Settled.Changes.
 	User  string
@@ -150,6 +150,13 @@ type Settlement struct {
 	// Limit returns the limit in force of a rule for a subject, or for its digest (isHashed); ok is false if the caller
 	// does not know it. Limit may be nil. See LimitFor.
 	Limit func(rule rules.RuleID, subject string, isHashed bool) (limit Limit, ok bool)
+	// Denies reports whether a rule can deny an Extend by now; if nil, all can that could deny the check.
+	Denies func(rule rules.RuleID) bool
+}
+
+// CanDeny reports whether a charge can deny an Extend.
+func (w *Settlement) CanDeny(c *Charge) bool {
+	return !c.Shadow && (w.Denies == nil || w.Denies(c.Key.Rule))
 }
 
 // LimitFor returns the caller's limit if it is newer than the reservation's: a bucket forgotten since the edit is full
@@ -247,8 +254,8 @@ type Settled struct {
 	// reached its deepest debt, and more if a window ended before a refund. Costs are those of other meters.
 	Charged Tokens
 	Costs   []MeterCost
-	// Windows are the fixed windows from which the settlement took more than the estimate.
-	Windows []SettledWindow
+	// Buckets are those that the settlement changed, without lists such as those of concurrency slots.
+	Buckets []SettledBucket
 	// Changes are what the costs of the User's check grew or shrank by. Taken is the time of the check, in microseconds
 	// since the Unix epoch.
 	User    string
@@ -256,18 +263,18 @@ type Settled struct {
 	Changes []MeterCost
 }
 
-// SettledWindow is the bucket of a fixed window after a settlement took more.
-type SettledWindow struct {
-	Key    Key // never a long one: stores keep only its digest
-	Bucket Bucket
-	Taken  Tokens
+// SettledBucket is a bucket after a settlement.
+type SettledBucket struct {
+	Key   Key // bounded
+	State State
+	Taken Tokens // less than 0 if the settlement gave back
 }
 
-// AddWindow adds a bucket to Windows if it is a fixed window from which the settlement took more. Keys of long subjects
-// are left out, because stores keep only their digest.
-func (s *Settled) AddWindow(key Key, bucket Bucket, taken Tokens) {
-	if bucket.Limit.Kind == rules.KindFixedWindow && taken > 0 && !key.IsLong() {
-		s.Windows = append(s.Windows, SettledWindow{key, bucket, taken})
+// Add adds a bucket to Buckets if the settlement changed it and it is no list.
+func (s *Settled) Add(key Key, state State, taken Tokens) {
+	if taken != 0 && state.Limit.Kind <= rules.KindSlidingWindow {
+		state.Entries = "" // what is lent
+		s.Buckets = append(s.Buckets, SettledBucket{key, state, taken})
 	}
 }
 
@@ -302,21 +309,21 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 	keep func(i int, state State),
 ) Settled {
 	final, states := make([]Tokens, len(r.Charges)), make([]State, len(r.Charges))
-	mustWrite, windows := make([]bool, len(r.Charges)), Settled{}
+	mustWrite, changed := make([]bool, len(r.Charges)), Settled{}
 	for i := range r.Charges {
-		charge, state := &r.Charges[i], &states[i]
-		limit := with.LimitFor(charge.Key.Rule, charge.Key.Subject, charge.Key.IsLong(), charge.Limit)
+		c, state := &r.Charges[i], &states[i]
+		limit := with.LimitFor(c.Key.Rule, c.Key.Subject, c.Key.IsLong(), c.Limit)
 		*state = NewState(limit, now)
 		if held := bucket(i); held != nil {
 			*state = *held
 			mustWrite[i] = state.Advance(limit, 0, now)
 		}
 		before, isHeld := *state, false
-		if final[i], isHeld = charge.Settle(state, &with, r.Taken, r.ID.Holder()); !isHeld {
+		if final[i], isHeld = c.Settle(state, &with, r.Taken, r.ID.Holder()); !isHeld {
 			return Settled{Found: true, Denied: true}
 		}
 		if final[i] != NotCounted {
-			windows.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
+			changed.Add(c.Key, *state, final[i]-charge(state.Limit, c.Amount))
 		}
 		mustWrite[i] = mustWrite[i] || *state != before
 	}
@@ -326,7 +333,7 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 		}
 	}
 	settled := with.Settled(r.Cost, r.Charges, final)
-	settled.Windows = windows.Windows
+	settled.Buckets = changed.Buckets
 	settled.User, settled.Taken, settled.Changes = r.User, r.Taken, r.Change(&with)
 	if with.Extend {
 		r.Ends = min(now+r.Life.Microseconds(), r.Taken+MaxReserveFor.Microseconds())
@@ -388,7 +395,7 @@ func (c *Charge) Settle(s *State, with *Settlement, taken int64, holder Holder) 
 	case !ok || with.Extend && more <= 0:
 		return estimate, true
 	case with.Extend && !s.View().Level.Holds(c.needed(more)):
-		return estimate, c.Shadow
+		return estimate, !with.CanDeny(c)
 	case more >= 0:
 		return estimate + s.takeMore(more, Holder{}), true
 	}

@@ -124,14 +124,16 @@ func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketChec
 	if check.Reserve {
 		life = cmp.Or(check.ReserveFor, DefaultReserveFor)
 	}
+	isEnforced := false
 	for i := range tiers {
 		if limit := &tiers[i].Limit; limit.Kind == rules.KindConcurrency && tiers[i].Cost > 0 {
 			life = max(life, time.Duration(limit.Interval)*time.Microsecond)
 			isOptional = isOptional && tiers[i].Shadow
 		}
+		isEnforced = isEnforced || !tiers[i].Shadow
 	}
 	if life > 0 {
-		b.Reserve = &Reservation{ID: newReservationID(), Life: life, Key: check.Key, Optional: isOptional}
+		b.Reserve = &Reservation{ID: newReservationID(), Life: life, Key: check.Key, Optional: isOptional || !isEnforced}
 		b.Holder = b.Reserve.ID.Holder()
 		if tenant.Tenant.Settings.RecordDays > 0 {
 			b.Reserve.User = check.UserID

@@ -134,3 +134,68 @@ func TestTheSwitchIsInForceAtOnceForWhatADenialCacheRemembers(t *testing.T) {
 		t.Error("the limit is not enforced again")
 	}
 }
+
+func TestTheSwitchIsInForceForOpenReservations(t *testing.T) {
+	t.Parallel()
+	limited := rule{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 0.01, Burst: 10}
+	of := func(change func(r *rule)) *snapshot.Tenant {
+		changed := limited
+		change(&changed)
+		return newWorld(t, snapshot.Rows{Rules: []rule{changed}}).tenant
+	}
+	tests := map[string]struct {
+		turn func(w *world)
+		pass bool
+	}{
+		"nothing changed":        {turn: func(*world) {}},
+		"the tenant in shadow":   {turn: func(w *world) { w.setShadow(true) }, pass: true},
+		"the rule in shadow":     {turn: func(w *world) { w.tenant = of(func(r *rule) { r.Mode = rules.ModeShadow }) }, pass: true},
+		"the rule has ended":     {turn: func(w *world) { w.tenant = of(func(r *rule) { r.ExpiresAt = w.now }) }, pass: true},
+		"the rule is removed":    {turn: func(w *world) { w.tenant = newWorld(t, snapshot.Rows{}).tenant }, pass: true},
+		"the rule blocks by now": {turn: func(w *world) { w.tenant = of(func(r *rule) { r.Action = rules.ActionBlock }) }},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, snapshot.Rows{Rules: []rule{limited}})
+			d := w.decide(enforce.Check{
+				Request: request(), EffectivePlan: "free", Cost: 5 * enforce.Token, Reserve: true, Key: "k",
+			})
+			w.wantAllowed(d)
+			test.turn(w)
+			settled := must(w.limiter.SettleReservation(t.Context(), w.tenant, d.Reservation,
+				enforce.Settlement{Extend: true, Cost: 20 * enforce.Token, HasCost: true, Key: "k"}))
+			if !settled.Found || settled.Denied == test.pass {
+				t.Errorf("the extension is answered %+v", settled)
+			}
+		})
+	}
+}
+
+func TestAReservationIsOptionalWhereNothingDenies(t *testing.T) {
+	t.Parallel()
+	limited := rule{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 0.01, Burst: 10}
+	tried := limited
+	tried.ID, tried.Name, tried.Mode = 2, "tried", rules.ModeShadow
+	for name, test := range map[string]struct {
+		rules    []rule
+		inShadow bool
+		want     bool
+	}{
+		"an enforced rule":   {rules: []rule{limited, tried}},
+		"a shadow rule":      {rules: []rule{tried}, want: true},
+		"a tenant in shadow": {rules: []rule{limited, tried}, inShadow: true, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, snapshot.Rows{Rules: test.rules})
+			w.setShadow(test.inShadow)
+			w.wantAllowed(w.decide(enforce.Check{
+				Request: request(), EffectivePlan: "free", Cost: enforce.Token, Reserve: true, Key: "k",
+			}))
+			if got := w.shared.reserved.Optional; got != test.want {
+				t.Errorf("the store is told that it is optional: %t", got)
+			}
+		})
+	}
+}

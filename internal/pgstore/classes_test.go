@@ -21,6 +21,7 @@ func TestTheServerHasTheTimeoutOfEachClass(t *testing.T) {
 	w := newWorld(t)
 	for class, timeout := range pgstore.Classes() {
 		began := time.Now()
+		w.LimitClass(class, timeout)
 		settings, errs := w.InClass(t.Context(), class, "SELECT current_setting('statement_timeout')")
 		for i, way := range []string{"a query", "a transaction"} {
 			got, err := time.ParseDuration(settings[i])

@@ -60,6 +60,13 @@ func Classes() map[string]time.Duration {
 	return classes
 }
 
+// BePatient gives all classes a minute or more, as a busy machine may need.
+func (s *Store) BePatient() {
+	for class, timeout := range s.timeouts {
+		s.timeouts[class] = max(timeout, time.Minute)
+	}
+}
+
 // LimitClass gives a class another timeout, so that a test need not wait for long.
 func (s *Store) LimitClass(name string, timeout time.Duration) { s.timeouts[class(name)] = timeout }
 

@@ -69,7 +69,7 @@ func TestAnExportSurvivesProcessesThatAreKilled(t *testing.T) {
 	w := newWorld(t)
 	w.WriteChunksOf(1)
 	ctx, ours := t.Context(), w.ours.ID
-	const pages = 1000
+	const pages = 200
 	export := must(w.RequestExport(ctx, ours, []byte("{}")))(t)
 	doomed := must(url.Parse(runtimeOf(t, w.url)))(t)
 	doomed.RawQuery += "&application_name=doomed"

@@ -75,6 +75,7 @@ func openWorld(t *testing.T) *world {
 	})
 	store := must(pgstore.Open(t.Context(), runtimeURL(t, url), slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(store.Close)
+	store.BePatient()
 	w := seeded
 	w.Writer, w.url = store.As(tester), url
 	return &w

@@ -118,11 +118,14 @@ func (r recording) noteUse(tenant rules.TenantID, match *rules.Match, bucket *en
 
 // Settled records the use of windows after a settlement.
 func (r recording) Settled(tenant *snapshot.Tenant, settled *enforce.Settled) {
-	for i := range settled.Windows {
-		window := &settled.Windows[i]
-		match, ok := tenant.Bucket(window.Key.Rule, window.Key.Subject, time.Now())
+	for i := range settled.Buckets {
+		b := &settled.Buckets[i]
+		if b.State.Limit.Kind != rules.KindFixedWindow || b.Taken <= 0 || b.Key.IsLong() {
+			continue
+		}
+		match, ok := tenant.Bucket(b.Key.Rule, b.Key.Subject, time.Now())
 		if ok && len(match.Rule.NotifyAt) > 0 {
-			r.noteUse(tenant.Tenant.ID, &match, &window.Bucket, violations.Tokens(window.Taken))
+			r.noteUse(tenant.Tenant.ID, &match, &b.State.Bucket, violations.Tokens(b.Taken))
 		}
 	}
 }

@@ -115,6 +115,16 @@ func (t *Tenant) Bucket(id rules.RuleID, subject string, now time.Time) (rules.M
 	return t.match(rule, subject, user, now), true
 }
 
+// Denies reports whether a rule exists, is active and not over, and is enforced. It may deny nothing for other reasons.
+func (t *Tenant) Denies(id rules.RuleID, now time.Time) bool {
+	rule, ok := t.rules.get(id)
+	if !ok || !rule.Active || rule.HasExpired(now) || rule.Action == rules.ActionBypass {
+		return false
+	}
+	mode, _ := t.modesOf(rule)
+	return mode == rules.ModeEnforce
+}
+
 // match returns the rule's own limit if user is "".
 func (t *Tenant) match(rule *rules.Rule, subject, user string, now time.Time) rules.Match {
 	limit := t.ownLimit(rule, now.UnixMicro())

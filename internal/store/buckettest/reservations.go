@@ -32,7 +32,8 @@ func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 		"a caller that does not know of slots takes none":                needsHolders,
 		"a reservation ends by itself":                                   endsByItself,
 		"an unused bucket is settled by the limit in force":              settlesByTheLimitInForce,
-		"a settlement returns the windows from which it took more":       returnsWindows,
+		"a settlement returns the buckets that it changed":               returnsChangedBuckets,
+		"an extension is not denied by what denies no more":              forgivesByNow,
 		"a reservation keeps what was charged after":                     reservesWhatWasCharged,
 		"an extension takes a higher cost of every meter or of none":     extendsTheEstimate,
 		"an extension of a cost that is charged after takes what fits":   extendsWhatIsChargedAfter,
@@ -426,23 +427,52 @@ func leavesNewerBucketsAlone(t *testing.T, s Store) {
 	left(t, s, after(0), known, 6)
 }
 
-func returnsWindows(t *testing.T, s Store) {
+func returnsChangedBuckets(t *testing.T, s Store) {
 	quota := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 100, Interval: 3600e6, Since: epoch}
 	window := enforce.Tier{Key: key(1, "42"), Limit: quota}
 	long := enforce.Tier{Key: key(2, strings.Repeat("4", 65)), Limit: quota}
-	bucket := enforce.Tier{Key: key(3, "42"), Limit: limit(1, 100, 0)}
-	expectAllowed(t, take(t, s, after(0), reserving(1, 10, window, long, bucket), reserving(2, 10, window)), true, true)
-	settled := settleAt(t, s, after(time.Second), 1, cost(70.5))
-	want := []enforce.SettledWindow{{
-		Key: window.Key, Taken: enforce.Tokens(60.5 * 1e6),
-		Bucket: enforce.Bucket{Level: enforce.Level{Micros: 19_500_000}, Stamp: after(time.Second), Limit: quota},
+	bucket := enforce.Tier{Key: key(3, "42"), Limit: limit(1e-9, 100, 0)}
+	list := enforce.Tier{Key: key(4, "42"), Limit: enforce.Limit{
+		Kind: rules.KindSlidingWindowLog, Burst: 100, Interval: 3600e6, Since: epoch,
 	}}
-	if !slices.Equal(settled.Windows, want) {
-		t.Errorf("the settlement returns %+v, want %+v", settled.Windows, want)
+	tiers := []enforce.Tier{window, long, bucket, list}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 10, tiers...), reserving(2, 10, tiers...)), true, true)
+	after1s := func(tier enforce.Tier, left, taken float64) enforce.SettledBucket {
+		state := enforce.NewState(tier.Limit, after(time.Second))
+		state.Level.Micros = enforce.Tokens(left * 1e6)
+		return enforce.SettledBucket{Key: tier.Key.Bounded(), State: state, Taken: enforce.Tokens(taken * 1e6)}
 	}
-	if settled := settleAt(t, s, after(time.Second), 2, cost(3)); len(settled.Windows) > 0 {
-		t.Errorf("a refund returns %+v", settled.Windows)
+	expect := func(settled enforce.Settled, left, taken float64) {
+		t.Helper()
+		want := []enforce.SettledBucket{
+			after1s(window, left, taken), after1s(long, left, taken), after1s(bucket, left, taken),
+		}
+		for i := range settled.Buckets {
+			settled.Buckets[i].State.Level.Fraction = 0 // the token bucket has earned a part of a millionth
+		}
+		if !slices.Equal(settled.Buckets, want) {
+			t.Errorf("the settlement returns\n%+v, want\n%+v", settled.Buckets, want)
+		}
 	}
+	expect(settleAt(t, s, after(time.Second), 1, cost(70.5)), 19.5, 60.5)
+	expect(settleAt(t, s, after(time.Second), 2, cost(3)), 26.5, -7)
+}
+
+// forgivesByNow extends beyond limits of which one denies no more.
+func forgivesByNow(t *testing.T, s Store) {
+	denies := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0)}
+	forgives := enforce.Tier{Key: key(2, "42"), Limit: limit(1e-6, 10, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 4, forgives), reserving(2, 4, forgives, denies)), true, true)
+	with := cost(12)
+	with.Extend, with.Denies = true, func(rule rules.RuleID) bool { return rule == 1 }
+	if got := settleAt(t, s, after(0), 1, with); got.Denied {
+		t.Error("the rule that denies no more has denied an extension")
+	}
+	if got := settleAt(t, s, after(0), 2, with); !got.Denied {
+		t.Error("the other rule has not denied an extension")
+	}
+	left(t, s, after(0), forgives, 2)
+	left(t, s, after(0), denies, 6)
 }
 
 func runReservationHistories(t *testing.T, s Store) {
@@ -523,7 +553,7 @@ func (h *history) settleReservation(t *rapid.T, s Store, one *enforce.OpenReserv
 		t.Fatalf("settle: %v", err)
 	}
 	if got.Found != want.Found || got.Denied != want.Denied || got.Charged != want.Charged ||
-		!slices.Equal(got.Costs, want.Costs) || !slices.Equal(got.Windows, want.Windows) {
+		!slices.Equal(got.Costs, want.Costs) || !slices.Equal(got.Buckets, want.Buckets) {
 		t.Fatalf("%v after the start: settled as %+v, want %+v", h.elapsed(), got, want)
 	}
 	if len(tiers) == 0 {

@@ -167,7 +167,7 @@ func (s *Store) LearnChecks(checks []enforce.BucketCheck, err error) {
 				continue
 			}
 			if state, ok := tier.State(); ok {
-				s.Learn(tier.Key, state)
+				s.Learn(tier.Key.Bounded(), state)
 			}
 		}
 	}
@@ -178,7 +178,6 @@ func (s *Store) Learn(key enforce.Key, state enforce.State) {
 	if !s.isLong(state.Limit) {
 		return
 	}
-	key = bounded(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.buckets[key]

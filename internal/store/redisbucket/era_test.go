@@ -50,7 +50,7 @@ func (l *ledger) LearnChecks(checks []enforce.BucketCheck, err error) {
 		for j := range checks[i].Tiers {
 			if tier := &checks[i].Tiers[j]; err == nil || checks[i].Answered {
 				if state, ok := tier.State(); ok {
-					l.Learn(tier.Key, state)
+					l.Learn(tier.Key.Bounded(), state)
 				}
 			}
 		}
@@ -63,7 +63,7 @@ func (l *ledger) Learn(key enforce.Key, state enforce.State) {
 	if l.first == 0 {
 		l.first = state.Stamp
 	}
-	l.known[key.Bounded()] = enforce.Checkpoint{Key: key.Bounded(), State: state, Stamp: state.Stamp}
+	l.known[key] = enforce.Checkpoint{Key: key, State: state, Stamp: state.Stamp}
 }
 
 func (l *ledger) Recover(keys []enforce.Key, before int64) (known []enforce.Checkpoint, isNew bool, err error) {
@@ -382,8 +382,34 @@ func TestASettlementGoesOnFromWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestARefundDoesNotMakeABucketLookLost: what a settlement gives back is in Redis only, so the key stays until a
-// missing one no longer counts as lost.
+// TestASettlementSurvivesTheLossOfRedis: what was given back or taken is learned, also if no check follows.
+func TestASettlementSurvivesTheLossOfRedis(t *testing.T) {
+	t.Parallel()
+	server, l := devdbtest.Redis(t), newLedger()
+	s := recovering(t, server, l)
+	for name, limit := range longLimits {
+		for _, settled := range []int64{1, 250} {
+			tier := user(fmt.Sprint(name, settled), limit)
+			check := enforce.BucketCheck{
+				Cost: 90 * enforce.Token, Tiers: []enforce.Tier{tier},
+				Reserve: &enforce.Reservation{ID: enforce.ReservationID{byte(settled)}, Life: time.Minute},
+			}
+			mustTake(t, s, []enforce.BucketCheck{check})
+			if _, err := s.SettleReservation(t.Context(), 1, check.Reserve.ID, enforce.Settlement{
+				Cost: enforce.Tokens(settled) * enforce.Token, HasCost: true,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			mustLeave(t, s, tier, limit.Burst-settled-1)
+		}
+	}
+}
+
+// TestARefundDoesNotMakeABucketLookLost: a refund may be in Redis only, so the key stays until a missing one no longer
+// counts as lost.
 func TestARefundDoesNotMakeABucketLookLost(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()

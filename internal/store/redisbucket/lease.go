@@ -38,7 +38,7 @@ func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	})
 	for i := range leases {
 		if s.learner != nil && leases[i].Answered {
-			s.learner.Learn(leases[i].Key, leases[i].Grant.State())
+			s.learner.Learn(leases[i].Key.Bounded(), leases[i].Grant.State())
 		}
 	}
 	if err != nil {

@@ -18,8 +18,8 @@
 --   ARGV[2]  the limits of the buckets, 32 bytes each
 --   ARGV[3]  the calendars of these limits
 --   ARGV[4]  the act (byte; 0: settle, 1: extend), and the cost of each bucket (doubles; -1: keep the estimate). An
---            extension decides higher costs like a check, and keeps the estimate of lower ones. The new owner
---            follows
+--            extension decides higher costs like a check, and keeps the estimate of lower ones. For it whether each
+--            bucket can deny (bytes) and the new owner follow
 --   ARGV[5]  the id (16 bytes)
 --   ARGV[6]  absent or empty without a long limit; else the expected value of the era, whose key is the last, and for
 --            each bucket whether its limit is long (byte)
@@ -39,8 +39,8 @@
 --
 --   charges  what each bucket was charged in the end (doubles; -1: it counts no cost)
 --   time     (double)
---   windows  for each fixed window from which it took more: index of the key (16 bits), rest and surcharge (doubles),
---            limit (32 bytes)
+--   buckets  for each that it changed, without lists: index of the key (16 bits), level (double, 32 bits), used in the
+--            former window and taken (doubles), limit (32 bytes)
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, ceil, format = math.min, math.ceil, string.format
@@ -65,8 +65,8 @@ local holder = string.sub(ARGV[5], 1, 8)
 -- Advance the buckets first, because nothing may be written if one of them cannot be settled.
 local buckets, at, kept_from = {}, 27 + key_length, 1
 if version > 1 then at = at + 4 + unpack_struct('<I', stored, at) end
-local charges, windows, kept = {}, {}, {} -- kept is an extended reservation
-if extends then kept[1], kept_from = string.sub(stored, 1, 25) .. string.sub(ARGV[4], 8 * count + 2), at end
+local charges, changed, kept = {}, {}, {} -- kept is an extended reservation
+if extends then kept[1], kept_from = string.sub(stored, 1, 25) .. string.sub(ARGV[4], 9 * count + 2), at end
 local latest = taken + MAX_RESERVE_FOR * 1000
 for i = 1, count do
   local key_size = unpack_struct('<H', stored, at)
@@ -92,7 +92,7 @@ for i = 1, count do
       if extends and more > 0 then
         local needed, level = tier % 4 >= 2 and 1 or more, tools.left(b)
         if level < needed - 1 or level == needed - 1 and b.fraction < HALF then
-          more, denied = 0, denied or tier % 2 == 0
+          more, denied = 0, denied or string.byte(ARGV[4], 8 * count + 1 + i) == 1
         end
       end
       if more < 0 then
@@ -100,12 +100,15 @@ for i = 1, count do
       else
         more = tools.take_more(b, more)
         now_charged = amount + more
-        if b.kind == FIXED_WINDOW and more > 0 then
-          windows[#windows + 1] = pack('<HdddIddHH', i - 1, b.micros, more,
+      end
+      if now_charged ~= amount then
+        is_changed = true
+        if b.kind <= SLIDING_WINDOW then
+          changed[#changed + 1] = pack('<HdIdddIddHH', i - 1, b.micros, b.fraction,
+            b.kind == SLIDING_WINDOW and b.former or 0, now_charged - amount,
             b.rate, b.burst, b.since, b.interval, b.kind, 0)
         end
       end
-      is_changed = is_changed or now_charged ~= amount
     end
     if extends and now_charged > estimate then
       kept[#kept + 1] = string.sub(stored, kept_from, at - 9) .. pack('<d', now_charged)
@@ -132,4 +135,4 @@ else
   call('DEL', KEYS[1])
   call('ZREM', KEYS[2], ARGV[5])
 end
-return '\3' .. table.concat(charges) .. pack('<d', now) .. table.concat(windows)
+return '\3' .. table.concat(charges) .. pack('<d', now) .. table.concat(changed)

@@ -179,6 +179,13 @@ func (s *Store) settleStored(
 		act = appendFloat(act, float64(cost))
 	}
 	if with.Extend {
+		for i := range stored.charges {
+			canDeny := byte(0)
+			if with.CanDeny(&stored.charges[i]) {
+				canDeny = 1
+			}
+			act = append(act, canDeny)
+		}
 		act = appendOwner(act, stored.text[0], &stored.Reservation, stored.meters)
 	}
 	keys := []string{
@@ -237,7 +244,7 @@ func (s *Store) settleStored(
 	}
 	settled = with.Settled(stored.cost, stored.charges, final)
 	settled.User, settled.Taken, settled.Changes = stored.User, stored.taken, changes
-	if err := readWindows(&settled, tenant, stored.keys, reply[1+8*len(final):]); err != nil {
+	if err := readSettledBuckets(&settled, tenant, stored.keys, reply[1+8*len(final):]); err != nil {
 		return enforce.Settled{}, false, err
 	}
 	return settled, false, nil
@@ -252,24 +259,22 @@ func placeOfKey(tenant rules.TenantID, key string) enforce.Key {
 	return enforce.Key{Tenant: tenant, Rule: rule, Subject: subject}
 }
 
-func readWindows(settled *enforce.Settled, tenant rules.TenantID, keys []string, reply string) error {
-	const size = 2 + 2*8 + limitBytes
+func readSettledBuckets(settled *enforce.Settled, tenant rules.TenantID, keys []string, reply string) error {
+	const size = 2 + 8 + 4 + 8 + 8 + limitBytes
 	if len(reply) < 8 || (len(reply)-8)%size != 0 {
-		return fmt.Errorf("a reply with %d bytes of windows", len(reply))
+		return fmt.Errorf("a reply with %d bytes of buckets", len(reply))
 	}
 	stamp := int64(float(reply))
 	for reply = reply[8:]; reply != ""; reply = reply[size:] {
 		index := uint16At(reply)
 		if index >= len(keys) {
-			return fmt.Errorf("a reply with a window of bucket %d of %d", index, len(keys))
+			return fmt.Errorf("a reply with bucket %d of %d", index, len(keys))
 		}
-		rule, subject, isHashed, ok := parseKey(keys[index])
-		if !ok || isHashed {
-			continue
-		}
-		settled.AddWindow(enforce.Key{Tenant: tenant, Rule: rule, Subject: subject}, enforce.Bucket{
-			Level: enforce.Level{Micros: enforce.Tokens(float(reply[2:]))}, Stamp: stamp, Limit: limitAt(reply[18:]),
-		}, enforce.Tokens(float(reply[10:])))
+		level := enforce.Level{Micros: enforce.Tokens(float(reply[2:])), Fraction: uint32At(reply[10:])}
+		settled.Add(placeOfKey(tenant, keys[index]), enforce.State{
+			Bucket: enforce.Bucket{Level: level, Stamp: stamp, Limit: limitAt(reply[30:])},
+			Former: enforce.Tokens(float(reply[14:])),
+		}, enforce.Tokens(float(reply[22:])))
 	}
 	return nil
 }
