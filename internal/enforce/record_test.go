@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -109,5 +110,61 @@ func TestARepeatedRecordIsNotObserved(t *testing.T) {
 	w.wantCharged(d, 0)
 	if !d.Repeated || d.Tiers[0].Remaining != 45*enforce.Token || w.seen.decided.Load() != 1 {
 		t.Errorf("repeated: %t, %s left, %d observed", d.Repeated, d.Tiers[0].Remaining, w.seen.decided.Load())
+	}
+}
+
+// An enterprise that no rule limits is counted all the same: by what its reservations settle, and once by record.
+func TestAUserWithoutLimitsReservesAndRecordsOnce(t *testing.T) {
+	t.Parallel()
+	limited := rule{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 3, Plan: "free"}
+	bypass := rule{ID: 2, Pattern: pattern(t, "user:42"), Action: rules.ActionBypass}
+	block := rule{ID: 3, Pattern: pattern(t, "global"), Action: rules.ActionBlock}
+	for name, test := range map[string]struct {
+		rules   []rule
+		blocked bool
+	}{
+		"no rule matches":     {rules: []rule{limited}},
+		"the user bypasses":   {rules: []rule{limited, bypass}},
+		"the user is blocked": {rules: []rule{block}, blocked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, snapshot.Rows{Rules: test.rules})
+			counting := *w.tenant
+			counting.Tenant.Settings.RecordDays = 7
+			w.tenant = &counting
+			check := enforce.Check{
+				Request: request(), EffectivePlan: "enterprise", Cost: enforce.Token, Reserve: true, Key: "k",
+			}
+			d := w.decide(check)
+			if d.Allowed == test.blocked || d.HasReservation == test.blocked || d.Degraded {
+				t.Fatalf("decided %+v", d)
+			}
+			if test.blocked {
+				return
+			}
+			settled := must(w.limiter.SettleReservation(t.Context(), w.tenant, d.Reservation,
+				enforce.Settlement{Cost: 40 * enforce.Token, HasCost: true, Key: "k"}))
+			if want := []enforce.MeterCost{{Cost: 39 * enforce.Token}}; !slices.Equal(settled.Changes, want) ||
+				settled.Charged != 40*enforce.Token {
+				t.Errorf("settled as %+v", settled)
+			}
+
+			check.Reserve, check.Record, check.RecordID = false, true, enforce.RecordIDOf("once")
+			before := w.seen.decided.Load()
+			for i := range 2 {
+				if d := w.decide(check); !d.Allowed || d.Repeated != (i == 1) {
+					t.Errorf("record %d is decided %+v", i, d)
+				}
+			}
+			if counted := w.seen.decided.Load() - before; counted != 1 {
+				t.Errorf("it is counted %d times", counted)
+			}
+			w.shared.err = errAway
+			check.Record, check.Reserve = false, true
+			if d := w.decide(check); !d.Allowed || d.HasReservation {
+				t.Errorf("without the store it is decided %+v", d)
+			}
+		})
 	}
 }

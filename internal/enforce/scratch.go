@@ -20,13 +20,17 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{indexes: map[Key]int{}} }}
 
-// add makes one bucket check of the limits of a group, unless it has none.
+// add makes one bucket check of the limits of a group, unless it has none and nothing of it must be remembered.
 func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisions []Decision) {
 	before := len(s.tiers)
 	var group BucketCheck
 	if len(checks) == 1 {
 		s.tiers = bucketTiers(tenant, &checks[0], decisions[0].Tiers, s.tiers)
 		group = bucketCheck(tenant, &checks[0], s.tiers[before:])
+		isUndecided := !decisions[0].isDenied() && !decisions[0].isUncharged
+		if len(s.tiers) == before && isUndecided && (group.Reserve != nil || group.HasRecordID()) {
+			s.tiers = append(s.tiers, untouched(tenant.Tenant.ID))
+		}
 	} else {
 		group = s.merge(tenant, checks, decisions)
 	}
@@ -35,6 +39,13 @@ func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisio
 		s.froms = append(s.froms, from)
 		s.tierEnds = append(s.tierEnds, len(s.tiers))
 	}
+}
+
+// untouched is a bucket that nobody takes from. Stores remember a reservation or a record's id beside the buckets of a
+// check, which this one lacks.
+func untouched(tenant rules.TenantID) Tier {
+	slots := Limit{Kind: rules.KindConcurrency, Burst: 1, Interval: MaxReserveFor.Microseconds()}
+	return Tier{Key: Key{Tenant: tenant}, Limit: slots, Shadow: true, NeverLease: true}
 }
 
 // merge adds the tiers of the undenied checks, each bucket once at the largest cost. The group takes nothing if one of

@@ -38,6 +38,7 @@ func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 		"an extension takes a higher cost of every meter or of none":     extendsTheEstimate,
 		"an extension of a cost that is charged after takes what fits":   extendsWhatIsChargedAfter,
 		"a settlement says what it changed of the costs of a user":       tellsChanges,
+		"a check that takes from no bucket can be settled":               settlesWithoutBuckets,
 	}
 	if open(t).Newer != nil {
 		promises["a bucket of a newer release is not settled"] = leavesNewerBucketsAlone
@@ -425,6 +426,40 @@ func leavesNewerBucketsAlone(t *testing.T, s Store) {
 		t.Errorf("refused settlements have changed\n%s\nto\n%s", wholly(before), wholly(now))
 	}
 	left(t, s, after(0), known, 6)
+}
+
+func settlesWithoutBuckets(t *testing.T, s Store) {
+	slots := enforce.Limit{Kind: rules.KindConcurrency, Burst: 1, Interval: enforce.MaxReserveFor.Microseconds()}
+	untouched := enforce.Tier{Key: enforce.Key{Tenant: 1}, Limit: slots, Shadow: true}
+	var checks []enforce.BucketCheck
+	for id := range byte(2) { // of which none keeps the slot
+		check := reserving(id+1, 0, untouched)
+		check.Reserve.User, check.Reserve.Costs = "42", []enforce.MeterCost{{Cost: enforce.Token}, tokensCost(5)}
+		checks = append(checks, check)
+	}
+	expectAllowed(t, take(t, s, after(0), checks...), true, true)
+	extends := enforce.Settlement{Extend: true, Costs: []enforce.MeterCost{tokensCost(8)}}
+	if got := settleAt(t, s, after(0), 1, extends); !got.Found || got.Denied ||
+		!slices.Equal(got.Changes, []enforce.MeterCost{tokensCost(3)}) {
+		t.Errorf("extended as %+v, want 3 tokens more", got)
+	}
+	with := enforce.Settlement{HasCost: true, Cost: enforce.Token, Costs: []enforce.MeterCost{tokensCost(7)}}
+	for range 2 {
+		got := settleAt(t, s, after(time.Second), 1, with)
+		if !got.Found {
+			break
+		}
+		if want := []enforce.MeterCost{tokensCost(-1)}; got.User != "42" || !slices.Equal(got.Changes, want) ||
+			got.Charged != enforce.Token {
+			t.Errorf("settled as %+v, want one request and one token less", got)
+		}
+	}
+	if got := settleAt(t, s, after(time.Second), 2, enforce.Settlement{Cancel: true}); !got.Found {
+		t.Error("the other one is not open")
+	}
+	if state := s.State(); len(state) > 0 {
+		t.Errorf("the store keeps %s", wholly(state))
+	}
 }
 
 func returnsChangedBuckets(t *testing.T, s Store) {

@@ -61,10 +61,14 @@ export interface paths {
         /**
          * Settle a reservation
          * @description Replaces the estimate of a reserved check by what it really cost, once. A lower cost gives the rest back; a higher one takes
-         *     the rest, from token buckets even below zero, by at most one burst. Without a cost the estimate stays. Places of
-         *     concurrency rules are freed. `extend` keeps the reservation and its places as long again, at most 24 hours after the
-         *     check, and settles nothing. Costs above the estimates, which it may carry, are decided like a check: a denied
-         *     extension changes nothing, and the reservation stays open. A reservation that was settled before, or has ended, is answered `"settled": false`.
+         *     the rest, from token buckets even below zero, by at most one burst. Without a cost the estimate stays. Slots of
+         *     concurrency rules are freed. Costs of meters that the check did not name count in usage, and are charged to no limit.
+         *
+         *     `extend` keeps the reservation and its slots as long again, at most 24 hours after the check, and settles nothing. Costs above the estimates, which it may carry, are decided like a check: a denied
+         *     extension changes nothing, and the reservation stays open. A rule that denies nothing by now, such as in a tenant in
+         *     shadow, denies no extension. What an extension took comes back only within the window of the check.
+         *
+         *     A reservation that was settled before, or has ended, is answered `"settled": false`.
          *
          *     To give back what another key reserved needs the permission `refund`.
          */
