@@ -19,6 +19,11 @@ test('times are shown and typed in the zone of the reader, or in UTC', async ({ 
   await expect(dialog.getByRole('button', { name: 'Show' })).toBeDisabled();
   await dialog.getByLabel('Until').fill('2026-03-01 06:30');
   await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Pick a day' }).first().click();
+  await expect(page.getByRole('button', { name: '1 March 2026' })).toBeFocused();
+  await expectAccessible(page);
+  await page.keyboard.press('Escape');
+  await expect(dialog.getByRole('button', { name: 'Pick a day' }).first()).toBeFocused();
   await dialog.getByRole('button', { name: 'Show' }).click();
   await expect(range).toContainText('1 Mar 2026, 05:30:00 to 1 Mar 2026, 06:30:00 UTC+05:30');
   expect(new URL(page.url()).searchParams.get('range')).toBe('2026-03-01T00:00:00Z~2026-03-01T01:00:00Z');

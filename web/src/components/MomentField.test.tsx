@@ -68,6 +68,15 @@ test('a day that is picked keeps the time', async () => {
   await waitFor(() => expect(screen.queryByRole('button', { name: '24 November 2026' })).toBeNull());
 });
 
+test('the calendar opens with the focus on the day, which the arrow keys move', async () => {
+  const { input, user } = field(halfPastTwo);
+  await user.click(screen.getByRole('button', { name: 'Pick a day' }));
+  const day = await screen.findByRole('button', { name: '12 November 2026' });
+  await waitFor(() => expect(document.activeElement).toBe(day));
+  await user.keyboard('{ArrowDown}{Enter}');
+  expect(input.value).toBe('2026-11-19 14:30');
+});
+
 test('Escape closes the calendar, and not the dialog', async () => {
   const { closed, user } = field(halfPastTwo);
   await user.click(screen.getByRole('button', { name: 'Pick a day' }));

@@ -19,15 +19,15 @@ export function MomentField({ value, onChange, description, error, ...field }: P
   const [typed, setTyped] = useState('');
   const [picking, setPicking] = useState(false);
   // A field has neither seconds nor two hours of one name, so a time that nobody edits keeps its value.
-  const text = Object.is(fieldMoment(typed), value) ? typed : textOf(value);
-  const wrong = Number.isNaN(value);
+  const at = Number.isNaN(value) ? null : value;
+  const saved = at === null ? '' : fieldText(at);
+  const text = Object.is(fieldMoment(typed), value) ? typed : saved;
   function type(text: string) {
     setTyped(text);
     onChange(fieldMoment(text));
   }
   function pick(day: string) {
-    const time = value === null || wrong ? '00:00' : textOf(value).slice(11);
-    type(`${day} ${time}`);
+    type(`${day} ${saved.slice(11) || '00:00'}`);
     setPicking(false);
   }
   const calendar = (
@@ -39,7 +39,7 @@ export function MomentField({ value, onChange, description, error, ...field }: P
       </Popover.Target>
       <Popover.Dropdown>
         <Suspense fallback={null}>
-          <Calendar day={textOf(wrong ? null : (value ?? serverNow())).slice(0, 10)} onPick={pick} />
+          <Calendar day={fieldText(at ?? serverNow()).slice(0, 10)} onPick={pick} />
         </Suspense>
       </Popover.Dropdown>
     </Popover>
@@ -48,10 +48,8 @@ export function MomentField({ value, onChange, description, error, ...field }: P
     <TextInput
       {...field}
       placeholder="2026-12-31 14:30"
-      error={wrong ? 'Write it as 2026-12-31 14:30.' : error}
-      description={[description, value === null || wrong ? `In ${ownZone(serverNow())}.` : moment(value)]
-        .filter(Boolean)
-        .join(' ')}
+      error={Number.isNaN(value) ? 'Write it as 2026-12-31 14:30.' : error}
+      description={[description, at === null ? `In ${ownZone(serverNow())}.` : moment(at)].filter(Boolean).join(' ')}
       inputWrapperOrder={['label', 'input', 'description', 'error']}
       rightSection={calendar}
       autoComplete="off"
@@ -59,8 +57,4 @@ export function MomentField({ value, onChange, description, error, ...field }: P
       onChange={(event) => type(event.currentTarget.value)}
     />
   );
-}
-
-function textOf(at: number | null): string {
-  return at === null || Number.isNaN(at) ? '' : fieldText(at);
 }

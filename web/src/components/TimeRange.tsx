@@ -87,7 +87,6 @@ function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
   return (
     <FormDialog
       title="Time range"
-      lead={`Times are in ${ownZone(serverNow())}.`}
       verb="Show"
       disabled={!(chosen.from < chosen.until)}
       onClose={onClose}
