@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, Union
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import httpx
 
@@ -81,6 +81,9 @@ PAUSE, PAUSES = 0.002, 2
 #: How many reads of an answer may begin when its time is over.
 LATE_READS = 4
 
+#: How a request fails that got no answer. A URL that cannot be asked is an InvalidURL or a ValueError.
+NO_ANSWER = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, RuntimeError, ValueError)
+
 #: How many seconds pass before a record is sent again.
 RECORD_PAUSES = (0.1, 0.4)
 
@@ -129,6 +132,19 @@ class Deadline(dict[str, float]):
         return self.left()
 
 
+def _address(url: str) -> SplitResult | None:
+    """The parts of a URL that the HTTP library and the resolver take as it is, or None."""
+    try:
+        parts = urlsplit(url)
+        asked = httpx.Request("GET", url.rstrip("/")).url
+        host = asked.raw_host.decode().lower()
+        asked.host, host.encode("idna")  # as the HTTP library and the resolver do
+        taken = parts.scheme in ("http", "https") and parts.hostname == host != "" and parts.port != 0
+    except (ValueError, httpx.InvalidURL):
+        return None
+    return parts if taken and re.fullmatch("[!-~]+", url) else None
+
+
 class Core:
     def __init__(
         self,
@@ -140,8 +156,8 @@ class Core:
         batch: bool,
         on_decision: Callable[[Observation], None] | None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = _address(url)
+        if parts is None:
             raise ValueError("sluice: url must be the check endpoint's address, such as http://127.0.0.1:8080")
         if "@" in parts.netloc or parts.query or parts.fragment:
             raise ValueError("sluice: url must be an address alone; the key goes into key")

@@ -364,17 +364,17 @@ class Sluice:
             self._request_ended()
 
     def _post_now(self, post: Post) -> Answer:
-        request, deadline = self._core.request(post)
-        request.extensions = {**request.extensions, "timeout": deadline, "trace": _bound_reads}
-        _sending.deadline = deadline
         try:
+            request, deadline = self._core.request(post)
+            request.extensions = {**request.extensions, "timeout": deadline, "trace": _bound_reads}
+            _sending.deadline = deadline
             with closing(self._http.send(request, stream=True)) as response:
                 content = b""
                 for part in response.iter_bytes():
                     content += part
                     deadline.check()
             return self._core.answer(response, content)
-        except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
+        except _core.NO_ANSWER as error:
             raise self._core.failure(error) from error
         finally:
             _sending.deadline = None
