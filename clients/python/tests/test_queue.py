@@ -111,6 +111,9 @@ class Threads:
         test.addCleanup(self.client.close)
         test.addCleanup(self._pool.shutdown, cancel_futures=True)
 
+    def queue(self) -> Queue[Any]:
+        return self.client._queue
+
     def check(self, **check: Any) -> Future[Decision]:
         return self._pool.submit(self.client.check, Check(**check))
 
@@ -137,6 +140,9 @@ class Tasks:
             self._loop.close()
 
         test.addCleanup(stop)
+
+    def queue(self) -> Queue[Any]:
+        return self.client._loops[self._loop].queue
 
     def check(self, **check: Any) -> Future[Decision]:
         return asyncio.run_coroutine_threadsafe(self.client.check(Check(**check)), self._loop)
@@ -185,8 +191,8 @@ class QueueCases:
 
     def await_waiting(self, checks: Threads | Tasks, n: int) -> None:
         deadline = time.monotonic() + PATIENCE
-        while len(checks.client._queue) != n:
-            assert time.monotonic() < deadline, f"{len(checks.client._queue)} checks wait, want {n}"
+        while len(checks.queue()) != n:
+            assert time.monotonic() < deadline, f"{len(checks.queue())} checks wait, want {n}"
             time.sleep(0.001)
 
     def test_checks_that_wait_go_together(self) -> None:
@@ -335,7 +341,7 @@ class QueueCases:
             alone = [self.next(), self.next()]
             self.await_waiting(checks, 2)
             self.assertEqual(checks.check(user_id="flood").result(PATIENCE).source, "failure_mode")
-            checks.client._queue.answered = time.monotonic()
+            checks.queue().answered = time.monotonic()
             denied = checks.check(user_id="flood").result(PATIENCE)
             self.assertEqual((denied.allowed, denied.status), (False, 429))
             for request in (*alone,):
@@ -430,7 +436,7 @@ class ThreadsTest(QueueCases, unittest.TestCase):
     def event(self, checks: Threads | Tasks) -> Interruptible:
         """What the check that waits longest waits for."""
         assert isinstance(checks, Threads)
-        event = next(iter(checks.client._queue)).event
+        event = next(iter(checks.queue())).event
         assert isinstance(event, Interruptible)
         return event
 
@@ -473,7 +479,7 @@ class ThreadsTest(QueueCases, unittest.TestCase):
             alone[1].let()
             for result in (after, *first):
                 self.assertEqual(result.result(PATIENCE).source, "server")
-            self.assertEqual(checks.client._queue.in_flight, 0)
+            self.assertEqual(checks.queue().in_flight, 0)
 
     def test_close_waits_for_a_report_in_flight(self) -> None:
         checks = self.start()
@@ -574,6 +580,47 @@ class TasksTest(QueueCases, unittest.TestCase):
         self.assertEqual((release.path, json.loads(release.body)), ("/v1/settle", {"reservation": "a place"}))
         release.let()
 
+    def test_close_waits_for_the_release_of_a_caller_that_left(self) -> None:
+        checks = self.start()
+        assert isinstance(checks, Tasks)
+        leaver = checks.check(user_id="holder")
+        held = self.next()
+        leaver.cancel()
+        close = asyncio.run_coroutine_threadsafe(checks.client.close(), checks._loop)
+        while not checks.client._closed:
+            time.sleep(0.001)
+        held.let()
+        release = self.next()
+        self.assertEqual((release.path, close.done()), ("/v1/settle", False))
+        release.let()
+        close.result(PATIENCE)
+
+    def test_close_waits_no_longer_than_it_says_for_what_never_ends(self) -> None:
+        checks = self.start(timeout=0.02)
+        assert isinstance(checks, Tasks)
+        checks.check().result(PATIENCE)
+        endless = asyncio.run_coroutine_threadsafe(self.spawn(checks), checks._loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(checks.client.close(), checks._loop).result(PATIENCE)
+        checks._loop.call_soon_threadsafe(endless.cancel)
+        self.next().let()
+
+    async def spawn(self, checks: Tasks) -> asyncio.Task[Any]:
+        return checks.client._here().spawn(asyncio.sleep(10 * PATIENCE))
+
+    def test_event_loops_that_share_a_client_keep_their_checks_apart(self) -> None:
+        checks, other = self.start(), self.start()
+        assert isinstance(checks, Tasks) and isinstance(other, Tasks)
+        other.client = checks.client
+        results = [checks.check(user_id=str(i)) for i in range(3)]
+        alone = [self.next(), self.next()]
+        self.await_waiting(checks, 1)
+        results.append(other.check(user_id="other"))
+        self.next().let()
+        alone[0].let()
+        self.next().let()
+        alone[1].let()
+        self.assertEqual([result.result(PATIENCE).source for result in results], ["server"] * 4)
+
     def test_twelve_thousand_checks_of_one_user_need_three_requests(self) -> None:
         self.flood(12_000)
 
@@ -625,6 +672,7 @@ class TasksTest(QueueCases, unittest.TestCase):
         client = AsyncSluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)
         for _ in range(2):
             self.assertEqual(asyncio.run(client.check(Check())).source, "server")
+        self.assertEqual(len(client._loops), 1)  # one that has ended is forgotten
 
 
 class OptionsTest(unittest.TestCase):

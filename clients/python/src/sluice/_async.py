@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import httpx
 
 from . import _core
+from ._breaker import LONGEST
 from ._core import RECORD_PAUSES, Ask, Core, FailureMode, Observation, Post, Step, Steps, may_repeat
 from ._queue import IN_FLIGHT, STALL, Queue
 from ._types import Check, Decision, Recorded, Settlement, SluiceError
@@ -69,8 +70,9 @@ class _Call:
 class AsyncSluice:
     """Sluice for asyncio: the same options and methods, with http an httpx.AsyncClient.
 
-    Requests are tasks of their own, so a caller that is cancelled disturbs nobody else's. If it is used in another event
-    loop than before, it begins anew there.
+    Requests are tasks of their own, so a caller that is cancelled disturbs nobody else's. Event loops may share it,
+    even at once: each has a queue and connections of its own, which a close in that loop closes. An http of your own is
+    for one event loop.
     """
 
     def __init__(
@@ -87,15 +89,8 @@ class AsyncSluice:
     ) -> None:
         self._core = Core(url, key, timeout, failure_mode, denial_memory, batch, on_decision)
         self._given = http
-        self._http: httpx.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._begin()
-
-    def _begin(self) -> None:
-        self._queue: Queue[_Call] = Queue(self._core.memory, self._core.breaker, self._core.timeout, time.monotonic)
-        self._watch: asyncio.Task[None] | None = None
+        self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
 
     async def check(self, check: Check) -> Decision:
         """Asks whether a request may pass. It raises only a SluiceError of the kind request, if the check is not valid
@@ -159,16 +154,12 @@ class AsyncSluice:
         return await self._run(self._core.usage(user_id, plan))
 
     async def close(self) -> None:
-        """Waits for what is in flight and closes the connections. Later checks are decided by the failure mode."""
+        """Waits for what is in flight, at most eleven time-outs, and closes the connections. Later checks are decided by
+        the failure mode."""
         self._closed = True
-        if self._loop is asyncio.get_running_loop():
-            for call in self._queue:
-                call.end(SluiceError("connection", "The client is closed."))
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            if self._watch is not None:
-                self._watch.cancel()
-            if self._http is not None and self._given is None:
-                await self._http.aclose()
+        here = self._loops.get(asyncio.get_running_loop())
+        if here is not None:
+            await here.close()
 
     async def __aenter__(self) -> AsyncSluice:
         return self
@@ -183,30 +174,57 @@ class AsyncSluice:
 
     async def _do(self, step: Step) -> Any:
         if isinstance(step, Ask):
-            return await self._ask(step.question)
+            if self._closed:
+                raise SluiceError("connection", "The client is closed.")
+            return await self._here().ask(step.question)
         # The request goes on if its caller is cancelled: connections are left in order.
-        self._client()
-        return await asyncio.shield(self._spawn(self._post(step)))
+        here = self._here()
+        return await asyncio.shield(here.spawn(here.post(step)))
 
-    def _client(self) -> httpx.AsyncClient:
+    def _here(self) -> _Loop:
         loop = asyncio.get_running_loop()
-        if self._loop is not loop or self._http is None:
-            self._loop = loop
-            self._http = self._given or httpx.AsyncClient(limits=_core.LIMITS, trust_env=False)
-            self._tasks = set()
-            self._begin()
-        return self._http
+        here = self._loops.get(loop)
+        if here is None:
+            for other in list(self._loops):  # no lock: only the thread of a loop adds it
+                if other.is_closed():
+                    self._loops.pop(other, None)
+            here = self._loops[loop] = _Loop(self, self._core, self._given)
+        return here
 
-    async def _ask(self, question: Question) -> Decision:
-        if self._closed:
-            raise SluiceError("connection", "The client is closed.")
-        self._client()
+    def _release_later(self, reservation: str | None) -> None:
+        """Releases without a wait; close waits for it."""
+        if reservation:
+            self._here().release(reservation)
+
+
+class _Loop:
+    """What a client has in one event loop: a queue, requests and connections."""
+
+    def __init__(self, client: AsyncSluice, core: Core, given: httpx.AsyncClient | None) -> None:
+        self._client, self._core, self._given = client, core, given
+        self.queue: Queue[_Call] = Queue(core.memory, core.breaker, core.timeout, time.monotonic)
+        self._http = given or httpx.AsyncClient(limits=_core.LIMITS, trust_env=False)
+        self._watch: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        for call in self.queue:
+            call.end(SluiceError("connection", "The client is closed."))
+        end = time.monotonic() + (LONGEST + 1) * self._core.timeout
+        while self._tasks and (left := end - time.monotonic()) > 0:  # the end of a request may begin a release
+            await asyncio.wait(self._tasks, timeout=left)
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._given is None:
+            await self._http.aclose()
+
+    async def ask(self, question: Question) -> Decision:
         self._core.breaker.admit()
-        call = _Call(question, self._release_quietly)
-        if not self._core.batch or self._queue.in_flight < IN_FLIGHT:
-            self._spawn(self._send(self._queue.start(call)))
+        call = _Call(question, self._unwanted)
+        if not self._core.batch or self.queue.in_flight < IN_FLIGHT:
+            self.spawn(self._send(self.queue.start(call)))
             return await call.result()  # the request has a deadline
-        refused = self._queue.add(call)
+        refused = self.queue.add(call)
         if refused is not None:
             return refused
         if self._watch is None:
@@ -214,11 +232,11 @@ class AsyncSluice:
         try:
             return await call.result()
         finally:
-            self._queue.remove(call)
+            self.queue.remove(call)
 
     async def _look(self) -> None:
         """Ends the waits that are overdue, and sends another request for those that have stalled. One timer is enough for all."""
-        queue, timeout, now = self._queue, self._core.timeout, time.monotonic
+        queue, timeout, now = self.queue, self._core.timeout, time.monotonic
         try:
             while queue.waiting or queue.flights:
                 wake = max(now(), min(queue.due(), now() + timeout * STALL))
@@ -237,17 +255,17 @@ class AsyncSluice:
         while True:
             left = end - time.monotonic()
             await asyncio.sleep(max(0, min(left, self._core.timeout * STALL)))
-            if self._queue.has_stalled() and self._queue.may_add_request():
+            if self.queue.has_stalled() and self.queue.may_add_request():
                 self._send_next()
             if time.monotonic() >= end:
                 return
 
     def _send_next(self) -> None:
-        batch = [] if self._closed else self._queue.take()
+        batch = [] if self._client._closed else self.queue.take()
         if batch:
-            self._spawn(self._send(batch))
+            self.spawn(self._send(batch))
 
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -256,33 +274,36 @@ class AsyncSluice:
     async def _send(self, batch: list[_Call]) -> None:
         error: SluiceError | None = SluiceError("connection", "The event loop ended.")
         try:
-            error = await _run(self._core.tell(batch, time.monotonic() + self._core.timeout), self._post)
+            error = await _run(self._core.tell(batch, time.monotonic() + self._core.timeout), self.post)
         finally:
             for call in batch:
                 if not call.ended():
                     call.end(error or SluiceError("connection", "The request ended without an answer."))
-            self._queue.landed(batch, _core.is_answer(error))
-            if self._queue.in_flight < IN_FLIGHT:
+            self.queue.landed(batch, _core.is_answer(error))
+            if self.queue.in_flight < IN_FLIGHT:
                 self._send_next()
 
-    def _release_quietly(self, decision: Decision) -> None:
+    def _unwanted(self, decision: Decision) -> None:
         """A slot would stay taken until its max_hold, for a caller that does not know of it."""
-
-        async def release(reservation: str) -> None:
-            try:
-                await self.release(reservation)
-            except SluiceError:
-                pass
-
         if decision.reservation:
-            self._spawn(release(decision.reservation))
+            self.release(decision.reservation)
 
-    async def _post(self, post: Post) -> Answer:
+    def release(self, reservation: str) -> None:
+        async def quietly() -> None:
+            try:
+                await self._client.release(reservation)
+            except SluiceError:
+                pass  # it is freed after its max_hold
+
+        self.spawn(quietly())
+
+    async def post(self, post: Post) -> Answer:
         """Sends one request, once."""
-        request, _ = self._core.request(post)
         due = time.monotonic() + post.seconds
-        answer = asyncio.ensure_future(self._client().send(request))
+        answer: asyncio.Future[httpx.Response] | None = None
         try:
+            request, _ = self._core.request(post)
+            answer = asyncio.ensure_future(self._http.send(request))
             await asyncio.wait({answer}, timeout=post.seconds)
             for pause in _core.pauses(due, post.seconds, time.monotonic):
                 if answer.done():
@@ -292,7 +313,8 @@ class AsyncSluice:
                 raise SluiceError("timeout", "No answer in time.")
             response = answer.result()
             return self._core.answer(response, response.content)
-        except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
+        except _core.NO_ANSWER as error:
             raise self._core.failure(error) from error
         finally:
-            answer.cancel()
+            if answer is not None:
+                answer.cancel()
