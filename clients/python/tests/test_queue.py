@@ -711,6 +711,66 @@ class OptionsTest(unittest.TestCase):
         with self.assertRaisesRegex(SluiceError, "request.*/cost"):
             client.settle("r1", float("inf"))
 
+    def test_addresses_that_can_be_asked_are_taken(self) -> None:
+        for url in ("http://[::A]:80", "HTTPS://Sluice.Example/a%20proxy/", "http://xn--mller-kva.de.", "http://a_b"):
+            Sluice(url, TEST_KEY)
+
+    def test_a_request_that_cannot_be_made_leaves_the_decision_to_the_failure_mode(self) -> None:
+        async def check(client: AsyncSluice) -> Decision:
+            return await client.check(Check())
+
+        for base in ("http://sluice..example", "http://sluice:x"):
+            client, tasks = Sluice(gone_url(), TEST_KEY), AsyncSluice(gone_url(), TEST_KEY)
+            client._core.base = tasks._core.base = base
+            self.assertEqual(client.check(Check()).source, "failure_mode")
+            self.assertEqual(asyncio.run(check(tasks)).source, "failure_mode")
+
+    def test_what_the_server_would_refuse_is_refused_unsent(self) -> None:
+        alone: Any = 42
+        cases: list[tuple[Check, str]] = [
+            (Check(user_id="\ud800"), "/user_id"),
+            (Check(user_id="x\0"), "/user_id"),
+            (Check(user_id="é" * 128 + "x"), "/user_id"),
+            (Check(user_id=10**256), "/user_id"),
+            (Check(plan="x" * 257), "/plan"),
+            (Check(endpoint="/\udfff"), "/endpoint"),
+            (Check(endpoint="x" * 1025), "/endpoint"),
+            (Check(endpoint=alone), "/endpoint"),
+            (Check(method="X" * 33), "/method"),
+            (Check(method="GE T"), "/method"),
+            (Check(ip="unknown"), "/ip"),
+            (Check(ip="203.0.113.9:80"), "/ip"),
+            (Check(ip="fe80::1%eth0"), "/ip"),
+            (Check(attributes={"org": "\ud800"}), "/attributes/org"),
+            (Check(attributes={"org": "x" * 257}), "/attributes/org"),
+            (Check(attributes={"org": alone}), "/attributes/org"),
+            (Check(attributes={"\ud800": "x"}), "/attributes"),
+            (Check(attributes={"x" * 65: "x"}), "/attributes"),
+            (Check(attributes={str(i): "" for i in range(17)}), "/attributes"),
+            (Check(cost=-1), "/cost"),
+            (Check(cost=1e9 + 1), "/cost"),
+            (Check(costs={"usd": -1}), "/costs/usd"),
+            (Check(costs={"\ud800": 1}), "/costs"),
+            (Check(costs={f"m{i}": 1 for i in range(8)}), "/costs"),
+        ]
+        client = Sluice(gone_url(), TEST_KEY)
+        for check, pointer in cases:
+            with self.subTest(ascii(check)), self.assertRaises(SluiceError) as raised:
+                client.check(check)
+            self.assertEqual((raised.exception.kind, raised.exception.fields[0].pointer), ("request", pointer))
+            str(raised.exception).encode()  # as the log does
+        self.assertRaisesRegex(SluiceError, "request.*/reserve_for", client.reserve, Check(), 86_401)
+
+    def test_what_the_server_would_take_is_sent(self) -> None:
+        checks = [
+            Check("é" * 128, "x" * 256, "x" * 1024, "M-SEARCH", "::ffff:203.0.113.9", 1e9, {"Org.a_b-1": "x" * 256}),
+            Check(-42, cost=-1e-9, attributes={str(i): "" for i in range(16)}),
+            Check(costs={"requests": 0, **{f"m{i}": 1e9 for i in range(7)}}),
+            Check("", "", "", "", ""),
+        ]
+        for check in checks:
+            self.assertEqual(Sluice(gone_url(), TEST_KEY).reserve(check, 86_400).source, "failure_mode")
+
     def test_reports_count_latencies_by_bucket(self) -> None:
         server = Server(self, lambda r: {"body": {"accepted": 1, "ignored": []}})
         with Sluice(server.url, TEST_KEY) as client:

@@ -37,6 +37,7 @@ from ._wire import (
     encode_record,
     named,
     problem,
+    refuse_invalid,
     tokens,
 )
 
@@ -194,6 +195,7 @@ class Core:
         return decision
 
     def _decide(self, check: Check, hold: float | None) -> Steps[Decision]:
+        refuse_invalid(check, hold)
         question = encode(check, hold)
         recalled = self.memory.recall(question)
         if recalled is not None:

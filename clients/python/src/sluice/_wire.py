@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from ._types import Check, Decision, FieldError, Recorded, Settlement, SluiceError, Tier
@@ -28,6 +30,71 @@ class Answer(NamedTuple):
 
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def refuse_invalid(check: Check, hold: float | None) -> None:
+    """Raises what the server would, by the bounds of a Check in api/openapi.yaml: the checks that share its request
+    would have to be sent again."""
+    texts: list[tuple[str, Any, int]] = [
+        ("/user_id", None if check.user_id is None else str(check.user_id), 256),
+        ("/plan", check.plan, 256),
+        ("/endpoint", check.endpoint, 1024),
+        ("/method", check.method, 32),
+        ("/ip", check.ip, 64),
+    ]
+    fields = [FieldError(at, wrong) for at, text, most in texts if text and (wrong := _wrong_text(text, most))]
+    if not fields and check.method and not _METHOD.fullmatch(check.method):
+        fields.append(FieldError("/method", "must be an HTTP method such as GET"))
+    if not fields and check.ip and not _is_address(check.ip):
+        fields.append(FieldError("/ip", "must be an IPv4 or IPv6 address, without port, zone or prefix length"))
+    attributes = check.attributes or {}
+    if len(attributes) > 16:
+        fields.append(FieldError("/attributes", f"has {len(attributes)} attributes; send at most 16"))
+    for name, value in attributes.items():
+        if not isinstance(name, str) or not _ATTRIBUTE.fullmatch(name):
+            fields.append(FieldError("/attributes", "names must have 1 to 64 letters, digits, '_', '.' and '-'"))
+        elif wrong := _wrong_text(value, 256):
+            fields.append(FieldError(f"/attributes/{name}", wrong))
+    if not 0 <= round(check.cost, 6) <= 1e9:
+        fields.append(FieldError("/cost", "must be a number from 0 to 1000000000"))
+    costs = check.costs or {}
+    if len({"requests", *costs}) > 8:
+        fields.append(FieldError("/costs", "has too many meters; send at most 8, with requests"))
+    for meter, cost in costs.items():
+        if not isinstance(meter, str) or not _METER.fullmatch(meter):
+            fields.append(FieldError("/costs", "meters must be a lower-case letter and up to 31 of a-z, 0-9 and '_'"))
+        elif not 0 <= round(cost, 6) <= 1e9:
+            fields.append(FieldError(f"/costs/{meter}", "must be a number from 0 to 1000000000"))
+    if hold is not None and not 0 <= hold <= 86_400:
+        fields.append(FieldError("/reserve_for", "must be 0 to 86400 seconds"))
+    if fields:
+        raise SluiceError("request", "The check is not valid.", fields=fields)
+
+
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_ATTRIBUTE = re.compile(r"[0-9A-Za-z_.-]{1,64}")
+_METER = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
+
+def _wrong_text(text: Any, most: int) -> str | None:
+    """What the server would say against a text of at most so many bytes."""
+    if not isinstance(text, str):
+        return "must be a string"
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return "must be valid UTF-8"
+    if size > most:
+        return f"is {size} bytes long; at most {most} are accepted"
+    return "contains the character NUL" if "\0" in text else None
+
+
+def _is_address(ip: str) -> bool:
+    try:
+        ip_address(ip)
+    except ValueError:
+        return False
+    return "%" not in ip
 
 
 def encode(check: Check, hold: float | None = None) -> Question:
