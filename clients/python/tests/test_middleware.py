@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import queue
+import threading
 import time
 import unittest
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 import django
@@ -20,7 +22,7 @@ from sluice import AsyncSluice, Check, Decision, Sluice, Tier, _http
 from sluice.asgi import SluiceMiddleware as Asgi
 from sluice.wsgi import SluiceMiddleware as Wsgi
 
-from .servers import PATIENCE, TEST_KEY, Server
+from .servers import PATIENCE, TEST_KEY, Received, Server
 
 logging.getLogger("sluice").addHandler(logging.NullHandler())
 logging.getLogger("sluice").propagate = False
@@ -91,13 +93,21 @@ def by_django(url: str, check: Check | None, mode: Any) -> Response:
     return Response(response.status_code, {name.lower(): value for name, value in response.items()})
 
 
+async def with_background(response: Awaitable[Any], then: Callable[[], None] = lambda: None) -> Any:
+    """Lets what goes on behind a response end."""
+    got = await response
+    then()
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+    return got
+
+
 def by_async_django(url: str, check: Check | None, mode: Any) -> Response:
     configure(url, check, mode)
 
     async def view(request: Any) -> Any:
         return HttpResponse(status=204)
 
-    response = asyncio.run(Django(view)(AsyncRequestFactory().get("/")))
+    response = asyncio.run(with_background(Django(view)(AsyncRequestFactory().get("/"))))
     return Response(response.status_code, {name.lower(): value for name, value in response.items()})
 
 
@@ -121,7 +131,20 @@ def by_async_django_view(url: str, check: Check | None, mode: Any) -> Response:
     async def view(request: Any, pk: int) -> Any:
         return HttpResponse(status=200 + pk)
 
-    response = asyncio.run(view(AsyncRequestFactory().get("/"), pk=4))
+    response = asyncio.run(with_background(view(AsyncRequestFactory().get("/"), pk=4)))
+    return Response(response.status_code, {name.lower(): value for name, value in response.items()})
+
+
+def by_async_django_view_under_wsgi(url: str, check: Check | None, mode: Any) -> Response:
+    configure(url, check, mode)
+    sluice_django._shared = sluice_django._Clients()
+
+    @sluice_django.limit(lambda request: check)
+    async def view(request: Any, pk: int) -> Any:
+        return HttpResponse(status=200 + pk)
+
+    response = asyncio.run(view(RequestFactory().get("/"), pk=4))
+    assert "asynchronous" not in vars(sluice_django._shared), "the event loop of the request has ended"
     return Response(response.status_code, {name.lower(): value for name, value in response.items()})
 
 
@@ -166,6 +189,7 @@ class MiddlewareTest(unittest.TestCase):
         "async django": by_async_django,
         "django view": by_django_view,
         "async django view": by_async_django_view,
+        "async django view under wsgi": by_async_django_view_under_wsgi,
     }
 
     def each(
@@ -265,8 +289,39 @@ class MiddlewareTest(unittest.TestCase):
         for response, server, took in self.each({"body": {"allowed": True, "delay_ms": 50, "reservation": "r1"}}):
             self.assertEqual(response.status, 204)
             self.assertGreaterEqual(took, 0.05)
+            deadline = time.monotonic() + PATIENCE
+            while len(server.requests) < 2 and time.monotonic() < deadline:  # Django releases behind the response
+                time.sleep(0.001)
             self.assertEqual([request.path for request in server.requests], ["/v1/check", "/v1/settle"])
             self.assertEqual(server.requests[1].body, '{"reservation":"r1"}')
+
+    def test_django_answers_before_the_release_has_an_answer(self) -> None:
+        def view(request: Any) -> Any:
+            return HttpResponse(status=204)
+
+        async def aview(request: Any) -> Any:
+            return HttpResponse(status=204)
+
+        def sync() -> None:
+            Django(view)(RequestFactory().get("/"))
+            responded.set()
+
+        def asynchronous() -> None:
+            asyncio.run(with_background(Django(aview)(AsyncRequestFactory().get("/")), responded.set))
+
+        for ask in (sync, asynchronous):
+            with self.subTest(ask.__name__):
+                responded, released = threading.Event(), queue.Queue[bool]()
+
+                def answer(received: Received) -> dict[str, Any]:
+                    if received.path == "/v1/settle":
+                        released.put(responded.wait(PATIENCE / 3))
+                        return {"body": {"settled": True}}
+                    return {"body": {"allowed": True, "reservation": "r1"}}
+
+                configure(Server(self, answer).url, Check(user_id="42"), "open")
+                ask()
+                self.assertTrue(released.get(timeout=PATIENCE))
 
     def test_a_server_that_cannot_answer_a_socket_closes_it(self) -> None:
         server = Server(self, lambda r: {"status": 429, "body": {"allowed": False, "reason": "limit_exceeded"}})

@@ -462,6 +462,22 @@ class ThreadsTest(QueueCases, unittest.TestCase):
             for result in (stayer, *first):
                 self.assertEqual(result.result(PATIENCE).source, "server")
 
+    def test_a_place_is_freed_before_the_process_ends(self) -> None:
+        client = f"Sluice({self.server.url!r}, {TEST_KEY!r}, timeout=3)"
+        code = f"from sluice import Sluice; {client}._release_later('a place')"
+        path = str(Path(__file__).parents[1] / "src")
+        with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}) as process:
+            release = self.next()
+            self.assertIsNone(process.poll())
+            release.let()
+            self.assertEqual(process.wait(PATIENCE), 0)
+
+    def test_a_release_that_gets_no_thread_raises_nothing_and_nobody_waits_for_it(self) -> None:
+        client = Sluice(gone_url(), TEST_KEY)
+        with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
+            client._release_later("a place")
+        self.assertEqual(client._requests, [])
+
     def test_an_interrupted_thread_sends_for_nobody_and_another_one_does(self) -> None:
         with mock.patch("sluice._sync.Event", Interruptible):
             checks = self.start()

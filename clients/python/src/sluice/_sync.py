@@ -266,8 +266,7 @@ class Sluice:
                             other.end(SluiceError("connection", "The thread that was to ask was interrupted."))
                     self._queue.landed(batch, None)
                     self._next_leader()
-            if unwanted:
-                self._release_later(unwanted)
+            self._release_later(unwanted)
 
     def _await(self, call: _Call) -> None:
         if not call.event.wait(self._core.timeout * STALL):
@@ -327,15 +326,22 @@ class Sluice:
                 self._queue.landed(batch, _core.is_answer(error) if answered else None)
                 if self._queue.in_flight < IN_FLIGHT:
                     self._next_leader()
-                unwanted = [reservation for call in batch if (reservation := call.unwanted())]
+                unwanted = [call.unwanted() for call in batch]
             for reservation in unwanted:
                 self._release_later(reservation)
 
-    def _release_later(self, reservation: str) -> None:
-        thread = Thread(target=self._release_quietly, args=(reservation,), daemon=True)
+    def _release_later(self, reservation: str | None) -> None:
+        """Releases without a wait; close and the end of the process wait for it."""
+        if not reservation:
+            return
+        thread = Thread(target=self._release_quietly, args=(reservation,))
         with self._lock:
-            self._requests.append(thread)  # from now on, close waits for it
-        thread.start()
+            self._requests.append(thread)
+        try:
+            thread.start()
+        except RuntimeError:  # there is no thread to be had: the place is freed after its max_hold
+            with self._lock:
+                self._requests.remove(thread)
 
     def _release_quietly(self, reservation: str) -> None:
         """A slot would stay taken until its max_hold, for a caller that does not know of it."""

@@ -25,8 +25,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.module_loading import import_string
@@ -92,9 +94,14 @@ def _limited(view: Callable[..., Any], identify: Callable[[Any], Any], clients: 
             check = await found if inspect.isawaitable(found) else found
             if check is None:
                 return await view(request, *args, **kwargs)
-            limits = clients.asynchronous
+            limits: AsyncSluice | Sluice
             try:
-                decision = await limits.check(check)
+                if isinstance(request, ASGIRequest):
+                    limits = clients.asynchronous
+                    decision = await limits.check(check)
+                else:  # under WSGI each request has an event loop of its own, which ends before a release could
+                    limits = clients.sync
+                    decision = await sync_to_async(limits.check, thread_sensitive=False)(check)
             except SluiceError as error:
                 log.warning("Sluice refused a check: %s", error)
                 return _invalid()
@@ -105,10 +112,7 @@ def _limited(view: Callable[..., Any], identify: Callable[[Any], Any], clients: 
                     await asyncio.sleep(decision.delay)
                 return _with_headers(await view(request, *args, **kwargs), decision)
             finally:
-                try:
-                    await limits.release(decision.reservation)
-                except SluiceError:
-                    pass  # it is freed after its max_hold
+                limits._release_later(decision.reservation)
 
         return alimited
 
@@ -129,10 +133,7 @@ def _limited(view: Callable[..., Any], identify: Callable[[Any], Any], clients: 
                 time.sleep(decision.delay)
             return _with_headers(view(request, *args, **kwargs), decision)
         finally:
-            try:
-                limits.release(decision.reservation)
-            except SluiceError:
-                pass  # it is freed after its max_hold
+            limits._release_later(decision.reservation)
 
     return limited
 
