@@ -385,3 +385,25 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 	w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", quota), http.StatusCreated)
 	w.want(w.send(by, "DELETE", rule, nil, "If-Match", "*"), http.StatusNoContent)
 }
+
+func TestAFileThatGivesARuleAnotherMeterIsRefusedInADryRunToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	yaml := map[string]string{"Content-Type": "application/yaml"}
+	file := "rules: [{key_pattern: global, name: file, meter: requests, rate: 1/second, burst_capacity: 2}]"
+	w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/import", file, yaml}), http.StatusOK)
+	file = strings.Replace(file, "requests", "tokens", 1)
+	var told []string
+	for _, query := range []string{"?dry_run=true", ""} {
+		got := w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/import" + query, file, yaml}),
+			http.StatusBadRequest)
+		if !strings.Contains(got.body, "rule global (file): meter: must stay requests") {
+			t.Errorf("it is answered %s", got.body)
+		}
+		told = append(told, strings.Join(pointersOf(t, got), " "))
+	}
+	if told[0] != told[1] {
+		t.Errorf("a dry run points at %s, and the import at %s", told[0], told[1])
+	}
+}

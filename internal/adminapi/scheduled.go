@@ -126,6 +126,7 @@ func (s *surface) scheduledRules(
 			refused.refuse(i, rules.ErrChanged)
 		}
 		wrong := allWrong(&rule, rule.Patch(asked[i].Change), map[string]bool{rule.Plan: true})
+		wrong = append(wrong, rule.WrongMeterChange(&found[at])...)
 		if rule.ExpiresIn != nil {
 			wrong.Add("expires_in_seconds", "must be left out of a scheduled change; send expires_at")
 		}

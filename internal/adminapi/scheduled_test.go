@@ -81,6 +81,10 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 			body(rule.ID, 1, map[string]any{"burst_capacity": 0}, hour(1), ""),
 			"/rules/0/change/burst_capacity",
 		},
+		"another meter": {
+			body(rule.ID, 1, map[string]any{"meter": "tokens"}, hour(1), ""),
+			"/rules/0/change/meter",
+		},
 		"a change of nothing": {
 			body(rule.ID, 1, map[string]any{"burst_capacity": 10}, hour(1), ""),
 			"/rules/0/change",

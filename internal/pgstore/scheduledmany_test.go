@@ -136,6 +136,28 @@ func TestAChangeOfAColumnLeavesOutWhatWasRemovedOrCannotBeChanged(t *testing.T) 
 	w.endedAs(t, none, rules.ScheduledFailed, "None of the 2 rules was changed.", wasRemoved, wasRemoved)
 }
 
+func TestAChangeOfAColumnLeavesOutWhatTheWriteWouldRefuse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all := w.column(t, 4)
+	was := all[0].Burst
+	w.adaptTo(t, rules.MaxAdapting-1)
+	after := withBurst(20, all...)
+	after[0].Meter = "tokens"
+	after[1].Adapt, after[2].Adapt = toSearch, toSearch
+	change := must(w.Schedule(t.Context(), scheduled(friday, all...), after))(t)
+	const (
+		otherMeter = "The rule would not be valid: meter: must stay requests: the buckets of a rule count one thing. " +
+			"Make another rule for tokens."
+		noRoom = "The rule would not be valid: adapt: must be left out: at most 100 rules of a tenant can adapt."
+	)
+	w.runScheduled(t, monday)
+	w.burstsAre(t, all, was, 20, was, 20)
+	w.endedAs(t, change, rules.ScheduledInForce, "2 of 4 rules were not changed.", otherMeter, "", noRoom, "")
+	w.runScheduled(t, friday)
+	w.burstsAre(t, all, was, was, was, was)
+}
+
 func TestAChangeOfAColumnIsNotTakenBackWhereSomebodyEditedIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -225,8 +226,8 @@ func (w write) takeBack(
 }
 
 // setParts sets the fields that fieldsOf returns for each rule, stores the result of each part, and returns how many
-// rules were set. A rule is left out, with a Failure, if it was removed, if fieldsOf refuses it, or if it would not be
-// valid. Parts with a Failure are skipped.
+// rules were set. A rule is left out, with a Failure, if it was removed, if fieldsOf refuses it, if it would not be
+// valid, or if it would be one too many that adapts. Parts with a Failure are skipped.
 func (w write) setParts(
 	ctx context.Context, parts []dbsqlc.ScheduledChangeRule, removed string,
 	fieldsOf func(part *dbsqlc.ScheduledChangeRule, live *rules.Rule) (fields []byte, refusal string, err error),
@@ -237,6 +238,7 @@ func (w write) setParts(
 		return 0, err
 	}
 	var changed []ruleset.Change[rules.Rule]
+	var partsOf []*dbsqlc.ScheduledChangeRule // of changed
 	for i := range parts {
 		part := &parts[i]
 		if part.Failure != "" {
@@ -258,7 +260,7 @@ func (w write) setParts(
 		if err != nil {
 			return 0, err
 		}
-		if err := w.requireValid(ctx, &after); err != nil {
+		if err := w.requireValid(ctx, &rule, &after); err != nil {
 			if part.Failure = refusalOf(err); part.Failure == "" {
 				return 0, err
 			}
@@ -267,9 +269,15 @@ func (w write) setParts(
 		set++
 		if !rule.HasSameFields(&after) {
 			changed = append(changed, ruleset.Change[rules.Rule]{Before: &rule, After: &after})
+			partsOf = append(partsOf, part)
 		}
 	}
-	if err := w.updateMany(ctx, changed); err != nil {
+	fitting, err := w.leaveOutAdapting(ctx, changed, partsOf)
+	if err != nil {
+		return 0, err
+	}
+	set -= len(changed) - len(fitting)
+	if err := w.updateMany(ctx, fitting); err != nil {
 		return 0, err
 	}
 	return set, w.StepScheduledRules(ctx, dbsqlc.StepScheduledRulesParams{
@@ -280,11 +288,35 @@ func (w write) setParts(
 	})
 }
 
-func (w write) requireValid(ctx context.Context, rule *rules.Rule) error {
-	if err := wrongRule(rule); err != nil {
+func (w write) requireValid(ctx context.Context, before, after *rules.Rule) error {
+	if err := wrongRule(after); err != nil {
 		return err
 	}
-	return w.requireKnown(ctx, *rule)
+	if wrong := after.WrongMeterChange(before); len(wrong) > 0 {
+		return wrong
+	}
+	return w.requireKnown(ctx, *after)
+}
+
+// leaveOutAdapting leaves out, with a Failure, the last rules that would begin to adapt, while there is no room.
+func (w write) leaveOutAdapting(
+	ctx context.Context, changed []ruleset.Change[rules.Rule], parts []*dbsqlc.ScheduledChangeRule,
+) (fitting []ruleset.Change[rules.Rule], err error) {
+	fitting = slices.Clone(changed)
+	for {
+		err := w.requireAdaptRoom(ctx,
+			each(fitting, func(change ruleset.Change[rules.Rule]) rules.Rule { return *change.After }))
+		last := len(fitting) - 1
+		for last >= 0 && (fitting[last].Before.Adapt.Backend != "" || fitting[last].After.Adapt.Backend == "") {
+			last--
+		}
+		refusal := refusalOf(err)
+		if refusal == "" || last < 0 {
+			return fitting, err
+		}
+		parts[last].Failure = refusal
+		fitting, parts = slices.Delete(fitting, last, last+1), slices.Delete(parts, last, last+1)
+	}
 }
 
 // updateMany updates valid rules. A tenant's rules are counted once, at the end.

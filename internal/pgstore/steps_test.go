@@ -190,15 +190,20 @@ func TestALimitComesIntoForceAfterTheStepsBeforeIt(t *testing.T) {
 	}
 }
 
-func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func (w *world) adaptTo(t *testing.T, number int) {
+	t.Helper()
 	exec(t, w.url,
 		`INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, name, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
 			action, is_active, in_force_since, revision, parameters)
 		SELECT $1, 'global', 'global', 'n' || n, 10, 'second', 50, 'token_bucket', 'enforce', 'limit', true, now(), 1,
 			'{"adapt": {"backend": "b", "floor_percent": 10, "p99_ms": 100}}'
-		FROM generate_series(1, $2) AS n`, w.ours.ID, rules.MaxAdapting-1)
+		FROM generate_series(1, $2) AS n`, w.ours.ID, number)
+}
+
+func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.adaptTo(t, rules.MaxAdapting-1)
 	last := w.adapting(t, "last")
 	one := limit(t, w.ours.ID, "user:{user_id}", "", "one more")
 	one.Adapt = toSearch

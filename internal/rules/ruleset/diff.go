@@ -59,8 +59,9 @@ type DiffOptions struct {
 // so that applying a configuration twice changes nothing; a rate in another unit looks different and is a change.
 // Neither configuration may contain an identity twice.
 //
-// The error lists every rule without its plan, every desired override without a rule that limits, every plan in use
-// that would be removed, and every pattern and plan with more than MaxRulesPerPattern rules.
+// The error lists every rule without its plan or with another meter than before, every desired override without a rule
+// that limits, every plan in use that would be removed, every pattern and plan with more than MaxRulesPerPattern rules,
+// and more than MaxAdapting rules that adapt.
 func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	var changes Changes
 	for _, o := range desired.Overrides {
@@ -96,12 +97,25 @@ func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	}
 	changes.Gateways, changes.Kept.Gateways = gateways.diff(current.Gateways, desired.Gateways)
 
-	return changes, checkReferences(current, Config{
+	return changes, errors.Join(checkMeters(changes.Rules), checkReferences(current, Config{
 		Plans: slices.Concat(desired.Plans, changes.Kept.Plans),
 		Rules: slices.Concat(desired.Rules, changes.Kept.Rules),
 		// A kept override may belong to a rule that becomes a block, and must not prevent that.
 		Overrides: desired.Overrides,
-	})
+	}))
+}
+
+func checkMeters(changes []Change[rules.Rule]) error {
+	var errs []error
+	for _, c := range changes {
+		if c.Before == nil || c.After == nil {
+			continue
+		}
+		if wrong := c.After.WrongMeterChange(c.Before); len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("rule %s: %w", c.After.Identity(), wrong))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // comparison compares rows by identity. Fields both decide whether rows differ and print the difference, so that every
@@ -163,8 +177,12 @@ func checkReferences(current, result Config) error {
 		}
 	}
 	alike := make(map[rules.RuleIdentity]int, len(result.Rules)) // by pattern and plan
+	adapting := 0
 	for i := range result.Rules {
 		rule := &result.Rules[i]
+		if rule.Adapt.Backend != "" {
+			adapting++
+		}
 		named[rule.Identity()] = rule
 		switch {
 		case rule.Plan == "" || plans[rule.Plan]:
@@ -177,6 +195,9 @@ func checkReferences(current, result Config) error {
 		if alike[group]++; alike[group] == rules.MaxRulesPerPattern+1 { // report once
 			errs = append(errs, fmt.Errorf("more than %d rules have the pattern %s", rules.MaxRulesPerPattern, group))
 		}
+	}
+	if adapting > rules.MaxAdapting {
+		errs = append(errs, fmt.Errorf("more than %d rules adapt", rules.MaxAdapting))
 	}
 	for i := range result.Overrides {
 		override := &result.Overrides[i]

@@ -202,6 +202,13 @@ func TestDiffRefusesAResultThatDoesNotHoldTogether(t *testing.T) {
 	override := ConfigOverride{Rule: rule.Identity(), Override: rules.Override{UserID: "42"}}
 	onBlock := ConfigOverride{Rule: block.Identity(), Override: rules.Override{UserID: "42"}}
 	old := Config{Plans: []rules.Plan{{Name: "old"}}, Rules: []rules.Rule{rule}}
+	requests, tokens := limitRule(t, "ip:{ip}", 1, 1), limitRule(t, "ip:{ip}", 1, 1)
+	tokens.Meter = "tokens"
+	adapting := make([]rules.Rule, rules.MaxAdapting+1)
+	for i := range adapting {
+		adapting[i] = limitRule(t, "user:"+strconv.Itoa(i), 1, 1)
+		adapting[i].Adapt = rules.Adapt{Backend: "search", FloorPercent: 20, ErrorPercent: 1}
+	}
 	tests := map[string]struct {
 		current, desired Config
 		prune            bool
@@ -239,6 +246,19 @@ func TestDiffRefusesAResultThatDoesNotHoldTogether(t *testing.T) {
 		},
 		"a rule needs its plan": {
 			Config{}, Config{Rules: []rules.Rule{rule}}, false, "rule user:{user_id} [old]: there is no plan old",
+		},
+		"a rule keeps its meter": {
+			Config{Rules: []rules.Rule{requests}},
+			Config{Rules: []rules.Rule{tokens}},
+			false,
+			"rule ip:{ip}: meter: must stay requests: the buckets of a rule count one thing. Make another rule for " +
+				"tokens",
+		},
+		"too many rules adapt": {
+			Config{Rules: adapting[1:]},
+			Config{Rules: adapting[:1]},
+			false,
+			"more than 100 rules adapt",
 		},
 		"an override needs its rule": {
 			Config{},
