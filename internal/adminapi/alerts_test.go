@@ -316,6 +316,30 @@ func TestWhatPeopleGiveToSendAnAlertIsNeverShown(t *testing.T) {
 	}
 }
 
+func TestAnotherURLNeedsTheRoutingKeyAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
+	const first, second = "0123456789abcdef0123456789ABCDEF", "abcdef0123456789ABCDEF0123456789"
+	made := w.want(w.send(by, "POST", alerts, map[string]any{
+		"name": "loud", "rule_id": fmt.Sprint(rule.ID), "per": "rule", "threshold": 5, "window_minutes": 10,
+		"format": "pagerduty", "routing_key": first,
+	}), http.StatusCreated)
+	path := fmt.Sprintf("%s/%d", alerts, read[alertAnswer](t, made).Alert.AlertID)
+	elsewhere := map[string]any{"url": "https://example.com/enqueue"}
+	got := w.want(w.send(by, "PATCH", path, elsewhere, "If-Match", "*"), http.StatusBadRequest)
+	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/routing_key"}) ||
+		!strings.Contains(got.body, "given again with another url") {
+		t.Errorf("another URL without the key is answered %s", got.body)
+	}
+	elsewhere["routing_key"] = second
+	w.want(w.send(by, "PATCH", path, elsewhere, "If-Match", "*"), http.StatusOK)
+	stored := must(w.store.Alert(t.Context(), w.acme.ID, read[alertAnswer](t, made).Alert.AlertID))(t)
+	if stored.URL != elsewhere["url"] || stored.Secret != second {
+		t.Errorf("it is stored as %+v", stored)
+	}
+}
+
 func TestAnAlertChangesItsFormat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

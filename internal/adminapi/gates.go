@@ -151,7 +151,7 @@ func (*surface) receiveBody(q *apiRequest) (err error) {
 	return err
 }
 
-func (*surface) checkRepeat(q *apiRequest) error { return q.mayRepeat(q.route, q.body) }
+func (*surface) checkRepeat(q *apiRequest) error { return q.mayRepeat(q.body) }
 
 func (*surface) checkBody(q *apiRequest) (err error) {
 	q.value, err = q.operation.checkBody(q.r, q.body)

@@ -35,11 +35,10 @@ const (
 	fileLease    = 4 * time.Minute
 )
 
-// idempotencyKeyOf returns the Idempotency-Key of a POST, or "". Anonymous callers share no identity, so their keys are
-// ignored.
-func idempotencyKeyOf(r *http.Request, rt route) (string, error) {
+// idempotencyKeyOf returns the Idempotency-Key of a request, or "".
+func idempotencyKeyOf(r *http.Request) (string, error) {
 	given := r.Header.Values(idempotencyHeader)
-	if r.Method != http.MethodPost || rt.least == anyone || len(given) == 0 {
+	if len(given) == 0 {
 		return "", nil
 	}
 	key := given[0]
@@ -51,9 +50,12 @@ func idempotencyKeyOf(r *http.Request, rt route) (string, error) {
 	return key, nil
 }
 
-func (q *apiRequest) mayRepeat(rt route, body []byte) error {
-	key, err := idempotencyKeyOf(q.r, rt)
-	if err != nil || key == "" || rt.least == aViewer {
+func (q *apiRequest) mayRepeat(body []byte) error {
+	if !q.operation.takesKey {
+		return nil
+	}
+	key, err := idempotencyKeyOf(q.r)
+	if err != nil || key == "" {
 		return err
 	}
 	var tenant [8]byte
@@ -116,13 +118,15 @@ func (s *surface) handleIdempotent(w http.ResponseWriter, q *apiRequest) error {
 	}
 	held := hold(w, q)
 	ctx = context.WithoutCancel(ctx) // what happened is kept even if the caller has left
-	if held.status >= 200 && held.status < 300 {
+	isKept := held.status >= 200 && held.status < 300 && held.body.Len() <= maxKeptAnswer
+	if isKept {
 		var sealed []byte
-		if sealed, err = q.seal(held); err == nil && held.body.Len() <= maxKeptAnswer {
+		if sealed, err = q.seal(held); err == nil {
 			err = s.Idempotency.KeepAnswer(ctx, begun, sealed)
 		}
-	} else {
-		err = s.Idempotency.ForgetIdempotent(ctx, begun)
+	}
+	if !isKept || err != nil { // so that a request that changed nothing does not block its repetition
+		err = errors.Join(err, s.Idempotency.ForgetIdempotent(ctx, begun))
 	}
 	if err != nil {
 		s.Requests.Log.WarnContext(ctx, "the answer to a repeatable request is not kept", "request_id", q.requestID,

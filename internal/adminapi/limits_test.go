@@ -398,7 +398,7 @@ func TestAFileThatGivesARuleAnotherMeterIsRefusedInADryRunToo(t *testing.T) {
 	for _, query := range []string{"?dry_run=true", ""} {
 		got := w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/import" + query, file, yaml}),
 			http.StatusBadRequest)
-		if !strings.Contains(got.body, "rule global (file): meter: must stay requests") {
+		if !strings.Contains(got.body, "rule global file: meter: must stay requests") {
 			t.Errorf("it is answered %s", got.body)
 		}
 		told = append(told, strings.Join(pointersOf(t, got), " "))

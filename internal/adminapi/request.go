@@ -50,6 +50,7 @@ type operation struct {
 	isFile     bool // the answer is a file
 	isStream   bool // the answer is a stream
 	anyQuery   bool // others choose the parameters
+	takesKey   bool // of idempotency
 	// hasDryRun: a key that may only read may have it in a dry run.
 	hasDryRun bool
 }
@@ -73,6 +74,7 @@ func describe(description *openapi3.T, method, path string, least access) (o *op
 		if parameter.Value.In == openapi3.ParameterInQuery {
 			o.query[parameter.Value.Name] = parameter.Value
 		}
+		o.takesKey = o.takesKey || parameter.Value.Name == idempotencyHeader
 	}
 	if described.RequestBody != nil {
 		for mediaType, content := range described.RequestBody.Value.Content {

@@ -47,14 +47,19 @@ func (a *Alert) SetFormat(format Format) {
 }
 
 // SetURL changes the URL for posts. Anyone who knows the URL of a Slack webhook can post to its channel, so that URL
-// becomes the secret. Setting the ShownURL changes nothing.
+// becomes the secret. The routing key of PagerDuty is dropped, because it would be posted to the new URL. Setting the
+// ShownURL changes nothing.
 func (a *Alert) SetURL(target string) {
 	if target == a.ShownURL() {
 		return
 	}
 	a.URL = target
-	if a.Format == FormatSlack {
+	switch a.Format {
+	case FormatSlack:
 		a.URL, a.Secret = rules.ShownURL(target), target
+	case FormatPagerDuty:
+		a.Secret, a.SecretIsClosed = "", false
+	case FormatWebhook, FormatEmail:
 	}
 }
 
@@ -76,7 +81,8 @@ func (a *Alert) wrongDestination() (wrong rules.FieldErrors) {
 	case FormatPagerDuty:
 		wrong.Add("url", rules.WrongWebhookURL(a.URL))
 		if !routingKey.MatchString(a.Secret) {
-			wrong.Add("routing_key", "must be the integration key of a service of PagerDuty: 32 letters and digits")
+			wrong.Add("routing_key", "must be the integration key of a service of PagerDuty, given again with another "+
+				"url: 32 letters and digits")
 		}
 	case FormatEmail:
 		if a.Email == "" {

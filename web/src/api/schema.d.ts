@@ -1402,8 +1402,9 @@ export interface paths {
         post?: never;
         /**
          * Remove a plan
-         * @description With `users_to`, the plan's users go to that plan and its rules are removed, all in one transaction. Without, it is
-         *     409 while rules or users are on the plan. The default plan is always 409.
+         * @description With `users_to`, the plan's users go to that plan and its rules are removed, all in one transaction. `If-Match` is of
+         *     the plan alone: the rules that it has by then go with it, and undoing the whole change brings them back. Without
+         *     `users_to`, it is 409 while rules or users are on the plan. The default plan is always 409.
          */
         delete: operations["deletePlan"];
         options?: never;
@@ -7440,6 +7441,7 @@ export interface components {
             format?: components["schemas"]["AlertFormat"];
             /** @description Without it the URL stays. The URL as it is shown changes nothing */
             url?: string;
+            /** @description Another `url` needs it again, so that the stored key is sent nowhere else */
             routing_key?: string;
             email?: string;
             is_active?: boolean;

@@ -1658,8 +1658,10 @@ type AlertPatch struct {
 	Name *string    `json:"name,omitempty"`
 
 	// Per rule: all of the rule together; subject: each subject separately
-	Per        *AlertPer `json:"per,omitempty"`
-	RoutingKey *string   `json:"routing_key,omitempty"`
+	Per *AlertPer `json:"per,omitempty"`
+
+	// RoutingKey Another `url` needs it again, so that the stored key is sent nowhere else
+	RoutingKey *string `json:"routing_key,omitempty"`
 
 	// RuleId Null: each rule by itself; for degraded, all checks together
 	RuleId    nullable.Nullable[AlertRuleID] `json:"rule_id,omitempty"`
