@@ -21,14 +21,16 @@ func (s *surface) CreateCandidate(ctx context.Context,
 	request openapi.CreateCandidateRequestObject,
 ) (openapi.CreateCandidateResponseObject, error) {
 	tenant := requestOf(ctx).tenant
-	candidate, err := s.Stores.Rule(ctx, tenant.ID, rules.RuleID(request.RuleId))
+	live, err := s.Stores.Rule(ctx, tenant.ID, rules.RuleID(request.RuleId))
 	if err != nil {
 		return nil, err
 	}
-	if !candidate.CanBeTried() {
+	if !live.CanBeTried() {
 		return nil, cannotBeTried()
 	}
+	candidate := live
 	wrong := candidate.Patch(*request.Body)
+	wrong = append(wrong, candidate.WrongMeterChange(&live)...) // it could never be promoted
 	if candidate.Action == rules.ActionBypass {
 		wrong.Add("action", "must be limit or block: a bypass has no shadow mode")
 	}

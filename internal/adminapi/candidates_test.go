@@ -33,6 +33,7 @@ func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
 	for name, body := range map[string]map[string]any{
 		"a bypass":        {"action": "bypass"},
 		"a burst of zero": {"burst_capacity": 0},
+		"another meter":   {"meter": "tokens"},
 	} {
 		if got := w.send(by, "POST", try, body); got.status != http.StatusBadRequest {
 			t.Errorf("%s is answered %d: %s", name, got.status, got.body)
