@@ -21,7 +21,8 @@ import (
 // entry about the same object, of a packed entry the first one. Returns an auth.UndoError if an object was changed
 // later (rules.ErrChanged), if a change of its kind cannot be undone (rules.ErrFinal), or if an object cannot become
 // what it was; then nothing is undone. An entry is undone if its object is still as the entry left it in all that
-// people can change. A removed rule returns under its id. A scheduled change that was made stays made.
+// people can change. A removed rule returns under its id, without overrides that have ended since. A scheduled change
+// that was made stays made.
 func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, whole bool) (auth.AuditID,
 	error,
 ) {
@@ -80,7 +81,10 @@ func (s Writer) revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 			if entries = slices.DeleteFunc(entries, isErased); len(entries) == 0 {
 				return fmt.Errorf("its user was erased: %w", rules.ErrFinal)
 			}
-			if isErased(first) || whole && first.Object.Kind == "scheduled_change" {
+			if entries, err = w.withoutEnded(ctx, entries); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(entries, func(e auth.AuditEntry) bool { return e.Object == first.Object }) {
 				first = entries[0]
 			}
 			if err := w.revertAll(ctx, entries); err != nil {
@@ -139,8 +143,35 @@ func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, 
 	return entries, nil
 }
 
+// withoutEnded leaves out removed overrides that have ended since, because the database refuses them and they would
+// change nothing. It leaves out none if nothing else is undone, so that the caller is told why.
+func (w write) withoutEnded(ctx context.Context, entries []auth.AuditEntry) ([]auth.AuditEntry, error) {
+	now, err := w.DatabaseTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var kept []auth.AuditEntry
+	for _, entry := range entries {
+		if entry.Object.Kind == "override" && entry.After == nil {
+			before, err := decodeImage[overrideImage](entry.Before)
+			if err != nil {
+				return nil, fmt.Errorf("read the override before: %w", err)
+			}
+			if before.ExpiresAt != nil && !before.ExpiresAt.After(now) {
+				continue
+			}
+		}
+		kept = append(kept, entry)
+	}
+	if len(kept) == 0 {
+		return entries, nil
+	}
+	return kept, nil
+}
+
 // revertAll undoes entries, or returns all that clash. An error of the database ends the transaction, and so the
-// search. An object whose values are refused is tried again after the others, which may have made room for it.
+// search. An object whose values are refused is tried again after the others, which may have made room for it. An
+// override is not, because the database itself refuses it.
 func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 	var clashes []auth.UndoClash
 	var refused []auth.AuditEntry
@@ -150,7 +181,7 @@ func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 			continue
 		}
 		err = writeError(err)
-		if errors.As(err, new(rules.FieldErrors)) && i < len(entries)-1 {
+		if errors.As(err, new(rules.FieldErrors)) && entry.Object.Kind != "override" && i < len(entries)-1 {
 			refused = append(refused, entry)
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -287,6 +288,74 @@ func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 				t.Errorf("our rows were\n%s\nand are now\n%s", before, after)
 			}
 		})
+	}
+}
+
+// TestAnOverrideThatHasEndedKeepsNothingFromComingBack: the database stores no override that has ended, so undoing
+// leaves it away, unless it is all that is undone.
+func TestAnOverrideThatHasEndedKeepsNothingFromComingBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	for user, end := range map[string]time.Time{"41": tomorrow(), "43": tomorrow(), "44": tomorrow(), "45": {}} {
+		override := overrideOf(w.ours.user, user)
+		override.ExpiresAt = end
+		must(w.PutOverride(ctx, override, rules.AnyVersion))(t)
+	}
+	exec(t, w.url, `UPDATE rate_limit_override SET in_force_since = now() - interval '2 hours',
+		expires_at = now() - interval '1 hour' WHERE tenant_id = $1 AND user_id IN ('41', '44')`, ours)
+	since := w.latest(t)
+	if err := w.RemoveRule(ctx, ours, w.ours.user.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	_, entries := w.written(t, ours, since)
+	ended := slices.IndexFunc(entries, func(e auth.AuditEntry) bool { return strings.HasSuffix(e.Object.ID, ":44") })
+	undone := must(w.Revert(ctx, ours, entries[ended].ID, true))(t)
+	if entry := must(w.AuditEntry(ctx, ours, undone))(t); entry.ID <= entries[len(entries)-1].ID ||
+		entry.Action != auth.AuditCreate {
+		t.Errorf("the entry of the undoing is %+v", entry)
+	}
+	var back []string
+	for _, override := range must(w.Overrides(ctx, ours, w.ours.user.ID, "", 10))(t) {
+		back = append(back, override.UserID)
+	}
+	if want := []string{"42", "43", "45"}; !slices.Equal(back, want) {
+		t.Errorf("the rule is back with overrides for %q, want %q", back, want)
+	}
+
+	before := w.content(t)
+	var wrong rules.FieldErrors
+	_, err := w.Revert(ctx, ours, entries[ended].ID, false)
+	if !errors.As(err, new(*auth.UndoError)) || !asFieldErrors(err, &wrong) || wrong[0].Field != "expires_at" {
+		t.Errorf("undoing the removal of an override that has ended says %v", err)
+	}
+	if after := w.content(t); after != before {
+		t.Errorf("it was\n%s\nand is, with the undoing refused,\n%s", before, after)
+	}
+}
+
+// TestAnOverrideThatTheDatabaseRefusesEndsTheUndoing: it would end before the rule is in force again, which only the
+// database knows.
+func TestAnOverrideThatTheDatabaseRefusesEndsTheUndoing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	for _, user := range []string{"41", "43"} {
+		override := overrideOf(w.ours.user, user)
+		override.ExpiresAt = time.Now().Add(30 * time.Minute)
+		must(w.PutOverride(ctx, override, rules.AnyVersion))(t)
+	}
+	since := w.latest(t)
+	if err := w.RemoveRule(ctx, ours, w.ours.user.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, w.url, "UPDATE rate_limit_rule SET removed_at = removed_at + interval '1 hour' WHERE tenant_id = $1 AND "+
+		"rule_id = $2", ours, w.ours.user.ID)
+	_, entries := w.written(t, ours, since)
+	var wrong rules.FieldErrors
+	if _, err := w.Revert(ctx, ours, entries[0].ID, true); !errors.As(err, new(*auth.UndoError)) ||
+		!asFieldErrors(err, &wrong) || wrong[0].Field != "expires_at" {
+		t.Errorf("undoing says %v", err)
 	}
 }
 
