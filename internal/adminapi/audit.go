@@ -296,10 +296,13 @@ func undoProblem(clash *auth.UndoError) *httpapi.Problem {
 	fields := make([]httpapi.FieldError, 0, min(len(clash.Clashes), maxClashes))
 	for _, one := range clash.Clashes[:cap(fields)] {
 		why := "has changed again since"
+		var wrong rules.FieldErrors
 		switch {
 		case errors.Is(one.Err, rules.ErrChanged):
 		case errors.Is(one.Err, rules.ErrFinal):
 			why, detail = "is of a kind that cannot be undone", "A change of this kind cannot be undone."
+		case errors.As(one.Err, &wrong):
+			why, detail = "cannot become what it was: "+wrong.Error(), "It cannot become what it was; errors says why."
 		default:
 			why = "cannot become what it was, because of later changes"
 			detail = "Later changes prevent this, such as a plan that was removed or is in use; undo those first."

@@ -534,6 +534,30 @@ func TestASaveIsUndoneAsAWhole(t *testing.T) {
 	}
 }
 
+func TestUndoingTheRemovalOfAnOverrideThatHasEndedSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	editor := w.person(w.acme, auth.Editor)
+	override := fmt.Sprintf("/api/v1/tenants/acme/rules/%d/overrides/42", w.rule(w.acme).ID)
+	w.want(w.send(editor, "PUT", override, map[string]any{
+		"rate_per_second": 5, "burst_capacity": 9, "reason": "a test",
+		"expires_at": time.Now().Add(time.Hour).Truncate(time.Second),
+	}, "If-None-Match", "*"), http.StatusCreated)
+	w.exec(`UPDATE rate_limit_override SET in_force_since = now() - interval '2 hours',
+		expires_at = now() - interval '1 hour' WHERE tenant_id = $1`, w.acme.ID)
+	w.want(w.send(editor, "DELETE", override, nil, "If-Match", "*"), http.StatusNoContent)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{}, auth.LogCursor{}, 1)
+	removal := must(entries, err)(t)[0].ID
+	for _, query := range []string{"", "?whole=true"} {
+		got := w.want(w.send(editor, "POST", fmt.Sprintf("/api/v1/tenants/acme/audit/%d/revert%s", removal, query),
+			nil), http.StatusConflict)
+		if !strings.Contains(got.body, fmt.Sprintf("/audit/%d", removal)) ||
+			!strings.Contains(got.body, "expires_at: must be in the future") {
+			t.Errorf("undoing%s is answered %s", query, got.body)
+		}
+	}
+}
+
 // TestARuleIsPutByItsPatternPlanAndName declares a rule as automation does: the same request creates it, changes
 // nothing and, with other fields, replaces all of them.
 func TestARuleIsPutByItsPatternPlanAndName(t *testing.T) {

@@ -3080,9 +3080,9 @@ export interface paths {
         /**
          * Undo a change
          * @description Undoing is a change with its own entry. With `row`, one object of a packed entry is undone, else all of them. With `whole`, all
-         *     entries of the change are undone, or none: a save of four cells, a rule that was removed with its overrides, a promotion. 409
-         *     if an object has changed since or cannot be restored; `errors` names the entries, such as /audit/812, or /audit/812/rows/3 of
-         *     a packed one. 409 for a whole of more than 1,000 objects. Only owners undo changes to tenants, API keys, members and invitations; only platform admins
+         *     entries of the change are undone, or none: a save of four cells, a rule that was removed with its overrides, a promotion.
+         *     Removed overrides that have ended stay removed. 409 if an object has changed since or cannot be restored, and if nothing else
+         *     is left to undo; `errors` names the entries, such as /audit/812, or /audit/812/rows/3 of a packed one. 409 for a whole of more than 1,000 objects. Only owners undo changes to tenants, API keys, members and invitations; only platform admins
          *     undo suspending and resuming a tenant.
          */
         post: operations["revertChange"];
