@@ -1911,11 +1911,19 @@ BEGIN
     WHERE tenant_id = removed_tenant AND (default_plan IS NOT NULL OR name <> its_slug);
     -- Accounts that have not proven their address can sign in to this tenant only.
     UPDATE public.account SET email = 'erased-' || account_id || '@invalid', name = '', password_hash = '',
-        disabled_at = now()
+        disabled_at = now(), second_factor_at = NULL, recovery_codes_at = NULL
     WHERE unproven_in = removed_tenant AND email <> 'erased-' || account_id || '@invalid';
     DELETE FROM public.session AS s USING public.account AS a WHERE a.account_id = s.account_id
         AND a.unproven_in = removed_tenant;
     DELETE FROM public.mailed_link AS l USING public.account AS a WHERE a.account_id = l.account_id
+        AND a.unproven_in = removed_tenant;
+    DELETE FROM public.pending_sign_in AS p USING public.account AS a WHERE a.account_id = p.account_id
+        AND a.unproven_in = removed_tenant;
+    DELETE FROM public.account_identity AS i USING public.account AS a WHERE a.account_id = i.account_id
+        AND a.unproven_in = removed_tenant;
+    DELETE FROM public.second_factor AS f USING public.account AS a WHERE a.account_id = f.account_id
+        AND a.unproven_in = removed_tenant;
+    DELETE FROM public.recovery_code AS c USING public.account AS a WHERE a.account_id = c.account_id
         AND a.unproven_in = removed_tenant;
     -- The security log is the platform's. Its entries keep the slug, for as long as entries are kept.
     UPDATE public.access_event SET tenant_id = 0 WHERE (at, access_id) IN (

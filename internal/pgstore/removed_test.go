@@ -38,8 +38,18 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 	ctx, owner := t.Context(), connect(t, w.url)
 	exec(t, w.url, "INSERT INTO account (email, password_hash, unproven_in) VALUES ('claimed@example.com', 'x', $1)",
 		w.ours.ID)
-	exec(t, w.url, "INSERT INTO session (account_id, token_digest) SELECT account_id, sha256('') FROM account WHERE "+
-		"unproven_in = $1", w.ours.ID)
+	for _, row := range []string{
+		"session (account_id, token_digest) SELECT account_id, sha256('')",
+		"mailed_link (account_id, purpose, token_digest, expires_at) SELECT account_id, 'proof', sha256(''), now()",
+		"account_identity (account_id, issuer, subject, email) SELECT account_id, 'https://idp', '1', email",
+		"second_factor (account_id, secret) SELECT account_id, 'secret'",
+		"recovery_code (account_id, code_digest) SELECT account_id, sha256('')",
+		"pending_sign_in (account_id, token_digest, expires_at) SELECT account_id, sha256(''), now()",
+	} {
+		exec(t, w.url, "INSERT INTO "+row+" FROM account WHERE unproven_in = $1", w.ours.ID)
+	}
+	exec(t, w.url, "UPDATE account SET second_factor_at = now(), recovery_codes_at = now() WHERE unproven_in = $1",
+		w.ours.ID)
 	remove := func() {
 		t.Helper()
 		tenant := must(w.Tenant(ctx, w.ours.ID))(t)
@@ -68,6 +78,12 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 			t.Errorf("the tenant has no row in %s, so nothing is shown; see fillEveryTable", table)
 		}
 	}
+	held := thingsOfAccounts(t, owner)
+	for _, thing := range held {
+		if len(lines(t, owner, thing, w.ours.ID)) == 0 {
+			t.Errorf("the account that joined by a link has nothing by %q, so nothing is shown", thing)
+		}
+	}
 	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour), forgetNothing))(t); erased != 1 {
 		t.Errorf("%d tenants were erased, want 1", erased)
 	}
@@ -77,11 +93,10 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 	if now := rowsOf(t, owner, w.theirs.ID); fmt.Sprint(now) != fmt.Sprint(theirs) {
 		t.Errorf("the other tenant had %v and has %v", theirs, now)
 	}
-	for _, what := range []string{
-		"SELECT email FROM account WHERE email LIKE 'claimed%'", "SELECT 'a session' FROM session",
-	} {
-		if left := lines(t, owner, what); len(left) > 0 {
-			t.Errorf("left is %q", left)
+	for _, thing := range append(held, "SELECT email FROM account WHERE unproven_in = $1 AND (email LIKE 'claimed%' "+
+		"OR coalesce(second_factor_at, recovery_codes_at) IS NOT NULL)") {
+		if left := lines(t, owner, thing, w.ours.ID); len(left) > 0 {
+			t.Errorf("left is %q by %q", left, thing)
 		}
 	}
 	receipt := must(w.RemovedTenants(ctx, "", 10))(t)
@@ -103,6 +118,17 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 		w.theirs.ID); err == nil {
 		t.Error("a tenant that is not removed can be erased")
 	}
+}
+
+// thingsOfAccounts returns a query for each table of no tenant that refers to accounts: what those have that have not
+// proven their address.
+func thingsOfAccounts(t *testing.T, conn *pgx.Conn) []string {
+	t.Helper()
+	return lines(t, conn, `SELECT format('SELECT to_jsonb(o)::text FROM %s AS o JOIN account AS a ON a.account_id = o.%I
+			WHERE a.unproven_in = $1', c.conrelid::regclass, k.attname)
+		FROM pg_constraint AS c JOIN pg_attribute AS k ON k.attrelid = c.conrelid AND k.attnum = c.conkey[1]
+		WHERE c.contype = 'f' AND c.confrelid = 'account'::regclass AND NOT EXISTS (
+			SELECT FROM pg_attribute AS t WHERE t.attrelid = c.conrelid AND t.attname = 'tenant_id')`)
 }
 
 func forgetNothing(context.Context, rules.TenantID) error { return nil }
