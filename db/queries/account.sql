@@ -73,3 +73,14 @@ DELETE FROM mailed_link WHERE account_id = $1 OR expires_at < clock_timestamp() 
 -- name: ReplacePasswordHash :exec
 UPDATE account SET password_hash = sqlc.arg(new_hash), updated_at = clock_timestamp()
     WHERE account_id = sqlc.arg(account_id);
+
+-- name: TakeOverAccount :one
+-- Gives an account to another holder, whom the former one's identities, second factor and recovery codes do not serve.
+WITH identities AS (DELETE FROM account_identity AS i WHERE i.account_id = sqlc.arg(account_id)),
+factor AS (DELETE FROM second_factor AS f WHERE f.account_id = sqlc.arg(account_id)),
+codes AS (DELETE FROM recovery_code AS c WHERE c.account_id = sqlc.arg(account_id))
+UPDATE account AS a
+SET name = sqlc.arg(name), password_hash = sqlc.arg(password_hash), second_factor_at = NULL, recovery_codes_at = NULL,
+    version = a.version + 1, updated_at = clock_timestamp()
+WHERE a.account_id = sqlc.arg(account_id)
+RETURNING *;

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/notify/mailer/smtptest"
 	"github.com/sluicegate/sluice/internal/oidc"
 	"github.com/sluicegate/sluice/internal/oidc/oidctest"
 )
@@ -23,6 +24,77 @@ func (w *world) linked() caller {
 		w.t.Fatalf("linking leads to %s", next)
 	}
 	return by
+}
+
+// Mallory uses a leaked link, and makes the account hers in every way that an account has. An owner removes her and
+// invites the invitee again, who then holds the account alone.
+func TestWhoTakesAnUnverifiedAccountOverHoldsItAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, nil)
+	mallory := sessionFrom(w.want(w.acceptAs(*w.inviteSystem(w.acme, victim)), http.StatusOK))
+	p, person := w.profile(mallory), oidctest.Person("mallory", "mallory@example.com")
+	w.provider.SignedIn(person)
+	if next := p.back(w.provider.Visit(p.begin("/api/v1/account/identities",
+		`{"provider":"idp"}`))); next != "/profile?linked=idp" {
+		t.Fatalf("linking leads to %s", next)
+	}
+	begun := w.want(w.send(mallory, "POST", "/api/v1/account/second-factor", nil), http.StatusOK)
+	codes := read[struct {
+		RecoveryCodes []string `json:"recovery_codes"`
+	}](t, w.want(w.send(mallory, "POST", "/api/v1/account/second-factor/confirm",
+		map[string]any{"code": w.code(read[struct{ Secret string }](t, begun).Secret)}), http.StatusOK)).RecoveryCodes
+	w.want(w.signIn(victim, "acme"), http.StatusAccepted)
+	waiting, _, _ := strings.Cut(w.signIn(victim, "acme").header.Get("Set-Cookie"), ";")
+	held := `SELECT (SELECT count(*) FROM account_identity) + (SELECT count(*) FROM second_factor) +
+		(SELECT count(*) FROM recovery_code) + (SELECT count(*) FROM pending_sign_in) + (SELECT count(*) FROM account
+			WHERE second_factor_at IS NOT NULL OR recovery_codes_at IS NOT NULL)`
+	if n := w.count(held); n < 1+1+len(codes)+2+1 {
+		t.Fatalf("Mallory holds the account by %d things", n)
+	}
+
+	account, _ := p.who()
+	w.want(w.send(w.person(w.acme, auth.Owner), "DELETE", fmt.Sprintf("/api/v1/tenants/acme/members/%d", account.ID),
+		nil, "If-Match", "*"), http.StatusNoContent)
+	accept := map[string]string{"token": *w.inviteSystem(w.acme, victim), "name": "Grace", "password": nextPassword}
+	accepted := w.want(w.send(caller{}, "POST", "/api/v1/invitations/accept", accept), http.StatusOK)
+	if !strings.Contains(accepted.body, `"name":"Grace"`) {
+		t.Errorf("the session of the invitee is %s", accepted.body)
+	}
+	w.want(w.send(sessionFrom(accepted), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
+	if n := w.count(held); n != 0 {
+		t.Errorf("Mallory still holds the account by %d things", n)
+	}
+	signIn := map[string]string{"email": victim, "password": nextPassword, "tenant": "acme"}
+	w.want(w.send(caller{}, "POST", "/api/v1/session", signIn), http.StatusOK)
+
+	w.want(w.send(mallory, "GET", "/api/v1/session", nil), http.StatusUnauthorized)
+	w.want(w.signIn(victim, "acme"), http.StatusUnauthorized)
+	w.want(w.send(caller{}, "POST", "/api/v1/session/second-factor", map[string]any{"code": codes[0]}, "Cookie",
+		waiting), http.StatusUnauthorized)
+	again := w.profile(caller{})
+	again.signIn(person, "")
+	if account, _ = again.who(); account.Email != "mallory@example.com" {
+		t.Errorf("Mallory is signed in as %+v", account)
+	}
+}
+
+// Whoever accepts without a session gets an account of their own or is told to sign in, so that no acceptance waits for
+// a second factor.
+func TestAcceptingWithoutASessionNeverWaitsForASecondFactor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	w.turnFactorOn(by)
+	w.want(w.acceptAs(*w.inviteSystem(w.strict, by.account.Email)), http.StatusOK)
+	server := smtptest.New(t, smtptest.Options{})
+	w.invite(w.person(w.other, auth.Owner), "other", by.account.Email)
+	w.deliver(w.postOffice(server))
+	token := ""
+	for _, message := range server.Messages() { // one tells of the factor, and has none
+		token += message.Token()
+	}
+	w.wantKind(w.acceptAs(token), http.StatusConflict, "conflict")
+	w.want(w.send(by, "POST", "/api/v1/invitations/accept", map[string]string{"token": token}), http.StatusOK)
 }
 
 // reaches reports whether the browser may read the rules of the tenant strict, and whether the session says so.

@@ -49,7 +49,8 @@ func (g *Gate) Accept(ctx context.Context, by rules.Actor, session Session, toke
 // AcceptAsNew creates an account with the invited address, signs it in, and makes it a member. A mailed link proves the
 // address; with any other link the account is unproven. Returns rules.FieldErrors on name and password,
 // rules.ErrNotFound if the invitation is not open, rules.ErrExists if the address has an account (which should sign in
-// and Accept), and ErrSuspended for a suspended tenant.
+// and Accept), and ErrSuspended for a suspended tenant. The account has no second factor: one that is taken over loses
+// it.
 func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password string, from Browser) (Member, Entry,
 	error,
 ) {

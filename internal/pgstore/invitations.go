@@ -218,7 +218,8 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 }
 
 // createInvited creates the account of an invited address. An unproven account belongs to the tenant that invited it,
-// so whoever the tenant gives another invitation to takes it over, with a new password and without its sessions.
+// so whoever the tenant gives another invitation to takes it over, with a new name and password. The former holder's
+// sessions, links, identities, second factor and recovery codes go.
 func createInvited(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (auth.Account,
 	error,
 ) {
@@ -226,7 +227,7 @@ func createInvited(ctx context.Context, q *dbsqlc.Queries, account auth.Account,
 		row, err := q.UnprovenAccount(ctx, int64(account.UnprovenIn), account.Email)
 		switch {
 		case err == nil && row.DisabledAt == nil:
-			if err := q.ReplacePasswordHash(ctx, passwordHash, row.AccountID); err != nil {
+			if row, err = q.TakeOverAccount(ctx, account.Name, passwordHash, row.AccountID); err != nil {
 				return auth.Account{}, err
 			}
 			return accountFromRow(row), endAccess(ctx, q, row.AccountID)

@@ -268,6 +268,39 @@ func (q *Queries) SetPasswordHash(ctx context.Context, newHash string, accountID
 	return result.RowsAffected(), nil
 }
 
+const takeOverAccount = `-- name: TakeOverAccount :one
+WITH identities AS (DELETE FROM account_identity AS i WHERE i.account_id = $3),
+factor AS (DELETE FROM second_factor AS f WHERE f.account_id = $3),
+codes AS (DELETE FROM recovery_code AS c WHERE c.account_id = $3)
+UPDATE account AS a
+SET name = $1, password_hash = $2, second_factor_at = NULL, recovery_codes_at = NULL,
+    version = a.version + 1, updated_at = clock_timestamp()
+WHERE a.account_id = $3
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
+`
+
+// Gives an account to another holder, whom the former one's identities, second factor and recovery codes do not serve.
+func (q *Queries) TakeOverAccount(ctx context.Context, name string, passwordHash string, accountID auth.AccountID) (Account, error) {
+	row := q.db.QueryRow(ctx, takeOverAccount, name, passwordHash, accountID)
+	var i Account
+	err := row.Scan(
+		&i.AccountID,
+		&i.Email,
+		&i.Name,
+		&i.PasswordHash,
+		&i.IsPlatformAdmin,
+		&i.DisabledAt,
+		&i.Version,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.UnprovenIn,
+		&i.SecondFactorAt,
+		&i.RecoveryCodesAt,
+		&i.AdminBy,
+	)
+	return i, err
+}
+
 const unprovenAccount = `-- name: UnprovenAccount :one
 SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by FROM account
 WHERE unproven_in = $1::bigint AND lower(email) = lower($2::text COLLATE "C")
