@@ -1,4 +1,5 @@
 import { Breaker } from './breaker.js';
+import { longestTimer } from './limiter.js';
 import { Memory } from './memory.js';
 import { whenOver } from './patience.js';
 import { Queue } from './queue.js';
@@ -102,7 +103,10 @@ export class Sluice {
     }
     // fetch's own message would name it.
     if (typeof key !== 'string' || !/^[!-~]+$/.test(key)) throw new TypeError('sluice: key must be an API key, slk_…');
-    if (!(timeout > 0)) throw new TypeError(`sluice: timeout is ${timeout}; it must be milliseconds above 0`);
+    if (!(timeout > 0) || patientTimeouts * timeout > longestTimer) {
+      const most = Math.floor(longestTimer / patientTimeouts);
+      throw new TypeError(`sluice: timeout is ${timeout}; it must be milliseconds above 0, at most ${most}`);
+    }
     if (failureMode !== 'open' && failureMode !== 'closed')
       throw new TypeError('sluice: failureMode must be open or closed');
     this.#base = url.replace(/\/+$/, '');

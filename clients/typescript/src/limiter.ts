@@ -68,6 +68,9 @@ export class Limiter {
   }
 }
 
+/** How many milliseconds a timer waits at most; a longer one ends at once. */
+export const longestTimer = 2 ** 31 - 1;
+
 /** Waits, or rejects with the reason of the signal. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -75,10 +78,18 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
       reject(signal.reason);
       return;
     }
-    const timer = setTimeout(() => {
-      stay();
-      resolve();
-    }, Math.ceil(ms)); // fractions are cut off
+    let timer: ReturnType<typeof setTimeout>;
+    const wait = (left: number) => {
+      timer = setTimeout(
+        () => {
+          if (left > longestTimer) return wait(left - longestTimer);
+          stay();
+          resolve();
+        },
+        Math.min(Math.ceil(left), longestTimer), // fractions are cut off
+      );
+    };
+    wait(ms);
     const stay = onAbort(signal, () => {
       clearTimeout(timer);
       reject(signal?.reason);

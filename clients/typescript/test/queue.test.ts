@@ -491,6 +491,8 @@ test('options that cannot work are refused, and the key is not named', () => {
     { key: `${testKey}\n` },
     { timeout: 0 },
     { timeout: Number.NaN },
+    { timeout: Number.POSITIVE_INFINITY },
+    { timeout: 2 ** 31 / 10 },
     { failureMode: 'ajar' as 'open' },
   ]) {
     assert.throws(
@@ -562,6 +564,20 @@ test('a limiter waits', async () => {
   const began = performance.now();
   await Promise.all(Array.from({ length: 21 }, () => limiter.wait()));
   assert.ok(performance.now() - began >= 19);
+});
+
+test('a limiter waits for longer than a timer can', async (t) => {
+  const timers: number[] = [];
+  t.mock.method(globalThis, 'setTimeout', ((act: () => void, ms: number) => {
+    timers.push(ms);
+    queueMicrotask(act);
+  }) as typeof setTimeout);
+  const limiter = new Limiter(1e-7, 1); // a token in four months
+  limiter.now = () => 0;
+  limiter.allow();
+  await limiter.wait();
+  const most = 2 ** 31 - 1;
+  assert.deepEqual(timers, [most, most, most, most, 1e10 - 4 * most]);
 });
 
 test('the version is that of the package', () => {
