@@ -201,3 +201,21 @@ test('express-rate-limit answers what Sluice decides', async () => {
   assert.equal(JSON.parse(server.requests[0]?.body ?? '').user_id, '42');
   assert.throws(() => new SluiceStore(limits).init({ skipFailedRequests: true }), TypeError);
 });
+
+test('express-rate-limit lets pass what Sluice allows, whatever its own limit is', async () => {
+  const server = await serve(() => ({ body: { allowed: true, limit: 1000, remaining: 10, reset_after_ms: 10_000 } }));
+  for (const [limit, remaining] of [
+    [50, '0'],
+    [2000, '1010'],
+    [() => 50, '49'],
+  ] as const) {
+    const limits = new Sluice({ url: server.url, key: testKey, timeout: 30_000 });
+    const app = express();
+    app.use(rateLimit({ limit, store: new SluiceStore(limits), keyGenerator: () => '42' }));
+    app.get('/', (_, response) => {
+      response.sendStatus(204);
+    });
+    const { status, headers } = await fetch(await listen(app));
+    assert.deepEqual([status, headers.get('x-ratelimit-remaining')], [204, remaining], `${limit}`);
+  }
+});
