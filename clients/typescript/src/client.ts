@@ -238,7 +238,7 @@ export class Sluice {
    * Waits for the requests in flight, such as a report. The failure mode decides later checks and those that wait.
    */
   async close(): Promise<void> {
-    this.#queue.close();
+    await this.#queue.close();
     while (this.#requests.size > 0) await Promise.allSettled(this.#requests);
   }
 

@@ -66,6 +66,8 @@ export class Queue {
   /** Those with waiting checks, the next one first. */
   readonly #turns = new Set<Group>();
   readonly #flights = new Set<Waiting[]>();
+  /** What close waits for: who is told of an answer may release what it reserved. */
+  readonly #work = new Set<Promise<unknown>>();
   #waiting = 0;
   #inFlight = 0;
   #answered = Number.NEGATIVE_INFINITY;
@@ -85,8 +87,8 @@ export class Queue {
     return this.#waiting;
   }
 
-  /** Ends the checks that wait, and takes no more. */
-  close(): void {
+  /** Ends the checks that wait, takes no more, and waits for the answers to those in flight. */
+  async close(): Promise<void> {
     this.#closed = true;
     const error = new SluiceError('connection', 'The client is closed.');
     for (const group of [...this.#turns]) {
@@ -96,6 +98,7 @@ export class Queue {
       });
       this.#forget(group);
     }
+    while (this.#work.size > 0) await Promise.allSettled(this.#work);
   }
 
   /** It rejects with a SluiceError or the signal's reason. */
@@ -140,13 +143,18 @@ export class Queue {
   #unlessLeft(request: Promise<Decision>, signal: AbortSignal): Promise<Decision> {
     return new Promise((resolve, reject) => {
       const stay = onAbort(signal, () => reject(signal.reason));
-      request
-        .then((decision) => {
-          if (signal.aborted) this.#transport.unwanted(decision);
-          resolve(decision);
-        }, reject)
-        .finally(stay);
+      const told = request.then((decision) => {
+        if (signal.aborted) this.#transport.unwanted(decision);
+        resolve(decision);
+      }, reject);
+      this.#awaited(told.finally(stay));
     });
+  }
+
+  #awaited(work: Promise<unknown>): void {
+    this.#work.add(work);
+    const ended = () => this.#work.delete(work);
+    work.then(ended, ended);
   }
 
   async #alone(question: Question, group: Group): Promise<Decision> {
@@ -367,10 +375,12 @@ export class Queue {
     if (batch.length === 0) return;
     this.#inFlight++;
     this.#flights.add(batch);
-    this.#send(batch).then((failure) => {
-      this.#flights.delete(batch);
-      this.#ended(failure);
-    });
+    this.#awaited(
+      this.#send(batch).then((failure) => {
+        this.#flights.delete(batch);
+        this.#ended(failure);
+      }),
+    );
   }
 
   /** Asks for several callers, and returns why that failed. The request is nobody's own, so no caller's signal ends it. */

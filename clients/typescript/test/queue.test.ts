@@ -379,6 +379,31 @@ test('close waits for a report in flight', async () => {
   assert.deepEqual(order, ['report', 'close']);
 });
 
+for (const shared of [false, true]) {
+  test(`close waits for the release of an abandoned check that was sent ${shared ? 'with others' : 'alone'}`, async () => {
+    const { limits, next } = await gate();
+    const leaving = new AbortController();
+    const others = shared ? [limits.check({}), limits.check({})] : [];
+    const theirs = shared ? [await next(), await next()] : [];
+    const leaver = limits.check({ userId: 'holder' }, { signal: leaving.signal });
+    theirs[0]?.let();
+    const held = await next();
+    theirs[1]?.let();
+    await Promise.all(others);
+    leaving.abort(new Error('left'));
+    await assert.rejects(leaver, /left/);
+    let closed = false;
+    const close = limits.close().then(() => {
+      closed = true;
+    });
+    held.let();
+    const release = await next();
+    assert.deepEqual([release.path, closed], ['/v1/settle', false]);
+    release.let();
+    await close;
+  });
+}
+
 for (const kind of ['check', 'checkBatch']) {
   test(`one ${kind} after another asks a server that fails only after pauses`, async () => {
     const { limits, next, server } = await gate({ failureMode: 'closed' });
