@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -92,6 +94,23 @@ func (d *Decision) RetryWithJitter() time.Duration {
 
 const maxJitterPercent = 50
 
+// The bounds of a check, in bytes for texts. What the server would refuse whatever its rules and plans are is refused
+// here, because others' checks may share the request.
+const (
+	maxUserID         = 256
+	maxPlan           = 256
+	maxEndpoint       = 1024
+	maxMethod         = 32
+	maxIP             = 64
+	maxAttributes     = 16
+	maxAttributeName  = 64
+	maxAttributeValue = 256
+	maxMeters         = 8
+	maxMeter          = 32
+	maxCost           = 1e9
+	maxHold           = 24 * time.Hour
+)
+
 // question is an encoded check with its key in the cache of denials.
 type question struct {
 	body     string
@@ -111,11 +130,21 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 	}
 	var memory [256]byte
 	body := append(memory[:0], '{')
-	for _, field := range [...]struct{ name, value string }{
-		{"user_id", c.UserID}, {"plan", c.Plan}, {"endpoint", c.Endpoint}, {"method", c.Method}, {"ip", c.IP},
+	for _, field := range [...]struct {
+		name, value string
+		most        int
+	}{
+		{"user_id", c.UserID, maxUserID},
+		{"plan", c.Plan, maxPlan},
+		{"endpoint", c.Endpoint, maxEndpoint},
+		{"method", c.Method, maxMethod},
+		{"ip", c.IP, maxIP},
 	} {
 		if field.value == "" {
 			continue
+		}
+		if wrong := refuseText(field.name, field.value, field.most); wrong != nil {
+			return question{}, wrong
 		}
 		quoted, ok := appendQuoted(appendName(body, field.name), field.value)
 		if !ok {
@@ -123,12 +152,10 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 		}
 		body = quoted
 	}
+	if wrong := c.refuseForms(hold); wrong != nil {
+		return question{}, wrong
+	}
 	if len(c.Attributes) > 0 {
-		for name, value := range c.Attributes {
-			if !utf8.ValidString(name) || !utf8.ValidString(value) {
-				return question{}, notUTF8("attributes")
-			}
-		}
 		attributes, err := json.Marshal(c.Attributes) // sorts them
 		if err != nil {
 			return question{}, fmt.Errorf("encode the check: %w", err)
@@ -155,6 +182,59 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 	return q, nil
 }
 
+// refuseForms returns an error for values other than texts of the right form.
+func (c *Check) refuseForms(hold time.Duration) error {
+	if !consistsOf(c.Method, "!#$%&'*+-.^_`|~") {
+		return refused("/method", "must be an HTTP method such as GET")
+	}
+	if c.IP != "" {
+		if ip, err := netip.ParseAddr(c.IP); err != nil || ip.Zone() != "" {
+			return refused("/ip", "must be an IPv4 or IPv6 address, without port, zone or prefix length")
+		}
+	}
+	if len(c.Attributes) > maxAttributes {
+		return refused("/attributes", fmt.Sprintf("has %d attributes; send at most %d", len(c.Attributes), maxAttributes))
+	}
+	for name, value := range c.Attributes {
+		if name == "" || len(name) > maxAttributeName || !consistsOf(name, "_.-") {
+			return refused("/attributes", "has a name other than 1 to 64 letters, digits, '_', '.' and '-'")
+		}
+		if !utf8.ValidString(value) {
+			return notUTF8("attributes/" + name)
+		}
+		if wrong := refuseText("attributes/"+name, value, maxAttributeValue); wrong != nil {
+			return wrong
+		}
+	}
+	if hold > maxHold {
+		return refused("/reserve_for", fmt.Sprintf("must be at most %v; it is %v", maxHold, hold))
+	}
+	return nil
+}
+
+// consistsOf reports whether a text has only ASCII letters, digits and the others.
+func consistsOf(text, others string) bool {
+	for i := range len(text) {
+		c := text[i]
+		isLetter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !isLetter && (c < '0' || c > '9') && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// refuseText returns an error for a text that is too long or has a NUL.
+func refuseText(field, text string, most int) error {
+	if len(text) > most {
+		return refused("/"+field, fmt.Sprintf("is %d bytes long; at most %d are accepted", len(text), most))
+	}
+	if strings.IndexByte(text, 0) >= 0 {
+		return refused("/"+field, "contains the character NUL; remove it")
+	}
+	return nil
+}
+
 // appendCosts appends the costs: of requests, if they are not 1 or there are others, and of other meters.
 func (c *Check) appendCosts(body []byte, requests float64) ([]byte, error) {
 	number, err := tokens(requests)
@@ -171,7 +251,15 @@ func (c *Check) appendCosts(body []byte, requests float64) ([]byte, error) {
 
 func (c *Check) appendMeters(body []byte, requests string) ([]byte, error) {
 	body = append(append(appendName(body, "costs"), `{"requests":`...), requests...)
+	if len(c.Costs) >= maxMeters {
+		return nil, refused("/costs", fmt.Sprintf("has %d meters beside requests; send at most %d", len(c.Costs),
+			maxMeters-1))
+	}
 	for _, meter := range slices.Sorted(maps.Keys(c.Costs)) {
+		if !isMeter(meter) {
+			return nil, refused("/costs", "has a meter other than a lower-case letter and up to 31 of a-z, 0-9 and '_', "+
+				"or requests, whose cost is Cost")
+		}
 		cost := c.Costs[meter]
 		if c.Look {
 			cost = 0
@@ -180,13 +268,17 @@ func (c *Check) appendMeters(body []byte, requests string) ([]byte, error) {
 		if err != nil {
 			return nil, refused("/costs/"+meter, err.Error())
 		}
-		quoted, ok := appendQuoted(append(body, ','), meter)
-		if !ok {
-			return nil, notUTF8("costs")
-		}
-		body = append(append(quoted, ':'), number...)
+		body = append(appendName(body, meter), number...)
 	}
 	return append(body, '}'), nil
+}
+
+// isMeter reports whether a word is a meter other than requests.
+func isMeter(word string) bool {
+	if word == "" || len(word) > maxMeter || word[0] < 'a' || word[0] > 'z' || word == "requests" {
+		return false
+	}
+	return word == strings.ToLower(word) && consistsOf(word, "_")
 }
 
 // JSON would replace invalid bytes, and so merge two users
@@ -216,10 +308,11 @@ func appendQuoted(body []byte, text string) (quoted []byte, ok bool) {
 
 // tokens formats an amount with the server's precision of 6 decimals.
 func tokens(amount float64) (string, error) {
-	if math.IsNaN(amount) || math.IsInf(amount, 0) {
-		return "", fmt.Errorf("must be a number; it is %v", amount)
+	rounded := math.Round(amount*1e6) / 1e6
+	if !(rounded >= 0 && rounded <= maxCost) { // NaN too
+		return "", fmt.Errorf("must be a number from 0 to 1000000000; it is %v", amount)
 	}
-	return strconv.FormatFloat(math.Round(amount*1e6)/1e6, 'f', -1, 64), nil
+	return strconv.FormatFloat(rounded, 'f', -1, 64), nil
 }
 
 // millis converts milliseconds, at most a century.

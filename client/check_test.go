@@ -3,6 +3,7 @@ package sluice
 import (
 	"encoding/json"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +14,12 @@ import (
 func FuzzAsk(f *testing.F) {
 	f.Add("alice", "/orders/{id}", "region", "eu", 1.0, int64(-1))
 	f.Add("", "", "", "", 0.25, int64(0))
-	f.Add("a\"b\\c\n<é>\x7f\u2028", strings.Repeat("/x", 300), "a", "\x00", 1e9, int64(1500*time.Millisecond))
+	f.Add("a\"b\\c\n<é>\x7f\u2028", strings.Repeat("/x", 300), "a", "\x01", 1e9, int64(1500*time.Millisecond))
 	f.Add("bad\xff", "/", "", "", 1.0, int64(-1))
+	isText := func(text string, most int) bool {
+		return utf8.ValidString(text) && len(text) <= most && !strings.Contains(text, "\x00")
+	}
+	attributeName := regexp.MustCompile(`^[0-9A-Za-z_.-]{1,64}$`)
 	f.Fuzz(func(t *testing.T, user, endpoint, name, value string, cost float64, hold int64) {
 		check := Check{UserID: user, Endpoint: endpoint, Cost: cost}
 		if name != "" {
@@ -22,8 +27,9 @@ func FuzzAsk(f *testing.F) {
 		}
 		q, err := check.ask(time.Duration(hold))
 		if err != nil {
-			if tokensErr := func() error { _, err := tokens(cost); return err }(); tokensErr == nil &&
-				utf8.ValidString(user+endpoint) && (name == "" || utf8.ValidString(name) && utf8.ValidString(value)) {
+			if tokensErr := func() error { _, err := tokens(cost); return err }(); tokensErr == nil && isText(user, 256) &&
+				isText(endpoint, 1024) && (name == "" || attributeName.MatchString(name) && isText(value, 256)) &&
+				time.Duration(hold) <= maxHold {
 				t.Fatal(err)
 			}
 			return

@@ -198,8 +198,14 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 	questions := make([]*question, len(checks))
 	for i := range checks {
 		q, err := checks[i].ask(-1)
+		var failed *Error
+		if errors.As(err, &failed) {
+			for j := range failed.Fields {
+				failed.Fields[j].Pointer = fmt.Sprintf("/checks/%d%s", i, failed.Fields[j].Pointer)
+			}
+		}
 		if err != nil {
-			return nil, fmt.Errorf("check %d: %w", i, err)
+			return nil, err
 		}
 		questions[i] = &q
 	}

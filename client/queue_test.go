@@ -816,16 +816,60 @@ func TestConfigurationIsRefusedWithoutTheKey(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoUTF8IsRefusedUnsent(t *testing.T) {
+func TestACheckThatNoServerTakesIsRefusedUnsent(t *testing.T) {
 	t.Parallel()
 	client := newTestClient(t, Config{URL: "http://" + closedPort(t)})
-	for _, check := range []Check{{UserID: "a\xff"}, {Attributes: map[string]string{"x": "\xff"}}} {
-		_, err := client.Check(t.Context(), check)
+	attributes, costs := map[string]string{}, map[string]float64{}
+	for i := range 17 {
+		attributes[fmt.Sprint("a", i)] = "x"
+	}
+	for i := range 8 {
+		costs[fmt.Sprint("m", i)] = 1
+	}
+	type test struct {
+		check   Check
+		pointer string
+	}
+	tests := []test{
+		{Check{UserID: "a\xff"}, "/user_id"},
+		{Check{UserID: "a\x00"}, "/user_id"},
+		{Check{UserID: strings.Repeat("ü", 129)}, "/user_id"},
+		{Check{Plan: strings.Repeat("x", 257)}, "/plan"},
+		{Check{Endpoint: strings.Repeat("x", 1025)}, "/endpoint"},
+		{Check{Method: strings.Repeat("x", 33)}, "/method"},
+		{Check{Method: "G T"}, "/method"},
+		{Check{Attributes: attributes}, "/attributes"},
+		{Check{Attributes: map[string]string{"a b": "x"}}, "/attributes"},
+		{Check{Attributes: map[string]string{"": "x"}}, "/attributes"},
+		{Check{Attributes: map[string]string{strings.Repeat("x", 65): "x"}}, "/attributes"},
+		{Check{Attributes: map[string]string{"a": strings.Repeat("x", 257)}}, "/attributes/a"},
+		{Check{Attributes: map[string]string{"a": "\xff"}}, "/attributes/a"},
+		{Check{Attributes: map[string]string{"a": "\x00"}}, "/attributes/a"},
+		{Check{Cost: -1}, "/cost"},
+		{Check{Cost: 1.1e9}, "/cost"},
+		{Check{Costs: costs}, "/costs"},
+		{Check{Costs: map[string]float64{"USD": 1}}, "/costs"},
+		{Check{Costs: map[string]float64{"requests": 1}}, "/costs"},
+		{Check{Costs: map[string]float64{"usd": -1}}, "/costs/usd"},
+	}
+	for _, ip := range []string{"x", "1.2.3", "01.2.3.4", "1.2.3.4:80", "::1%eth0", "::1/64"} {
+		tests = append(tests, test{Check{IP: ip}, "/ip"})
+	}
+	want := func(err error, pointer string, check Check) {
+		t.Helper()
 		var failed *Error
-		if !errors.As(err, &failed) || failed.Kind != KindRequest {
-			t.Errorf("%+v: %v, want an error of the request", check, err)
+		if !errors.As(err, &failed) || failed.Kind != KindRequest || failed.Fields[0].Pointer != pointer {
+			t.Errorf("%+v: %v, want an error of the request at %s", check, err, pointer)
 		}
 	}
+	for _, c := range tests {
+		_, err := client.Check(t.Context(), c.check)
+		want(err, c.pointer, c.check)
+		_, err = client.CheckBatch(t.Context(), []Check{{}, c.check})
+		want(err, "/checks/1"+c.pointer, c.check)
+	}
+	_, err := client.Reserve(t.Context(), Check{}, 24*time.Hour+1)
+	want(err, "/reserve_for", Check{})
 }
 
 // panicker is a transport with a bug.

@@ -13,6 +13,7 @@ import {
   decodeReport,
   decodeSettlement,
   encode,
+  encodeBatch,
   encodeRecord,
   encodeReport,
   type Json,
@@ -117,8 +118,8 @@ export class Sluice {
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
     this.#memory = new Memory(denialMemory);
     const transport = {
-      one: (question: Question) => this.#one(question),
-      many: (questions: Question[]) => this.#many(questions),
+      one: (question: Question, within?: number) => this.#one(question, within),
+      many: (questions: Question[], within?: number) => this.#many(questions, within),
       // A slot would stay taken until its max_hold, for a caller that does not know of it.
       unwanted: ({ reservation }: Decision) => void this.release(reservation).catch(() => undefined),
     };
@@ -153,7 +154,7 @@ export class Sluice {
   async checkBatch(checks: Check[]): Promise<Decision[]> {
     const began = performance.now();
     if (checks.length === 0) return [];
-    const questions = checks.map((check) => encode(check));
+    const questions = encodeBatch(checks);
     let decisions: Decision[];
     try {
       decisions = await this.#together(questions);
@@ -337,15 +338,15 @@ export class Sluice {
       } catch {} // problem() says what it is
       return { status: response.status, answer, headers: response.headers };
     } catch (error) {
-      if (late) throw new SluiceError('timeout', `No answer within ${timeout} ms.`);
+      if (late) throw new SluiceError('timeout', `No answer within ${Math.ceil(timeout)} ms.`);
       throw new SluiceError('connection', reason(error));
     } finally {
       cancel();
     }
   }
 
-  async #one(question: Question): Promise<Decision> {
-    const { status, answer, headers } = await this.#send('POST', '/v1/check', question.body, this.#timeout);
+  async #one(question: Question, within = this.#timeout): Promise<Decision> {
+    const { status, answer, headers } = await this.#send('POST', '/v1/check', question.body, within);
     const decision = decode(answer, status);
     if (decision) return decision;
     if (status === 429 && typeof answer?.type === 'string') {
@@ -357,9 +358,9 @@ export class Sluice {
     throw problem(status, answer);
   }
 
-  async #many(questions: Question[]): Promise<Decision[]> {
+  async #many(questions: Question[], within = this.#timeout): Promise<Decision[]> {
     const body = `{"checks":[${questions.map((question) => question.body).join(',')}]}`;
-    const { status, answer } = await this.#send('POST', '/v1/check/batch', body, this.#timeout);
+    const { status, answer } = await this.#send('POST', '/v1/check/batch', body, within);
     if (status !== 200 || !Array.isArray(answer?.results)) throw problem(status, answer);
     const decisions = answer.results.map((result: Json) => decode(result, result?.status)) as (Decision | null)[];
     if (decisions.length !== questions.length || decisions.includes(null)) {

@@ -20,10 +20,10 @@ const maxBatchCharacters = 256 << 10;
 /** Bounds the waiting checks of one identity. */
 const maxWaiting = 16_384;
 
-/** Sends requests. */
+/** Sends requests, which end within so many milliseconds, by default the time-out. */
 export interface Transport {
-  one(question: Question): Promise<Decision>;
-  many(questions: Question[]): Promise<Decision[]>;
+  one(question: Question, within?: number): Promise<Decision>;
+  many(questions: Question[], within?: number): Promise<Decision[]>;
   /** Gets a decision whose caller left before it came. */
   unwanted(decision: Decision): void;
 }
@@ -384,13 +384,17 @@ export class Queue {
   }
 
   /** Asks for several callers, and returns why that failed. The request is nobody's own, so no caller's signal ends it. */
-  async #send(batch: Waiting[]): Promise<unknown> {
+  async #send(batch: Waiting[], within = this.#timeout): Promise<unknown> {
+    const began = performance.now();
     try {
       const [first] = batch;
       const decisions =
         batch.length === 1 && first
-          ? [await this.#transport.one(first.question)]
-          : await this.#transport.many(batch.map(({ question }) => question));
+          ? [await this.#transport.one(first.question, within)]
+          : await this.#transport.many(
+              batch.map(({ question }) => question),
+              within,
+            );
       batch.forEach(({ question }, i) => {
         this.#memory.learn(question, decisions[i] as Decision);
       });
@@ -401,17 +405,23 @@ export class Queue {
       return null;
     } catch (error) {
       let rest = batch;
+      let reason = error;
       if (batch.length > 1 && error instanceof SluiceError && error.kind === 'request') {
-        // Nothing was taken. Those that are not valid are told, and the others asked again without them.
-        rest = tell(batch, error);
+        // Nothing was taken. Those that are not valid are told, and the others that still wait asked again without them.
+        const others = tell(batch, error);
+        if (others.length < batch.length) rest = others.filter(({ ended }) => !ended);
         for (const waiting of batch) {
           if (!rest.includes(waiting)) this.#landed(waiting.question, waiting.group, null);
         }
         if (rest.length === 0) return null;
-        if (rest.length < batch.length) return this.#send(rest);
+        const left = within - (performance.now() - began);
+        if (rest.length < batch.length) {
+          if (left > 0) return this.#send(rest, left);
+          reason = new SluiceError('timeout', 'No answer in time.');
+        }
       }
       for (const waiting of rest) {
-        waiting.reject(error);
+        waiting.reject(reason);
         this.#landed(waiting.question, waiting.group, null);
       }
       return error;

@@ -17,19 +17,39 @@ export interface Question {
   cost: number;
 }
 
-/** Encodes a check. A hold, in milliseconds, reserves; 0 is the server's default. */
+/** The bounds of a check, in bytes for texts. */
+const maxUserId = 256;
+const maxPlan = 256;
+const maxEndpoint = 1024;
+const maxMethod = 32;
+const maxIp = 64;
+const maxAttributes = 16;
+const maxAttributeValue = 256;
+const maxMeters = 8;
+const maxCost = 1e9;
+const maxHold = 86_400_000;
+
+/**
+ * Encodes a check. A hold, in milliseconds, reserves; 0 is the server's default. What the server would refuse whatever its
+ * rules and plans are is refused here, since others' checks may share the request.
+ */
 export function encode(check: Check, hold?: number): Question {
   const { userId, plan, endpoint, method, ip, attributes, cost = 1, costs } = check;
   const named = {
-    ...(userId ? { user_id: String(userId) } : {}),
-    ...(plan ? { plan } : {}),
-    ...(endpoint ? { endpoint } : {}),
-    ...(method ? { method } : {}),
-    ...(ip ? { ip } : {}),
-    ...(attributes && Object.keys(attributes).length > 0
-      ? { attributes: Object.fromEntries(Object.entries(attributes).sort(([a], [b]) => (a < b ? -1 : 1))) }
-      : {}),
+    ...(userId ? { user_id: textOf('/user_id', String(userId), maxUserId) } : {}),
+    ...(plan ? { plan: textOf('/plan', plan, maxPlan) } : {}),
+    ...(endpoint ? { endpoint: textOf('/endpoint', endpoint, maxEndpoint) } : {}),
+    ...(method ? { method: textOf('/method', method, maxMethod) } : {}),
+    ...(ip ? { ip: textOf('/ip', ip, maxIp) } : {}),
+    ...(attributes && Object.keys(attributes).length > 0 ? { attributes: attributesOf(attributes) } : {}),
   };
+  if (method && !/^[\w!#$%&'*+.^`|~-]+$/.test(method)) throw refused('/method', 'must be an HTTP method such as GET');
+  if (ip && !isAddress(ip)) {
+    throw refused('/ip', 'must be an IPv4 or IPv6 address, without port, zone or prefix length');
+  }
+  if (hold !== undefined && !(hold >= 0 && hold <= maxHold)) {
+    throw refused('/reserve_for', `must be from 0 to 86400 seconds; it is ${hold / 1000}`);
+  }
   const amount = amountOf('/cost', cost);
   const priced = costsOf(amount, costs);
   const identity = JSON.stringify({ ...named, ...(priced && { costs: priced }) }); // a denial is for the same costs
@@ -40,6 +60,18 @@ export function encode(check: Check, hold?: number): Question {
   };
   const body = Object.keys(more).length === 0 ? identity : JSON.stringify({ ...named, ...more });
   return { body, identity, cost: amount };
+}
+
+/** Encodes the checks of one batch. */
+export function encodeBatch(checks: Check[]): Question[] {
+  return checks.map((check, i) => {
+    try {
+      return encode(check);
+    } catch (error) {
+      const [field] = error instanceof SluiceError ? error.fields : [];
+      throw field ? refused(`/checks/${i}${field.pointer}`, field.detail) : error;
+    }
+  });
 }
 
 /** Encodes what has happened. */
@@ -55,22 +87,67 @@ export function encodeRecord(check: Check, cost: number, id?: string): string {
   });
 }
 
+function textOf(pointer: string, text: unknown, most: number): string {
+  if (typeof text !== 'string') throw refused(pointer, 'must be a string');
+  if (3 * text.length > most) {
+    const { length } = new TextEncoder().encode(text);
+    if (length > most) throw refused(pointer, `is ${length} bytes long; at most ${most} are accepted`);
+  }
+  if (/\p{Surrogate}/u.test(text)) throw refused(pointer, 'must be valid Unicode');
+  if (text.includes('\0')) throw refused(pointer, 'contains the character NUL; remove it');
+  return text;
+}
+
+/** The attributes that are there, in the order of their names. */
+function attributesOf(attributes: Record<string, string | undefined>): Record<string, string> {
+  const sorted = Object.entries(attributes).filter(([, value]) => value !== undefined);
+  if (sorted.length > maxAttributes) {
+    throw refused('/attributes', `has ${sorted.length} attributes; send at most ${maxAttributes}`);
+  }
+  sorted.sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(
+    sorted.map(([name, value]) => {
+      if (!/^[\w.-]{1,64}$/.test(name)) {
+        throw refused('/attributes', "has a name other than 1 to 64 letters, digits, '_', '.' and '-'");
+      }
+      return [name, textOf(`/attributes/${name}`, value, maxAttributeValue)];
+    }),
+  );
+}
+
+const ipv4 = /^((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(\.(?!$)|$)){4}$/;
+
+function isAddress(ip: string): boolean {
+  return ip.includes(':') ? /^[\da-f:.]+$/i.test(ip) && URL.canParse(`http://[${ip}]`) : ipv4.test(ip);
+}
+
 /** Costs by meter; null if there are none but that of requests. */
 function costsOf(requests: number, costs: Record<string, number> | undefined): Record<string, number> | null {
   if (!costs || Object.keys(costs).length === 0) return null;
-  return { requests, ...amountsOf(costs) };
+  const all = { requests, ...amountsOf(costs) };
+  if (Object.keys(all).length > maxMeters) throw refused('/costs', `has too many meters; send at most ${maxMeters}`);
+  return all;
 }
 
 /** Rounds costs by meter, in the order of their names. */
 export function amountsOf(costs: Record<string, number>): Record<string, number> {
   const sorted = Object.entries(costs).sort(([a], [b]) => (a < b ? -1 : 1));
-  return Object.fromEntries(sorted.map(([meter, cost]) => [meter, amountOf(`/costs/${meter}`, cost)]));
+  return Object.fromEntries(
+    sorted.map(([meter, cost]) => {
+      if (!/^[a-z][a-z0-9_]{0,31}$/.test(meter)) {
+        throw refused('/costs', "has a meter other than a lower-case letter and up to 31 of a-z, 0-9 and '_'");
+      }
+      return [meter, amountOf(`/costs/${meter}`, cost)];
+    }),
+  );
 }
 
 /** Rounds a cost, whose place errors name. */
 export function amountOf(pointer: string, cost: number): number {
-  if (!Number.isFinite(cost)) throw refused(pointer, `must be a number; it is ${cost}`);
-  return tokens(cost);
+  const amount = Number.isFinite(cost) ? tokens(cost) : Number.NaN;
+  if (!(amount >= 0 && amount <= maxCost))
+    throw refused(pointer, `must be a number from 0 to 1000000000; it is ${cost}`);
+  return amount;
 }
 
 /** The buckets of reported latencies, in milliseconds; the last one, inf, is above them. */

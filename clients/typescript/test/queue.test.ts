@@ -119,6 +119,56 @@ test('a bad check fails alone in its batch', async () => {
   for (const i of [0, 1, 2, 4]) assert.equal((answers[i] as Decision).source, 'server');
 });
 
+test('a refused batch is sent again without the checks of callers that left', async () => {
+  const { limits, next } = await gate();
+  const first = [limits.check({}), limits.check({})];
+  const alone = [await next(), await next()];
+  const leaving = new AbortController();
+  const leaver = limits.check({ userId: 'leaver' }, { signal: leaving.signal });
+  const bad = limits.check({ userId: 'bad' });
+  const stayer = limits.check({ userId: 'stayer' });
+  alone[0]?.let();
+  const batch = await next();
+  leaving.abort(new Error('left'));
+  await assert.rejects(leaver, /left/);
+  batch.let(400);
+  await assert.rejects(bad, { kind: 'request' });
+  const rest = await next();
+  assert.deepEqual(rest.users, ['stayer']);
+  rest.let();
+  alone[1]?.let();
+  await Promise.all([stayer, ...first]);
+});
+
+test('all that a batch sends ends within one time-out', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const allowed = decode({ allowed: true }, 200) as Decision;
+  let answer = (_: Decision) => {};
+  const one = ({ identity }: Question) =>
+    new Promise<Decision>((resolve) => {
+      if (identity === 'first') answer = resolve;
+    });
+  const sent: unknown[] = [];
+  const many = async (questions: Question[], within?: number) => {
+    sent.push([questions.length, within]);
+    now += 20_000;
+    throw new SluiceError('request', 'x', { fields: [{ pointer: '/checks/0/plan', detail: 'is no plan' }] });
+  };
+  const transport = { one, many, unwanted: () => undefined };
+  const queue = new Queue(transport, new Memory(5000), new Breaker(30_000, () => 0), 30_000, true);
+  const ask = (identity: string) => queue.ask({ identity, body: '{}', cost: 1 });
+  const [first, , ...rest] = ['first', 'other', 'bad', 'worse', 'good', 'well'].map(ask);
+  const ends = rest.map((one) => one.catch(({ kind }: SluiceError) => kind));
+  answer(allowed);
+  await first;
+  assert.deepEqual(await Promise.all(ends), ['request', 'request', 'timeout', 'timeout']);
+  assert.deepEqual(sent, [
+    [4, 30_000],
+    [3, 10_000],
+  ]);
+});
+
 test('requests that hang hold up only their own checks', async () => {
   const { limits, next } = await gate({ timeout: 1000 });
   const hanging = [limits.check({ userId: 'a' }), limits.check({ userId: 'b' })];
@@ -531,6 +581,42 @@ test('a cost that is no number is refused unsent', async () => {
   const limits = new Sluice({ url: await goneUrl(), key: testKey });
   await assert.rejects(limits.check({ cost: Number.NaN }), { kind: 'request' });
   await assert.rejects(limits.settle('r1', Number.POSITIVE_INFINITY), { kind: 'request' });
+});
+
+test('a check that no server takes is refused unsent', async () => {
+  const limits = new Sluice({ url: await goneUrl(), key: testKey, logger: quiet });
+  const many = (length: number, value: unknown) =>
+    Object.fromEntries(Array.from({ length }, (_, i) => [`m${i}`, value])) as Record<string, never>;
+  for (const [check, pointer] of [
+    [{ userId: 'a\ud800' }, '/user_id'],
+    [{ userId: 'a\0' }, '/user_id'],
+    [{ userId: 'ü'.repeat(129) }, '/user_id'],
+    [{ plan: 'x'.repeat(257) }, '/plan'],
+    [{ endpoint: 'x'.repeat(1025) }, '/endpoint'],
+    [{ endpoint: 5 as unknown as string }, '/endpoint'],
+    [{ method: 'x'.repeat(33) }, '/method'],
+    [{ method: 'G T' }, '/method'],
+    ...['x', '1.2.3', '1.2.3.256', '01.2.3.4', '1.2.3.4:80', '::1%eth0', '[::1]', '::1/64', '1::2::3'].map(
+      (ip) => [{ ip }, '/ip'] as const,
+    ),
+    [{ attributes: many(17, 'x') }, '/attributes'],
+    [{ attributes: { 'a b': 'x' } }, '/attributes'],
+    [{ attributes: { ['x'.repeat(65)]: 'x' } }, '/attributes'],
+    [{ attributes: { a: 'x'.repeat(257) } }, '/attributes/a'],
+    [{ attributes: { a: '\udfff' } }, '/attributes/a'],
+    [{ cost: -1 }, '/cost'],
+    [{ cost: 1.1e9 }, '/cost'],
+    [{ costs: many(8, 1) }, '/costs'],
+    [{ costs: { USD: 1 } }, '/costs'],
+    [{ costs: { usd: -1 } }, '/costs/usd'],
+  ] as const) {
+    const refusal = (at: string) => (error: unknown) =>
+      error instanceof SluiceError && error.kind === 'request' && error.fields[0]?.pointer === at;
+    await assert.rejects(limits.check(check), refusal(pointer), JSON.stringify(check));
+    await assert.rejects(limits.checkBatch([{}, check]), refusal(`/checks/1${pointer}`), JSON.stringify(check));
+  }
+  for (const hold of [-1, 86_400_001, Number.NaN])
+    await assert.rejects(limits.reserve({}, { hold }), { kind: 'request' }, `${hold}`);
 });
 
 test('an answer to a report of another type is an error', async () => {

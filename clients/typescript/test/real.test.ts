@@ -71,11 +71,11 @@ test('the code that the web UI shows compiles and runs', async () => {
 test('concurrent checks keep their answers apart, and a bad one fails alone', async () => {
   const limits = new Sluice({ ...patient, url: sluice.url });
   const users = Array.from({ length: 20 }, (_, i) => `crowd-${i}`);
-  const bad = limits.check({ userId: 'x'.repeat(257) });
+  const bad = limits.check({ userId: 'x', plan: 'none' });
   const checks = users.flatMap((userId) =>
     Array.from({ length: 5 }, () => limits.check({ userId, endpoint: '/api/reports' })),
   );
-  await assert.rejects(bad, (error) => error instanceof SluiceError && error.fields[0]?.pointer === '/user_id');
+  await assert.rejects(bad, (error) => error instanceof SluiceError && error.fields[0]?.pointer === '/plan');
   const passed = (await Promise.all(checks)).map(({ allowed }) => allowed);
   users.forEach((user, i) => {
     assert.equal(passed.slice(5 * i, 5 * i + 5).filter(Boolean).length, 3, user);
@@ -90,7 +90,20 @@ test('a batch is decided in order', async () => {
     decisions.map(({ allowed }) => allowed),
     [true, false, true],
   );
-  await assert.rejects(limits.checkBatch([report, { ip: 'x' }]), { kind: 'request' });
+  await assert.rejects(limits.checkBatch([report, { plan: 'none' }]), { kind: 'request' });
+});
+
+test('the server takes what the client does, at its bounds', async () => {
+  const limits = new Sluice({ ...patient, url: sluice.url });
+  const long = { userId: 'ü'.repeat(128), endpoint: '€'.repeat(341), method: "!#$%&'*+-.^_`|~" };
+  const attributes = Object.fromEntries(
+    Array.from({ length: 16 }, (_, i) => [`a-b.C_${i}`.padEnd(64, 'x'), '😀'.repeat(64)]),
+  );
+  const costs = Object.fromEntries(Array.from({ length: 7 }, (_, i) => [`m_${i}`.padEnd(32, 'x'), 1e9]));
+  assert.equal((await limits.reserve({ ...long, attributes, costs }, { hold: 86_400_000 })).source, 'server');
+  for (const ip of ['0.10.199.255', '::', '1::', '::FFFF:1.2.3.4', '1:2:3:4:5:6:7::', '1:2:3:4:5:6:1.2.3.4']) {
+    assert.equal((await limits.check({ ip, cost: 0 })).source, 'server', ip);
+  }
 });
 
 test('reservations are settled, and usage is told', async () => {
