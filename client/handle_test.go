@@ -461,13 +461,14 @@ func TestCloseReportsMoreThanOneRequestHolds(t *testing.T) {
 	t.Parallel()
 	l := newLender(t)
 	c := l.client(t)
+	attributes := map[string]string{}
+	for i := range maxAttributes {
+		attributes[strconv.Itoa(i)] = strings.Repeat("\x01", maxAttributeValue) // six bytes each in JSON
+	}
 	var passed int64
 	var handles []*Handle
 	for i := range 30 {
-		h := handleOf(t, c, Check{
-			UserID:     strconv.Itoa(i),
-			Attributes: map[string]string{"text": strings.Repeat("y", maxLeaseBytes/20)},
-		})
+		h := handleOf(t, c, Check{UserID: strconv.Itoa(i), Attributes: attributes})
 		_, n := until(t, h, Allowed)
 		passed += n
 		handles = append(handles, h)

@@ -93,10 +93,10 @@ func TestTheGoClientSharesRequestsAndKeepsAnswersApart(t *testing.T) {
 		}
 	}
 	all.Go(func() { // its neighbours in the batch are not to suffer
-		_, err := client.Check(t.Context(), sluice.Check{UserID: strings.Repeat("x", 257)})
+		_, err := client.Check(t.Context(), sluice.Check{UserID: "x", Plan: "none"})
 		var invalid *sluice.Error
 		if !errors.As(err, &invalid) || invalid.Kind != sluice.KindRequest || len(invalid.Fields) != 1 ||
-			invalid.Fields[0].Pointer != "/user_id" {
+			invalid.Fields[0].Pointer != "/plan" {
 			t.Errorf("the check that is not valid: %v", err)
 		}
 	})
