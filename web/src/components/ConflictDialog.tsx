@@ -1,6 +1,7 @@
 import { Button, Group, Modal } from '@mantine/core';
 import styles from './ConflictDialog.module.css';
 import { useEscape } from './useEscape';
+import { useFocusBack } from './useFocusBack';
 
 interface Versions {
   label: string;
@@ -20,6 +21,7 @@ interface Props {
 
 /** Shown when somebody else saved first: both versions side by side, to choose one. */
 export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheirs, onClose }: Props) {
+  useFocusBack(opened);
   useEscape(opened, onClose);
   const title = `Someone changed ${what} while you were editing`;
   return (

@@ -4,6 +4,7 @@ import { useEffect, useState } from 'react';
 import styles from './Dialog.module.css';
 import { Leaving } from './Leaving';
 import { useEscape } from './useEscape';
+import { useFocusBack } from './useFocusBack';
 
 interface Props {
   opened?: boolean;
@@ -37,6 +38,7 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
     if ((target as Element).closest('.mantine-Modal-root') === currentTarget) setChanged(true);
   }
 
+  useFocusBack(opened);
   useEscape(opened, () => {
     if (locked) return;
     if (changed) setAsking((before) => !before);

@@ -24,6 +24,7 @@ import {
   IconUndo,
   IconUser,
 } from '~/components/icons';
+import { useFocusBack } from '~/components/useFocusBack';
 import { namedSpan } from '~/domain/range';
 import { ruleDetail, ruleEffect, ruleTitle } from '~/domain/rule';
 import { useRole, useSession } from '~/session';
@@ -65,6 +66,7 @@ export default function CommandPalette({ opened, query, onQuery, onClose }: Prop
   // Enter that comes before the results opens the first.
   const entered = useRef(false);
 
+  useFocusBack(opened);
   useEffect(() => {
     if (!opened || !selected) return;
     if (entered.current) go(selected);

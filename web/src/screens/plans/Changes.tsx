@@ -34,20 +34,22 @@ export function candidateOf({ changes }: MatrixDiff) {
 export function Changes({ tenant, diff, draft, saved, rows, plans, scheduled, isLater }: Props) {
   const { data: effects } = useEffectOf(tenant, candidateOf(diff));
   const follows = (rule: Rule) => saved.has(cellId(rule)) && !draft.has(cellId(rule));
+  const shown = diff.changes.filter(({ before, after }) => !follows((after ?? before) as Rule));
   return (
     <>
       {!isLater && <p className="soft">Effective within 2 s. New limits start with full buckets.</p>}
       <ul className={styles.diff}>
-        {diff.changes.map((change) => {
+        {shown.map((change) => {
           const { before, after } = change;
           const rule = (after ?? before) as Rule;
-          if (follows(rule)) return null;
           // The removal of the limit for all plans that this change is in the place of.
           const split = diff.changes.find(
             (one) => one.before?.plan === null && follows(one.before) && rowId(one.before) === rowId(rule),
           );
           const from = before ?? split?.before;
           const effect = effects?.rules.find((one) => one.rule === identityText(rule));
+          // The effect of a split is that of all its rules, and the only change has the effect of the save.
+          const hasEffect = effects?.is_recording !== false && shown.length > 1 && !split;
           const row = rows.find((one) => rowId(one) === rowId(rule));
           const removed = split?.before ?? (!after && rule.plan === null ? rule : undefined);
           const planned = !isLater && from ? scheduled.get(from.rule_id) : undefined;
@@ -64,9 +66,7 @@ export function Changes({ tenant, diff, draft, saved, rows, plans, scheduled, is
               )}
               <span className={after ? styles.to : styles.removed}>{after ? limitSentence(after) : 'removed'}</span>
               {/* The line is there before its words are, so that Save does not move under the pointer. */}
-              {effects?.is_recording !== false && (
-                <span className={styles.hint}>{effect ? effectSentence(effect) : '\u00a0'}</span>
-              )}
+              {hasEffect && <span className={styles.hint}>{effect ? effectSentence(effect) : '\u00a0'}</span>}
               {split?.before && (
                 <span className={styles.hint}>
                   The others stay at {limitSentence(split.before)}. Each plan gets a rule of its own.
