@@ -1,7 +1,6 @@
-import type { Alert, AlertDelivery, NewAlert, Rule } from '~/api/types';
+import type { Alert, AlertDelivery, NewAlert } from '~/api/types';
 import type { Tone } from '~/components/Outcome';
 import { exactNumber, plural } from '~/domain/format';
-import { ruleDetail } from '~/domain/rule';
 
 export type Kind = Alert['kind'];
 
@@ -30,14 +29,9 @@ export function countedText(kind: Kind, count: number): string {
 
 type Condition = Pick<NewAlert, 'per' | 'threshold' | 'window_minutes'> & { kind: Kind };
 
-/** "user:{user_id} (daily · pro)": rules of one pattern differ by name and plan. */
-export function ruleInWords(rule: Pick<Rule, 'key_pattern' | 'name' | 'plan'>): string {
-  return `${rule.key_pattern} (${ruleDetail(rule)})`;
-}
-
-/** "1,000 denials by user:{user_id} (pro) of one subject within 5 minutes"; without a rule, of any rule. */
-export function conditionOf({ kind, threshold, per, window_minutes }: Condition, pattern?: string): string {
-  const rule = pattern ?? 'any rule';
+/** "1,000 denials by “Each user · pro” of one subject within 5 minutes"; without a rule, of any rule. */
+export function conditionOf({ kind, threshold, per, window_minutes }: Condition, of?: string): string {
+  const rule = of ?? 'any rule';
   const whose = per === 'subject' ? ' of one subject' : '';
   const within = `within ${plural(window_minutes, 'minute')}`;
   const count = countedText(kind, threshold);
@@ -45,7 +39,7 @@ export function conditionOf({ kind, threshold, per, window_minutes }: Condition,
     case 'near_limit':
       return `${count} of the checks of ${rule} denied or near its limit ${within}`;
     case 'degraded':
-      return `${count}${pattern ? ` of ${pattern}` : ''} ${within}`;
+      return `${count}${of ? ` of ${of}` : ''} ${within}`;
     default:
       return `${count} by ${rule}${whose} ${within}`;
   }

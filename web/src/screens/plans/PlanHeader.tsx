@@ -28,9 +28,7 @@ export function PlanHeader({ tenant, plan, plans, editable, onMultiply, onMove }
         <Tooltip label={plan.description} disabled={plan.description === ''}>
           <span>{plan.name}</span>
         </Tooltip>
-        <span className={styles.users}>
-          {plan.is_default ? 'default' : <Num value={plan.users} unit={plan.users === 1 ? 'user' : 'users'} />}
-        </span>
+        <span className={styles.users}>{plan.is_default ? 'default' : <Num value={plan.users} unit="assigned" />}</span>
       </div>
       {editable && (
         <Menu position="bottom-end">

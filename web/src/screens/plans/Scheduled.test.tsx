@@ -87,7 +87,7 @@ test('a removal cannot be scheduled, and the bar and the review say so', async (
   const { user } = open('/t/acme/plans');
   await typeColumn(user, '80/s');
   await user.keyboard('{Delete}');
-  const why = 'A limit that is added or removed cannot be scheduled.';
+  const why = 'A change that adds or removes a rule cannot be scheduled.';
   const bar = screen.getByRole('region', { name: 'Unsaved changes' });
   expect(within(bar).getByText(why)).toBeDefined();
   expect(within(bar).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', true);

@@ -125,7 +125,7 @@ export function toSchedule(draft: Draft): { changes: NewScheduledRule[]; others:
 
 /** Why a draft cannot be scheduled; null if it can. */
 export function scheduleProblem(draft: Draft): string | null {
-  return toSchedule(draft).others === 0 ? null : 'A limit that is added or removed cannot be scheduled.';
+  return toSchedule(draft).others === 0 ? null : 'A change that adds or removes a rule cannot be scheduled.';
 }
 
 function partsOf(limit: Limit) {

@@ -11,13 +11,14 @@ import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { here, usePanel } from '~/components/usePanel';
+import { ruleLabel } from '~/domain/rule';
 import { AlertForm } from '~/features/alerts/AlertForm';
 import { AlertSecret } from '~/features/alerts/AlertSecret';
 import { AlertState } from '~/features/alerts/AlertState';
 import { alertsQuery } from '~/features/alerts/queries';
 import { SilenceButton } from '~/features/alerts/SilenceButton';
 import { formatNames } from '~/features/alerts/versions';
-import { conditionOf, ruleInWords } from '~/features/alerts/words';
+import { conditionOf } from '~/features/alerts/words';
 import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { AlertPanel } from './AlertPanel';
@@ -34,7 +35,7 @@ export default function Alerts() {
   const nameOf = (id: string | null) => {
     if (id === null) return undefined;
     const rule = rules.data?.find(({ rule_id }) => rule_id === id);
-    return rule ? ruleInWords(rule) : `rule ${id}`;
+    return rule ? `“${ruleLabel(rule)}”` : `rule ${id}`;
   };
 
   const columns: Column<Alert>[] = [

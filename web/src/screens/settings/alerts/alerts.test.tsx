@@ -292,7 +292,7 @@ test('an alert’s threshold suits its rule, and it names its plan and is silenc
     },
   });
   const { user } = open('/t/acme/settings/alerts');
-  expect(await screen.findByText('1,000 denials by user:{user_id} (pro) within 5 minutes')).toBeDefined();
+  expect(await screen.findByText('1,000 denials by “Each user · pro” within 5 minutes')).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Silence Loud' }));
   const silence = await screen.findByRole('dialog', { name: 'Silence Loud' });
   await user.click(within(silence).getByRole('button', { name: 'Silence' }));
