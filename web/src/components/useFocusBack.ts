@@ -1,22 +1,24 @@
-import { useEffect } from 'react';
+import { useEffect, useMemo } from 'react';
 
 /**
  * Gives the focus back to what opened a dialog, or to the page's content if that is gone. Mantine does so only for a
  * modal that stays mounted when it closes.
  */
 export function useFocusBack(isOpen: boolean) {
+  // Read while rendering, because a menu is closed before effects run.
+  const before = useMemo(() => (isOpen ? opener() : null), [isOpen]);
   useEffect(() => {
     if (!isOpen) return;
-    const before = opener();
     return () => {
       // After whatever else moves the focus, such as another page that opens.
       setTimeout(() => {
         if (document.activeElement !== document.body) return;
-        const to = before?.isConnected ? before : document.getElementById('content');
+        const isThere = before?.isConnected && before !== document.body;
+        const to = isThere ? before : document.getElementById('content');
         to?.focus({ preventScroll: true });
       });
     };
-  }, [isOpen]);
+  }, [isOpen, before]);
 }
 
 /** The element with the focus, or the button of its menu, which is closing. */
