@@ -144,7 +144,9 @@ func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketChec
 		isEnforced = isEnforced || !tiers[i].Shadow
 	}
 	if life > 0 {
-		b.Reserve = &Reservation{ID: newReservationID(), Life: life, Key: check.Key, Optional: isOptional || !isEnforced}
+		b.Reserve = &Reservation{
+			ID: newReservationID(), Life: life, Key: check.Key, Optional: isOptional || !isEnforced,
+		}
 		b.Holder = b.Reserve.ID.Holder()
 		if tenant.Tenant.Settings.RecordDays > 0 {
 			b.Reserve.User = check.UserID

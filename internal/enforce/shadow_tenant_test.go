@@ -138,10 +138,10 @@ func TestTheSwitchIsInForceAtOnceForWhatADenialCacheRemembers(t *testing.T) {
 func TestTheSwitchIsInForceForOpenReservations(t *testing.T) {
 	t.Parallel()
 	limited := rule{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 0.01, Burst: 10}
-	of := func(change func(r *rule)) *snapshot.Tenant {
+	becomes := func(change func(r *rule)) func(w *world) {
 		changed := limited
 		change(&changed)
-		return newWorld(t, snapshot.Rows{Rules: []rule{changed}}).tenant
+		return func(w *world) { w.tenant = newWorld(t, snapshot.Rows{Rules: []rule{changed}}).tenant }
 	}
 	tests := map[string]struct {
 		turn func(w *world)
@@ -149,10 +149,10 @@ func TestTheSwitchIsInForceForOpenReservations(t *testing.T) {
 	}{
 		"nothing changed":        {turn: func(*world) {}},
 		"the tenant in shadow":   {turn: func(w *world) { w.setShadow(true) }, pass: true},
-		"the rule in shadow":     {turn: func(w *world) { w.tenant = of(func(r *rule) { r.Mode = rules.ModeShadow }) }, pass: true},
-		"the rule has ended":     {turn: func(w *world) { w.tenant = of(func(r *rule) { r.ExpiresAt = w.now }) }, pass: true},
+		"the rule in shadow":     {turn: becomes(func(r *rule) { r.Mode = rules.ModeShadow }), pass: true},
+		"the rule has ended":     {turn: becomes(func(r *rule) { r.ExpiresAt = start }), pass: true},
 		"the rule is removed":    {turn: func(w *world) { w.tenant = newWorld(t, snapshot.Rows{}).tenant }, pass: true},
-		"the rule blocks by now": {turn: func(w *world) { w.tenant = of(func(r *rule) { r.Action = rules.ActionBlock }) }},
+		"the rule blocks by now": {turn: becomes(func(r *rule) { r.Action = rules.ActionBlock })},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
