@@ -229,9 +229,11 @@ func TestTheGoClientReservesSettlesAndShowsUsage(t *testing.T) {
 		t.Errorf("%v tokens are used, want 20", got)
 	}
 	d, err := client.Reserve(t.Context(), sluice.Check{Endpoint: "/nobody"}, 0)
-	if err != nil || !d.Allowed || d.Reservation != "" {
+	if err != nil || !d.Allowed || d.Reservation == "" {
 		t.Errorf("where no limit matches: %+v, %v", d, err)
 	}
-	nothing, err := client.Settle(t.Context(), d.Reservation, 1)
+	counted, err := client.Settle(t.Context(), d.Reservation, 1)
+	wantSettled(sluice.Settlement{Settled: true, Charged: 1}, counted, err)
+	nothing, err := client.Settle(t.Context(), "", 1)
 	wantSettled(sluice.Settlement{}, nothing, err)
 }
