@@ -55,7 +55,7 @@ test('lists of alerts, keys and overrides show all of a row, wide and narrow', a
   await signIn(page);
   await furnish(page);
   const shown = {
-    'settings/alerts': '1,000 denials by user:{user_id}:endpoint:/api/reports',
+    'settings/alerts': '1,000 denials by “Each user on /api/reports · all plans”',
     'settings/keys': 'check, explain, refund, report, lease, read',
     overrides: reason,
   };
