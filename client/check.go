@@ -193,7 +193,8 @@ func (c *Check) refuseForms(hold time.Duration) error {
 		}
 	}
 	if len(c.Attributes) > maxAttributes {
-		return refused("/attributes", fmt.Sprintf("has %d attributes; send at most %d", len(c.Attributes), maxAttributes))
+		return refused("/attributes",
+			fmt.Sprintf("has %d attributes; send at most %d", len(c.Attributes), maxAttributes))
 	}
 	for name, value := range c.Attributes {
 		if name == "" || len(name) > maxAttributeName || !consistsOf(name, "_.-") {
@@ -257,8 +258,8 @@ func (c *Check) appendMeters(body []byte, requests string) ([]byte, error) {
 	}
 	for _, meter := range slices.Sorted(maps.Keys(c.Costs)) {
 		if !isMeter(meter) {
-			return nil, refused("/costs", "has a meter other than a lower-case letter and up to 31 of a-z, 0-9 and '_', "+
-				"or requests, whose cost is Cost")
+			return nil, refused("/costs", "has a meter other than a lower-case letter and up to 31 of a-z, 0-9 and "+
+				"'_', or requests, whose cost is Cost")
 		}
 		cost := c.Costs[meter]
 		if c.Look {

@@ -44,7 +44,8 @@ func TestMakeTestRunsAllPartsAndSaysWhereItIs(t *testing.T) {
 	for _, target := range regexp.MustCompile(`(?m)^(test/\w+):`).FindAllSubmatch(text, -1) {
 		defined = append(defined, string(target[1]))
 	}
-	run := slices.DeleteFunc(strings.Fields(strings.Join(lanes, " ")), func(target string) bool { return target == "--" })
+	run := strings.Fields(strings.Join(lanes, " "))
+	run = slices.DeleteFunc(run, func(target string) bool { return target == "--" })
 	if slices.Sort(run); !slices.Equal(run, slices.Sorted(slices.Values(defined))) {
 		t.Errorf("make test runs %q, and the Makefile has %q", run, defined)
 	}
