@@ -28,7 +28,8 @@ func FuzzAsk(f *testing.F) {
 		q, err := check.ask(time.Duration(hold))
 		if err != nil {
 			_, costErr := tokens(cost)
-			if costErr == nil && isText(user, 256) && isText(endpoint, 1024) && (name == "" || attributeName.MatchString(name) && isText(value, 256)) &&
+			isAttribute := name == "" || attributeName.MatchString(name) && isText(value, 256)
+			if costErr == nil && isText(user, 256) && isText(endpoint, 1024) && isAttribute &&
 				time.Duration(hold) <= maxHold {
 				t.Fatal(err)
 			}
