@@ -34,8 +34,8 @@ run: ## Install what is missing and start everything, with demo data (ARGS="--ch
 	@# Not by go run: it would keep signals for itself and its exit status would hide sluice's.
 	@exec .bin/sluice dev $(ARGS)
 
-# Go's tests often wait, and vitest computes, so the two run side by side. The browser's tests wait for neither: they keep
-# two processors busy.
+# Go's tests often wait, and vitest computes, so the two run side by side. The browser's tests keep two processors busy,
+# so they run alone.
 .PHONY: test
 test: ## Install what is missing and run every test; says how long each part takes
 	@MAKE="$(MAKE)" scripts/parts.sh test/ready -- \

@@ -78,8 +78,7 @@ func TestWhoTakesAnUnverifiedAccountOverHoldsItAlone(t *testing.T) {
 	}
 }
 
-// Whoever accepts without a session gets an account of their own or is told to sign in, so that no acceptance waits for
-// a second factor.
+// Accepting without a session makes a new account or asks the person to sign in, so it never meets a second factor.
 func TestAcceptingWithoutASessionNeverWaitsForASecondFactor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -50,7 +50,7 @@ type operation struct {
 	isFile     bool // the answer is a file
 	isStream   bool // the answer is a stream
 	anyQuery   bool // others choose the parameters
-	takesKey   bool // of idempotency
+	takesKey   bool // it has the parameter Idempotency-Key
 	// hasDryRun: a key that may only read may have it in a dry run.
 	hasDryRun bool
 }

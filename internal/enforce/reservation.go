@@ -254,7 +254,7 @@ type Settled struct {
 	// reached its deepest debt, and more if a window ended before a refund. Costs are those of other meters.
 	Charged Tokens
 	Costs   []MeterCost
-	// Buckets are those that the settlement changed, without lists such as those of concurrency slots.
+	// Buckets are those that the settlement changed, except sliding window logs and concurrency slots.
 	Buckets []SettledBucket
 	// Changes are what the costs of the User's check grew or shrank by. Taken is the time of the check, in microseconds
 	// since the Unix epoch.

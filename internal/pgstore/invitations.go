@@ -217,9 +217,9 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 	return member, nil
 }
 
-// createInvited creates the account of an invited address. An unproven account belongs to the tenant that invited it,
-// so whoever the tenant gives another invitation to takes it over, with a new name and password. The former holder's
-// sessions, links, identities, second factor and recovery codes go.
+// createInvited creates the account of an invited address. An unproven account belongs to the tenant that invited it:
+// if the tenant invites the address again, the account goes to the person who accepts, with a new name and password,
+// and the former holder's sessions, links, identities, second factor and recovery codes are deleted.
 func createInvited(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (auth.Account,
 	error,
 ) {

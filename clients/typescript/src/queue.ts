@@ -66,7 +66,7 @@ export class Queue {
   /** Those with waiting checks, the next one first. */
   readonly #turns = new Set<Group>();
   readonly #flights = new Set<Waiting[]>();
-  /** What close waits for: who is told of an answer may release what it reserved. */
+  /** Requests, with the release that may follow when a caller has left. close waits for them. */
   readonly #work = new Set<Promise<unknown>>();
   #waiting = 0;
   #inFlight = 0;

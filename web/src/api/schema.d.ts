@@ -62,11 +62,13 @@ export interface paths {
          * Settle a reservation
          * @description Replaces the estimate of a reserved check by what it really cost, once. A lower cost gives the rest back; a higher one takes
          *     the rest, from token buckets even below zero, by at most one burst. Without a cost the estimate stays. Slots of
-         *     concurrency rules are freed. Costs of meters that the check did not name count in usage, and are charged to no limit.
+         *     concurrency rules are freed. Costs of meters that the check did not name count in usage, and are charged to no
+         *     limit.
          *
-         *     `extend` keeps the reservation and its slots as long again, at most 24 hours after the check, and settles nothing. Costs above the estimates, which it may carry, are decided like a check: a denied
-         *     extension changes nothing, and the reservation stays open. A rule that denies nothing by now, such as in a tenant in
-         *     shadow, denies no extension. What an extension took comes back only within the window of the check.
+         *     `extend` keeps the reservation and its slots as long again, at most 24 hours after the check, and settles
+         *     nothing. It may carry costs above the estimates, which are decided like a check: a denied extension changes
+         *     nothing, and the reservation stays open. A rule that was removed, turned off or put in shadow since, or whose
+         *     tenant is in shadow, denies no extension. What an extension took comes back only within the window of the check.
          *
          *     A reservation that was settled before, or has ended, is answered `"settled": false`.
          *

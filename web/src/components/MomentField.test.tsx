@@ -45,7 +45,7 @@ test('an empty field says its zone', () => {
   expect(screen.getByText(/^In .*UTC/)).toBeDefined();
 });
 
-test('what is typed stays as it is typed, and is no time until it is one', async () => {
+test('the field keeps the typed text, and is invalid until that is a time', async () => {
   const { changes, input, user } = field(halfPastTwo);
   await user.clear(input);
   expect(changes).toHaveBeenLastCalledWith(null);

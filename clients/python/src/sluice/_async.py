@@ -154,8 +154,8 @@ class AsyncSluice:
         return await self._run(self._core.usage(user_id, plan))
 
     async def close(self) -> None:
-        """Waits for what is in flight, at most eleven time-outs, and closes the connections. Later checks are decided by
-        the failure mode."""
+        """Waits for requests in flight, at most eleven time-outs, and closes the connections. Later checks are decided
+        by the failure mode."""
         self._closed = True
         here = self._loops.get(asyncio.get_running_loop())
         if here is not None:
