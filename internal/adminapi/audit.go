@@ -302,7 +302,8 @@ func undoProblem(clash *auth.UndoError) *httpapi.Problem {
 		case errors.Is(one.Err, rules.ErrFinal):
 			why, detail = "is of a kind that cannot be undone", "A change of this kind cannot be undone."
 		case errors.As(one.Err, &wrong):
-			why, detail = "cannot become what it was: "+wrong.Error(), "What it was is not valid any more; errors says why."
+			why = "cannot become what it was: " + wrong.Error()
+			detail = "What it was is not valid any more; errors says why."
 		default:
 			why = "cannot become what it was, because of later changes"
 			detail = "Later changes prevent this, such as a plan that was removed or is in use; undo those first."
