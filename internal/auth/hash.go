@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/alexedwards/argon2id"
 )
@@ -39,9 +40,14 @@ func newHasher(slots int) *hasher {
 	return &hasher{
 		cost: presentCost, slots: make(chan struct{}, slots), kept: make(chan struct{}, 1),
 		strangers: make(chan struct{}, maxWaiting), known: make(chan struct{}, maxWaiting),
-		dummy: hashed(rand.Text(), &presentCost), before: func() {},
+		dummy: noPassword(), before: func() {},
 	}
 }
+
+// noPassword is made once, because hashing is slow.
+//
+//nolint:gochecknoglobals // a constant
+var noPassword = sync.OnceValue(func() string { return hashed(rand.Text(), &presentCost) })
 
 // HashPassword hashes a password, without validation and without the bound of a Gate.
 func HashPassword(password string) string { return hashed(password, &presentCost) }
