@@ -981,6 +981,18 @@ CREATE TABLE recent_denial (
 
 CREATE INDEX recent_denial_slot_idx ON recent_denial (slot);
 
+-- Estimates of the checks of the busiest users and networks in the last minutes: see violations.CallerCount.
+CREATE TABLE recent_check (
+    tenant_id bigint      NOT NULL,
+    dimension text        NOT NULL,
+    minute    timestamptz NOT NULL,
+    value     text        NOT NULL COLLATE "C",
+    checks    bigint      NOT NULL,
+    CONSTRAINT recent_check_pkey PRIMARY KEY (tenant_id, dimension, minute, value)
+);
+
+CREATE INDEX recent_check_minute_idx ON recent_check (minute);
+
 -- Decisions by minute. Rule 0 is for checks as a whole, -1 for what rules in shadow mode would have denied, and numbers
 -- below for all rules of a meter (see violations.RulesOf); other rows are a rule's own verdicts. Degraded ones are among
 -- the three before. Partitioned like violations.

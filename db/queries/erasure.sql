@@ -147,6 +147,10 @@ FROM gone AS g
 WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = g.dimension AND r.slot = g.slot AND r.rule_id = g.rule_id
     AND r.mode = g.mode AND r.value = '' AND r.other;
 
+-- name: EraseCallers :execrows
+DELETE FROM recent_check
+WHERE tenant_id = sqlc.arg(tenant_id) AND dimension = 'user' AND value = sqlc.arg(user_id)::text;
+
 -- name: LockSubjects :exec
 -- Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where
 -- they are missing. ViolationsCounted locks in the same order, else the two could wait for each other.

@@ -174,6 +174,19 @@ GROUP BY 1, 2, 3, 4, 5, 6, 7
 ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied + excluded.denied;
 
+-- name: CallersCounted :exec
+INSERT INTO recent_check AS r (tenant_id, dimension, minute, value, checks)
+SELECT c.tenant_id, c.dimension, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.value,
+    sum(c.checks)
+FROM (
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(dimensions)::text[]) AS dimension,
+        unnest(sqlc.arg(minutes)::timestamptz[]) AS minute, unnest(sqlc.arg(vals)::text[]) COLLATE "C" AS value,
+        unnest(sqlc.arg(checks)::bigint[]) AS checks
+) AS c
+GROUP BY 1, 2, 3, 4
+ORDER BY 1, 2, 3, 4
+ON CONFLICT (tenant_id, dimension, minute, value) DO UPDATE SET checks = r.checks + excluded.checks;
+
 -- name: ViolationsRecorded :exec
 -- '' and 0 mean nothing, and NaN means that the bucket was not read.
 INSERT INTO rate_limit_violation (
@@ -291,6 +304,12 @@ WHERE ctid = ANY (ARRAY(
 DELETE FROM recent_denial
 WHERE ctid = ANY (ARRAY(
     SELECT r.ctid FROM recent_denial AS r WHERE r.slot < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
+));
+
+-- name: DropCallers :execrows
+DELETE FROM recent_check
+WHERE ctid = ANY (ARRAY(
+    SELECT r.ctid FROM recent_check AS r WHERE r.minute < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
 ));
 
 -- name: DropCrossings :execrows

@@ -73,7 +73,7 @@ var (
 		listAudit exportAudit getAuditEntry revertChange getAuditWebhook testAuditWebhook listTenantSecurityLog
 		exportConfig importConfig
 		listViolations listCrossings exportViolations tailViolations getViolation
-		getSeries getViolationSeries getTop getPresent getSummary exportUsage
+		getSeries getViolationSeries getTop getPresent getBusiest getSummary exportUsage
 		listAlerts getAlert deleteAlert previewAlert silenceAlert endSilence testAlert listAlertDeliveries retryAlertDelivery`)
 )
 

@@ -304,6 +304,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/stats/violations", aViewer, x.GetViolationSeries},
 		{get, tenant + "/stats/top", aViewer, x.GetTop},
 		{get, tenant + "/stats/present", aViewer, x.GetPresent},
+		{get, tenant + "/stats/busiest", aViewer, x.GetBusiest},
 		{get, tenant + "/stats/summary", aViewer, x.GetSummary},
 		{get, tenant + "/usage/export", aViewer, x.ExportUsage},
 		{post, tenant + "/usage/export", aViewer, x.StartUsageExport},

@@ -267,6 +267,26 @@ func (s *surface) GetPresent(ctx context.Context,
 	}, nil
 }
 
+func (s *surface) GetBusiest(ctx context.Context,
+	request openapi.GetBusiestRequestObject,
+) (openapi.GetBusiestResponseObject, error) {
+	by, minute := request.Params.By, violations.BusyMinute(s.Now())
+	busiest, err := s.Violations.Busiest(ctx, requestOf(ctx).tenant.ID, violations.Dimension(by), minute,
+		or(request.Params.Limit, defaultTop))
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetBusiest200JSONResponse{
+		By: by, From: minute, Until: minute.Add(time.Minute),
+		PerMinute: busiest.All.Checks, PerMinuteBefore: perMinute(busiest.All.Before, violations.CallersBefore),
+		Items: itemsOf(busiest.Callers, func(c *violations.Caller) openapi.BusiestItem {
+			return openapi.BusiestItem{
+				Value: c.Value, PerMinute: c.Checks, PerMinuteBefore: perMinute(c.Before, violations.CallersBefore),
+			}
+		}),
+	}, nil
+}
+
 func perMinute(count int64, in time.Duration) int64 {
 	return int64(math.Round(float64(count) * float64(time.Minute) / float64(in)))
 }

@@ -343,12 +343,13 @@ func inSome(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string, in
 	}
 }
 
-// counts moves the counts of the user's subjects, and the user's recent denials, to those of all others. It walks
-// through the tenant's counts by time, because the user can stand anywhere in a subject.
+// counts moves the counts of the user's subjects, and the user's recent denials, to those of all others, and deletes
+// those of the user's checks. It walks through the tenant's counts by time, because the user can stand anywhere in a
+// subject.
 func (e *erasing) counts(ctx context.Context, at string) (rows int64, next string, err error) {
 	since := time.Unix(0, 0)
 	if at == "" {
-		if rows, err = e.recentDenials(ctx); rows > 0 || err != nil {
+		if rows, err = e.recent(ctx); rows > 0 || err != nil {
 			return rows, since.UTC().Format(time.RFC3339), err
 		}
 	} else if since, err = time.Parse(time.RFC3339, at); err != nil {
@@ -380,11 +381,16 @@ func (e *erasing) counts(ctx context.Context, at string) (rows int64, next strin
 	return rows, until.UTC().Format(time.RFC3339), err
 }
 
-func (e *erasing) recentDenials(ctx context.Context) (rows int64, err error) {
+func (e *erasing) recent(ctx context.Context) (rows int64, err error) {
 	if err := e.LockRecentDenials(ctx, e.tenant, e.user); err != nil {
 		return 0, err
 	}
-	return e.EraseRecentDenials(ctx, e.tenant, e.user)
+	denials, err := e.EraseRecentDenials(ctx, e.tenant, e.user)
+	if err != nil {
+		return 0, err
+	}
+	checks, err := e.EraseCallers(ctx, e.tenant, e.user)
+	return denials + checks, err
 }
 
 // deliveries takes the user's subjects from deliveries of alerts.

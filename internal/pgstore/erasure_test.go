@@ -51,6 +51,7 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 				'` + mallory + `')`,
 		`INSERT INTO recent_denial SELECT $1, 'user', now(), $2, 'enforce', unnest(ARRAY['` + mallory + `', '']),
 			unnest(ARRAY[false, true]), 2 WHERE $3::text <> ''`,
+		`INSERT INTO recent_check SELECT $1, 'user', now(), '` + mallory + `', 60 + $2 WHERE $3::text <> ''`,
 		`WITH e AS (
 				INSERT INTO export (tenant_id, requested_by_kind, requested_by_id, request)
 				SELECT $1, '', '', jsonb_build_object('user_id', '` + mallory + `')
@@ -62,7 +63,7 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 	}
 	erased := w.erase(t, ours, mallory)
 	want := map[string]int64{
-		"assignments": 1, "overrides": 1, "violations": 1, "crossings": 1, "months": 0, "counts": 2, "deliveries": 1,
+		"assignments": 1, "overrides": 1, "violations": 1, "crossings": 1, "months": 0, "counts": 3, "deliveries": 1,
 		"traffic_blocks": 0, "replays": 0, "audit_entries": 4, "exports": 1, "buckets": 3,
 	}
 	if !maps.Equal(erased, want) {

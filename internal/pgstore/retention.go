@@ -54,7 +54,7 @@ type retention struct {
 
 const (
 	keepEvery = time.Hour
-	// recentEvery is short, because recent denials are kept for minutes.
+	// recentEvery is short, because recent denials and callers are kept for minutes.
 	recentEvery = 5 * time.Minute
 )
 
@@ -83,9 +83,10 @@ func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []
 
 func (s *Store) retentions(keep violations.Retention) []retention {
 	recent := s.drops("recent denials", violations.RecentKept, (*dbsqlc.Queries).DropRecentDenials)
-	recent.every = recentEvery
+	callers := s.drops("callers", violations.CallersKept, (*dbsqlc.Queries).DropCallers)
+	recent.every, callers.every = recentEvery, recentEvery
 	all := []retention{
-		recent,
+		recent, callers,
 		s.keepsDays("violations", "rate_limit_violation", keep.Details),
 		s.keepsDays("counts of violations", "violation_minute", keep.Counts),
 		s.keepsDays("counts of decisions", "decision_minute", keep.Counts),

@@ -56,6 +56,7 @@ var userData = map[string]string{
 	"rate_limit_violation": "handled: bucket_key user_id ip_address\n" +
 		"about the request, without its user: scope mode reason key_pattern endpoint method plan algorithm " +
 		"limit_text meter",
+	"recent_check":  "handled: value\nabout the check: dimension",
 	"recent_denial": "handled: value\nabout the denial: dimension mode",
 	"tenant":        "configuration: slug name default_plan enforcement failure_mode",
 	"tenant_use":    "configuration: thing",

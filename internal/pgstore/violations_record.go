@@ -27,6 +27,9 @@ func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) er
 		if err := recordRecent(ctx, queries, batch.Recent); err != nil {
 			return err
 		}
+		if err := recordCallers(ctx, queries, batch.Callers); err != nil {
+			return err
+		}
 		if err := recordDecisions(ctx, queries, batch.Decisions); err != nil {
 			return err
 		}
@@ -73,6 +76,25 @@ func recordRecent(ctx context.Context, queries *dbsqlc.Queries, recent []violati
 	}
 	if err := queries.RecentDenialsCounted(ctx, p); err != nil {
 		return fmt.Errorf("count recent denials: %w", err)
+	}
+	return nil
+}
+
+func recordCallers(ctx context.Context, queries *dbsqlc.Queries, callers []violations.CallerCount) error {
+	if len(callers) == 0 {
+		return nil
+	}
+	var p dbsqlc.CallersCountedParams
+	for i := range callers {
+		c := &callers[i]
+		p.TenantIds = append(p.TenantIds, int64(c.Tenant))
+		p.Dimensions = append(p.Dimensions, string(c.Dimension))
+		p.Minutes = append(p.Minutes, c.Minute)
+		p.Vals = append(p.Vals, c.Value)
+		p.Checks = append(p.Checks, c.Checks)
+	}
+	if err := queries.CallersCounted(ctx, p); err != nil {
+		return fmt.Errorf("count callers: %w", err)
 	}
 	return nil
 }

@@ -238,3 +238,27 @@ func (s *Store) Present(
 	}
 	return present, nil
 }
+
+// Busiest reads the rows of a minute, and those of the values in the time before.
+func (s *Store) Busiest(ctx context.Context, tenant rules.TenantID, by violations.Dimension, minute time.Time, limit int,
+) (busiest violations.Busiest, err error) {
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.BusiestCallersRow, error) {
+			return q.BusiestCallers(ctx, dbsqlc.BusiestCallersParams{
+				TenantID: tenant, Dimension: string(by), Minute: minute, Earlier: minute.Add(-violations.CallersBefore),
+				PageSize: rowLimit(limit),
+			})
+		})
+	if err != nil {
+		return busiest, fmt.Errorf("read who makes most checks: %w", err)
+	}
+	for _, row := range rows {
+		caller := violations.Caller{Value: row.Value, Checks: row.Checks, Before: row.Earlier}
+		if row.Value == "" {
+			busiest.All = caller
+			continue
+		}
+		busiest.Callers = append(busiest.Callers, caller)
+	}
+	return busiest, nil
+}

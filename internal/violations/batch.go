@@ -27,6 +27,7 @@ type Batch struct {
 	Number int64
 
 	Recent    []RecentDenials
+	Callers   []CallerCount
 	Decisions []DecisionCount
 	Tallies   []Tally
 	// Stored crossings are skipped. If several records of a crossing come, the store keeps the earliest and, at the
@@ -128,9 +129,12 @@ func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally, crossings
 	return batches
 }
 
-func (r *Recorder) recentBatches(recent []RecentDenials) (batches []*Batch) {
+func (r *Recorder) recentBatches(recent []RecentDenials, callers []CallerCount) (batches []*Batch) {
 	for some := range slices.Chunk(recent, maxBatchRows) {
 		batches = append(batches, r.number(&Batch{Recent: some}))
+	}
+	for some := range slices.Chunk(callers, maxBatchRows) {
+		batches = append(batches, r.number(&Batch{Callers: some}))
 	}
 	return batches
 }
@@ -154,6 +158,11 @@ func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 		one := b.Recent[0]
 		one.Value, one.Other = "", true
 		parts = []*Batch{{Recent: []RecentDenials{one}}}
+	case len(b.Callers) > 1:
+		half := len(b.Callers) / 2
+		parts = []*Batch{{Callers: b.Callers[:half]}, {Callers: b.Callers[half:]}}
+	case len(b.Callers) == 1:
+		return nil, 0 // decisions count the checks
 	case len(b.Decisions) > 1:
 		half := len(b.Decisions) / 2
 		parts = []*Batch{{Decisions: b.Decisions[:half]}, {Decisions: b.Decisions[half:]}}

@@ -21,6 +21,17 @@ func TestRecordingARepeatedDenialAllocatesNothing(t *testing.T) { //nolint:paral
 	}
 }
 
+func TestRecordingARepeatedCheckAllocatesNothing(t *testing.T) { //nolint:paralleltest // counts all allocations
+	r := violations.NewRecorder(newLedger(), violations.Options{})
+	check := allowed(1, "42", "203.0.113.9")
+	for range 1000 { // until every counter has seen it
+		r.Record(noon, check)
+	}
+	if allocated := testing.AllocsPerRun(1000, func() { r.Record(noon, check) }); allocated > 0 {
+		t.Errorf("%g allocations for a repeated check, want none", allocated)
+	}
+}
+
 func TestMemoryStaysWithinItsBound(t *testing.T) { //nolint:paralleltest // measures all memory
 	const bound = 16 << 20
 	r := violations.NewRecorder(newLedger(), violations.Options{MaxBytes: bound, MaxDetails: 1 << 20})
@@ -49,22 +60,33 @@ func heap() int64 {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	for _, subjects := range []int{1, 100_000} {
-		b.Run(fmt.Sprint(subjects, " subjects"), func(b *testing.B) {
-			r := violations.NewRecorder(newLedger(), violations.Options{})
-			checks := make([]*violations.Check, subjects)
-			for i := range checks {
-				checks[i] = denied(1, fmt.Sprint(i))
-				r.Record(noon, checks[i])
-			}
-			var next atomic.Int64
-			b.ReportAllocs()
-			b.ResetTimer()
-			b.RunParallel(func(pb *testing.PB) {
-				for i := int(next.Add(7919)); pb.Next(); i++ {
-					r.Record(noon, checks[i%subjects])
+	kinds := []struct {
+		name string
+		of   func(user int) *violations.Check
+	}{
+		{"denied", func(user int) *violations.Check { return denied(1, fmt.Sprint(user)) }},
+		{"allowed", func(user int) *violations.Check {
+			return allowed(1, fmt.Sprint(user), fmt.Sprintf("203.%d.%d.9", user>>8&0xff, user&0xff))
+		}},
+	}
+	for _, kind := range kinds {
+		for _, users := range []int{1, 100_000} {
+			b.Run(fmt.Sprintf("%s/%d users", kind.name, users), func(b *testing.B) {
+				r := violations.NewRecorder(newLedger(), violations.Options{})
+				checks := make([]*violations.Check, users)
+				for i := range checks {
+					checks[i] = kind.of(i)
+					r.Record(noon, checks[i])
 				}
+				var next atomic.Int64
+				b.ReportAllocs()
+				b.ResetTimer()
+				b.RunParallel(func(pb *testing.PB) {
+					for i := int(next.Add(7919)); pb.Next(); i++ {
+						r.Record(noon, checks[i%users])
+					}
+				})
 			})
-		})
+		}
 	}
 }

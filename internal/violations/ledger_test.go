@@ -29,6 +29,7 @@ type ledger struct {
 	minutes  map[time.Time]bool
 
 	crossings []violations.Crossing
+	callers   []violations.CallerCount
 
 	fail func(*violations.Batch) (before, after error) // before or after the batch is applied
 }
@@ -79,6 +80,7 @@ func (l *ledger) WriteViolations(ctx context.Context, b *violations.Batch) error
 		l.rows = append(l.rows, t.Details...)
 		l.minutes[t.Minute] = true
 	}
+	l.callers = append(l.callers, b.Callers...)
 	l.crossings = append(l.crossings, b.Crossings...)
 	return after
 }

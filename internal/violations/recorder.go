@@ -23,7 +23,7 @@ type Options struct {
 	// the store for a small part of the time.
 	FlushInterval time.Duration
 	// MaxBytes bounds, roughly, the memory of unwritten counts; default 64 MiB. Half of it is for batches being
-	// written. A quarter more caches recorded crossings.
+	// written. A quarter more caches recorded crossings, and an eighth more is for callers.
 	MaxBytes int
 	// DetailsPerSecond bounds the detail rows of a rule and subject in a second; default 3. Negative means none.
 	DetailsPerSecond int
@@ -41,8 +41,8 @@ const (
 	// maxPause.
 	busyPart = 16
 	maxPause = 10 * time.Second
-	// smallFlush batches: one of recent denials, of decisions, of violations and of crossings.
-	smallFlush = 4
+	// smallFlush batches: one of recent denials, of callers, of decisions, of violations and of crossings.
+	smallFlush = 5
 	// countsPause delays decision counts that fill more than a batch. Violations are more urgent, and a write costs the
 	// same for any number of checks.
 	countsPause = 10 * time.Second
@@ -64,6 +64,7 @@ type Recorder struct {
 	counters []*counters
 	shards   [shards]*shard
 	recents  recents
+	callers  allCallers
 
 	recorded, dropped, refused, countsLost atomic.Int64
 	waiting                                atomic.Int64 // batches
@@ -103,6 +104,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 		r.shards[i] = newShard(half/2/shards, max(1, options.MaxDetails/shards), half/4/shards)
 	}
 	r.recents = newRecents(half / 4)
+	r.callers = newCallers(half / 4)
 	r.countedAt = time.Now()
 	r.writtenAt.Store(r.countedAt.UnixNano())
 	return r
@@ -113,8 +115,14 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 	if c.Cost == 0 && !c.HasCosts {
 		return
 	}
-	// A random choice needs no shared memory.
-	r.counters[mathrand.IntN(len(r.counters))].add(now.Unix()/60, c)
+	// Random choices need no shared memory.
+	random, minute := mathrand.Uint64(), now.Unix()/60
+	r.counters[random>>32*uint64(len(r.counters))>>32].add(minute, c)
+	if c.times() >= callerSample {
+		r.callers.add(c, minute, c.times())
+	} else if random%callerSample == 0 {
+		r.callers.add(c, minute, callerSample*c.times())
+	}
 	switch {
 	case !c.Allowed:
 		r.add(c, &c.Tiers[c.Deciding], now)
@@ -217,13 +225,13 @@ func wait(ctx context.Context, pause time.Duration) bool {
 // Flush writes all counts, or only an older batch if that fails again.
 func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, true, 0) }
 
-// flush writes recent denials and, if isDue, the rest. It may delay decision counts that fill more than a batch, until
+// flush writes recent denials, callers of ended minutes and, if isDue, the rest. It may delay decision counts that fill more than a batch, until
 // hold has passed since the last ones.
 func (r *Recorder) flush(ctx context.Context, isDue bool, hold time.Duration) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	if len(r.batch) == 0 {
-		r.batch = r.recentBatches(r.recents.take(time.Now()))
+		r.batch = r.recentBatches(r.recents.take(time.Now()), r.callers.take(time.Now()))
 		if isDue {
 			r.collect(hold)
 		}

@@ -2,6 +2,7 @@ package violations_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -43,6 +44,13 @@ func denied(tenant rules.TenantID, user string) *violations.Check {
 			{Rule: globalRule, Allowed: true, BucketRead: true},
 		},
 	}
+}
+
+func allowed(tenant rules.TenantID, user, ip string) *violations.Check {
+	check := denied(tenant, user)
+	check.Request.IP = netip.MustParseAddr(ip)
+	check.Allowed, check.Tiers[0].Allowed, check.Tiers[0].Reason = true, true, ""
+	return check
 }
 
 func flush(t *testing.T, r *violations.Recorder) {

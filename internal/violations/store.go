@@ -32,6 +32,8 @@ type Store interface {
 	// the minutes before. See the function Present. meter is the Word of one, or "" for all.
 	Present(ctx context.Context, tenant rules.TenantID, by Dimension, meter string, since, until time.Time,
 		limit int) (PresentDenials, error)
+	// Busiest returns up to limit users or networks with the most checks in a minute, most first. See BusyMinute.
+	Busiest(ctx context.Context, tenant rules.TenantID, by Dimension, minute time.Time, limit int) (Busiest, error)
 
 	// DenialsOfUser returns up to limit counts of a user's denials by hour and rule, latest first.
 	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time,
@@ -211,4 +213,19 @@ type PresentValue struct {
 	Earlier int64
 	// Rule is the one that denied most.
 	Rule rules.RuleID
+}
+
+// Busiest are the callers with the most checks in a minute, without small ones. See CallerCount.
+type Busiest struct {
+	Callers []Caller
+	// All are the checks of all callers, exactly.
+	All Caller
+}
+
+// Caller is a caller's checks.
+type Caller struct {
+	Value  string
+	Checks int64
+	// Before is the number in the CallersBefore before.
+	Before int64
 }

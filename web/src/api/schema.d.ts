@@ -3414,6 +3414,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/stats/busiest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Who makes the most checks, allowed or denied
+         * @description Of the last full minute whose counts have arrived, which is after 15 seconds. Rates of items are estimates from one check
+         *     in eight; those of all are exact. Small callers are left out: a process counts a caller of which it decides at least
+         *     60 checks and 2 % of the tenant's checks in the minute, and at most eight users and eight networks. Kept for an hour.
+         *     No cursor: the ranking moves with each check.
+         */
+        get: operations["getBusiest"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/stats/summary": {
         parameters: {
             query?: never;
@@ -7189,6 +7218,56 @@ export interface components {
             per_minute_before: number;
             /** @description The rule that denied most; null: an unknown one */
             rule: components["schemas"]["RuleName"] | null;
+        };
+        /**
+         * @description network: IPv4 addresses by their /24, IPv6 addresses by their /48
+         * @enum {string}
+         */
+        BusiestBy: "user" | "network";
+        /**
+         * @example {
+         *       "by": "network",
+         *       "from": "2026-11-20T12:31:00Z",
+         *       "until": "2026-11-20T12:32:00Z",
+         *       "items": [
+         *         {
+         *           "value": "198.51.100.0/24",
+         *           "per_minute": 29704,
+         *           "per_minute_before": 0
+         *         }
+         *       ],
+         *       "per_minute": 36912,
+         *       "per_minute_before": 7190
+         *     }
+         */
+        Busiest: {
+            by: components["schemas"]["BusiestBy"];
+            /** Format: date-time */
+            from: string;
+            /** Format: date-time */
+            until: string;
+            items: components["schemas"]["BusiestItem"][];
+            /**
+             * Format: int64
+             * @description Checks of all in the minute
+             */
+            per_minute: number;
+            /**
+             * Format: int64
+             * @description The mean of the hour before, rounded
+             */
+            per_minute_before: number;
+        };
+        BusiestItem: {
+            /** @description The user id, or the network */
+            value: string;
+            /** Format: int64 */
+            per_minute: number;
+            /**
+             * Format: int64
+             * @description The mean of the hour before, rounded; minutes with few checks count as none
+             */
+            per_minute_before: number;
         };
         /** @description What people call a rule */
         RuleName: {
@@ -15300,6 +15379,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Present"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getBusiest: {
+        parameters: {
+            query: {
+                /** @example network */
+                by: components["schemas"]["BusiestBy"];
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Most checks first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Busiest"];
                 };
             };
             400: components["responses"]["BadRequest"];

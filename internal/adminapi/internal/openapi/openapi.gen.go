@@ -330,6 +330,24 @@ func (e BucketSource) Valid() bool {
 	}
 }
 
+// Defines values for BusiestBy.
+const (
+	BusiestByNetwork BusiestBy = "network"
+	BusiestByUser    BusiestBy = "user"
+)
+
+// Valid indicates whether the value is a known member of the BusiestBy enum.
+func (e BusiestBy) Valid() bool {
+	switch e {
+	case BusiestByNetwork:
+		return true
+	case BusiestByUser:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CapacityThing.
 const (
 	CapacityThingAlerts    CapacityThing = "alerts"
@@ -2052,6 +2070,35 @@ type BucketWindow struct {
 
 	// Zone The time zone in which the rule's days begin
 	Zone string `json:"zone"`
+}
+
+// Busiest defines model for Busiest.
+type Busiest struct {
+	// By network: IPv4 addresses by their /24, IPv6 addresses by their /48
+	By    BusiestBy     `json:"by"`
+	From  time.Time     `json:"from"`
+	Items []BusiestItem `json:"items"`
+
+	// PerMinute Checks of all in the minute
+	PerMinute int64 `json:"per_minute"`
+
+	// PerMinuteBefore The mean of the hour before, rounded
+	PerMinuteBefore int64     `json:"per_minute_before"`
+	Until           time.Time `json:"until"`
+}
+
+// BusiestBy network: IPv4 addresses by their /24, IPv6 addresses by their /48
+type BusiestBy string
+
+// BusiestItem defines model for BusiestItem.
+type BusiestItem struct {
+	PerMinute int64 `json:"per_minute"`
+
+	// PerMinuteBefore The mean of the hour before, rounded; minutes with few checks count as none
+	PerMinuteBefore int64 `json:"per_minute_before"`
+
+	// Value The user id, or the network
+	Value string `json:"value"`
 }
 
 // Capacity defines model for Capacity.
@@ -5631,6 +5678,12 @@ type ListTenantSecurityLogParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// GetBusiestParams defines parameters for GetBusiest.
+type GetBusiestParams struct {
+	By    BusiestBy `form:"by" json:"by"`
+	Limit *int      `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // GetPresentParams defines parameters for GetPresent.
 type GetPresentParams struct {
 	By TopBy `form:"by" json:"by"`
@@ -6574,6 +6627,9 @@ type ServerInterface interface {
 	// Simulate Simulate rules over a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// GetBusiest Who makes the most checks, allowed or denied
+	// (GET /api/v1/tenants/{tenant}/stats/busiest)
+	GetBusiest(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetBusiestParams)
 	// GetPresent Who and what is denied at present
 	// (GET /api/v1/tenants/{tenant}/stats/present)
 	GetPresent(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetPresentParams)
@@ -14033,6 +14089,61 @@ func (siw *ServerInterfaceWrapper) Simulate(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// GetBusiest operation middleware
+func (siw *ServerInterfaceWrapper) GetBusiest(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetBusiestParams
+
+	// ------------- Required query parameter "by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "by", r.URL.Query(), &params.By, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "by"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "by", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBusiest(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetPresent operation middleware
 func (siw *ServerInterfaceWrapper) GetPresent(w http.ResponseWriter, r *http.Request) {
 
@@ -16637,6 +16748,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/security-log", wrapper.ListTenantSecurityLog).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/simulate", wrapper.Simulate).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/busiest", wrapper.GetBusiest).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/stats/present", wrapper.GetPresent).Methods(http.MethodGet)
 
@@ -21247,6 +21360,29 @@ func (response Simulate200JSONResponse) VisitSimulateResponse(w http.ResponseWri
 	return err
 }
 
+type GetBusiestRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params GetBusiestParams
+}
+
+type GetBusiestResponseObject interface {
+	VisitGetBusiestResponse(w http.ResponseWriter) error
+}
+
+type GetBusiest200JSONResponse Busiest
+
+func (response GetBusiest200JSONResponse) VisitGetBusiestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetPresentRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params GetPresentParams
@@ -22585,6 +22721,9 @@ type StrictServerInterface interface {
 	// Simulate Simulate rules over a stream of requests
 	// (POST /api/v1/tenants/{tenant}/simulate)
 	Simulate(ctx context.Context, request SimulateRequestObject) (SimulateResponseObject, error)
+	// GetBusiest Who makes the most checks, allowed or denied
+	// (GET /api/v1/tenants/{tenant}/stats/busiest)
+	GetBusiest(ctx context.Context, request GetBusiestRequestObject) (GetBusiestResponseObject, error)
 	// GetPresent Who and what is denied at present
 	// (GET /api/v1/tenants/{tenant}/stats/present)
 	GetPresent(ctx context.Context, request GetPresentRequestObject) (GetPresentResponseObject, error)
@@ -26877,6 +27016,33 @@ func (sh *strictHandler) Simulate(w http.ResponseWriter, r *http.Request, tenant
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(SimulateResponseObject); ok {
 		if err := validResponse.VisitSimulateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetBusiest operation middleware
+func (sh *strictHandler) GetBusiest(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetBusiestParams) {
+	var request GetBusiestRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBusiest(ctx, request.(GetBusiestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBusiest")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBusiestResponseObject); ok {
+		if err := validResponse.VisitGetBusiestResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -335,6 +335,19 @@ func (q *Queries) EraseAssignment(ctx context.Context, tenantID rules.TenantID, 
 	return result.RowsAffected(), nil
 }
 
+const eraseCallers = `-- name: EraseCallers :execrows
+DELETE FROM recent_check
+WHERE tenant_id = $1 AND dimension = 'user' AND value = $2::text
+`
+
+func (q *Queries) EraseCallers(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseCallers, tenantID, userID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const eraseCheckpoints = `-- name: EraseCheckpoints :exec
 WITH erased AS (
     DELETE FROM bucket_checkpoint AS c

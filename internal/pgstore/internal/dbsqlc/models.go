@@ -579,6 +579,14 @@ type RateLimitViolationDefault struct {
 	Meter         string
 }
 
+type RecentCheck struct {
+	TenantID  rules.TenantID
+	Dimension string
+	Minute    time.Time
+	Value     string
+	Checks    int64
+}
+
 type RecentDenial struct {
 	TenantID  rules.TenantID
 	Dimension string

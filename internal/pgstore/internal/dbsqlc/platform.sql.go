@@ -407,6 +407,39 @@ func (q *Queries) BeginMonthUsers(ctx context.Context, atMost int32, tenantIds [
 	return err
 }
 
+const callersCounted = `-- name: CallersCounted :exec
+INSERT INTO recent_check AS r (tenant_id, dimension, minute, value, checks)
+SELECT c.tenant_id, c.dimension, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.value,
+    sum(c.checks)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::text[]) AS dimension,
+        unnest($3::timestamptz[]) AS minute, unnest($4::text[]) COLLATE "C" AS value,
+        unnest($5::bigint[]) AS checks
+) AS c
+GROUP BY 1, 2, 3, 4
+ORDER BY 1, 2, 3, 4
+ON CONFLICT (tenant_id, dimension, minute, value) DO UPDATE SET checks = r.checks + excluded.checks
+`
+
+type CallersCountedParams struct {
+	TenantIds  []int64
+	Dimensions []string
+	Minutes    []time.Time
+	Vals       []string
+	Checks     []int64
+}
+
+func (q *Queries) CallersCounted(ctx context.Context, arg CallersCountedParams) error {
+	_, err := q.db.Exec(ctx, callersCounted,
+		arg.TenantIds,
+		arg.Dimensions,
+		arg.Minutes,
+		arg.Vals,
+		arg.Checks,
+	)
+	return err
+}
+
 const capacityUses = `-- name: CapacityUses :many
 SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near,
     count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
@@ -1091,6 +1124,21 @@ DELETE FROM backend_report WHERE slice < $1::timestamptz
 func (q *Queries) DropBackendReports(ctx context.Context, before time.Time) error {
 	_, err := q.db.Exec(ctx, dropBackendReports, before)
 	return err
+}
+
+const dropCallers = `-- name: DropCallers :execrows
+DELETE FROM recent_check
+WHERE ctid = ANY (ARRAY(
+    SELECT r.ctid FROM recent_check AS r WHERE r.minute < $1 LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropCallers(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropCallers, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const dropCheckpoints = `-- name: DropCheckpoints :execrows

@@ -1,0 +1,185 @@
+package violations
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// callerSample: one check in so many is counted by its callers, for as many. It is a power of two.
+	callerSample = 8
+	// callerSeen bounds the values of a dimension that a process counts of a tenant in a minute: the first ones. A
+	// caller of 1 % of the checks is among the first 500 checks, and so the first 500 values, in 99 of 100 minutes.
+	callerSeen = 500
+	// A caller is written if a process has so many of its checks in a minute, and so large a part of the tenant's, and
+	// if it is one of the callersWritten with most.
+	callerLeast    = 60
+	callerPart     = 50
+	callersWritten = 8
+
+	// CallersBefore is the time before a minute with which it is compared.
+	CallersBefore = time.Hour
+	// CallersKept is how long callers are kept: those that are read, and a reserve for late ones.
+	CallersKept = CallersBefore + 15*time.Minute
+	// callersArrival is how long after the end of a minute its decisions, which can be held back, have arrived.
+	callersArrival = countsPause + 5*time.Second
+
+	// callerBytes approximates the memory of a value without its text, and that of a tenant; callerCountBytes that of a
+	// count to be written.
+	callerBytes      = 200
+	callerCountBytes = 200
+)
+
+// BusyMinute returns the last full minute whose callers and decisions have arrived.
+func BusyMinute(now time.Time) time.Time {
+	return floor(now.Add(-callersArrival), time.Minute).Add(-time.Minute)
+}
+
+// CallerCount estimates the checks of a caller, a user or a network, in a minute.
+type CallerCount struct {
+	Tenant    rules.TenantID
+	Dimension Dimension
+	Minute    time.Time
+	Value     string
+	Checks    int64
+}
+
+// callers counts checks by user and by network, from a sample, so that an allowed check costs little more. It has a
+// part of the tenants.
+type callers struct {
+	mu      sync.Mutex
+	tenants map[rules.TenantID]*tenantCallers
+	bytes   room
+	ended   []CallerCount // of ended minutes, to be written
+	most    int           // bound of ended
+}
+
+// tenantCallers are those of a tenant in a minute.
+type tenantCallers struct {
+	minute int64 // since the Unix epoch
+	checks int64 // of all callers
+	seen   map[callerKey]*int64
+	users  int // among seen
+	bytes  int
+}
+
+// callerKey is a user or, by its first address, a network.
+type callerKey struct {
+	user    string
+	network netip.Addr
+}
+
+type allCallers [recentShards]*callers
+
+func newCallers(maxBytes int) (all allCallers) {
+	for i := range all {
+		part := maxBytes / recentShards / 2
+		all[i] = &callers{
+			tenants: map[rules.TenantID]*tenantCallers{}, bytes: newRoom(part), most: part / callerCountBytes,
+		}
+	}
+	return all
+}
+
+// add counts a check, for so many. A check of a minute that has ended counts in the present one.
+func (all *allCallers) add(c *Check, minute, checks int64) {
+	s := all[uint64(c.Tenant)%recentShards]
+	network := rules.SiteNetwork(c.Request.IP).Addr()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tenants[c.Tenant]
+	if t == nil || t.minute < minute {
+		if t != nil {
+			s.end(c.Tenant, t)
+		}
+		if !s.bytes.take(c.Tenant, callerBytes) {
+			return
+		}
+		t = &tenantCallers{minute: minute, seen: map[callerKey]*int64{}, bytes: callerBytes}
+		s.tenants[c.Tenant] = t
+	}
+	t.checks += checks
+	if c.Request.UserID != "" {
+		s.count(c.Tenant, t, callerKey{user: c.Request.UserID}, checks)
+	}
+	if network.IsValid() {
+		s.count(c.Tenant, t, callerKey{network: network}, checks)
+	}
+}
+
+func (s *callers) count(tenant rules.TenantID, t *tenantCallers, key callerKey, checks int64) {
+	if count, ok := t.seen[key]; ok {
+		*count += checks
+		return
+	}
+	same := t.users
+	if key.network.IsValid() {
+		same = len(t.seen) - t.users
+	}
+	bytes := callerBytes + len(key.user)
+	if same >= callerSeen || !s.bytes.take(tenant, bytes) {
+		return
+	}
+	t.bytes += bytes
+	if !key.network.IsValid() {
+		t.users++
+	}
+	key.user = strings.Clone(key.user) // the caller's may be part of a large request
+	t.seen[key] = &checks
+}
+
+// end chooses what is written of a tenant's minute, and forgets the rest. While the store is away for long, the oldest
+// minutes are given up.
+func (s *callers) end(tenant rules.TenantID, t *tenantCallers) {
+	delete(s.tenants, tenant)
+	s.bytes.give(tenant, t.bytes)
+	var users, networks []CallerCount
+	for key, checks := range t.seen {
+		if *checks < callerLeast || *checks < t.checks/callerPart {
+			continue
+		}
+		count := CallerCount{Tenant: tenant, Minute: minuteTime(t.minute), Checks: *checks}
+		if key.network.IsValid() {
+			count.Dimension, count.Value = ByNetwork, rules.SiteNetwork(key.network).String()
+			networks = append(networks, count)
+		} else {
+			count.Dimension, count.Value = ByUser, storedSubject(key.user)
+			users = append(users, count)
+		}
+	}
+	for _, found := range [][]CallerCount{users, networks} {
+		slices.SortFunc(found, func(a, b CallerCount) int { return cmp.Compare(b.Checks, a.Checks) })
+		s.ended = append(s.ended, found[:min(len(found), callersWritten)]...)
+	}
+	if len(s.ended) > s.most {
+		s.ended = slices.Clone(s.ended[len(s.ended)-s.most/2:])
+	}
+}
+
+// take returns the callers of ended minutes, sorted by the store's keys; see decisions.
+func (all *allCallers) take(now time.Time) (taken []CallerCount) {
+	for _, s := range all {
+		s.mu.Lock()
+		for tenant, t := range s.tenants {
+			if t.minute < now.Unix()/60 {
+				s.end(tenant, t)
+			}
+		}
+		taken = append(taken, s.ended...)
+		s.ended = nil
+		s.mu.Unlock()
+	}
+	slices.SortFunc(taken, func(a, b CallerCount) int {
+		return cmp.Or(
+			cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Dimension, b.Dimension), a.Minute.Compare(b.Minute),
+			cmp.Compare(a.Value, b.Value),
+		)
+	})
+	return taken
+}
