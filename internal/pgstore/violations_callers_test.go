@@ -38,7 +38,8 @@ func TestWhoMakesMostChecks(t *testing.T) {
 	want := []violations.Caller{
 		{Value: "198.51.100.0/24", Checks: 6000}, {Value: "192.0.2.0/24", Checks: 600, Before: 600},
 	}
-	if fmt.Sprint(network.Callers) != fmt.Sprint(want) || network.All != (violations.Caller{Checks: 6600, Before: 600}) {
+	if fmt.Sprint(network.Callers) != fmt.Sprint(want) ||
+		network.All != (violations.Caller{Checks: 6600, Before: 600}) {
 		t.Errorf("the networks are %+v, want %v of 6600 and 600 before", network, want)
 	}
 	user := must(w.Busiest(t.Context(), w.ours.ID, violations.ByUser, minute, 10))(t)

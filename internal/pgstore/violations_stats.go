@@ -240,7 +240,8 @@ func (s *Store) Present(
 }
 
 // Busiest reads the rows of a minute, and those of the values in the time before.
-func (s *Store) Busiest(ctx context.Context, tenant rules.TenantID, by violations.Dimension, minute time.Time, limit int,
+func (s *Store) Busiest(
+	ctx context.Context, tenant rules.TenantID, by violations.Dimension, minute time.Time, limit int,
 ) (busiest violations.Busiest, err error) {
 	rows, err := askMuch(ctx, s, only(tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.BusiestCallersRow, error) {

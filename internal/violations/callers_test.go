@@ -82,7 +82,8 @@ func TestAtMostEightCallersOfADimensionAreWritten(t *testing.T) {
 	}
 	flush(t, r)
 	found := l.callersOf(1, noon)
-	if len(found) != 16 || found["user 19"] != 1019 || found["user 12"] != 1012 || found["network 203.0.19.0/24"] != 1019 {
+	if len(found) != 16 || found["user 19"] != 1019 || found["user 12"] != 1012 ||
+		found["network 203.0.19.0/24"] != 1019 {
 		t.Errorf("of 20 callers %v are written, want the 8 with most checks by each dimension", found)
 	}
 }

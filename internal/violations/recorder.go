@@ -225,8 +225,8 @@ func wait(ctx context.Context, pause time.Duration) bool {
 // Flush writes all counts, or only an older batch if that fails again.
 func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, true, 0) }
 
-// flush writes recent denials, callers of ended minutes and, if isDue, the rest. It may delay decision counts that fill more than a batch, until
-// hold has passed since the last ones.
+// flush writes recent denials, callers of ended minutes and, if isDue, the rest. It may delay decision counts that fill
+// more than a batch, until hold has passed since the last ones.
 func (r *Recorder) flush(ctx context.Context, isDue bool, hold time.Duration) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()

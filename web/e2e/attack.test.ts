@@ -40,13 +40,13 @@ test('a network that attacks is blocked for an hour in two clicks from the overv
   await until(async () => (await ask(others))[0] === 429);
 
   // What the block denies goes on counting, each check once, and is present for some seconds only.
-  const row = page.getByRole('table', { name: 'Who is limited' }).getByRole('row', { name: `${network} network` });
+  const row = page.getByRole('table', { name: 'Top callers' }).getByRole('row', { name: `${network} network` });
   for (const _ of [1, 2]) {
     await ask(attack(30));
     await expect(row).toContainText(denied.toLocaleString('en'), { timeout: 60_000 });
     await expect(row.getByText(/^Blocked/)).toBeVisible();
   }
-  await expect(row.getByRole('cell').nth(3)).toHaveText(/^0\b/, { timeout: 60_000 });
+  await expect(row.getByRole('cell').nth(4)).toHaveText(/^0\b/, { timeout: 60_000 });
 
   // The rule ends when somebody ends it, or by itself.
   await page.goto(`${at('violations')}?group=network`);

@@ -26,7 +26,7 @@ test('a new tenant sees its three steps, and the overview with the first checks'
   await expectAccessible(page);
   await askAll(sluice, reports('77', 10));
   await expect(page.getByRole('region', { name: 'Summary' })).toBeVisible();
-  await expect(page.getByRole('table', { name: 'Who is limited' }).getByRole('link', { name: '77' })).toBeVisible();
+  await expect(page.getByRole('table', { name: 'Top callers' }).getByRole('link', { name: '77' })).toBeVisible();
   await expectAccessible(page);
 });
 

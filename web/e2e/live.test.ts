@@ -99,7 +99,7 @@ test('another tenant’s screens begin empty: nothing of the former one is shown
   });
   expect(made.status()).toBe(201);
   await page.goto(at('overview'));
-  const denied = page.getByRole('table', { name: 'Who is limited' });
+  const denied = page.getByRole('table', { name: 'Top callers' });
   await expect(denied.getByRole('link', { name: '601' })).toBeVisible();
   // The other tenant's figures are long in coming.
   let answer = () => undefined as undefined;

@@ -55,7 +55,7 @@ test('a budget in dollars, charged after the request, is made, used up, and said
   await page.getByLabel('Meter', { exact: true }).selectOption('USD');
   const tiles = page.getByRole('region', { name: 'Summary' });
   await expect(tiles).toContainText('cost 2 USD', { timeout: 60_000 });
-  const limited = page.getByRole('table', { name: 'Who is limited' });
+  const limited = page.getByRole('table', { name: 'Top callers' });
   await expect(limited.getByRole('row').filter({ hasText: user })).toContainText('Each user · USD', {
     timeout: 60_000,
   });

@@ -4,6 +4,7 @@ import type { components } from '~/api/schema';
 import type {
   Account,
   AuditEntry,
+  Busiest,
   Capacity,
   CapacityThing,
   Key,
@@ -14,7 +15,7 @@ import type {
   Tenant,
 } from '~/api/types';
 import { mistakeOf } from './contract';
-import { present } from './traffic';
+import { busiest, present } from './traffic';
 
 export interface Reply {
   status?: number;
@@ -40,6 +41,9 @@ const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme/scheduled-changes': { items: [], next_cursor: null },
   'GET /api/v1/tenants/acme/stats/present': ({ query }: { query: URLSearchParams }) => ({
     json: present(query.get('by') as Present['by'], {}),
+  }),
+  'GET /api/v1/tenants/acme/stats/busiest': ({ query }: { query: URLSearchParams }) => ({
+    json: busiest(query.get('by') as Busiest['by'], {}),
   }),
   'GET /api/v1/tenants/acme/capacity': () => ({ json: capacity(), headers: { ETag: '"0"' } }),
   'GET /api/v1/sign-in': { mail: false, passwords: true, providers: [] },

@@ -1,6 +1,7 @@
 import type { components } from '~/api/schema';
 import type {
   Bucket,
+  Busiest,
   Crossing,
   Override,
   Present,
@@ -126,6 +127,21 @@ export function present(
     ...more,
   }));
   return { by, from: at, until: at, items, per_minute: perMinute, unattributed_per_minute: 0 };
+}
+
+/** Checks a minute, and before, of so many in all. */
+export function busiest(
+  by: Busiest['by'],
+  rates: Record<string, [now: number, before: number]>,
+  perMinute = 0,
+  perMinuteBefore = 0,
+): Busiest {
+  const items = Object.entries(rates).map(([value, [per_minute, per_minute_before]]) => ({
+    value,
+    per_minute,
+    per_minute_before,
+  }));
+  return { by, from: at, until: at, items, per_minute: perMinute, per_minute_before: perMinuteBefore };
 }
 
 export function process(more: Partial<ProcessStatus> = {}): ProcessStatus {

@@ -4,7 +4,7 @@ import { isoMoments, type Span } from '~/domain/range';
 import { api, body } from './client';
 import { serverNow } from './clock';
 import { keepSame, tenantKey } from './queries';
-import type { Present, TopBy } from './types';
+import type { Busiest, Present, TopBy } from './types';
 import type { ViolationFilter } from './violations';
 
 /** Traffic and status. A range that ends now is refetched at an interval; a fixed range is read once. */
@@ -115,6 +115,15 @@ export const presentQuery = (tenant: string, by: TopBy, meter?: string) =>
         }),
       ),
     refetchInterval: often,
+  });
+
+/** Who makes most checks, by the last full minute. */
+export const busiestQuery = (tenant: string, by: Busiest['by']) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'stats', 'busiest', by),
+    queryFn: ({ signal }) =>
+      body(api.GET('/api/v1/tenants/{tenant}/stats/busiest', { params: { path: { tenant }, query: { by } }, signal })),
+    refetchInterval: seldom,
   });
 
 /** How many checks of a value are denied a minute; undefined for none. */

@@ -72,6 +72,7 @@ export type Summary = Schemas['Summary'];
 export type Tenant = Schemas['Tenant'];
 export type Tier = Schemas['Tier'];
 export type Timeline = Schemas['Timeline'];
+export type Busiest = Schemas['Busiest'];
 export type Present = Schemas['Present'];
 export type Top = Schemas['Top'];
 export type TopBy = Schemas['TopBy'];

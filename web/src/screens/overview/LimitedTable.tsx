@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { lazy, Suspense, useState } from 'react';
-import { presentQuery } from '~/api/traffic';
+import { busiestQuery, presentQuery } from '~/api/traffic';
 import { type Column, DataTable } from '~/components/DataTable';
 import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
@@ -14,7 +14,16 @@ import type { Span } from '~/domain/range';
 import { ruleTitle } from '~/domain/rule';
 import { Blocked, useBlock } from '~/features/temporary/Blocked';
 import { useRole } from '~/session';
-import { type Answer, atPresent, type Limited, limitedQuery, standsOut } from './limited';
+import {
+  type Answer,
+  atPresent,
+  type Flood,
+  floods,
+  type Limited,
+  limitedQuery,
+  standsOut,
+  topCallers,
+} from './limited';
 import styles from './Overview.module.css';
 
 // Most visits block nobody.
@@ -33,15 +42,21 @@ export function LimitedTable({ tenant, span, meter }: Props) {
   const limited = useQuery(limitedQuery(tenant, span, meter));
   const user = useQuery(presentQuery(tenant, 'user', meter)).data;
   const network = useQuery(presentQuery(tenant, 'network', meter)).data;
+  // Checks are counted for the present and all meters only.
+  const counted = { enabled: span.moves && meter === undefined };
+  const busyUsers = useQuery({ ...busiestQuery(tenant, 'user'), ...counted }).data;
+  const busyNetworks = useQuery({ ...busiestQuery(tenant, 'network'), ...counted }).data;
+  const busiest = counted.enabled ? { user: busyUsers, network: busyNetworks } : {};
   const answer = limited.data && atPresent(limited.data, { user, network });
+  const rows = answer && topCallers(answer, busiest);
   const [blocking, setBlocking] = useState<Limited | null>(null);
   const { edit } = useRole();
   const block = edit ? setBlocking : undefined;
   return (
     <>
-      {answer && <Attack tenant={tenant} answer={answer} onBlock={block} />}
+      {answer && <Attack tenant={tenant} answer={answer} flood={floods(answer, busiest)} onBlock={block} />}
       <Card
-        title="Who is limited"
+        title="Top callers"
         actions={
           <Link to="/t/$tenant/violations" params={{ tenant }} search={{ group: 'user', range: span.text }}>
             All denials
@@ -51,14 +66,14 @@ export function LimitedTable({ tenant, span, meter }: Props) {
       >
         <Query query={limited} loading={<LoadingLines lines={6} />}>
           {({ isPart }) =>
-            !answer || answer.rows.length === 0 ? (
+            !rows || rows.length === 0 ? (
               <p className={styles.none}>Nobody was denied.</p>
             ) : (
               <div className={limited.isPlaceholderData ? styles.old : undefined}>
                 <DataTable
-                  label="Who is limited"
+                  label="Top callers"
                   columns={columnsOf(tenant, span, block)}
-                  rows={answer.rows}
+                  rows={rows}
                   rowKey={({ group: { by, value } }) => `${by} ${value}`}
                 />
                 {isPart && (
@@ -75,7 +90,7 @@ export function LimitedTable({ tenant, span, meter }: Props) {
             tenant={tenant}
             group={blocking.group}
             action="block"
-            denied={blocking.denied}
+            denied={blocking.denied || undefined}
             onClose={() => setBlocking(null)}
           />
         </Suspense>
@@ -87,11 +102,13 @@ export function LimitedTable({ tenant, span, meter }: Props) {
 interface AttackProps {
   tenant: string;
   answer: Answer;
+  flood: Flood | undefined;
   onBlock: ((row: Limited) => void) | undefined;
 }
 
-function Attack({ tenant, answer, onBlock }: AttackProps) {
-  const source = standsOut(answer);
+function Attack({ tenant, answer, flood, onBlock }: AttackProps) {
+  const most = standsOut(answer);
+  const source = most ?? flood?.source;
   if (!source) return null;
   const { group, now, endpoint } = source;
   return (
@@ -100,8 +117,17 @@ function Attack({ tenant, answer, onBlock }: AttackProps) {
         <strong>
           {group.by === 'user' ? 'User' : 'Network'} {group.value}
         </strong>{' '}
-        makes {percent(Math.min(1, now / answer.now))} of all denials: {shortNumber(now)} a minute
-        {endpoint && `, most recorded ones on ${endpoint}`}.
+        {most || !flood ? (
+          <>
+            makes {percent(Math.min(1, now / answer.now))} of all denials: {shortNumber(now)} a minute
+            {endpoint && `, most recorded ones on ${endpoint}`}.
+          </>
+        ) : (
+          <>
+            makes {percent(flood.share)} of all checks: {shortNumber(flood.checks)} a minute,{' '}
+            {now > 0 ? shortNumber(now) : 'none'} denied.
+          </>
+        )}
       </p>
       <Act tenant={tenant} row={source} onBlock={onBlock} />
     </div>
@@ -125,16 +151,26 @@ function columnsOf(tenant: string, span: Span, onBlock: AttackProps['onBlock']):
       header: 'Limited by',
       under: true,
       render: ({ rule }) =>
-        rule && (
+        rule ? (
           <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule.rule_id) }} title={rule.key_pattern}>
             {ruleTitle({ name: '', ...rule })}
           </Link>
+        ) : (
+          '—'
         ),
     },
     { key: 'where', header: 'Where', wide: true, render: ({ endpoint }) => endpoint },
     {
+      key: 'checks',
+      header: 'Checks a minute',
+      width: 120,
+      numeric: true,
+      under: true,
+      render: ({ checks }) => (checks === undefined ? '—' : <Num value={checks} />),
+    },
+    {
       key: 'now',
-      header: 'Per minute now',
+      header: 'Denied a minute',
       width: 136,
       numeric: true,
       render: ({ now, trend }) => (

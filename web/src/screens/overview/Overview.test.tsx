@@ -3,6 +3,7 @@ import { afterEach, expect, test, vi } from 'vitest';
 import { account, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import {
+  busiest,
   present,
   process,
   series,
@@ -144,7 +145,7 @@ test('a tenant without Redis is told that its buckets are in memory', async () =
 test('one table says who is limited, by which rule and where', async () => {
   fakeServer(traffic());
   open('/t/acme/overview');
-  const table = await screen.findByRole('table', { name: 'Who is limited' });
+  const table = await screen.findByRole('table', { name: 'Top callers' });
   const link = within(table).getByRole('link', { name: '42' });
   expect(link.getAttribute('href')).toBe('/t/acme/users/42');
   expect(link.closest('tr')?.textContent).toMatch(/42.*Each user.*\/api\/search.*1,234.*Block/);
@@ -196,7 +197,7 @@ test('the rate of an attack falls while the table stays, and says when counts ar
     }),
   );
   open('/t/acme/overview');
-  const table = await screen.findByRole('table', { name: 'Who is limited' });
+  const table = await screen.findByRole('table', { name: 'Top callers' });
   const row = (await within(table).findByText('9,702')).closest('tr') as HTMLElement;
   // The rule is the one that denies most, and not that of recorded denials.
   expect(
@@ -211,10 +212,55 @@ test('the rate of an attack falls while the table stays, and says when counts ar
   expect(within(table).getByText('20.0 k', { normalizer: (text) => text.replaceAll('\u202f', ' ') })).toBeDefined();
 });
 
+/** 198.51.100.0/24 makes 29,704 checks a minute of 36,912, all allowed; 7,190 were usual. */
+function flood(usual = 7_190, more: Record<string, unknown> = {}) {
+  return traffic({
+    [`GET ${base}/stats/top`]: ({ query }: { query: URLSearchParams }) => {
+      const users = Array.from({ length: 9 }, (_, user) => ({ value: String(user), denied: 20 - user }));
+      return { json: top(query.get('by') as 'user', query.get('by') === 'user' ? users : []) };
+    },
+    [`GET ${base}/stats/busiest`]: ({ query }: { query: URLSearchParams }) => {
+      if (query.get('by') === 'user') return { json: busiest('user', { 3: [800, 790] }, 36_912, usual) };
+      return { json: busiest('network', { '198.51.100.0/24': [29_704, 0] }, 36_912, usual) };
+    },
+    ...more,
+  });
+}
+
+test('a source of most checks is named and listed, though none is denied', async () => {
+  fakeServer(flood());
+  const { user } = open('/t/acme/overview');
+  const sentence = (await screen.findByText(/of all checks/)).closest('div') as HTMLElement;
+  expect(sentence.textContent?.replaceAll('\u202f', ' ')).toContain(
+    'Network 198.51.100.0/24 makes 80 % of all checks: 29.7 k a minute, none denied.',
+  );
+  const rows = within(await screen.findByRole('table', { name: 'Top callers' })).getAllByRole('row');
+  const texts = rows.slice(1).map(({ textContent }) => textContent?.replaceAll('\u202f', ' '));
+  expect(texts).toHaveLength(8); // of nine users one is less, and the last row is for the network
+  expect(texts[3]).toMatch(/^3 .*800/);
+  expect(texts[7]).toMatch(/^198\.51\.100\.0\/24 network——?.*29\.7 k/);
+  await user.click(within(sentence).getByRole('button', { name: 'Block network 198.51.100.0/24' }));
+  expect(await screen.findByRole('dialog', { name: 'Block network 198.51.100.0/24' })).toBeDefined();
+});
+
+test('a source of most checks is listed only, if nobody else ever made many', async () => {
+  fakeServer(flood(0));
+  open('/t/acme/overview');
+  expect(await screen.findByRole('button', { name: 'Block network 198.51.100.0/24' })).toBeDefined();
+  expect(screen.queryByText(/of all checks/)).toBeNull();
+});
+
+test('who makes most checks is not said of a range in the past', async () => {
+  fakeServer(flood());
+  open('/t/acme/overview?range=2026-11-20T00:00Z~2026-11-20T12:00Z');
+  await screen.findByRole('table', { name: 'Top callers' });
+  expect(screen.queryByText('198.51.100.0/24')).toBeNull();
+});
+
 test('a network whose denials are those of a listed user is not listed again', async () => {
   fakeServer(attack({ [`GET ${base}/violations`]: denials([violation({ user_id: '42' })]) }));
   open('/t/acme/overview');
-  const table = await screen.findByRole('table', { name: 'Who is limited' });
+  const table = await screen.findByRole('table', { name: 'Top callers' });
   expect(within(table).getAllByRole('row')).toHaveLength(2);
 });
 
@@ -358,7 +404,7 @@ test('once a source is blocked, its row says until when, with what ends that', a
     }),
   );
   const { user } = open('/t/acme/overview');
-  const table = await screen.findByRole('table', { name: 'Who is limited' });
+  const table = await screen.findByRole('table', { name: 'Top callers' });
   const end = await within(table).findByRole('button', { name: 'End now' });
   expect(end.closest('tr')?.textContent).toMatch(/198\.51\.100\.0\/24.*Blockeduntil .*End now/);
   await user.click(end);

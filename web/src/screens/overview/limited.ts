@@ -3,18 +3,22 @@ import { api, body } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { keepSame, tenantKey } from '~/api/queries';
 import { presentQuery } from '~/api/traffic';
-import type { Present, RuleName, Top, Violation } from '~/api/types';
+import type { Busiest, Present, RuleName, Top, Violation } from '~/api/types';
 import { type Group, groupFilter, isLowerBound } from '~/domain/group';
 import { isoMoments, type Span } from '~/domain/range';
 
 const shown = 8;
+/** Of the rows, those for the most denied, if others make many checks. */
+const shownDenied = 5;
 const most = 100;
 /** The latest denials that show the rule and the endpoint of somebody's limit. */
 const sample = 10;
 
-/** Somebody whose checks are denied: a user, or the addresses of a network. */
+/** Somebody whose checks are denied or many: a user, or the addresses of a network. */
 export interface Limited {
   group: Group;
+  /** Checks a minute; undefined for few ones. */
+  checks?: number;
   denied: number;
   /** A minute. */
   now: number;
@@ -112,6 +116,25 @@ export function atPresent(answer: Answer, present: Partial<Kinds<Present>>): Ans
   };
 }
 
+/** The most denied, with those beside them who make most checks. */
+export function topCallers({ rows }: Answer, busiest: Partial<Kinds<Busiest>>): Limited[] {
+  const callers = (['user', 'network'] as const).flatMap((by) =>
+    (busiest[by]?.items ?? []).map(({ value, per_minute }) => ({ group: { by, value }, checks: per_minute })),
+  );
+  const keyOf = ({ by, value }: Group) => `${by} ${value}`;
+  const checks = new Map(callers.map((caller) => [keyOf(caller.group), caller.checks]));
+  const listed = new Set(rows.map(({ group }) => keyOf(group)));
+  const others = callers.filter(({ group }) => !listed.has(keyOf(group))).toSorted((a, b) => b.checks - a.checks);
+  return [
+    ...rows
+      .slice(0, Math.max(shownDenied, shown - others.length))
+      .map((row) => ({ ...row, checks: checks.get(keyOf(row.group)) })),
+    ...others.map((other) => ({ ...other, ...unlimited })),
+  ].slice(0, shown);
+}
+
+const unlimited = { denied: 0, now: 0, trend: 'steady' as const, rule: undefined, endpoint: undefined, users: [] };
+
 /** A change counts if it is a quarter, and more than chance. */
 export function trendOf(now: number, before: number): Limited['trend'] {
   if (Math.abs(now - before) < Math.max(5, before / 4)) return 'steady';
@@ -155,3 +178,32 @@ export function standsOut({ rows, now }: Answer): Limited | undefined {
   const [first] = rows;
   return first && first.now >= 100 && first.now >= now / 2 ? first : undefined;
 }
+
+export interface Flood {
+  source: Limited;
+  /** Of the tenant's checks. */
+  share: number;
+  /** Checks a minute. */
+  checks: number;
+}
+
+/**
+ * The one source of most checks, if it has begun lately: it makes half of all, three times what it did in the hour
+ * before, when others made most.
+ */
+export function floods({ rows }: Answer, busiest: Partial<Kinds<Busiest>>): Flood | undefined {
+  for (const by of ['user', 'network'] as const) {
+    const { items, per_minute: all, per_minute_before: allBefore } = busiest[by] ?? nobody;
+    const first = items.find(
+      ({ per_minute: checks, per_minute_before: before }) =>
+        checks >= 600 && checks >= all / 2 && checks >= 3 * before && before < allBefore / 2,
+    );
+    if (!first) continue;
+    const { value, per_minute: checks } = first;
+    const denied = rows.find(({ group }) => group.by === by && group.value === value);
+    return { source: denied ?? { ...unlimited, group: { by, value } }, share: Math.min(1, checks / all), checks };
+  }
+  return undefined;
+}
+
+const nobody = { items: [], per_minute: 0, per_minute_before: 0 };
