@@ -14,6 +14,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -84,6 +85,17 @@ func wantKnownFields(t *testing.T, object runtime.Object, document string) {
 	if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
 		t.Errorf("%v in\n%s", err, document)
 	}
+	deployment, ok := object.(*appsv1.Deployment)
+	if !ok {
+		return
+	}
+	named := map[string]bool{}
+	for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+		if named[variable.Name] {
+			t.Errorf("%s sets %s twice", deployment.Name, variable.Name)
+		}
+		named[variable.Name] = true
+	}
 }
 
 func TestTheChartWithManySetsOfValues(t *testing.T) {
@@ -106,8 +118,8 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 			has: []string{
 				"image: sluice:v1.0.0", `command: ["admin","migrate"]`, "readOnlyRootFilesystem: true",
 				"runAsNonRoot: true", "topology.kubernetes.io/zone",
-				"SLUICE_DRAIN_DELAY, value: 10s", "terminationGracePeriodSeconds: 25", "maxUnavailable: 0",
-				"helm.sh/hook: \"pre-install,pre-upgrade\"",
+				`SLUICE_DRAIN_DELAY, value: "10s"`, `SLUICE_SHUTDOWN_TIMEOUT, value: "10s"`,
+				"terminationGracePeriodSeconds: 35", "maxUnavailable: 0",
 			},
 			hasNot: []string{"value: postgres://"},
 		},
@@ -155,12 +167,13 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 		},
 		"options and placement": {
 			values: stores + "api: {options: {SLUICE_STORE_BUDGET: 20ms, SLUICE_PPROF: true, SLUICE_LOCAL_BUCKETS: " +
-				"200000}, nodeSelector: {pool: edge}, tolerations: [{key: edge, operator: Exists}], " +
-				"priorityClassName: high}\ndrainSeconds: 30\n",
+				"2000000, SLUICE_LOG_FORMAT: text}, nodeSelector: {pool: edge}, tolerations: [{key: edge, " +
+				"operator: Exists}], priorityClassName: high}\ndrainSeconds: 30\nshutdownSeconds: 60\n",
 			has: []string{
 				"name: SLUICE_STORE_BUDGET, value: \"20ms\"",
-				"name: SLUICE_LOCAL_BUCKETS, value: \"200000\"", "pool: edge", "key: edge", "priorityClassName: high",
-				"terminationGracePeriodSeconds: 45",
+				`name: SLUICE_LOCAL_BUCKETS, value: "2000000"`, `name: SLUICE_PPROF, value: "true"`,
+				`name: SLUICE_LOG_FORMAT, value: "text"`, "pool: edge", "key: edge", "priorityClassName: high",
+				`SLUICE_SHUTDOWN_TIMEOUT, value: "60s"`, "terminationGracePeriodSeconds: 155",
 			},
 		},
 		"sign-in and mail, whose secrets are files": {
@@ -169,8 +182,8 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 				"  files:\n    SLUICE_SMTP_PASSWORD_FILE: {secret: mail, key: password}\n    SLUICE_SECRET_KEY_FILE: " +
 				"{secret: sluice-key, key: key}\n    SLUICE_OIDC_FILE: {secret: sso, key: providers.yaml}\n",
 			has: []string{
-				"{name: SLUICE_SMTP_PASSWORD_FILE, value: /etc/sluice/files/SLUICE_SMTP_PASSWORD_FILE}",
-				"{name: SLUICE_OIDC_FILE, value: /etc/sluice/files/SLUICE_OIDC_FILE}",
+				`{name: SLUICE_SMTP_PASSWORD_FILE, value: "/etc/sluice/files/SLUICE_SMTP_PASSWORD_FILE"}`,
+				`{name: SLUICE_OIDC_FILE, value: "/etc/sluice/files/SLUICE_OIDC_FILE"}`,
 				"secret: {name: mail, items: [{key: password, path: SLUICE_SMTP_PASSWORD_FILE}]}",
 				"secret: {name: sluice-key, ", "mountPath: /etc/sluice/files",
 			},
@@ -246,6 +259,7 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 
 func TestBadValuesAreRefused(t *testing.T) {
 	t.Parallel()
+	const file = "{secret: some, key: some}}}"
 	for values, want := range map[string]string{
 		"redis: {url: 'redis://redis'}":                 "database.url or database.existingSecret is needed",
 		"database: {url: 'postgres://db/x'}":            "redis.url or redis.existingSecret is needed",
@@ -263,6 +277,19 @@ func TestBadValuesAreRefused(t *testing.T) {
 		stores + "admin: {ingress: {enabled: true}}": "admin.ingress.host is " +
 			"needed",
 		stores + "api: {autoscaling: {enabled: true, cpu: 0}}": "minimum: got 0, want 1",
+		stores + "api: {options: {SLUICE_DRAIN_DELAY: 20s}}":   "set drainSeconds",
+		stores + "admin: {options: {SLUICE_SHUTDOWN_TIMEOUT: 1m}}": "SLUICE_SHUTDOWN_TIMEOUT is no option for " +
+			"admin.options or admin.files: set shutdownSeconds",
+		stores + "api: {options: {SLUICE_CHECK_ADDR: ':80'}}":     "set api.service.port",
+		stores + "api: {options: {SLUICE_GRPC_ADDR: ':82'}}":      "set api.grpc",
+		stores + "admin: {options: {SLUICE_ADMIN_ADDR: ':81'}}":   "set admin.service.port",
+		stores + "admin: {options: {SLUICE_METRICS_ADDR: ':1'}}":  "use the usual port",
+		stores + "admin: {options: {SLUICE_DATABASE_URL: x}}":     "set database",
+		stores + "api: {options: {SLUICE_REDIS_URL: x}}":          "set redis",
+		stores + "api: {files: {SLUICE_METRICS_TLS_CERT: " + file: "speak HTTP",
+		stores + "api: {tls: {existingSecret: api}, files: {SLUICE_CHECK_TLS_KEY: " + file: "SLUICE_CHECK_TLS_KEY " +
+			"is set twice",
+		stores + "admin: {options: {SLUICE_OIDC_FILE: /etc/x}, files: {SLUICE_OIDC_FILE: " + file: "is set twice",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "hunter2") {

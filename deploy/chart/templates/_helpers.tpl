@@ -51,3 +51,51 @@ capabilities: {drop: [ALL]}
 {{- define "sluice.redisKey" -}}
 {{ if .Values.redis.existingSecret }}{{ .Values.redis.key }}{{ else }}redis-url{{ end }}
 {{- end }}
+
+{{- /* The options that the chart sets for a component. */ -}}
+{{- define "sluice.env" -}}
+{{- $v := index .root.Values .component }}
+{{- $redis := .root.Values.redis.tls }}
+SLUICE_DATABASE_URL_FILE: /etc/sluice/database/url
+SLUICE_REDIS_URL_FILE: /etc/sluice/redis/url
+SLUICE_LOG_FORMAT: json
+SLUICE_DRAIN_DELAY: {{ .root.Values.drainSeconds }}s
+SLUICE_SHUTDOWN_TIMEOUT: {{ .root.Values.shutdownSeconds }}s
+{{- if $redis.existingSecret }}
+SLUICE_REDIS_TLS_CA: /etc/sluice/redis-tls/ca.crt
+{{- if $redis.clientCert }}
+SLUICE_REDIS_TLS_CERT: /etc/sluice/redis-tls/tls.crt
+SLUICE_REDIS_TLS_KEY: /etc/sluice/redis-tls/tls.key
+{{- end }}
+{{- end }}
+{{- $grpc := and (eq .component "api") .root.Values.api.grpc.enabled }}
+{{- if $grpc }}
+SLUICE_GRPC_ADDR: ":8082"
+{{- end }}
+{{- if $v.tls.existingSecret }}
+{{- range concat (list (eq .component "api" | ternary "CHECK" "ADMIN")) ($grpc | ternary (list "GRPC") list) }}
+SLUICE_{{ . }}_TLS_CERT: /etc/sluice/tls/tls.crt
+SLUICE_{{ . }}_TLS_KEY: /etc/sluice/tls/tls.key
+{{- if $v.tls.clientCA }}
+SLUICE_{{ . }}_TLS_CLIENT_CA: /etc/sluice/tls/ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The options that would contradict Services, probes or the grace period, and what to do instead. */ -}}
+{{- define "sluice.elsewhere" -}}
+SLUICE_DATABASE_URL: set database
+SLUICE_DATABASE_URL_FILE: set database
+SLUICE_REDIS_URL: set redis
+SLUICE_REDIS_URL_FILE: set redis
+SLUICE_DRAIN_DELAY: set drainSeconds
+SLUICE_SHUTDOWN_TIMEOUT: set shutdownSeconds
+SLUICE_CHECK_ADDR: set api.service.port
+SLUICE_ADMIN_ADDR: set admin.service.port
+SLUICE_GRPC_ADDR: set api.grpc
+SLUICE_METRICS_ADDR: probes and the ServiceMonitor use the usual port
+{{- range list "CERT" "KEY" "CLIENT_CA" }}
+SLUICE_METRICS_TLS_{{ . }}: probes and the ServiceMonitor speak HTTP; set networkPolicy.metricsFrom
+{{- end }}
+{{- end }}
