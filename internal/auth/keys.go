@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -144,6 +145,9 @@ func SplitKeyToken(token string) (keyID, secret string, ok bool) {
 	keyID, secret, _ = strings.Cut(rest, "_")
 	return keyID, secret, isToken && keyID != "" && secret != ""
 }
+
+// IsKeyToken reports whether a token begins as an API key does.
+func IsKeyToken(token []byte) bool { return bytes.HasPrefix(token, []byte(tokenPrefix)) }
 
 // DigestSecret returns the stored digest of a secret.
 func DigestSecret(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }

@@ -1,6 +1,7 @@
 package checkapi
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -217,6 +219,25 @@ func sendAs403(c *fasthttp.RequestCtx) {
 func hasParameter(query, parameter string) bool {
 	for part := range strings.SplitSeq(query, "&") {
 		if part == parameter {
+			return true
+		}
+	}
+	return false
+}
+
+// errTwoKeys is about the visitor, because a visitor can add either key, and proxies let requests pass on a 500.
+var errTwoKeys = httpapi.InvalidRequest.Problem("The request has an API key of Sluice in " + keyHeader +
+	" and one in Authorization. Send none; a proxy must remove its visitor's.")
+
+// hasTwoKeys reports whether both headers have a key. One is the visitor's, and Sluice cannot know which: it could make
+// the visitor's tenant decide, whose mapping may read the proxy's key.
+func hasTwoKeys(h *fasthttp.RequestHeader) bool {
+	if len(h.Peek(keyHeader)) == 0 {
+		return false
+	}
+	for _, line := range h.PeekAll("Authorization") {
+		scheme, token, _ := bytes.Cut(line, []byte(" "))
+		if bytes.EqualFold(scheme, []byte("Bearer")) && auth.IsKeyToken(bytes.TrimSpace(token)) {
 			return true
 		}
 	}

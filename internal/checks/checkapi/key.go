@@ -8,6 +8,9 @@ import (
 )
 
 func (s *surface) authorize(c *fasthttp.RequestCtx, r *route) (caller, error) {
+	if r.asksForVisitor && hasTwoKeys(&c.Request.Header) {
+		return caller{}, errTwoKeys
+	}
 	by, err := s.callerOf(c, r)
 	if err != nil && r.asksForVisitor {
 		return caller{}, forVisitor(err)

@@ -215,8 +215,8 @@ func (a *Authorize) Validate() rules.FieldErrors {
 		switch {
 		case u.Plain && u.Header == "":
 			e.Add("user.plain", "is for a header: claims are always kept as they are")
-		case u.Plain && slices.Contains([]string{"Authorization", "Cookie"}, http.CanonicalHeaderKey(u.Header)):
-			e.Add("user.plain", "must be false: this header carries secrets, which would be stored")
+		case u.Plain && isSecret(u.Header):
+			e.Add("user.plain", "must be false: "+carriesSecrets)
 		}
 		if len(u.Default) > rules.MaxUserIDLength || !isPlain(u.Default) {
 			e.Add("user.default", fmt.Sprintf("must be a user id of at most %d bytes", rules.MaxUserIDLength))
@@ -224,6 +224,7 @@ func (a *Authorize) Validate() rules.FieldErrors {
 	}
 	if a.Plan != nil {
 		source("plan", *a.Plan)
+		e.Add("plan.header", wrongStored(a.Plan.Header))
 	}
 	if a.Cost != nil {
 		a.Cost.validate(&e, "cost")
@@ -231,7 +232,9 @@ func (a *Authorize) Validate() rules.FieldErrors {
 	a.validateCosts(&e)
 	if a.Endpoint != nil {
 		e.Add("endpoint.header", wrongHeader(a.Endpoint.Header))
+		e.Add("endpoint.header", wrongStored(a.Endpoint.Header))
 		e.Add("endpoint.method_header", wrongHeader(a.Endpoint.MethodHeader))
+		e.Add("endpoint.method_header", wrongStored(a.Endpoint.MethodHeader))
 		for i, fold := range a.Endpoint.Folds {
 			e.Add(fmt.Sprintf("endpoint.folds.%d", i), rules.WrongChoice(fold, allFolds...))
 		}
@@ -260,6 +263,7 @@ func (a *Authorize) Validate() rules.FieldErrors {
 			continue
 		}
 		source("attributes."+name, a.Attributes[name])
+		e.Add("attributes."+name+".header", wrongStored(a.Attributes[name].Header))
 	}
 	if len(e) == 0 && len(a.Document()) > maxDocument {
 		e.Add("", fmt.Sprintf("must be at most %d bytes of JSON", maxDocument))
@@ -273,6 +277,20 @@ func wrongHeader(name string) string {
 		return fmt.Sprintf("%s, of at most %d bytes", mustBeHeader, maxHeaderName)
 	case http.CanonicalHeaderKey(name) == keyHeader:
 		return "must not be " + keyHeader + ", which carries the gateway's own key"
+	}
+	return ""
+}
+
+const carriesSecrets = "this header carries secrets, which would be stored"
+
+func isSecret(header string) bool {
+	return slices.Contains([]string{"Authorization", "Cookie"}, http.CanonicalHeaderKey(header))
+}
+
+// wrongStored refuses a header whose value is stored as it is.
+func wrongStored(header string) string {
+	if isSecret(header) {
+		return "must be another: " + carriesSecrets + "; only user keeps a hash instead"
 	}
 	return ""
 }
