@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,8 +15,11 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/release"
+	"helm.sh/helm/v3/pkg/releaseutil"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -24,6 +28,15 @@ import (
 const stores = "database: {url: 'postgres://sluice:hunter2@db/sluice'}\nredis: {url: 'redis://redis'}\n"
 
 func render(t *testing.T, values string) (map[string]string, error) {
+	t.Helper()
+	c, rendered, err := renderAll(t, values)
+	if err != nil {
+		return nil, err
+	}
+	return objects(t, c, rendered), nil
+}
+
+func renderAll(t *testing.T, values string) (*chart.Chart, map[string]string, error) {
 	t.Helper()
 	c, err := loader.Load("../chart")
 	if err != nil {
@@ -36,13 +49,10 @@ func render(t *testing.T, values string) (map[string]string, error) {
 	ready, err := chartutil.ToRenderValues(c, parsed,
 		chartutil.ReleaseOptions{Name: "limits", Namespace: "prod", IsInstall: true, Revision: 1}, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rendered, err := engine.Render(c, ready)
-	if err != nil {
-		return nil, err
-	}
-	return objects(t, c, rendered), nil
+	return c, rendered, err
 }
 
 // objects returns the documents by kind and name. Kubernetes' own types read them strictly: no field may be unknown to
@@ -385,4 +395,61 @@ func mountedSecrets(t *testing.T, document string) (sources []corev1.SecretProje
 		}
 	}
 	return sources
+}
+
+// A rollback brings back the URLs of the revision that it goes to, and migrates nothing. Helm leaves what hooks made.
+func TestARollbackRestoresTheSecretOfTheStores(t *testing.T) {
+	t.Parallel()
+	c, rendered, err := renderAll(t, stores)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hooks, _, err := releaseutil.SortManifests(objects(t, c, rendered), nil, releaseutil.InstallOrder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := map[string][]release.HookEvent{}
+	for _, hook := range hooks {
+		events[hook.Kind] = hook.Events
+	}
+	want := map[string][]release.HookEvent{
+		"Secret": {release.HookPreInstall, release.HookPreUpgrade, release.HookPreRollback},
+		"Job":    {release.HookPreInstall, release.HookPreUpgrade},
+	}
+	if !reflect.DeepEqual(events, want) {
+		t.Errorf("Helm runs %v, want %v", events, want)
+	}
+	const left = "kubectl -n prod delete secret/limits-sluice-stores job/limits-sluice-migrate\n"
+	if notes := rendered["sluice/templates/NOTES.txt"]; !strings.Contains(notes, left) {
+		t.Errorf("the notes do not say what helm uninstall leaves:\n%s", notes)
+	}
+}
+
+// A policy that names all pods of the cluster lets nobody in from outside, where load balancers and node ports are for.
+func TestAServiceForTheOutsideIsReachedFromThere(t *testing.T) {
+	t.Parallel()
+	const peers = "networkPolicy: {checksFrom: [{ipBlock: {cidr: 192.0.2.0/24}}]}\n"
+	for values, want := range map[string]int{
+		stores: 1,
+		stores + "api: {service: {type: LoadBalancer}}\n":         0,
+		stores + "api: {service: {type: NodePort}}\n":             0,
+		stores + "api: {service: {type: LoadBalancer}}\n" + peers: 1,
+	} {
+		got, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, peers := range map[string]int{"api": want, "admin": 1} {
+			var policy networkingv1.NetworkPolicy
+			if err := yaml.UnmarshalStrict([]byte(got["NetworkPolicy limits-sluice-"+name]), &policy); err != nil {
+				t.Fatal(err)
+			}
+			if rule := policy.Spec.Ingress[0]; len(rule.From) != peers || rule.Ports[0].Port.StrVal != name {
+				t.Errorf("%q: the policy of %s admits %v", values, name, rule)
+			}
+			if rule := policy.Spec.Ingress[1]; len(rule.From) != 1 || rule.Ports[0].Port.StrVal != "metrics" {
+				t.Errorf("%q: the policy of %s admits %v", values, name, rule)
+			}
+		}
+	}
 }
