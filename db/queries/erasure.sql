@@ -112,8 +112,8 @@ SELECT coalesce(max(c.minute), 'epoch')::timestamptz FROM (
 ) AS c;
 
 -- name: CountedSubjectsWith :many
--- The subjects that a user's id may be in, as AppendSubject writes it; which are the user's is up to their rule's
--- pattern.
+-- The subjects that a user's id may be in, as AppendSubject writes it and StoredSubject cuts it; whose they are is
+-- up to their rule's pattern.
 SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_at,
     max(m.minute)::timestamptz AS last_at,
     sum(m.denied)::bigint AS denied
@@ -121,7 +121,9 @@ FROM violation_minute AS m
 JOIN rate_limit_rule AS r ON r.tenant_id = m.tenant_id AND r.rule_id = m.rule_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timestamptz
     AND m.minute < sqlc.arg(until)::timestamptz AND (m.subject = sqlc.arg(user_id)::text
-        OR position(octet_length(sqlc.arg(user_id)::text) || ':' || sqlc.arg(user_id)::text IN m.subject) > 0)
+        OR position(octet_length(sqlc.arg(user_id)::text) || ':' || sqlc.arg(user_id)::text IN m.subject) > 0
+        OR octet_length(m.subject) > 1024
+            AND position(',' || octet_length(sqlc.arg(user_id)::text) || ':' IN right(m.subject, 330)) > 0)
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 
@@ -196,13 +198,14 @@ SELECT coalesce(max(d.delivery_id), 0)::bigint FROM (
 ) AS d;
 
 -- name: DeliveriesWith :many
--- The deliveries of alerts about a subject that contains a text.
+-- The deliveries of alerts about a subject that contains a text, or was cut and may have contained it.
 SELECT d.delivery_id, d.subject, r.key_pattern
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
 JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)
 WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id > sqlc.arg(after)::bigint
-    AND d.delivery_id <= sqlc.arg(up_to)::bigint AND position(sqlc.arg(part)::text IN d.subject) > 0;
+    AND d.delivery_id <= sqlc.arg(up_to)::bigint
+    AND (position(sqlc.arg(part)::text IN d.subject) > 0 OR octet_length(d.subject) > 1024);
 
 -- name: EraseDeliveries :execrows
 UPDATE delivery SET subject = ''

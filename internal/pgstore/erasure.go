@@ -605,12 +605,8 @@ func (s *Store) AuditOfUser(ctx context.Context, tenant rules.TenantID, userID s
 	return auditEntriesFromRows(rows), last, nil
 }
 
-// isSubjectOf reports whether a pattern's subject is one of a user.
+// isSubjectOf reports whether a pattern's stored subject is one of a user.
 func isSubjectOf(pattern, subject, userID string) bool {
 	parsed, err := rules.ParsePattern(pattern)
-	if err != nil {
-		return false
-	}
-	user, ok := parsed.UserOfSubject(subject)
-	return ok && user == userID
+	return err == nil && parsed.HasStored(subject, userID)
 }

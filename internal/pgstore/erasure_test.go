@@ -15,6 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 // TestAnErasedUserIsNowhere writes a user into every table that can name one, erases the user, and searches all rows of
@@ -107,6 +108,60 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 		"SELECT erase_user_from_audit(2, '42', 'x', 0, 100)")
 	if !isRefusal(err) {
 		t.Errorf("another tenant's log: %v", err)
+	}
+}
+
+func TestAUserOfSubjectsThatWereCutIsErased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours, now := t.Context(), w.ours.ID, time.Now()
+	const mallory, other = "mallory@example.com", "someone@example.com"
+	first := must(w.CreateRule(ctx, limit(t, ours, "user:{user_id}:endpoint:{endpoint}", "", "")))(t)
+	last := must(w.CreateRule(ctx, limit(t, ours, "endpoint:{endpoint}:user:{user_id}", "", "")))(t)
+	recorder := violations.NewRecorder(w, violations.Options{FlushInterval: time.Minute})
+	deny := func(rule *rules.Rule, user string, values ...string) {
+		var subject []byte
+		for _, value := range values {
+			subject = rules.AppendSubject(subject, value)
+		}
+		for range 12 {
+			recorder.Record(now, &violations.Check{
+				Tenant: ours, Request: &rules.Request{UserID: user}, Plan: "free", Cost: violations.Token,
+				Tiers: []violations.Tier{{
+					Rule: rule, Mode: rules.ModeEnforce, Subject: string(subject), Reason: "limit_exceeded",
+				}},
+			})
+		}
+	}
+	long, almost := "/"+strings.Repeat("é", 509)+"/", "/"+strings.Repeat("a", 1003)
+	for _, user := range []string{mallory, other} {
+		deny(&first, user, user, long)
+		deny(&last, user, almost, user) // of whose id seven bytes are left
+	}
+	if err := recorder.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []rules.Rule{first, last} {
+		must(w.CreateAlert(ctx, tester, alertOn(rule, true)))(t)
+	}
+	must(w.raise(ctx, ours, now))(t)
+	counts, _, err := w.CountsOfUser(ctx, ours, mallory, time.Unix(0, 0))
+	if err != nil || len(counts) != 2 {
+		t.Errorf("an export has the counts %+v (%v), want two", counts, err)
+	}
+	erased := w.erase(t, ours, mallory)
+	if erased["counts"] < 2 || erased["deliveries"] != 2 {
+		t.Errorf("the receipt counts %v, want two subjects and two deliveries", erased)
+	}
+	owner := connect(t, w.url)
+	for _, table := range []string{"violation_minute", "delivery"} {
+		found := lines(t, owner, "SELECT subject FROM "+table+" WHERE subject LIKE '%mallory%'")
+		if len(found) != 0 {
+			t.Errorf("%s still has %q", table, found)
+		}
+		if found = lines(t, owner, "SELECT subject FROM "+table+" WHERE subject LIKE '%someone%'"); len(found) != 2 {
+			t.Errorf("%s has %q of the other user, want two", table, found)
+		}
 	}
 }
 

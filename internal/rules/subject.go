@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"strings"
 )
@@ -53,7 +55,17 @@ func (p Pattern) OnlyUser() (user string, ok bool) {
 // UserOfSubject returns the user in a subject of the pattern, or "" if the pattern has no {user_id}; ok is false for a
 // text that is no subject of the pattern.
 func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {
-	at, placeholders := -1, 0
+	at, placeholders := p.placeOfUser()
+	values, ok := splitSubject(subject, placeholders)
+	if !ok || at < 0 {
+		return "", ok
+	}
+	return values[at], true
+}
+
+// placeOfUser returns which of the pattern's placeholders is {user_id}, or -1.
+func (p Pattern) placeOfUser() (at, placeholders int) {
+	at = -1
 	for i := range p.segments {
 		if !p.segments[i].Placeholder {
 			continue
@@ -63,11 +75,48 @@ func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {
 		}
 		placeholders++
 	}
-	values, ok := splitSubject(subject, placeholders)
-	if !ok || at < 0 {
-		return "", ok
+	return at, placeholders
+}
+
+// maxStoredSubject bounds a subject as the key of a stored count, in bytes, since an index entry of PostgreSQL has at
+// most 2,700. Several attributes together can be longer.
+const maxStoredSubject = 1024
+
+// StoredSubject cuts a long subject and adds a digest to keep it unique.
+func StoredSubject(subject string) string {
+	if len(subject) <= maxStoredSubject {
+		return subject
 	}
-	return values[at], true
+	digest := sha256.Sum256([]byte(subject))
+	return strings.ToValidUTF8(subject[:maxStoredSubject], "") + "…" + hex.EncodeToString(digest[:])
+}
+
+// HasStored reports whether a StoredSubject of the pattern is one of a user. If the user's id itself is cut, which
+// takes a long value before it, the digest tells, unless values that follow are unknown; then it is nobody's.
+func (p Pattern) HasStored(stored, userID string) bool {
+	const tail = len("…") + 2*sha256.Size
+	if len(stored) <= maxStoredSubject {
+		user, ok := p.UserOfSubject(stored)
+		return ok && user == userID
+	}
+	at, placeholders := p.placeOfUser()
+	if at < 0 || placeholders == 1 {
+		return false
+	}
+	kept := stored[:len(stored)-tail]
+	rest := kept
+	for range at {
+		_, after, ok := nextValue(rest)
+		if !ok {
+			return false
+		}
+		rest = strings.TrimPrefix(after, ",")
+	}
+	if user, _, ok := nextValue(rest); ok {
+		return user == userID
+	}
+	before := strings.TrimSuffix(kept[:len(kept)-len(rest)], ",")
+	return at == placeholders-1 && StoredSubject(string(AppendSubject([]byte(before), userID))) == stored
 }
 
 // OwnerOf returns the user that owns a subject's bucket, or "" for a shared bucket.
@@ -114,12 +163,21 @@ func splitSubject(subject string, placeholders int) (values []string, ok bool) {
 				return nil, false
 			}
 		}
-		digits, after, found := strings.Cut(rest, ":")
-		length, err := strconv.Atoi(digits)
-		if !found || err != nil || strconv.Itoa(length) != digits || length < 1 || length > len(after) {
+		var value string
+		if value, rest, ok = nextValue(rest); !ok {
 			return nil, false
 		}
-		values, rest = append(values, after[:length]), after[length:]
+		values = append(values, value)
 	}
 	return values, rest == ""
+}
+
+// nextValue decodes the first value of what AppendSubject encoded.
+func nextValue(text string) (value, rest string, ok bool) {
+	digits, after, found := strings.Cut(text, ":")
+	length, err := strconv.Atoi(digits)
+	if !found || err != nil || strconv.Itoa(length) != digits || length < 1 || length > len(after) {
+		return "", "", false
+	}
+	return after[:length], after[length:], true
 }

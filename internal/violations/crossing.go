@@ -113,7 +113,7 @@ const crossingBytes = 256
 
 func (u *Use) crossing(subject string, share int, start, end int64) Crossing {
 	c := Crossing{
-		Tenant: u.Tenant, Rule: u.Rule.ID, Subject: storedSubject(subject), Share: share,
+		Tenant: u.Tenant, Rule: u.Rule.ID, Subject: rules.StoredSubject(subject), Share: share,
 		WindowStart: time.UnixMicro(start).UTC(), WindowEnd: time.UnixMicro(end).UTC(), At: time.UnixMicro(u.At).UTC(),
 		Used: u.Used, Burst: u.Limit.Burst, Mode: u.Mode, RuleName: u.Rule.Name, Pattern: u.Rule.Pattern.String(),
 		Meter: u.Rule.Meter,

@@ -205,7 +205,7 @@ func (all *recents) take(now time.Time) (taken []RecentDenials) {
 func (k *recentKey) denials(dimension Dimension, denied int64) RecentDenials {
 	d := RecentDenials{
 		Tenant: k.tenant, Dimension: dimension, Slot: time.Unix(k.slot*int64(SlotLength/time.Second), 0).UTC(),
-		Rule: k.rule, Mode: rules.ModeEnforce, Value: storedSubject(k.text), Other: k.other, Denied: denied,
+		Rule: k.rule, Mode: rules.ModeEnforce, Value: rules.StoredSubject(k.text), Other: k.other, Denied: denied,
 	}
 	if k.shadow {
 		d.Mode = rules.ModeShadow

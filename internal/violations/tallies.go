@@ -2,8 +2,6 @@ package violations
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"sync"
@@ -162,8 +160,9 @@ func takeAll(shards []*shard, now time.Time) (all []Tally, crossings []Crossing)
 		all = slices.Grow(all, len(taken))
 		for key, y := range taken {
 			all = append(all, Tally{
-				Tenant: key.tenant, Rule: key.rule, Minute: minuteTime(key.minute), Subject: storedSubject(key.subject),
-				Denied: y.denied, DetailDropped: y.dropped, Details: y.details,
+				Tenant: key.tenant, Rule: key.rule, Minute: minuteTime(key.minute),
+				Subject: rules.StoredSubject(key.subject),
+				Denied:  y.denied, DetailDropped: y.dropped, Details: y.details,
 			})
 		}
 		for key, minutes := range takenOthers {
@@ -187,17 +186,4 @@ func compareTallies(a, b Tally) int {
 		cmp.Compare(a.Tenant, b.Tenant), a.Minute.Compare(b.Minute), cmp.Compare(a.Rule, b.Rule),
 		cmp.Compare(a.Subject, b.Subject),
 	)
-}
-
-// maxSubject bounds a subject as the key of a stored count, in bytes, since an index entry of PostgreSQL has at most
-// 2,700. Several attributes together can be longer.
-const maxSubject = 1024
-
-// storedSubject cuts a long subject and adds a digest to keep it unique.
-func storedSubject(subject string) string {
-	if len(subject) <= maxSubject {
-		return subject
-	}
-	digest := sha256.Sum256([]byte(subject))
-	return strings.ToValidUTF8(subject[:maxSubject], "") + "…" + hex.EncodeToString(digest[:])
 }

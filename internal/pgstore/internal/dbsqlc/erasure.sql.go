@@ -186,7 +186,9 @@ FROM violation_minute AS m
 JOIN rate_limit_rule AS r ON r.tenant_id = m.tenant_id AND r.rule_id = m.rule_id
 WHERE m.tenant_id = $1 AND m.minute >= $2::timestamptz
     AND m.minute < $3::timestamptz AND (m.subject = $4::text
-        OR position(octet_length($4::text) || ':' || $4::text IN m.subject) > 0)
+        OR position(octet_length($4::text) || ':' || $4::text IN m.subject) > 0
+        OR octet_length(m.subject) > 1024
+            AND position(',' || octet_length($4::text) || ':' IN right(m.subject, 330)) > 0)
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject
 `
@@ -207,8 +209,8 @@ type CountedSubjectsWithRow struct {
 	Denied     int64
 }
 
-// The subjects that a user's id may be in, as AppendSubject writes it; which are the user's is up to their rule's
-// pattern.
+// The subjects that a user's id may be in, as AppendSubject writes it and StoredSubject cuts it; whose they are is
+// up to their rule's pattern.
 func (q *Queries) CountedSubjectsWith(ctx context.Context, arg CountedSubjectsWithParams) ([]CountedSubjectsWithRow, error) {
 	rows, err := q.db.Query(ctx, countedSubjectsWith,
 		arg.TenantID,
@@ -281,7 +283,8 @@ FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
 JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)
 WHERE d.tenant_id = $1 AND d.delivery_id > $2::bigint
-    AND d.delivery_id <= $3::bigint AND position($4::text IN d.subject) > 0
+    AND d.delivery_id <= $3::bigint
+    AND (position($4::text IN d.subject) > 0 OR octet_length(d.subject) > 1024)
 `
 
 type DeliveriesWithParams struct {
@@ -297,7 +300,7 @@ type DeliveriesWithRow struct {
 	KeyPattern string
 }
 
-// The deliveries of alerts about a subject that contains a text.
+// The deliveries of alerts about a subject that contains a text, or was cut and may have contained it.
 func (q *Queries) DeliveriesWith(ctx context.Context, arg DeliveriesWithParams) ([]DeliveriesWithRow, error) {
 	rows, err := q.db.Query(ctx, deliveriesWith,
 		arg.TenantID,
