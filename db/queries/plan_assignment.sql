@@ -18,6 +18,19 @@ LIMIT sqlc.arg(page_size);
 -- name: Assignment :one
 SELECT * FROM plan_assignment WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
 
+-- name: IsSentPlan :one
+-- Whether the plan of a user's denial at a time still exists and was named by the denied check, because neither the
+-- user's assignment nor the tenant, which has the default, changed since.
+SELECT (EXISTS (
+    SELECT FROM plan AS p JOIN tenant AS t ON t.tenant_id = p.tenant_id
+    WHERE p.tenant_id = sqlc.arg(tenant_id) AND p.name = sqlc.arg(plan) AND p.removed_at IS NULL
+        AND t.updated_at < sqlc.arg(denied_at)::timestamptz
+) AND NOT EXISTS (
+    SELECT FROM plan_assignment AS a
+    WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.user_id = sqlc.arg(user_id)
+        AND a.updated_at >= sqlc.arg(denied_at)::timestamptz
+))::boolean AS is_sent;
+
 -- name: AssignUsers :execrows
 -- Puts each user on the plan at the same position, and counts users that were on another. ON CONFLICT locks, and so
 -- writes, rows that it leaves alone; users who stay on their plan are left out before it, since most users of most

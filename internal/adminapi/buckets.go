@@ -44,7 +44,11 @@ func (s *surface) ListBuckets(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	matches := tenant.UserBuckets(request.UserId, "", s.Now(), maxUserBuckets+1)
+	plan := valueOf(request.Params.Plan)
+	if _, err := tenant.PlanOf(&rules.Request{Plan: plan}); err != nil {
+		return nil, wrongQuery("plan", "must be a plan of the tenant")
+	}
+	matches := tenant.UserBuckets(request.UserId, plan, s.Now(), maxUserBuckets+1)
 	hasMore := len(matches) > maxUserBuckets
 	matches = matches[:min(len(matches), maxUserBuckets)]
 	fixed := len(matches)

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,7 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	}
 	user := openapi.User{
 		UserId: userID, Known: isKnown, Plan: orNull(assignment.Plan), PlanSource: orNull(openapi.UserPlanSource("")),
+		SentPlan:  orNull(""),
 		Overrides: itemsOf(overrides, s.showOverride), HasMoreOverrides: hasMore,
 		RecentViolations: itemsOf(recent, showViolation), Version: assignment.Revision,
 	}
@@ -101,6 +103,15 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	case tenant.DefaultPlan != "":
 		user.Plan.Set(tenant.DefaultPlan)
 		user.PlanSource.Set("tenant")
+	}
+	if len(recent) > 0 && recent[0].Plan != "" && recent[0].Plan != cmp.Or(assignment.Plan, tenant.DefaultPlan) {
+		isSent, err := s.Stores.IsSentPlan(ctx, tenant.ID, userID, recent[0].Plan, recent[0].ID.At)
+		if err != nil {
+			return answer, err
+		}
+		if isSent {
+			user.SentPlan.Set(recent[0].Plan)
+		}
 	}
 	return openapi.TheUserJSONResponse{
 		Body: user, Headers: openapi.TheUserResponseHeaders{ETag: etag(assignment.Revision)},

@@ -284,6 +284,54 @@ func TestAUserIsShownWithTheLatestViolations(t *testing.T) {
 	}
 }
 
+// The plan that a check names goes before the user's own, which the admin API alone knows.
+func TestAUserIsShownWithThePlanThatTheDeniedCheckNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, user := w.person(w.acme, auth.Editor), "/api/v1/tenants/acme/users/42"
+	free, pro := w.plan(w.acme), w.plan(w.acme)
+	rule := func(plan string) int64 {
+		return int64(w.rule(w.acme, func(r *rules.Rule) { r.Plan = plan }).ID)
+	}
+	ofFree, ofPro := rule(free), rule(pro)
+	tenant := w.acme
+	tenant.DefaultPlan = free
+	must(w.system().UpdateTenant(w.ctx(), tenant))(t)
+	w.refresh()
+	deny := func(plan string, at time.Time) {
+		w.violate(denied(w.acme, at, func(v *violations.Violation) { v.Plan = plan }))
+	}
+	wantSent := func(want string) {
+		t.Helper()
+		got := read[struct {
+			Plan string `json:"plan"`
+			Sent string `json:"sent_plan"`
+		}](t, w.want(w.send(by, "GET", user, nil), http.StatusOK))
+		if got.Plan != free || got.Sent != want {
+			t.Errorf("the user is shown on %q, sent %q; want %q, sent %q", got.Plan, got.Sent, free, want)
+		}
+	}
+	deny(pro, lately()) // before free was the default: nobody knows
+	wantSent("")
+	deny(pro, time.Now().Add(20*time.Second))
+	wantSent(pro)
+	deny(free, time.Now().Add(21*time.Second))
+	wantSent("")
+	deny(pro, time.Now().Add(22*time.Second))
+	wantSent(pro)
+
+	buckets := func(plan string) string {
+		return w.want(w.send(by, "GET", user+"/buckets"+plan, nil), http.StatusOK).body
+	}
+	for query, want := range map[string]int64{"": ofFree, "?plan=" + pro: ofPro} {
+		if body := buckets(query); strings.Count(body, "bucket_key") != 1 ||
+			!strings.Contains(body, fmt.Sprintf(`"bucket_key":"%d:42"`, want)) {
+			t.Errorf("the buckets of %q are %s, want that of rule %d", query, body, want)
+		}
+	}
+	w.want(w.send(by, "GET", user+"/buckets?plan=none", nil), http.StatusBadRequest)
+}
+
 func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,7 +13,11 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-const usersPerStatement = 5000
+const (
+	usersPerStatement = 5000
+	// spread is how long a process may decide by an assignment that has changed.
+	spread = 10 * time.Second
+)
 
 // Assignments returns up to limit assignments by user id, beginning after one: those of a plan ("" for all) whose user
 // id has a prefix.
@@ -40,6 +45,22 @@ func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID st
 		return rules.Assignment{}, fmt.Errorf("read the plan of user %q: %w", userID, err)
 	}
 	return assignmentFromRow(row), nil
+}
+
+// IsSentPlan reports whether the plan of a user's denial at a time, which is not the user's own, exists and was named
+// by the denied check.
+func (s *Store) IsSentPlan(ctx context.Context, tenant rules.TenantID, userID, plan string, deniedAt time.Time) (bool,
+	error,
+) {
+	isSent, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
+		return q.IsSentPlan(ctx, dbsqlc.IsSentPlanParams{
+			TenantID: tenant, UserID: userID, Plan: plan, DeniedAt: deniedAt.Add(-spread),
+		})
+	})
+	if err != nil {
+		return false, fmt.Errorf("find out who named the plan of user %q: %w", userID, err)
+	}
+	return isSent, nil
 }
 
 // Assign puts a user on a plan or, with "", back on the tenant's default; then the returned assignment is Removed.

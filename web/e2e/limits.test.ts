@@ -111,7 +111,7 @@ test('an override is offered of the rule that denied, also of another plan, and 
   await expect(dialog.getByLabel('Rule')).toHaveValue(String(rule_id));
   await dialog.getByText('10 times').click();
   await expect(dialog.getByText(/70 per minute, bursts to 70/)).toBeVisible();
-  await expect(dialog.getByText(/applies only to checks that name the plan pro/)).toBeVisible();
+  await expect(dialog.getByText(/applies only to checks on the plan pro/)).toBeVisible();
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Save override' }).click();
   await expect(page.getByText(/Override saved/)).toBeVisible();

@@ -269,6 +269,7 @@ export function user(more: Partial<User> = {}): User {
     known: true,
     plan: 'free',
     plan_source: 'tenant',
+    sent_plan: null,
     overrides: [],
     has_more_overrides: false,
     recent_violations: [],

@@ -2528,7 +2528,7 @@ export interface paths {
         };
         /**
          * List a user's buckets
-         * @description The present level of the buckets that the user id alone determines on the user's present plan (at most 500; `has_more` says
+         * @description The present level of the buckets that the user id alone determines on a plan (at most 500; `has_more` says
          *     whether there are more), and of the buckets of the user's last 100 violations. Nothing is taken. 409 if buckets are in memory,
          *     because buckets are then in the memory of other processes.
          *     No cursor: each read asks the store for the present levels of all.
@@ -5751,13 +5751,19 @@ export interface components {
              *     Every id is a user, so false can mean a wrong id. Checks are counted by user where the tenant records checks, within about a minute.
              */
             known: boolean;
-            /** @description The plan of the user's checks; null: none */
+            /** @description The plan of the user's checks that name none; null: none */
             plan: string | null;
             /**
              * @description user: assigned; tenant: the default
              * @enum {string|null}
              */
             plan_source: "user" | "tenant" | null;
+            /**
+             * @description The plan that the check of the user's newest recorded denial named, if that is another than `plan`. A check's plan goes before the
+             *     user's own. null if that check named none or the same, nothing was denied, the plan was removed, or the user's plan or the tenant's
+             *     settings changed since, so that nobody knows. Plans that allowed checks name are not recorded.
+             */
+            sent_plan: string | null;
             /** @description The first 500 by rule, including expired ones */
             overrides: components["schemas"]["Override"][];
             /** @description The user has more overrides; listTenantOverrides with user_id pages through all */
@@ -13611,7 +13617,10 @@ export interface operations {
     };
     listBuckets: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The plan to list the buckets of; left out, the user's own, as for a check that names no plan */
+                plan?: string;
+            };
             header?: never;
             path: {
                 /**

@@ -4247,7 +4247,7 @@ type User struct {
 	// Overrides The first 500 by rule, including expired ones
 	Overrides []Override `json:"overrides"`
 
-	// Plan The plan of the user's checks; null: none
+	// Plan The plan of the user's checks that name none; null: none
 	Plan nullable.Nullable[string] `json:"plan"`
 
 	// PlanSource user: assigned; tenant: the default
@@ -4255,7 +4255,12 @@ type User struct {
 
 	// RecentViolations The newest 20; listViolations has all
 	RecentViolations []Violation `json:"recent_violations"`
-	UserId           string      `json:"user_id"`
+
+	// SentPlan The plan that the check of the user's newest recorded denial named, if that is another than `plan`. A check's plan goes before the
+	// user's own. null if that check named none or the same, nothing was denied, the plan was removed, or the user's plan or the tenant's
+	// settings changed since, so that nobody knows. Plans that allowed checks name are not recorded.
+	SentPlan nullable.Nullable[string] `json:"sent_plan"`
+	UserId   string                    `json:"user_id"`
 
 	// Version Of the assignment; 0 without one
 	Version int64 `json:"version"`
@@ -5866,6 +5871,12 @@ type ImportUsersParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListBucketsParams defines parameters for ListBuckets.
+type ListBucketsParams struct {
+	// Plan The plan to list the buckets of; left out, the user's own, as for a check that names no plan
+	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
+}
+
 // CreditBucketParams defines parameters for CreditBucket.
 type CreditBucketParams struct {
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
@@ -6674,7 +6685,7 @@ type ServerInterface interface {
 	GetUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
 	// ListBuckets List a user's buckets
 	// (GET /api/v1/tenants/{tenant}/users/{user_id}/buckets)
-	ListBuckets(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
+	ListBuckets(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ListBucketsParams)
 	// CreditBucket Add tokens to a bucket, or remove some
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/credit)
 	CreditBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params CreditBucketParams)
@@ -15269,8 +15280,24 @@ func (siw *ServerInterfaceWrapper) ListBuckets(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBucketsParams
+
+	// ------------- Optional query parameter "plan" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "plan", r.URL.Query(), &params.Plan, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "plan"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "plan", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListBuckets(w, r, tenant, userId)
+		siw.Handler.ListBuckets(w, r, tenant, userId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -21804,6 +21831,7 @@ func (response GetUser200JSONResponse) VisitGetUserResponse(w http.ResponseWrite
 type ListBucketsRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
+	Params ListBucketsParams
 }
 
 type ListBucketsResponseObject interface {
@@ -27430,11 +27458,12 @@ func (sh *strictHandler) GetUser(w http.ResponseWriter, r *http.Request, tenant 
 }
 
 // ListBuckets operation middleware
-func (sh *strictHandler) ListBuckets(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID) {
+func (sh *strictHandler) ListBuckets(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ListBucketsParams) {
 	var request ListBucketsRequestObject
 
 	request.Tenant = tenant
 	request.UserId = userId
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.ListBuckets(ctx, request.(ListBucketsRequestObject))

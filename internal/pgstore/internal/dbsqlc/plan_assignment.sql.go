@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -117,6 +118,39 @@ func (q *Queries) AssignmentsAfter(ctx context.Context, arg AssignmentsAfterPara
 		return nil, err
 	}
 	return items, nil
+}
+
+const isSentPlan = `-- name: IsSentPlan :one
+SELECT (EXISTS (
+    SELECT FROM plan AS p JOIN tenant AS t ON t.tenant_id = p.tenant_id
+    WHERE p.tenant_id = $1 AND p.name = $2 AND p.removed_at IS NULL
+        AND t.updated_at < $3::timestamptz
+) AND NOT EXISTS (
+    SELECT FROM plan_assignment AS a
+    WHERE a.tenant_id = $1 AND a.user_id = $4
+        AND a.updated_at >= $3::timestamptz
+))::boolean AS is_sent
+`
+
+type IsSentPlanParams struct {
+	TenantID rules.TenantID
+	Plan     string
+	DeniedAt time.Time
+	UserID   string
+}
+
+// Whether the plan of a user's denial at a time still exists and was named by the denied check, because neither the
+// user's assignment nor the tenant, which has the default, changed since.
+func (q *Queries) IsSentPlan(ctx context.Context, arg IsSentPlanParams) (bool, error) {
+	row := q.db.QueryRow(ctx, isSentPlan,
+		arg.TenantID,
+		arg.Plan,
+		arg.DeniedAt,
+		arg.UserID,
+	)
+	var is_sent bool
+	err := row.Scan(&is_sent)
+	return is_sent, err
 }
 
 const moveUsers = `-- name: MoveUsers :exec

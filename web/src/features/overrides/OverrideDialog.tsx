@@ -3,7 +3,7 @@ import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Override, Rule, User } from '~/api/types';
-import { userQuery } from '~/api/user';
+import { planOfChecks, userQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
 import { ruleLabel } from '~/domain/rule';
 import type { Subject } from './draft';
@@ -25,7 +25,7 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
   const [chosen, setChosen] = useState(first);
   const [typed, setTyped] = useState('');
   const known = useUser(tenant, given || rules.length === 1 ? '' : typed.trim());
-  const user: Subject = given ?? { user_id: typed.trim(), plan: known?.plan };
+  const user: Subject = given ?? { user_id: typed.trim(), plan: known && planOfChecks(known) };
   const denying = known && denyingRule(rules, known);
   const wanted = chosen ?? denying;
   const rule = rules.find(({ rule_id }) => rule_id === wanted) ?? firstFor(rules, user);

@@ -83,7 +83,7 @@ export function withoutEffect(rule: Rule, user?: Subject): string | null {
   if (rule.mode === 'shadow') return 'The rule is in shadow mode: it denies nothing, with or without an override.';
   if (user?.plan !== undefined && rule.plan !== null && rule.plan !== user.plan) {
     const on = user.plan === null ? 'on no plan' : `on ${user.plan}`;
-    return `User ${user.user_id} is ${on}, so the override applies only to checks that name the plan ${rule.plan}.`;
+    return `User ${user.user_id} is ${on}, so the override applies only to checks on the plan ${rule.plan}.`;
   }
   return null;
 }

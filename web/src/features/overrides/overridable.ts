@@ -1,5 +1,6 @@
 import { serverNow } from '~/api/clock';
 import type { Rule, User } from '~/api/types';
+import { planOfChecks } from '~/api/user';
 import { isOn } from '~/domain/group';
 import { splitsByUser } from '~/domain/pattern';
 
@@ -17,11 +18,12 @@ export function isOverridable({ action, key_pattern }: Rule): boolean {
  * The rules that this user can have an override of; those that apply to the user's plan come first. A check may name
  * another plan, so the rules of other plans can deny the user too.
  */
-export function overridableRules(rules: Rule[], user: Pick<User, 'plan' | 'overrides'>): Rule[] {
+export function overridableRules(rules: Rule[], user: Pick<User, 'plan' | 'sent_plan' | 'overrides'>): Rule[] {
+  const plan = planOfChecks(user);
   const hasOverride = (rule: Rule) => user.overrides.some(({ rule_id }) => rule_id === rule.rule_id);
   return rules
     .filter((rule) => isOverridable(rule) && (isOn(rule, serverNow()) || hasOverride(rule)))
-    .toSorted((a, b) => Number(applies(b, user.plan)) - Number(applies(a, user.plan)));
+    .toSorted((a, b) => Number(applies(b, plan)) - Number(applies(a, plan)));
 }
 
 /**

@@ -1,7 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { isStatus } from '~/api/problem';
-import type { Bucket } from '~/api/types';
+import { plansQuery } from '~/api/queries';
+import type { Bucket, User } from '~/api/types';
+import { planOfChecks } from '~/api/user';
+import { ChoiceField } from '~/components/ChoiceField';
 import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
@@ -21,19 +24,30 @@ import styles from './Users.module.css';
 
 interface Props {
   tenant: string;
-  user: string;
+  user: User;
   edit: boolean;
   onOverride: (rule: string) => void;
 }
 
 /** The use of the user’s quotas, and the levels of the other buckets, which refill on screen. */
 export function Buckets({ tenant, user, edit, onOverride }: Props) {
-  const buckets = useQuery(bucketsQuery(tenant, user));
+  const [chosen, setChosen] = useState<string>();
+  const own = planOfChecks(user);
+  const buckets = useQuery(bucketsQuery(tenant, user.user_id, chosen ?? user.sent_plan ?? undefined));
+  const { data: plans = [] } = useQuery(plansQuery(tenant));
+  const choice = plans.length > 1 && (
+    <ChoiceField
+      aria-label="Plan of the buckets"
+      value={chosen ?? own ?? ''}
+      data={[...(own === null ? [{ value: '', label: 'no plan' }] : []), ...plans.map(({ name }) => name)]}
+      onChange={(plan) => setChosen(plan || undefined)}
+    />
+  );
   const [acting, setActing] = useState<{ act: BucketAct; bucket: Bucket } | null>(null);
   const done = () => setActing(null);
   if (!buckets.data) {
     return (
-      <Card title="Quotas and buckets" flush>
+      <Card title="Quotas and buckets" flush actions={choice}>
         {isStatus(buckets.error, 409) ? (
           <EmptyState title="Buckets are not visible here">
             Without Redis, each process keeps its own buckets.
@@ -59,7 +73,7 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
   return (
     <>
       {quotas.length > 0 && (
-        <Card title="Quotas" flush>
+        <Card title="Quotas" flush actions={choice}>
           <ul className={styles.buckets} aria-label="Quotas">
             {quotas.map((bucket) => (
               <QuotaRow key={bucket.bucket_key} {...rowOf(bucket)} />
@@ -67,7 +81,7 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
           </ul>
         </Card>
       )}
-      <Card title="Buckets" flush>
+      <Card title="Buckets" flush actions={quotas.length === 0 && choice}>
         {items.length === 0 ? (
           <p className={styles.none}>No buckets.</p>
         ) : others.length === 0 ? (
@@ -81,8 +95,8 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
         )}
         {hasMore && <p className={styles.none}>Only buckets of the first 500 rules and of recent denials are shown.</p>}
       </Card>
-      {acting?.act === 'reset' && <Reset tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />}
-      {acting?.act === 'credit' && <Credit tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />}
+      {acting?.act === 'reset' && <Reset tenant={tenant} user={user.user_id} bucket={acting.bucket} onClose={done} />}
+      {acting?.act === 'credit' && <Credit tenant={tenant} user={user.user_id} bucket={acting.bucket} onClose={done} />}
     </>
   );
 }

@@ -24,7 +24,7 @@ interface Props {
 }
 
 export function ChangePlan({ tenant, user, onClose }: Props) {
-  const { user_id, plan, plan_source } = user.value;
+  const { user_id, plan, plan_source, sent_plan } = user.value;
   const plansOf = useQuery(plansQuery(tenant));
   const rulesOf = useQuery(rulesQuery(tenant));
   const queries = useQueryClient();
@@ -74,6 +74,9 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
         ]}
         {...editor.field('plan')}
       />
+      {sent_plan !== null && (
+        <p role="status">The service sends the plan {sent_plan}. This one is for checks that name none.</p>
+      )}
       {becomes !== plan && <Effect rules={rulesOf.data ?? []} from={plan} to={becomes ?? null} />}
     </FormDialog>
   );

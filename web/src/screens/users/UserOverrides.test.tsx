@@ -68,9 +68,7 @@ test('the rule that denied is offered, also one of another plan, and what it doe
   const labels = within(choice).getAllByRole('option');
   expect(labels.map(({ textContent }) => textContent)).toEqual(['Each user · free', 'Each user · pro']);
   await user.type(within(dialog).getByLabelText(/^Reason/), 'ticket');
-  expect(dialog.textContent).toMatch(
-    /User 42 is on free, so the override applies only to checks that name the plan pro/,
-  );
+  expect(dialog.textContent).toMatch(/User 42 is on free, so the override applies only to checks on the plan pro/);
 });
 
 test('an override cannot end in the past, and Save points at the field that is wrong', async () => {

@@ -70,6 +70,37 @@ test('a change of plan waits for the plans and their limits before it offers the
   expect(within(choice).getByRole('option', { name: 'pro' })).toBeDefined();
 });
 
+test('a user whose plan the service sends is shown on that plan, and on any other that is chosen', async () => {
+  const json = someUser({ sent_plan: 'pro', recent_violations: [violation({ plan: 'pro', rule_id: '13' })] });
+  userServer({
+    [`GET ${its}`]: () => ({ json, headers: tag }),
+    [`GET ${its}/buckets`]: ({ query }: { query: URLSearchParams }) => ({
+      json: { items: [bucket({ limit_text: `the limit of ${query.get('plan')}` })], has_more: false },
+    }),
+  });
+  const { user } = open('/t/acme/users/42');
+  expect(await screen.findByText('Plan pro · sent by the service')).toBeDefined();
+  expect(await screen.findByText('the limit of pro')).toBeDefined();
+  const choice = await screen.findByLabelText('Plan of the buckets');
+  expect(choice).toHaveProperty('value', 'pro');
+  await user.selectOptions(choice, 'free');
+  expect(await screen.findByText('the limit of free')).toBeDefined();
+
+  await user.click(screen.getByRole('button', { name: 'New override' }));
+  let dialog = await screen.findByRole('dialog', { name: 'New override for user 42' });
+  expect(within(dialog).queryByText(/is on (free|pro)/)).toBeNull();
+  expect(within(dialog).getByRole('group', { name: 'Plan pro' })).toBeDefined();
+  await user.selectOptions(within(dialog).getByLabelText('Rule'), '12');
+  expect(
+    await within(dialog).findByText('User 42 is on pro, so the override applies only to checks on the plan free.'),
+  ).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Cancel' }));
+
+  await user.click(await screen.findByRole('button', { name: 'Change plan' }));
+  dialog = await screen.findByRole('dialog', { name: 'Change the plan of user 42' });
+  expect(within(dialog).getByText(/^The service sends the plan pro/)).toBeDefined();
+});
+
 test('a bucket can be filled up and credited', async () => {
   const change = { bucket_key: '12:42', tokens_before: 20, tokens_after: 50, burst_capacity: 50 };
   const requests = userServer({

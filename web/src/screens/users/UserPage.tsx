@@ -6,7 +6,7 @@ import type { Tagged } from '~/api/client';
 import { userDataAddress } from '~/api/exports';
 import { rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
-import { userQuery } from '~/api/user';
+import { planOfChecks, userQuery } from '~/api/user';
 import { CopyLink } from '~/components/CopyLink';
 import { DataTable } from '~/components/DataTable';
 import { IconBolt, IconDots, IconDownload, IconTrash } from '~/components/icons';
@@ -107,7 +107,7 @@ export default function UserPage() {
               overridable={new Set(overridable.map(({ rule_id }) => rule_id))}
               onOverride={override}
             />
-            <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
+            <Buckets key={id} tenant={tenant} user={value} edit={edit} onOverride={override} />
             <Story tenant={tenant} user={id} rules={loadedRules} span={range} />
             <Crossings tenant={tenant} which={{ user: id }} rules={loadedRules} />
             <Overrides some={value.overrides.length > 0}>
@@ -126,7 +126,7 @@ export default function UserPage() {
             {edit && search.override !== undefined && overridable.length > 0 && (
               <OverrideDialog
                 tenant={tenant}
-                user={value}
+                user={{ user_id: id, plan: planOfChecks(value) }}
                 rules={overridable}
                 rule={search.override}
                 saved={value.overrides}
@@ -208,7 +208,14 @@ function More({ tenant, id, own, onPlan, onErase, onExport }: MoreProps) {
   );
 }
 
-function PlanOf({ user: { plan, plan_source } }: { user: User }) {
+function PlanOf({ user: { plan, plan_source, sent_plan } }: { user: User }) {
+  if (sent_plan !== null) {
+    return (
+      <span title={`The check denied last named it. Checks that name none are on ${plan ?? 'no plan'}.`}>
+        <Outcome tone="neutral">Plan {sent_plan} · sent by the service</Outcome>
+      </span>
+    );
+  }
   if (plan === null) return <Outcome tone="neutral">No plan</Outcome>;
   return (
     <Outcome tone="neutral">

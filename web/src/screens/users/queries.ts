@@ -48,13 +48,13 @@ export const storyQuery = (tenant: string, user: string, span: Span) => {
   });
 };
 
-export const bucketsQuery = (tenant: string, user: string) =>
+export const bucketsQuery = (tenant: string, user: string, plan: string | undefined) =>
   queryOptions({
-    queryKey: tenantKey(tenant, 'users', 'buckets', user),
+    queryKey: tenantKey(tenant, 'users', 'buckets', user, plan),
     queryFn: async ({ signal }) => {
       const { items, has_more } = await body(
         api.GET('/api/v1/tenants/{tenant}/users/{user_id}/buckets', {
-          params: { path: { tenant, user_id: user } },
+          params: { path: { tenant, user_id: user }, query: { plan } },
           signal,
         }),
       );
