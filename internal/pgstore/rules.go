@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -251,7 +252,8 @@ func wrongRule(rule *rules.Rule) error {
 
 func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rules.Rule, failed int, err error) {
 	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all)); err != nil {
-		return nil, 0, err
+		adapts := func(rule rules.Rule) bool { return rule.Adapt.Backend != "" }
+		return nil, max(0, slices.IndexFunc(all, adapts)), err
 	}
 	params := make([]dbsqlc.CreateRuleParams, len(all))
 	for i := range all {
@@ -290,7 +292,10 @@ func (w write) updateRules(ctx context.Context, changes []ruleset.Change[rules.R
 ) {
 	all := each(changes, func(change ruleset.Change[rules.Rule]) rules.Rule { return *change.After })
 	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all, removed...)); err != nil {
-		return nil, 0, err
+		begins := func(change ruleset.Change[rules.Rule]) bool {
+			return change.Before.Adapt.Backend == "" && change.After.Adapt.Backend != ""
+		}
+		return nil, max(0, slices.IndexFunc(changes, begins)), err
 	}
 	params := make([]dbsqlc.UpdateRuleParams, len(changes))
 	for i := range changes {

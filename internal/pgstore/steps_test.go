@@ -11,6 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 var toSearch = rules.Adapt{Backend: "search", FloorPercent: 20, P99: 300 * time.Millisecond, ErrorPercent: 1}
@@ -210,6 +211,20 @@ func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
 	var wrong rules.FieldErrors
 	if _, err := w.CreateRule(t.Context(), one); !errors.As(err, &wrong) || wrong[0].Field != "adapt" {
 		t.Errorf("one more rule that adapts: %v", err)
+	}
+	// Of several changes, the one that begins to adapt is named.
+	plain := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:{user_id}", "", "plain")))(t)
+	begins := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:{user_id}", "", "begins")))(t)
+	plain.Burst++
+	begins.Adapt = toSearch
+	changes := []ruleset.RuleChange{
+		{Rule: plain, Expected: rules.Expected(plain.Version)},
+		{Rule: begins, Expected: rules.Expected(begins.Version)},
+	}
+	var byChange ruleset.RuleChangeErrors
+	if _, err := w.ChangeRules(t.Context(), w.ours.ID, changes, false); !errors.As(err, &byChange) ||
+		len(byChange) != 1 || !errors.As(byChange[1], &wrong) {
+		t.Errorf("a save of two rules, of which the second is one more that adapts: %v", err)
 	}
 	last.Adapt.FloorPercent = 30
 	last = must(w.UpdateRule(t.Context(), last))(t)
