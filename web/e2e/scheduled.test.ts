@@ -21,6 +21,7 @@ test('a change is scheduled beside Save, shown in the matrix, canceled, and made
   await page.getByLabel('Burst', { exact: true }).fill('150');
   await page.getByRole('button', { name: 'Schedule', exact: true }).click();
   const dialog = page.getByRole('dialog');
+  await dialog.getByRole('checkbox', { name: 'Take it back' }).check();
   await expect(
     dialog.getByText('At the end the rule gets back what it had, unless somebody edited it meanwhile.'),
   ).toBeVisible();
@@ -103,6 +104,7 @@ test('a column is scheduled from the review, made at its time, and taken back ex
   const review = page.getByRole('dialog', { name: 'Save 3 changes?' });
   await review.getByRole('button', { name: 'Schedule' }).click();
   const dialog = page.getByRole('dialog', { name: 'Schedule 3 changes' });
+  await dialog.getByRole('checkbox', { name: 'Take them back' }).check();
   await expect(dialog.getByText(/All rules change at once\./)).toBeVisible();
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Schedule', exact: true }).click();

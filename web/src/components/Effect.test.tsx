@@ -6,7 +6,7 @@ import type { components } from '~/api/schema';
 import { shortTime } from '~/domain/format';
 import { effect, fakeServer } from '../../test/fake';
 import { show } from '../../test/render';
-import { Effect } from './Effect';
+import { Effect, EffectLine } from './Effect';
 
 type Question = components['schemas']['EffectQuestion'];
 
@@ -84,4 +84,65 @@ test('an estimate that says too little is asked for again with more checks, and 
   expect(shown.textContent).toBe('Too few recorded checks looked at.');
   await waitFor(() => expect(shown.textContent).toMatch(/denied 30,000 ± 9,000 more\.$/));
   expect(requests.map(({ body }) => (body as Question).most_checks)).toEqual([undefined, 1_000_000]);
+});
+
+const counted = (value: number, error = 0) => ({ value, error });
+const affected = [{ user_id: '7', ip: null, newly_denied: 5, no_longer_denied: 0 }];
+const left_out = [{ rule_id: '7', rule: 'user:{user_id} [pro]', why: 'it leases' }];
+
+/** Every combination of what an answer says, with its words in full and in one line. */
+test.each([
+  ['none', {}, 'decided none otherwise.', 'none of 100 recorded checks decided otherwise'],
+  [
+    'none, a rule left out',
+    { left_out },
+    'decided none otherwise. Not replayed: “Each user · pro”, because it leases; recorded denials stand.',
+    'none of 100 recorded checks decided otherwise',
+  ],
+  [
+    'more',
+    { newly_denied: counted(5), users: affected },
+    'denied 5 more. Most affected: 7 (+5).',
+    '5 more denied of 100 recorded checks',
+  ],
+  [
+    'fewer, by an estimate',
+    { newly_denied: counted(1, 0.2), no_longer_denied: counted(11, 1) },
+    'denied 10 ± 2 fewer.',
+    '10 ± 2 fewer denied of 100 recorded checks',
+  ],
+  [
+    'as many',
+    { newly_denied: counted(5), no_longer_denied: counted(5), users: affected },
+    'denied as many, but others. Most affected: 7 (+5).',
+    'as many, but others denied of 100 recorded checks',
+  ],
+  [
+    'too uncertain, so that no figure of it is shown',
+    { newly_denied: counted(5, 9), users: affected, bound_by: '12' },
+    'Too few recorded checks looked at.',
+    'Too few recorded checks looked at.',
+  ],
+  [
+    'none, of a sample that says too little',
+    { newly_denied: counted(0, 3), users: affected },
+    'Too few recorded checks looked at.',
+    'Too few recorded checks looked at.',
+  ],
+])('the effect in words: %s', async (_, answer, words, line) => {
+  const range = { since: '2026-11-20T06:00:00Z', until: '2026-11-21T06:00:00Z' };
+  fakeServer({
+    'POST /api/v1/tenants/acme/effect': effect({ is_recording: true, checks: counted(100), ...range, ...answer }),
+  });
+  show(
+    <QueryClientProvider client={newQueryClient()}>
+      <EffectLine tenant="acme" question={{ rules: [] }}>
+        {null}
+      </EffectLine>
+    </QueryClientProvider>,
+  );
+  const shown = await screen.findByRole('status', { name: 'Effect', hidden: true });
+  const said = shown.textContent?.replace(/^Of 100 checks recorded from .*, this change would have /, '');
+  expect(said).toBe(words);
+  expect(document.querySelector('summary')?.textContent).toBe(`Effect: ${line}`);
 });

@@ -3,9 +3,10 @@ import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
-import { keepSame } from '~/api/queries';
+import { keepSame, rulesQuery } from '~/api/queries';
 import type { components } from '~/api/schema';
 import { exactNumber, shortTime, timeSpan } from '~/domain/format';
+import { identityLabel } from '~/domain/rule';
 import styles from './Effect.module.css';
 import { RuleLink } from './RuleLink';
 
@@ -77,6 +78,8 @@ export function EffectLine({ children, ...props }: Props & { children: React.Rea
         {data && data.since !== null ? (
           isVague(data) ? (
             vague
+          ) : isNone(data) ? (
+            `none of ${counted(data.checks)} recorded checks decided otherwise`
           ) : (
             <>
               <strong>{netOf(data)}</strong> denied of {counted(data.checks)} recorded checks
@@ -116,30 +119,43 @@ function InWords({ tenant, question }: Props) {
       </p>
     );
   }
-  const users = data.users.filter((user) => user.newly_denied !== user.no_longer_denied);
+  const isKnown = !isVague(data);
+  const users = isKnown ? data.users.filter((user) => user.newly_denied !== user.no_longer_denied) : [];
   return (
     <p role="status" aria-label="Effect" aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
-      {isVague(data) ? (
-        vague
-      ) : (
+      {isKnown ? (
         <>
           Of {counted(data.checks)} checks recorded from{' '}
-          {timeSpan(Date.parse(data.since), Date.parse(data.until ?? data.since), 'minute')}, this change would have
-          denied <strong>{netOf(data)}</strong>.
+          {timeSpan(Date.parse(data.since), Date.parse(data.until ?? data.since), 'minute')}, this change would have{' '}
+          {isNone(data) ? (
+            'decided none otherwise'
+          ) : (
+            <>
+              denied <strong>{netOf(data)}</strong>
+            </>
+          )}
+          .
         </>
+      ) : (
+        vague
       )}
       {users.length > 0 &&
         ` Most affected: ${users.map((user) => `${user.user_id ?? user.ip} (${signed(change(user))})`).join(', ')}.`}
-      {data.bound_by !== null && (
+      {isKnown && data.bound_by !== null && (
         <>
           {' '}
-          Another rule denies this user first: <RuleLink tenant={tenant} id={data.bound_by} rule={undefined} />.
+          Another rule denies this user first: <Binding tenant={tenant} id={data.bound_by} />.
         </>
       )}
       {notesOf(data.rules)}
       {leftOut(data.left_out)}
     </p>
   );
+}
+
+function Binding({ tenant, id }: { tenant: string; id: string }) {
+  const { data: rules } = useQuery(rulesQuery(tenant));
+  return <RuleLink tenant={tenant} id={id} rule={rules?.find(({ rule_id }) => rule_id === id)} />;
 }
 
 const vague = 'Too few recorded checks looked at.';
@@ -152,11 +168,16 @@ function change({ newly_denied, no_longer_denied }: EffectOfUser): number {
   return newly_denied - no_longer_denied;
 }
 
-/** "91 more", "34 fewer" or "as many": the change in denials. */
+/** Whether every check is decided as it was. */
+function isNone({ newly_denied, no_longer_denied }: Counts): boolean {
+  return newly_denied.value === 0 && no_longer_denied.value === 0;
+}
+
+/** "91 more", "34 fewer" or, of other checks, "as many": the change in denials. */
 function netOf({ newly_denied: newly, no_longer_denied: noLonger }: Counts): string {
   const value = newly.value - noLonger.value;
   const error = newly.error + noLonger.error;
-  if (Math.round(value) === 0 && error === 0) return newly.value === 0 ? 'none otherwise' : 'as many';
+  if (value === 0) return 'as many, but others';
   return `${counted({ value: Math.abs(value), error })} ${value < 0 ? 'fewer' : 'more'}`;
 }
 
@@ -174,7 +195,7 @@ function leftOut(all: EffectLeftOut[]): string {
   return [...new Set(all.map(({ why }) => why))]
     .map((why) => {
       const of = all.filter((rule) => rule.why === why);
-      const named = of.slice(0, 3).map(({ rule }) => rule);
+      const named = of.slice(0, 3).map(({ rule }) => `“${identityLabel(rule)}”`);
       if (of.length > named.length) named.push(`${exactNumber(of.length - named.length)} more`);
       return ` Not replayed: ${named.join(', ')}, because ${why}; recorded denials stand.`;
     })
@@ -183,10 +204,10 @@ function leftOut(all: EffectLeftOut[]): string {
 
 /** The effect of one rule of several: "Of the recorded checks, 412 more denied." */
 export function effectSentence(effect: EffectOfRule): string {
-  const { mode, note, newly_denied, no_longer_denied } = effect;
+  const { mode, note } = effect;
   if (note) return note;
   if (isVague(effect)) return vague;
-  if (newly_denied.value === 0 && no_longer_denied.value === 0) return 'No recorded check would be decided otherwise.';
+  if (isNone(effect)) return 'No recorded check would be decided otherwise.';
   return `Of the recorded checks, ${netOf(effect)} ${mode === 'shadow' ? 'would be reported' : 'denied'}.`;
 }
 

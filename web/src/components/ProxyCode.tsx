@@ -25,6 +25,7 @@ function OfTenant({ tenant, ...props }: Props & { tenant: string }) {
 
 function Files({ proxy, secret, mapping }: Props & { mapping: Parameters<typeof proxyFiles>[3] }) {
   const { url } = useCheckUrl();
+  const chosen = mapping?.user?.header; // all others are proved, or set by the proxy;
   return (
     <>
       {proxyFiles(proxy, url, secret, mapping).map(({ name, code }) => (
@@ -45,6 +46,12 @@ function Files({ proxy, secret, mapping }: Props & { mapping: Parameters<typeof 
         )}
         .
       </p>
+      {chosen && (
+        <p role="note">
+          <strong>Visitors can send {chosen} and choose who they are.</strong> Set or remove it in the proxy, unless
+          your service refuses values that it did not give out.
+        </p>
+      )}
     </>
   );
 }

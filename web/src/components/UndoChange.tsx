@@ -1,11 +1,13 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
+import { serverNow } from '~/api/clock';
 import { ProblemError } from '~/api/problem';
 import type { AuditEntry } from '~/api/types';
 import { type ChangeOf, changeQuery, undoOf } from '~/api/undo';
 import { changesOf, isUndo, type Names, objectOf } from '~/domain/audit';
-import { plural } from '~/domain/format';
+import { plural, shortTime } from '~/domain/format';
+import { hasExpired } from '~/domain/group';
 import { FormDialog } from './FormDialog';
 import { Query } from './Query';
 import { done } from './toast';
@@ -73,7 +75,7 @@ export default function UndoChange({ tenant, of, names, onClose }: Props) {
 function Returns({ entry, names }: { entry: AuditEntry; names?: Names }) {
   const object = objectOf(entry, names);
   if (entry.row_count ? entry.action === 'create' : !entry.before) return `Removes ${object}`;
-  if (entry.row_count ? entry.action === 'remove' : !entry.after) return `Restores ${object}`;
+  if (entry.row_count ? entry.action === 'remove' : !entry.after) return `Restores ${object}${ended(entry)}`;
   if (entry.row_count) return `Restores the values of ${object}`;
   return (
     <>
@@ -85,6 +87,14 @@ function Returns({ entry, names }: { entry: AuditEntry; names?: Names }) {
       ))}
     </>
   );
+}
+
+/** An end that has passed since: what returns is without effect. */
+function ended({ before }: AuditEntry): string {
+  const end = before?.expires_at;
+  return typeof end === 'string' && hasExpired({ expires_at: end }, serverNow())
+    ? `, which ended at ${shortTime(Date.parse(end))} and has no effect`
+    : '';
 }
 
 function clashOf(error: unknown, entries: AuditEntry[], names?: Names): unknown {

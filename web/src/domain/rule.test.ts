@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ruleLabel, ruleTitle } from './rule';
+import { identityLabel, ruleLabel, ruleTitle } from './rule';
 
 test.each([
   [{ key_pattern: 'user:{user_id}:endpoint:/api/reports', name: '', plan: null }, 'Each user on /api/reports'],
@@ -16,4 +16,13 @@ test('in a list, a rule has its plan and its state too', () => {
   const rule = { key_pattern: 'user:{user_id}', name: 'daily', plan: 'pro' };
   expect(ruleLabel({ ...rule, mode: 'shadow' })).toBe('Each user · daily · pro · shadow');
   expect(ruleLabel({ ...rule, name: '', plan: null, is_active: false })).toBe('Each user · all plans · off');
+});
+
+test.each([
+  ['user:{user_id}', 'Each user · all plans'],
+  ['user:{user_id} [pro]', 'Each user · pro'],
+  ['user:{user_id} [pro] per day', 'Each user · per day · pro'],
+  ['ip:{ip} daily [x]', 'Each IP address · daily [x] · all plans'],
+])('the rule that the server calls %s is called %s', (identity, label) => {
+  expect(identityLabel(identity)).toBe(label);
 });

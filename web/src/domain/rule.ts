@@ -26,6 +26,12 @@ export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>
   return [ruleTitle(rule), rule.plan ?? 'all plans', state].filter(Boolean).join(' · ');
 }
 
+/** The label of a rule that the server names by its identity: "user:{user_id} [pro] daily". */
+export function identityLabel(identity: string): string {
+  const [, key_pattern, plan = null, name = ''] = /^(\S+)(?: \[(\S+)\])?(?: (.+))?$/.exec(identity) ?? [];
+  return key_pattern ? ruleLabel({ key_pattern, name, plan }) : identity;
+}
+
 /** Tells rules of one pattern apart: "daily · pro". */
 export function ruleDetail(rule: Omit<Named, 'key_pattern'>): string {
   return [ruleName(rule), rule.plan ?? 'all plans'].filter(Boolean).join(' · ');

@@ -38,7 +38,7 @@ export function ScheduleDialog(props: Props) {
     end: replaces?.ends_at ? Date.parse(replaces.ends_at) : null,
   }));
   const [start, setStart] = useState<number | null>(next.start);
-  const [back, setBack] = useState(!replaces || next.end !== null);
+  const [back, setBack] = useState(next.end !== null);
   const [end, setEnd] = useState<number | null>(next.end ?? next.start + 24 * hour);
   const isNow = begins === 'now';
   const isBack = back || isNow;

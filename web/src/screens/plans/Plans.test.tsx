@@ -361,7 +361,7 @@ test('the review says what the new limits would have done, and replays them for 
   await user.click(screen.getByRole('button', { name: 'Review changes' }));
   const dialog = await screen.findByRole('dialog');
   expect((await within(dialog).findByLabelText('Effect')).textContent).toMatch(
-    /Of 1,840 checks recorded .*, this change would have denied 409 more\. No recorded check was on the plan pro\. Not replayed: global, ip:\{ip\}, because only some users were looked at; recorded denials stand\./,
+    /Of 1,840 checks recorded .*, this change would have denied 409 more\. No recorded check was on the plan pro\. Not replayed: “[^”]+ · all plans”, “[^”]+ · all plans”, because only some users were looked at; recorded denials stand\./,
   );
   const items = await within(dialog).findAllByRole('listitem');
   expect(items[0]?.textContent).toMatch(/Of the recorded checks, 409 more denied/);

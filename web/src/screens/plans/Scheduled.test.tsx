@@ -69,6 +69,7 @@ test('a column is scheduled as one from the review', async () => {
   await user.click(within(review).getByRole('button', { name: 'Schedule' }));
   const dialog = await screen.findByRole('dialog', { name: 'Schedule 2 changes' });
   fireEvent.change(within(dialog).getByLabelText(/Starts/), { target: { value: '2126-11-23T09:00' } });
+  await user.click(within(dialog).getByRole('checkbox', { name: 'Take them back' }));
   fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2126-11-27T17:00' } });
   await user.click(within(dialog).getByRole('button', { name: 'Schedule' }));
   await waitFor(() => expect(screen.queryByText(/not saved/)).toBeNull());

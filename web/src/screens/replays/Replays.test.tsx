@@ -289,13 +289,11 @@ test('a result is shown in all, by rule, plan and user, with its error', async (
   const { user } = open('/t/acme/replays/7');
   expect((await screen.findByRole('table', { name: 'By rule' })).textContent).toMatch(
     new RegExp(
-      String.raw`^RuleDenied thenNewly deniedNo longer deniedFrom other rulesDenied with the changeuser:\{user_id\} ` +
-        String.raw`\[pro\] changed10\+305 ± 19−5 ± 2\+849 ± 31310 ± 20$`,
+      `^RuleDenied thenNewly deniedNo longer deniedFrom other rulesDenied with the changeEach user · ` +
+        String.raw`pro changed10\+305 ± 19−5 ± 2\+849 ± 31310 ± 20$`,
     ),
   );
-  expect(screen.getByRole('table', { name: 'In shadow mode' }).textContent).toMatch(
-    /user:\{user_id\} \[pro\] tried 10\+305/,
-  );
+  expect(screen.getByRole('table', { name: 'In shadow mode' }).textContent).toMatch(/Each user · tried · pro 10\+305/);
   expect(screen.getByRole('table', { name: 'By plan' }).textContent).toMatch(/pro10\+305 ± 19−5 ± 2310 ± 20/);
   const users = screen.getByRole('table', { name: 'By user' });
   expect(users.textContent).toMatch(/42 pro1\+30031/);

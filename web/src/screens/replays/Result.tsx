@@ -5,6 +5,7 @@ import { Chart } from '~/charts/Chart';
 import { type Column, DataTable } from '~/components/DataTable';
 import { Card } from '~/components/Page';
 import { exactNumber, percent, plural, shortNumber } from '~/domain/format';
+import { identityLabel } from '~/domain/rule';
 import type { Figure, Replay, ReplayResult } from '~/features/replay/queries';
 import styles from './Replays.module.css';
 import { agreement, counted, sampleWords, signed, sinceWords } from './words';
@@ -45,7 +46,7 @@ export function Result({ tenant, replay, result }: Props) {
         ))}
         {result.left_out.map(({ rule, why }) => (
           <p key={rule} className="soft">
-            Left out: <code>{rule}</code>, because {why}.
+            Left out: “{identityLabel(rule)}”, because {why}.
           </p>
         ))}
         {result.left_out.length > 0 && <p className="soft">What left-out rules denied stays denied.</p>}
@@ -249,10 +250,10 @@ const byRule = (tenant: string): Column<OfRule> => ({
   render: ({ rule_id, rule, is_changed }) => (
     <>
       {rule_id === null ? (
-        <code>{rule}</code>
+        identityLabel(rule)
       ) : (
         <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }}>
-          <code>{rule}</code>
+          {identityLabel(rule)}
         </Link>
       )}{' '}
       <span className="soft">{rule_id === null ? 'new' : is_changed && 'changed'}</span>

@@ -6,7 +6,6 @@ import { Chart } from '~/charts/Chart';
 import { Effect } from '~/components/Effect';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { exactNumber } from '~/domain/format';
 import { ruleEffect } from '~/domain/rule';
@@ -103,11 +102,8 @@ interface AdditionalProps {
 }
 
 function Additional({ tenant, pattern, data }: AdditionalProps) {
-  const { items, subjects, live_total } = data;
-  if (items.length === 0) {
-    const checks = live_total.allowed + live_total.denied + live_total.bypassed;
-    return <EmptyState title={checks === 0 ? 'Waiting for checks' : 'The candidate would deny nobody in addition'} />;
-  }
+  const { items, subjects } = data;
+  if (items.length === 0) return null;
   const subject = subjectOf(pattern);
   return (
     <div>

@@ -32,6 +32,7 @@ test('what was typed is scheduled with its end, for the version that was shown',
   await user.click(screen.getByRole('button', { name: 'Schedule' }));
   const dialog = await screen.findByRole('dialog');
   fireEvent.change(within(dialog).getByLabelText(/Starts/), { target: { value: '2026-11-23T09:00' } });
+  await user.click(within(dialog).getByRole('checkbox', { name: 'Take it back' }));
   fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2026-11-23T08:00' } });
   expect(within(dialog).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', true);
   fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2026-11-27T17:00' } });
@@ -129,7 +130,8 @@ test('a change can begin now, and then has an end', async () => {
   await user.type(burst, '80');
   await user.click(screen.getByRole('button', { name: 'Schedule' }));
   const dialog = await screen.findByRole('dialog');
-  await user.click(within(dialog).getByRole('checkbox', { name: 'Take it back' }));
+  expect(within(dialog).getByRole('checkbox', { name: 'Take it back' })).toHaveProperty('checked', false);
+  expect(within(dialog).queryByLabelText(/Ends/)).toBeNull();
   await user.click(within(dialog).getByRole('radio', { name: 'Now, for a time' }));
   expect(within(dialog).queryByLabelText(/Starts/)).toBeNull();
   fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2126-11-27T17:00' } });

@@ -25,8 +25,8 @@ export function isCollecting({ since, until }: Comparison): boolean {
 }
 
 /**
- * "The live rule denied 123 of 185 checks (66 %). Of the 62 that passed, the candidate would have denied 60 more (97
- * %)." A candidate is tried on checks that pass.
+ * "The live rule denied 123 of 185 checks (66 %). Of the 62 that passed all rules, the candidate would have denied
+ * 60 (97 %)." A candidate is tried only on checks that no rule denies.
  */
 export function comparisonWords(data: Comparison): string {
   if (isCollecting(data)) return `Both are compared from ${shortTime(Date.parse(data.since))} on.`;
@@ -36,7 +36,7 @@ export function comparisonWords(data: Comparison): string {
   if (all === 0) return 'No checks have matched yet.';
   const denied =
     `The live rule denied ${exactNumber(live.denied)} of ${plural(all, 'check')} ` + `(${percent(live.denied / all)}).`;
-  if (passed === 0) return `${denied} None passed, so the candidate was tried on none.`;
-  const more = `${exactNumber(candidate.denied)} more (${percent(candidate.denied / passed)})`;
-  return `${denied} Of the ${exactNumber(passed)} that passed, the candidate would have denied ${more}.`;
+  if (passed === 0) return `${denied} None passed all rules, so the candidate was tried on none.`;
+  const more = `${exactNumber(candidate.denied)} (${percent(candidate.denied / passed)})`;
+  return `${denied} Of the ${exactNumber(passed)} that passed all rules, the candidate would have denied ${more}.`;
 }

@@ -385,6 +385,22 @@ test('an entry of the audit log shows what differed, and undoing it asks first',
   await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/revert'))).toBe(true));
 });
 
+test('undoing says that what returns has ended meanwhile', async () => {
+  const entry = auditEntry({
+    audit_id: '812',
+    action: 'remove',
+    object: { kind: 'override', id: '12:42' },
+    before: { rate_per_second: 20, burst_capacity: 100, expires_at: '2020-11-21T06:00:00Z' },
+    after: null,
+  });
+  server({ [`GET ${acme}/audit`]: page([entry]) });
+  const { user } = open('/t/acme/settings/audit?entry=812');
+  await user.click(await screen.findByRole('button', { name: 'Undo …' }));
+  expect(
+    await screen.findByText(/^Restores the override of user 42.*, which ended at .* has no effect$/),
+  ).toBeDefined();
+});
+
 test('the log shows old and new values, and undoing a save undoes all of it or says what clashes', async () => {
   const two = [
     auditEntry({ audit_id: '813', change_id: '812' }),

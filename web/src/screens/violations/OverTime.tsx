@@ -3,7 +3,7 @@ import { useMemo } from 'react';
 import { serverNow } from '~/api/clock';
 import { rulesQuery } from '~/api/queries';
 import { seriesQuery, violationSeriesQuery } from '~/api/traffic';
-import { filterOf } from '~/api/violations';
+import { filterOf, type ViolationFilter } from '~/api/violations';
 import { Chart } from '~/charts/Chart';
 import { LoadingLines } from '~/components/states';
 import { exactTime, plural } from '~/domain/format';
@@ -43,20 +43,12 @@ export function OverTime(props: Props) {
 function Exact({ tenant, span, search, onBrush }: Props) {
   const { data, isPlaceholderData } = useQuery(seriesQuery(tenant, span, { rule_id: search.rule }));
   const { data: rules } = useQuery(rulesQuery(tenant));
+  const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
   // The rows are also those of shadow rules, which the counts of all checks leave out.
   const both = search.rule === undefined && search.mode === undefined;
-  const { data: shadows } = useQuery({
-    ...violationSeriesQuery(tenant, span, { mode: 'shadow' }),
-    enabled: both,
-  });
+  const would = useShadows(tenant, span, {}, both, x);
   const isShadow = rules?.find(({ rule_id }) => rule_id === search.rule)?.mode === 'shadow';
-  const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
   const denied = useMemo(() => data?.points.map((point) => point.denied) ?? [], [data]);
-  const would = useMemo(() => {
-    if (!both || !shadows || shadows.total === 0) return undefined;
-    const counts = new Map(shadows.points.map(({ at, checks }) => [Date.parse(at) / 1000, checks]));
-    return x.map((at) => counts.get(at) ?? 0);
-  }, [both, shadows, x]);
   if (!data) return <Waiting />;
   return (
     <Bars
@@ -72,15 +64,30 @@ function Exact({ tenant, span, search, onBrush }: Props) {
   );
 }
 
+/** What shadow rules would have denied at these times; undefined if it is not wanted or nothing. */
+function useShadows(tenant: string, span: Span, filter: ViolationFilter, enabled: boolean, x: number[]) {
+  const { data } = useQuery({ ...violationSeriesQuery(tenant, span, { ...filter, mode: 'shadow' }), enabled });
+  return useMemo(() => {
+    if (!enabled || !data || data.total === 0) return undefined;
+    const counts = new Map(data.points.map(({ at, checks }) => [Date.parse(at) / 1000, checks]));
+    return x.map((at) => counts.get(at) ?? 0);
+  }, [enabled, data, x]);
+}
+
 function Recorded({ tenant, span, search, onBrush }: Props) {
-  const { data, isPlaceholderData } = useQuery(violationSeriesQuery(tenant, span, filterOf(search)));
+  const filter = filterOf(search);
+  const both = search.mode === undefined;
+  const query = violationSeriesQuery(tenant, span, both ? { ...filter, mode: 'enforce' } : filter);
+  const { data, isPlaceholderData } = useQuery(query);
   const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
+  const would = useShadows(tenant, span, filter, both, x);
   const checks = useMemo(() => data?.points.map((point) => point.checks) ?? [], [data]);
   if (!data) return <Waiting />;
   return (
     <Bars
       x={x}
       counts={checks}
+      would={would}
       shadow={search.mode === 'shadow'}
       total={data.total}
       stepSeconds={data.step_seconds}

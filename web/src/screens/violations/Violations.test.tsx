@@ -211,6 +211,23 @@ test('the chart of recorded violations claims no more than a lower bound', async
   expect(await screen.findByLabelText('At least 11 checks were denied')).toBeDefined();
 });
 
+test('the chart of a network tells apart what was denied, and what shadow rules would have denied', async () => {
+  server({
+    [`GET ${base}/stats/violations`]: ({ query }: Asked) => ({
+      json: violationSeries(query.get('mode') === 'shadow' ? [5] : query.get('mode') === 'enforce' ? [2] : [7]),
+    }),
+    [`GET ${base}/violations`]: {
+      items: [violation({ reason: 'store_unavailable' })],
+      next_cursor: null,
+      scanned_until: null,
+    },
+  });
+  open('/t/acme/violations?ip=203.0.113.0/24');
+  expect(await screen.findByLabelText('At least 2 checks were denied')).toBeDefined();
+  expect(await screen.findByText('would deny')).toBeDefined();
+  expect(await screen.findByText('Denied, degraded')).toBeDefined();
+});
+
 test('the filter has the name of a removed rule', async () => {
   server({
     [`GET ${base}/audit`]: page([

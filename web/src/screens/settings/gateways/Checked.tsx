@@ -1,3 +1,4 @@
+import { useEffect } from 'react';
 import { ProblemError, sentence } from '~/api/problem';
 import type { Check } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
@@ -5,10 +6,24 @@ import { ErrorState } from '~/components/states';
 import { exactAmount, requests } from '~/domain/meter';
 import styles from './Gateways.module.css';
 
+const ofMapping = /^\/mapping(\/|$)/;
+
+/** Tells what is wrong with the mapping, which its own field says. */
+export function useRefusal(error: unknown, onRefused: (words: string | undefined) => void) {
+  const fields = error instanceof ProblemError ? (error.document.errors ?? []) : [];
+  const wrong = fields.filter(({ pointer }) => ofMapping.test(pointer));
+  const words = wrong.map(({ pointer, detail }) => `${nameOf(pointer)} ${detail}`.trim()).join('; ') || undefined;
+  useEffect(() => onRefused(words), [words, onRefused]);
+}
+
+const nameOf = (pointer: string) => pointer.replace(/^\/(mapping(\/|$))?/, '').replaceAll('/', '.');
+
 /** Why there is no check: the mapping is not valid, or the request is not. */
 export function Refused({ error }: { error: unknown }) {
   if (!(error instanceof ProblemError) || error.status !== 400) return <ErrorState error={error} />;
-  const fields = error.document.errors ?? [];
+  const all = error.document.errors ?? [];
+  const fields = all.filter(({ pointer }) => !ofMapping.test(pointer));
+  if (fields.length < all.length) return <p className="soft">Correct the JSON of the mapping first.</p>;
   if (fields.length === 0) {
     return (
       <p role="status">
@@ -22,7 +37,7 @@ export function Refused({ error }: { error: unknown }) {
       <ul className={styles.reasons}>
         {fields.map(({ pointer, detail }) => (
           <li key={pointer + detail}>
-            <code>{pointer.replace(/^\/mapping\//, '').replaceAll('/', '.')}</code> {detail}
+            <code>{nameOf(pointer)}</code> {detail}
           </li>
         ))}
       </ul>

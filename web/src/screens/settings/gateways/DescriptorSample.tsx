@@ -10,7 +10,7 @@ import { Card } from '~/components/Page';
 import { LoadingLines } from '~/components/states';
 import { MatchedRules, NearMisses } from '~/features/explain/Explained';
 import { Verdict } from '~/features/explain/Verdict';
-import { factsOf, Refused } from './Checked';
+import { factsOf, Refused, useRefusal } from './Checked';
 import { descriptorsOf, firstDescriptors } from './descriptorSample';
 import styles from './Gateways.module.css';
 
@@ -21,10 +21,12 @@ interface Props {
   tenant: string;
   /** The mapping to try: the edited one, which need not be saved. undefined while it cannot be read. */
   mapping: DescriptorMapping | undefined;
+  /** Called with what is wrong with the mapping; undefined: nothing. */
+  onRefused: (words: string | undefined) => void;
 }
 
 /** Shows the checks that sample descriptors become, and the rules that match them, without taking tokens. */
-export function DescriptorSample({ tenant, mapping }: Props) {
+export function DescriptorSample({ tenant, mapping, onRefused }: Props) {
   const [domain, setDomain] = useState(Object.keys(mapping?.domains ?? {})[0] ?? tenant);
   const [descriptors, setDescriptors] = useState(firstDescriptors);
   const [chosen, setChosen] = useState(0);
@@ -45,6 +47,7 @@ export function DescriptorSample({ tenant, mapping }: Props) {
     staleTime: 0,
     placeholderData: keepSame(queryKey),
   });
+  useRefusal(answer.error, onRefused);
   const results = answer.data?.results ?? [];
   const at = Math.min(chosen, results.length - 1);
   const result = results[at];

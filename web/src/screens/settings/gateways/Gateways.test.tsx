@@ -80,16 +80,11 @@ test('the sample is tried with the mapping that is not saved yet, and shows its 
   expect(requests.some(({ method }) => method === 'PUT')).toBe(false);
 });
 
-test('a sample that is no check says why, and what is wrong with the mapping by field', async () => {
-  let reply = problem(400, 'invalid-request', { detail: 'The header X-User came more than once.' });
+test('a sample that is no check says why', async () => {
+  const reply = problem(400, 'invalid-request', { detail: 'The header X-User came more than once.' });
   server({ user: { header: 'X-User' } }, { [`POST ${authorize}/try`]: () => reply });
   open(at);
   expect(await screen.findByText(/The header X-User came more than once/)).toBeDefined();
-  reply = problem(400, 'invalid-request', {
-    errors: [{ pointer: '/mapping/user/header', detail: 'must be the name of a header' }],
-  });
-  write({ user: { header: 'X User' } });
-  expect(await screen.findByText('user.header')).toBeDefined();
 });
 
 test('errors of a save are said by field, and what was typed stays', async () => {
@@ -101,6 +96,38 @@ test('errors of a save are said by field, and what was typed stays', async () =>
   await user.click(screen.getByRole('button', { name: 'Save' }));
   expect(await screen.findByText('user/header is no header')).toBeDefined();
   expect(screen.getByLabelText('JSON')).toHaveProperty('value', '{"user":{"header":"X User"}}');
+});
+
+test('what is wrong with a mapping is said at its JSON, before it is saved', async () => {
+  let errors = [{ pointer: '/mapping/user/header', detail: 'is no header' }];
+  server(
+    { user: { header: 'X-User' } },
+    { [`POST ${authorize}/try`]: () => problem(400, 'invalid-request', { errors }) },
+  );
+  open(at);
+  const json = await screen.findByLabelText('JSON');
+  await waitFor(() => expect(json).toHaveProperty('ariaInvalid', 'true'));
+  expect(screen.getByText('user.header is no header')).toBeDefined();
+  expect(screen.getByText('Correct the JSON of the mapping first.')).toBeDefined();
+  errors = [{ pointer: '/uri', detail: 'is no path' }];
+  write({ user: { header: 'X-Other' } });
+  await waitFor(() => expect(screen.queryByText('user.header is no header')).toBeNull());
+  expect(screen.getByText('uri').parentElement?.textContent).toBe('uri is no path');
+});
+
+test.each([
+  [{ user: { header: 'X-User' } }, /^Visitors can send X-User and choose who they are/],
+  [{ user: { claim: 'sub' }, plan: { header: 'X-Plan' } }, null],
+])('the files of each proxy warn where visitors choose who they are: %o', async (mapping, words) => {
+  server(mapping);
+  const { user } = open(at);
+  for (const proxy of ['nginx', 'Caddy', 'HAProxy', 'Envoy']) {
+    await user.click(await screen.findByRole('radio', { name: proxy }));
+    await screen.findByText(/stands for the address where it listens/);
+    const note = screen.queryByRole('note')?.textContent;
+    if (words) expect(note).toMatch(words);
+    else expect(note).toBeUndefined();
+  }
 });
 
 test('what is no JSON cannot be saved, and says so', async () => {

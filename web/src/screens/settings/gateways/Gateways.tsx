@@ -45,7 +45,7 @@ export default function Gateways() {
           kind={descriptorKind}
           tenant={tenant}
           effect="Within 2 s only this tenant’s domain and the default keys count. The audit log can undo this."
-          sample={(mapping) => <DescriptorSample tenant={tenant} mapping={mapping} />}
+          Sample={DescriptorSample}
           recipes={<EnvoyRecipe tenant={tenant} />}
         />
       ) : (
@@ -54,7 +54,7 @@ export default function Gateways() {
           kind={authorizeKind}
           tenant={tenant}
           effect="Within 2 s requests have no user, and rules for users no longer match. The audit log can undo this."
-          sample={(mapping) => <Sample tenant={tenant} mapping={mapping} />}
+          Sample={Sample}
           recipes={<HttpRecipes />}
         />
       )}
@@ -67,7 +67,11 @@ interface Props<M extends object> {
   tenant: string;
   effect: string;
   /** Shows what a sample becomes; the mapping is undefined while it cannot be read. */
-  sample: (mapping: M | undefined) => React.ReactNode;
+  Sample: React.ComponentType<{
+    tenant: string;
+    mapping: M | undefined;
+    onRefused: (words: string | undefined) => void;
+  }>;
   recipes: React.ReactNode;
 }
 
@@ -81,6 +85,7 @@ function Mapping<M extends object>({ saved, ...props }: Props<M> & { saved: Tagg
   const { edit } = useRole();
   const { is_default } = saved.value;
   const editor = useMapping(tenant, kind, saved);
+  const [refused, setRefused] = useState<string>();
   const [removing, setRemoving] = useState(false);
   const { rest } = fieldErrors(editor.error);
 
@@ -104,7 +109,7 @@ function Mapping<M extends object>({ saved, ...props }: Props<M> & { saved: Tagg
               readOnly={!edit}
               classNames={{ input: styles.code }}
               value={editor.text}
-              error={editor.textError}
+              error={editor.textError ?? refused}
               onChange={(event) => editor.type(event.currentTarget.value)}
             />
             <FormError>{rest()}</FormError>
@@ -136,7 +141,9 @@ function Mapping<M extends object>({ saved, ...props }: Props<M> & { saved: Tagg
         </Card>
         {props.recipes}
       </div>
-      <div className={styles.column}>{props.sample(editor.mapping)}</div>
+      <div className={styles.column}>
+        <props.Sample tenant={tenant} mapping={editor.mapping} onRefused={setRefused} />
+      </div>
       <ConfirmAction
         opened={removing}
         onClose={() => setRemoving(false)}

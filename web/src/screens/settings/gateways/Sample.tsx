@@ -10,7 +10,7 @@ import { Card } from '~/components/Page';
 import { LoadingLines } from '~/components/states';
 import { MatchedRules, NearMisses } from '~/features/explain/Explained';
 import { Verdict } from '~/features/explain/Verdict';
-import { factsOf, Refused } from './Checked';
+import { factsOf, Refused, useRefusal } from './Checked';
 import styles from './Gateways.module.css';
 import { firstSample, headersOf, type SampleDraft, sampleOf } from './sample';
 
@@ -21,10 +21,12 @@ interface Props {
   tenant: string;
   /** The mapping to try: the edited one, which need not be saved. undefined while it cannot be read. */
   mapping: AuthorizeMapping | undefined;
+  /** Called with what is wrong with the mapping; undefined: nothing. */
+  onRefused: (words: string | undefined) => void;
 }
 
 /** Shows the check that a sample request becomes, and the rules that match it, without taking tokens. */
-export function Sample({ tenant, mapping }: Props) {
+export function Sample({ tenant, mapping, onRefused }: Props) {
   const [typed, setTyped] = useState(firstSample);
   const { sample, errors } = sampleOf(typed, mapping);
   const [asked] = useDebouncedValue(mapping ? JSON.stringify(sample) : undefined, pause);
@@ -43,6 +45,7 @@ export function Sample({ tenant, mapping }: Props) {
     staleTime: 0,
     placeholderData: keepSame(queryKey),
   });
+  useRefusal(answer.error, onRefused);
   const field = (name: keyof SampleDraft) => ({
     value: typed[name],
     error: errors[name],
