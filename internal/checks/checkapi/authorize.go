@@ -55,9 +55,9 @@ func (h questionHeaders) Values(name string) [][]byte {
 // authorizeRequest handles /v1/authorize and all paths below it, in any method: a proxy asks whether its visitor's
 // request may pass, and sends parts of it as headers. The tenant's mapping makes a check of them.
 //
-// The answer is 200 without a body, or 429 (503 for a closed tier) with a problem document. With ?deny=403 every answer
-// but 200 is 403; see sendAs403. Visitors see refusals, so 401 is about the visitor's token only; a wrong key of the
-// proxy is 500.
+// The answer is 200 without a body, or 429 (503 for a closed tier; see handOn) with a problem document. With ?deny=403
+// every answer but 200 is 403; see sendAs403. Visitors see refusals, so 401 is about the visitor's token only; a wrong
+// key of the proxy is 500.
 func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, by caller) error {
 	x, tenant := scratchOf(c), by.tenant
 	h := &c.Request.Header
@@ -68,7 +68,7 @@ func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, by caller) error {
 	}
 	check, err := s.checkOf(tenant, &request)
 	if err != nil {
-		return refuseVisitor(c, err)
+		return refuseVisitor(c, &request, err)
 	}
 	x.checks = append(x.checks[:0], check)
 	x.decide(c, s.Limiter, by)
@@ -90,7 +90,17 @@ func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, by caller) error {
 	c.Response.Header.Set("Cache-Control", "no-store")
 	x.answer = problem.Append(x.answer[:0], requestIDOf(c))
 	write(c, problem.Status, httpapi.ProblemType, x.answer)
+	handOn(c, &request)
 	return nil
+}
+
+// handOn makes a 403 of a 503 about Envoy's visitor. Envoy, which asks below /v1/authorize, takes a 5xx for an outage
+// and may let the request pass.
+func handOn(c *fasthttp.RequestCtx, r *gateway.Request) {
+	if r.Below != "" && c.Response.StatusCode() == http.StatusServiceUnavailable {
+		c.Response.SetStatusCode(http.StatusForbidden)
+		c.Response.Header.Set(statusHeader, strconv.Itoa(http.StatusServiceUnavailable))
+	}
 }
 
 func noteOf(rule *rules.Rule, difference enforce.AtGateway) string {
@@ -184,12 +194,13 @@ func (s *surface) claimsOf(tenant *snapshot.Tenant, mapping *gateway.Mapping, r 
 
 var errNoToken = errors.New("it has none")
 
-func refuseVisitor(c *fasthttp.RequestCtx, err error) error {
+func refuseVisitor(c *fasthttp.RequestCtx, r *gateway.Request, err error) error {
 	var p *httpapi.Problem
 	if !errors.As(err, &p) {
 		return err
 	}
 	writeProblem(c, p)
+	handOn(c, r)
 	if p.Status == http.StatusUnauthorized {
 		c.Response.Header.Set("WWW-Authenticate", `Bearer error="invalid_token"`)
 	}

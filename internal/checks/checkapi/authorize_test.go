@@ -100,6 +100,30 @@ func TestAClosedTierIsAnswered503ToAProxy(t *testing.T) {
 	}
 }
 
+// TestEnvoysVisitorIsRefusedWhereARuleFailsClosed with 403, because Envoy lets a request pass on a 5xx.
+func TestEnvoysVisitorIsRefusedWhereARuleFailsClosed(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings(),
+		with(limit(t, 1, "endpoint:/a", 1, 1), func(r *rules.Rule) { r.FailureMode = rules.FailClosed }))
+	h.config.Tokens = verifier{}
+	h.storeErr = errStoreDown
+	refused := func(why string) {
+		t.Helper()
+		w := h.authorize("GET", "/v1/authorize/a", "Authorization: Bearer early")
+		if w.Code != 403 || header(w, "X-Sluice-Status") != "503" || header(w, "Retry-After") != "1" ||
+			header(w, "Content-Type") != "application/problem+json" {
+			t.Errorf("%s: answered %d %v %s", why, w.Code, w.Header(), w.Body)
+		}
+	}
+	refused("a rule that fails closed")
+	h.mapped(`{"jwt":{"jwks":"{\"keys\":[{\"kty\":\"EC\"}]}"},"user":{"claim":"sub"}}`)
+	refused("keys that were not read")
+	h.snapshot = nil
+	if w := h.authorize("GET", "/v1/authorize/a"); w.Code != 503 {
+		t.Errorf("without rules it is answered %d, and the proxy must know that Sluice is away", w.Code)
+	}
+}
+
 const quotaExceeded = `"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"`
 
 // TestEveryReasonHasAnAnswerForAProxy: a process whose rules are older than the store's meets reasons that it does not

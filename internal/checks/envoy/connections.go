@@ -37,6 +37,7 @@ type conn struct {
 	inFlight atomic.Int32
 	asked    atomic.Int64 // when it last asked, in nanoseconds of the Unix epoch
 	streams  atomic.Int32 // of the health service and of reflection
+	greeted  atomic.Bool  // the client has begun HTTP/2
 }
 
 func (c *conn) begin(tenant rules.TenantID, now time.Time) {
@@ -73,6 +74,12 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
+// SetDeadline implements net.Conn. gRPC clears the deadline when the client has begun HTTP/2, or has failed to.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.greeted.Store(t.IsZero())
+	return c.Conn.SetDeadline(t) //nolint:wrapcheck // gRPC looks at its type
+}
+
 // Close closes the connection and removes it from the set.
 func (c *conn) Close() error {
 	c.set.mu.Lock()
@@ -85,6 +92,17 @@ func (s *connections) add(c *conn) {
 	for _, victim := range s.makeRoom(c) {
 		// TLS waits up to 5 s for its closing message.
 		panics.Go(nil, "closing a connection", func() { _ = victim.Conn.Close() })
+	}
+}
+
+// closeSilent closes the connections whose clients have not begun HTTP/2.
+func (s *connections) closeSilent() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		if !c.greeted.Load() {
+			panics.Go(nil, "closing a connection", func() { _ = c.Close() })
+		}
 	}
 }
 

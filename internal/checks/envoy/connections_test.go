@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -320,6 +321,36 @@ func (g gate) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	close(g.entered)
 	<-g.open
 	return g.Store.Take(ctx, checks)
+}
+
+// TestASilentClientDoesNotDelayTheEnd: gRPC waits 10 s for it, and asks nobody to reconnect meanwhile.
+func TestASilentClientDoesNotDelayTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "")
+	if err := w.askOther(t, w.conn); err != nil {
+		t.Fatal(err)
+	}
+	dialed := time.Now()
+	for _, text := range []string{"", http2.ClientPreface[:3]} {
+		conn, err := net.Dial("tcp", w.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = io.WriteString(conn, text)
+	}
+	for open := 0; open < 3; open, _ = w.server.Connections() {
+		if time.Since(dialed) > time.Minute {
+			t.Fatalf("%d connections are open, want 3", open)
+		}
+		runtime.Gosched()
+	}
+	if err := w.server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(dialed); took > 9*time.Second {
+		t.Errorf("the end took %v", took)
+	}
 }
 
 func TestARequestInFlightIsAnsweredBeforeTheEnd(t *testing.T) {

@@ -7,7 +7,7 @@
 // A denied request is OVER_LIMIT, even where a rule fails closed. The overall code is never UNKNOWN, which Envoy treats
 // as OK. Undecided requests are gRPC errors: UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT, or UNAVAILABLE.
 // Envoy lets requests pass on errors unless failure_mode_deny is set, so no value that a visitor can choose is an
-// error.
+// error, within maxMessage.
 //
 // Connections and requests in flight are capped, with a share for each tenant and network: see connections and
 // inFlight. The key is checked before a message is read.
@@ -70,7 +70,8 @@ type Config struct {
 const (
 	MaxDescriptors = 100
 	MaxEntries     = 16
-	maxMessage     = 256 << 10
+	// maxMessage has room for all headers that Envoy takes from a visitor, by default 60 KiB, in 16 descriptors.
+	maxMessage     = 1 << 20
 	maxDomain      = 256
 	maxConnections = 1024
 	// Per connection: concurrent requests, and streams of the health service and of reflection, which anonymous callers
@@ -178,13 +179,23 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		defer close(done)
 		s.grpc.GracefulStop()
 	})
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("drain gRPC: %w", context.Cause(ctx))
+	silent := time.NewTicker(silentGrace)
+	defer silent.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-silent.C:
+			s.connections.closeSilent()
+		case <-ctx.Done():
+			return fmt.Errorf("drain gRPC: %w", context.Cause(ctx))
+		}
 	}
 }
+
+// silentGrace is how long a drain waits for clients that have connected and not begun HTTP/2. gRPC asks nobody to
+// reconnect before it has waited for all of them.
+const silentGrace = 250 * time.Millisecond
 
 // Close ends all connections.
 func (s *Server) Close() error {

@@ -398,7 +398,7 @@ func TestBadRequests(t *testing.T) {
 		"own hits beyond range": {token, "acme", 1, []*common.RateLimitDescriptor{beyond}, codes.InvalidArgument},
 		"a large message": {
 			token, "acme", 1,
-			[]*common.RateLimitDescriptor{descriptor("user_id", strings.Repeat("x", 300<<10))},
+			[]*common.RateLimitDescriptor{descriptor("user_id", strings.Repeat("x", 1<<20))},
 			codes.ResourceExhausted,
 		},
 		"no key of ours": {"", "acme", 1, many[:1], codes.Unauthenticated},
@@ -452,6 +452,35 @@ func TestNoValueOfADescriptorEscapesALimit(t *testing.T) {
 	} {
 		expect(t, w.ask(t, "acme", 1, d), "OK | OK 1/MINUTE 0 60s")
 		expect(t, w.ask(t, "acme", 1, d), "OVER_LIMIT | OVER_LIMIT 1/MINUTE 0 60s")
+	}
+}
+
+// TestNoSpellingOfAPathEscapesALimit: they are one endpoint, as for /v1/authorize.
+func TestNoSpellingOfAPathEscapesALimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "", window(t, 1, "endpoint:/login", 1, time.Minute),
+		window(t, 2, "endpoint:/orders/{id}", 1, time.Minute))
+	expect(t, w.ask(t, "acme", 1, descriptor("path", "/login")), "OK | OK 1/MINUTE 0 60s")
+	for _, path := range []string{"/login?x", "/login#x", "//login", "/%6Cogin", "/x/../login"} {
+		expect(t, w.ask(t, "acme", 1, descriptor("path", path)), "OVER_LIMIT | OVER_LIMIT 1/MINUTE 0 60s")
+	}
+	expect(t, w.ask(t, "acme", 1, descriptor("endpoint", "/orders/{id}")), "OK | OK 1/MINUTE 0 60s")
+}
+
+// TestAVisitorsLongHeadersAreCounted: Envoy takes 60 KiB of headers from a visitor, and may send them in each
+// descriptor.
+func TestAVisitorsLongHeadersAreCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "", window(t, 1, "user:{user_id}", 1, time.Minute))
+	long := make([]*common.RateLimitDescriptor, 16)
+	for i := range long {
+		long[i] = descriptor("agent", strings.Repeat("x", 60<<10))
+	}
+	long[0] = descriptor("user_id", strings.Repeat("x", 60<<10))
+	for _, want := range []rls.RateLimitResponse_Code{rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT} {
+		if answer := w.ask(t, "acme", 1, long...); answer.GetOverallCode() != want {
+			t.Errorf("answered %s, want %s", answer.GetOverallCode(), want)
+		}
 	}
 }
 

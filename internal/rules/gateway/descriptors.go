@@ -365,7 +365,7 @@ func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules
 			fill(&r.UserID, e.Value, rules.MaxUserIDLength)
 		case fieldEndpoint:
 			if r.Endpoint == "" {
-				r.Endpoint = shortenEndpoint(e.Value)
+				r.Endpoint = shortenEndpoint(endpointOf(e.Value))
 			}
 		case fieldMethod:
 			fill(&r.Method, e.Value, maxMethod)
@@ -379,6 +379,19 @@ func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules
 		add(freeName(r.Attributes, AttributeName(e.Key)), e.Value)
 	}
 	return r, m.hitsOf(domain, name)
+}
+
+// endpointOf normalizes a path as /v1/authorize does, because its visitor chooses the spelling. Braces stay: rules name
+// templates, such as /orders/{id}.
+func endpointOf(value string) string {
+	if !strings.HasPrefix(value, "/") {
+		return value
+	}
+	path, _, _ := strings.Cut(value, "?")
+	if path = cleanPath(path); !strings.Contains(path, "%7") {
+		return path
+	}
+	return strings.NewReplacer("%7B", "{", "%7D", "}").Replace(path)
 }
 
 func fill(field *string, value string, longest int) {

@@ -186,7 +186,8 @@ export interface paths {
          * Ask on behalf of a proxy's visitor
          * @description Any method, and any path below, are answered alike; bodies are ignored. The key is in `X-Sluice-Key`, or in
          *     `Authorization` without that header. The tenant's mapping (see gateways) makes a check of the request's headers,
-         *     or of the path below and the query. A wrong key is 500, because proxies hand a 401 to their visitors.
+         *     or of the path below and the query. A wrong key is 500, because proxies hand a 401 to their visitors. Below,
+         *     a 503 about the visitor is 403 with `X-Sluice-Status`, because Envoy lets requests pass on a 503.
          */
         get: operations["authorize"];
         put?: never;
@@ -9031,7 +9032,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            /** @description Any other answer but 200, if `deny` is 403 */
+            /** @description Any other answer but 200, if `deny` is 403; below the path also a 503 about the visitor */
             403: {
                 headers: {
                     [name: string]: unknown;
