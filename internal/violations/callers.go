@@ -149,7 +149,7 @@ func (s *callers) end(tenant rules.TenantID, t *tenantCallers) {
 			count.Dimension, count.Value = ByNetwork, rules.SiteNetwork(key.network).String()
 			networks = append(networks, count)
 		} else {
-			count.Dimension, count.Value = ByUser, storedSubject(key.user)
+			count.Dimension, count.Value = ByUser, rules.StoredSubject(key.user)
 			users = append(users, count)
 		}
 	}
