@@ -107,7 +107,9 @@ interface AttackProps {
 }
 
 function Attack({ tenant, answer, flood, onBlock }: AttackProps) {
-  const most = standsOut(answer);
+  // A source whose checks are mostly denied is described by its denials.
+  const denied = standsOut(answer);
+  const most = denied && flood && flood.checks > 2 * denied.now ? undefined : denied;
   const source = most ?? flood?.source;
   if (!source) return null;
   const { group, now, endpoint } = source;

@@ -243,6 +243,23 @@ test('a source of most checks is named and listed, though none is denied', async
   expect(await screen.findByRole('dialog', { name: 'Block network 198.51.100.0/24' })).toBeDefined();
 });
 
+test.each([
+  [10_000, 'Network 198.51.100.0/24 makes 80 % of all checks: 29.7 k a minute, none denied.'],
+  [20_000, 'User 3 makes 100 % of all denials: 20.0 k a minute'],
+])('beside %i denials of somebody else, the sentence is of the larger', async (denied, want) => {
+  fakeServer(
+    flood(7_190, {
+      [`GET ${base}/stats/present`]: ({ query }: { query: URLSearchParams }) => {
+        const by = query.get('by') as 'user';
+        return { json: present(by, by === 'user' ? { 3: denied } : {}, denied) };
+      },
+    }),
+  );
+  open('/t/acme/overview');
+  const sentence = (await screen.findByText(/of all (checks|denials)/)).closest('div') as HTMLElement;
+  await waitFor(() => expect(sentence.textContent?.replaceAll('\u202f', ' ')).toContain(want));
+});
+
 test('a source of most checks is listed only, if nobody else ever made many', async () => {
   fakeServer(flood(0));
   open('/t/acme/overview');

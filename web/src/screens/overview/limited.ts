@@ -39,6 +39,8 @@ export interface Answer {
   now: number;
   /** Whether some denials of the range are not recorded. */
   isPart: boolean;
+  /** All who are known to be denied, listed or not. */
+  known: Row[];
 }
 
 /** The most denied: users, and networks without the denials of listed users. */
@@ -74,7 +76,7 @@ export const limitedQuery = (tenant: string, span: Span, meter?: string) => {
         }),
       );
       const isPart = isLowerBound(users) || isLowerBound(networks);
-      return atPresent({ rows: chosen(rows), now: 0, isPart }, { user, network });
+      return atPresent({ rows: chosen(rows), now: 0, isPart, known: found }, { user, network });
     },
     refetchInterval: span.moves ? 15_000 : (false as const),
     placeholderData: keepSame(queryKey),
@@ -117,19 +119,20 @@ export function atPresent(answer: Answer, present: Partial<Kinds<Present>>): Ans
 }
 
 /** The most denied, with those beside them who make most checks. */
-export function topCallers({ rows }: Answer, busiest: Partial<Kinds<Busiest>>): Limited[] {
+export function topCallers({ rows, known }: Answer, busiest: Partial<Kinds<Busiest>>): Limited[] {
   const callers = (['user', 'network'] as const).flatMap((by) =>
     (busiest[by]?.items ?? []).map(({ value, per_minute }) => ({ group: { by, value }, checks: per_minute })),
   );
   const keyOf = ({ by, value }: Group) => `${by} ${value}`;
   const checks = new Map(callers.map((caller) => [keyOf(caller.group), caller.checks]));
+  const denied = new Map(known.map((row) => [keyOf(row.group), row]));
   const listed = new Set(rows.map(({ group }) => keyOf(group)));
   const others = callers.filter(({ group }) => !listed.has(keyOf(group))).toSorted((a, b) => b.checks - a.checks);
   return [
     ...rows
       .slice(0, Math.max(shownDenied, shown - others.length))
       .map((row) => ({ ...row, checks: checks.get(keyOf(row.group)) })),
-    ...others.map((other) => ({ ...other, ...unlimited })),
+    ...others.map((other) => ({ ...unlimited, ...denied.get(keyOf(other.group)), ...other })),
   ].slice(0, shown);
 }
 
@@ -191,7 +194,7 @@ export interface Flood {
  * The one source of most checks, if it has begun lately: it makes half of all, three times what it did in the hour
  * before, when others made most.
  */
-export function floods({ rows }: Answer, busiest: Partial<Kinds<Busiest>>): Flood | undefined {
+export function floods({ known }: Answer, busiest: Partial<Kinds<Busiest>>): Flood | undefined {
   for (const by of ['user', 'network'] as const) {
     const { items, per_minute: all, per_minute_before: allBefore } = busiest[by] ?? nobody;
     const first = items.find(
@@ -200,8 +203,8 @@ export function floods({ rows }: Answer, busiest: Partial<Kinds<Busiest>>): Floo
     );
     if (!first) continue;
     const { value, per_minute: checks } = first;
-    const denied = rows.find(({ group }) => group.by === by && group.value === value);
-    return { source: denied ?? { ...unlimited, group: { by, value } }, share: Math.min(1, checks / all), checks };
+    const denied = known.find(({ group }) => group.by === by && group.value === value);
+    return { source: { ...unlimited, ...denied, group: { by, value } }, share: Math.min(1, checks / all), checks };
   }
   return undefined;
 }
