@@ -27,7 +27,9 @@ SELECT sqlc.embed(d), sqlc.embed(a), t.slug,
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_meter,
     coalesce((SELECT concat_ws(' · ', nullif(r.parameters ->> 'meter', r.name), nullif(r.name, ''),
         coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail,
+    (CASE WHEN t.enforcement = 'shadow' THEN 'shadow' ELSE coalesce((SELECT r.mode FROM rate_limit_rule AS r
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '') END)::text AS mode
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
 JOIN tenant AS t ON t.tenant_id = d.tenant_id
@@ -76,10 +78,12 @@ SELECT * FROM delivery
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id);
 
 -- name: RetryAlertDelivery :one
--- No row if it was delivered.
-UPDATE delivery SET state = 'pending'
-WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id)
-    AND state <> 'delivered'
+-- No row if it was delivered. One whose mail failed gets new mail.
+UPDATE delivery AS d SET state = 'pending', mail_id = NULL
+WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.alert_id = sqlc.arg(alert_id)
+    AND d.delivery_id = sqlc.arg(delivery_id) AND (d.state <> 'delivered' OR EXISTS (
+        SELECT FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id AND m.state = 'failed'
+    ))
 RETURNING *;
 
 -- name: SilenceDeliveries :exec

@@ -31,9 +31,10 @@ const (
 
 // The facts of mail about an alert, beside those of its tenant.
 const (
-	FactAlert   = "alert" // its name
-	FactAlertID = "alert_id"
-	FactText    = "text" // never about a user, because a sent message cannot be erased
+	FactAlert    = "alert" // its name
+	FactAlertID  = "alert_id"
+	FactRaisedAt = "raised_at" // RFC 3339
+	FactText     = "text"      // never about a user, because a sent message cannot be erased
 )
 
 // MailState is the state of a message.

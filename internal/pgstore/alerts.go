@@ -77,6 +77,14 @@ func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violation
 		if err != nil {
 			return 0, err
 		}
+		// What waits would be sent with the words of the new alert.
+		if stored.Kind != string(alert.Kind) || orZeroValue(stored.RuleID) != alert.Rule ||
+			stored.PerSubject != alert.PerSubject || stored.WindowMinutes != int32(alert.Window/time.Minute) ||
+			!alert.Active {
+			if err := q.SilenceDeliveries(ctx, alert.Tenant, alert.ID); err != nil {
+				return 0, err
+			}
+		}
 		return alert.ID, foundOne(q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
 			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, Kind: string(alert.Kind),
 			RuleID:     ruleOrNil(alert.Rule),
@@ -311,6 +319,7 @@ func (s *Store) Notice(ctx context.Context, tenant rules.TenantID, id int64) (vi
 	return violations.Notice{
 		Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(row.Alert, false, time.Time{}),
 		TenantSlug: row.Slug, Pattern: row.RulePattern, Meter: rules.Meter(row.RuleMeter), Detail: row.RuleDetail,
+		Mode: rules.Mode(row.Mode),
 	}, nil
 }
 
@@ -337,6 +346,7 @@ func (s *Store) MailDelivery(ctx context.Context, n *violations.Notice) (refused
 			Facts: map[string]string{
 				auth.FactTenant: n.TenantSlug, auth.FactSlug: n.TenantSlug, auth.FactAlert: n.Of.Name,
 				auth.FactAlertID: strconv.FormatInt(n.Of.ID, 10), auth.FactText: n.Summary(),
+				auth.FactRaisedAt: n.RaisedAt.UTC().Format(time.RFC3339),
 			},
 		}, auth.TenantMail)
 		if errors.Is(err, auth.ErrTooMuchMail) {

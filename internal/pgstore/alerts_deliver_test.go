@@ -387,3 +387,55 @@ func TestANoticeSaysWhatItsRuleCounts(t *testing.T) {
 		}
 	}
 }
+
+func TestANoticeSaysWhetherItsRuleDenies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
+	test := must(w.TestAlert(ctx, w.ours.ID, alert.ID))(t)
+	for _, change := range []struct {
+		sql  string
+		want rules.Mode
+	}{
+		{"SELECT $1::bigint", rules.ModeEnforce},
+		{"UPDATE rate_limit_rule SET mode = 'shadow' WHERE tenant_id = $1", rules.ModeShadow},
+		{"UPDATE rate_limit_rule SET mode = 'enforce' WHERE tenant_id = $1", rules.ModeEnforce},
+		{"UPDATE tenant SET enforcement = 'shadow' WHERE tenant_id = $1", rules.ModeShadow},
+	} {
+		exec(t, w.url, change.sql, w.ours.ID)
+		if notice := must(w.Notice(ctx, w.ours.ID, test.ID))(t); notice.Mode != change.want {
+			t.Errorf("after %s the mode is %q, want %q", change.sql, notice.Mode, change.want)
+		}
+	}
+}
+
+func TestWhatWaitsIsNotSentWithTheWordsOfAChangedAlert(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now()
+	changes := []func(*violations.Alert){
+		func(a *violations.Alert) { a.Kind = violations.AlertCrossings },
+		func(a *violations.Alert) { a.Rule = w.ours.daily.ID },
+		func(a *violations.Alert) { a.PerSubject = true },
+		func(a *violations.Alert) { a.Window = 7 * time.Minute },
+		func(a *violations.Alert) { a.Active = false },
+		func(a *violations.Alert) { a.Name = "renamed" }, // the only one that is sent
+	}
+	alerts := make([]violations.Alert, 0, len(changes))
+	for range changes {
+		alerts = append(alerts, must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t))
+	}
+	w.deny(t, w.ours.user, "42", now, 12)
+	must(w.raise(ctx, w.ours.ID, now))(t)
+	for i, change := range changes {
+		change(&alerts[i])
+		must(w.UpdateAlert(ctx, tester, alerts[i]))(t)
+	}
+	target := &receiver{answer: func() (int, error) { return 200, nil }}
+	w.deliver(t, target)
+	renamed := must(w.AlertDeliveries(ctx, w.ours.ID, alerts[len(alerts)-1].ID, 0, 10))(t)
+	if len(target.posts) != 1 || len(renamed) != 1 || target.posts[0] != renamed[0].ID || w.jobsLike(t, "true") != 0 {
+		t.Errorf("%+v were sent, and %d jobs are left", target.posts, w.jobsLike(t, "true"))
+	}
+}

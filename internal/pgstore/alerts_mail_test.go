@@ -64,6 +64,7 @@ func TestAMailedAlertHasTheStateOfItsMessage(t *testing.T) {
 	alert := must(w.CreateAlert(ctx, tester, mailedTo(w.ours.user, ada.Email)))(t)
 	w.deny(t, w.ours.user, "customer-42", now, 1200)
 	must(w.raise(ctx, w.ours.ID, now))(t)
+	exec(t, w.url, "UPDATE delivery SET raised_at = '2026-11-01 10:20:30Z' WHERE tenant_id = $1", w.ours.ID)
 	latest := func() violations.Delivery { return must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0] }
 	never := &receiver{answer: func() (int, error) { t.Error("mail was posted"); return 500, nil }}
 	w.deliver(t, never)
@@ -82,7 +83,7 @@ func TestAMailedAlertHasTheStateOfItsMessage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"The rule “Each user · all plans” denied 1,200 checks of one subject within 5 minutes.",
-		"https://sluice.example.com/t/ours/settings/alerts?entry=",
+		"https://sluice.example.com/t/ours/settings/alerts?entry=", "When: 1 November 2026, 10:20 UTC.",
 	} {
 		if !strings.Contains(sent[0].Plain, want) {
 			t.Errorf("%q is not in\n%s", want, sent[0].Plain)
@@ -93,6 +94,18 @@ func TestAMailedAlertHasTheStateOfItsMessage(t *testing.T) {
 	}
 	if d := latest(); d.State != violations.DeliveryDelivered {
 		t.Errorf("after the mail server has it, the delivery is %+v", d)
+	}
+	_, err := w.RetryDelivery(ctx, w.ours.ID, alert.ID, latest().ID)
+	wantError(t, err, rules.ErrFinal)
+	exec(t, w.url, "UPDATE mail SET state = 'failed' WHERE tenant_id = $1", w.ours.ID)
+	if d := latest(); d.State != violations.DeliveryFailed {
+		t.Errorf("after its mail failed, the delivery is %+v", d)
+	}
+	must(w.RetryDelivery(ctx, w.ours.ID, alert.ID, latest().ID))(t)
+	w.deliver(t, never)
+	w.work(t, post.Jobs())
+	if d := latest(); d.State != violations.DeliveryDelivered || len(server.Messages()) != 2 {
+		t.Errorf("after a retry there are %d messages, and the delivery is %+v", len(server.Messages()), d)
 	}
 }
 

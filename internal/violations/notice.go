@@ -17,6 +17,8 @@ type Notice struct {
 	Pattern    string // of the rule
 	Meter      rules.Meter
 	Detail     string // name and plan, to tell rules of one pattern apart: "daily · pro"
+	// Mode is the rule's, or shadow while its tenant is in shadow.
+	Mode rules.Mode
 }
 
 // Summary is a sentence without the subject: "The rule “Each user · daily · pro” denied 1,200 checks of one subject
@@ -31,8 +33,12 @@ func (n *Notice) Summary() string {
 	}
 	switch n.Of.Kind {
 	case AlertNearLimit:
-		return fmt.Sprintf("%d%% of the checks of the %s were denied or near its limit within %s.", n.Denied,
-			n.ruleText(), within)
+		were := "were denied"
+		if n.Mode == rules.ModeShadow {
+			were = "would have been denied (shadow)"
+		}
+		return fmt.Sprintf("%d%% of the checks of the %s %s or near its limit within %s.", n.Denied, n.ruleText(), were,
+			within)
 	case AlertCrossings:
 		return fmt.Sprintf("%s of quotas of the %s%s within %s.", plural(n.Denied, "crossing"), n.ruleText(), whose,
 			within)
@@ -44,7 +50,12 @@ func (n *Notice) Summary() string {
 			n.ruleText(), within)
 	case AlertDenials:
 	}
-	return fmt.Sprintf("The %s denied %s%s within %s.", n.ruleText(), plural(n.Denied, "check"), whose, within)
+	denied, shadow := "denied", ""
+	if n.Mode == rules.ModeShadow {
+		denied, shadow = "would have denied", " (shadow)"
+	}
+	return fmt.Sprintf("The %s %s %s%s within %s%s.", n.ruleText(), denied, plural(n.Denied, "check"), whose, within,
+		shadow)
 }
 
 // RuleID returns the rule of the delivery; 0 for all checks.

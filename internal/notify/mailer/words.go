@@ -211,10 +211,13 @@ func (s *Sender) keysPage(letter *auth.Letter) string {
 }
 
 func (s *Sender) alert(letter *auth.Letter) words {
-	facts := letter.Facts
+	facts, raisedAt := letter.Facts, letter.CreatedAt // of a message that an earlier version queued
+	if at, err := time.Parse(time.RFC3339, facts[auth.FactRaisedAt]); err == nil {
+		raisedAt = at
+	}
 	return words{
 		Subject: fmt.Sprintf("Alert of %s: %s", facts[auth.FactTenant], facts[auth.FactAlert]),
-		Lines:   []string{facts[auth.FactText], fmt.Sprintf("When: %s.", letter.CreatedAt.UTC().Format(stamp))},
+		Lines:   []string{facts[auth.FactText], fmt.Sprintf("When: %s.", raisedAt.UTC().Format(stamp))},
 		Link:    s.options.URL + "/t/" + facts[auth.FactSlug] + "/settings/alerts?entry=" + facts[auth.FactAlertID],
 		Button:  "Open the alert",
 		Closing: "You get this because the alert names your address. Owners of the tenant can change it.",

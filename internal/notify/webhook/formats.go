@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -112,6 +113,9 @@ func (s *Sender) pagerDutyOf(n *violations.Notice) pagerDutyEvent {
 	if n.Of.PerSubject && !n.Test {
 		digest := sha256.Sum256([]byte(n.Subject)) // subjects can be longer than keys, and hold anything
 		dedup += "-" + hex.EncodeToString(digest[:16])
+	}
+	if n.Mode == rules.ModeShadow {
+		severity = "warning"
 	}
 	if n.Test {
 		severity, dedup = "info", dedup+"-test-"+strconv.FormatInt(n.ID, 10)

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluicegate/sluice/internal/notify/webhook"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -166,6 +167,11 @@ func TestSlackAcceptsAlerts(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &m); err != nil || strings.ContainsAny(m.Text, "<>") {
 		t.Errorf("the text could mention people: %s", m.Text)
 	}
+	n.Mode = rules.ModeShadow
+	if body = slack.accept(t, http.StatusOK, n); !strings.Contains(body, "would have denied 1,200 checks of one "+
+		"subject within 5 minutes (shadow).") {
+		t.Errorf("an alert of a shadow rule is sent as %s", body)
+	}
 	n.Test = true
 	if body = slack.accept(t, http.StatusOK, n); !strings.Contains(body, "This is a test") ||
 		strings.Contains(body, "denied") {
@@ -206,6 +212,9 @@ func TestPagerDutyAcceptsAlertsAndMakesOneIncidentOfEachSubject(t *testing.T) {
 		if other, _ := send(change); other == first {
 			t.Errorf("%s has the same key", name)
 		}
+	}
+	if _, severity := send(func(n *violations.Notice) { n.Mode = rules.ModeShadow }); severity != "warning" {
+		t.Errorf("an alert of a shadow rule has the severity %s", severity)
 	}
 	if _, severity := send(func(n *violations.Notice) { n.Test = true }); severity != "info" {
 		t.Errorf("a test has the severity %s", severity)

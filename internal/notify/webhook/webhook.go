@@ -107,6 +107,7 @@ type message struct {
 	Kind       string       `json:"kind"`
 	RuleID     *int64       `json:"rule_id,string"` // null: all checks
 	Meter      *string      `json:"meter"`          // that the rule counts; null: all checks
+	Mode       *string      `json:"mode"`           // enforce or shadow, in which nothing is denied; null: all checks
 	Subject    *string      `json:"subject"`        // null: all subjects of the rule together
 	Count      int64        `json:"count"`          // what the kind counts
 	Denied     int64        `json:"denied"`         // the same for denials, 0 for other kinds
@@ -168,7 +169,8 @@ func messageOf(n *violations.Notice) message {
 	}
 	if rule := int64(n.RuleID()); rule != 0 {
 		meter := n.Meter.Word()
-		m.RuleID, m.Meter = &rule, &meter
+		mode := string(n.Mode)
+		m.RuleID, m.Meter, m.Mode = &rule, &meter, &mode
 	}
 	if n.Of.PerSubject {
 		m.Subject = &n.Subject

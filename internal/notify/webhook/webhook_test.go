@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluicegate/sluice/internal/notify/webhook"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -44,7 +45,7 @@ func noticeTo(url string) *violations.Notice {
 			Threshold: 1000, Window: 5 * time.Minute,
 			Format: violations.FormatWebhook, URL: url, Secret: "hush",
 		},
-		TenantSlug: "acme", Meter: "usd",
+		TenantSlug: "acme", Meter: "usd", Mode: rules.ModeEnforce,
 	}
 }
 
@@ -69,7 +70,8 @@ func TestAPostIsSignedAndSaysWhatHappened(t *testing.T) {
 	}
 	const want = `{"type":"denials_reached_threshold","delivery_id":"71","tenant":"acme",` +
 		`"alert":{"id":"5","name":"one customer is hammering","threshold":1000,"window_seconds":300},` +
-		`"kind":"denials","rule_id":"12","meter":"usd","subject":"42","count":1200,"denied":1200,"since":"2026-11-21T12:00:00Z","raised_at":"2026-11-21T12:03:20Z"}`
+		`"kind":"denials","rule_id":"12","meter":"usd","mode":"enforce","subject":"42","count":1200,"denied":1200,` +
+		`"since":"2026-11-21T12:00:00Z","raised_at":"2026-11-21T12:03:20Z"}`
 	if got.body != want || got.delivery != "71" {
 		t.Errorf("delivery %s is\n%s, want\n%s", got.delivery, got.body, want)
 	}

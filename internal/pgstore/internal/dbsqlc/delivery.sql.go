@@ -147,7 +147,9 @@ SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.r
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_meter,
     coalesce((SELECT concat_ws(' · ', nullif(r.parameters ->> 'meter', r.name), nullif(r.name, ''),
         coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail,
+    (CASE WHEN t.enforcement = 'shadow' THEN 'shadow' ELSE coalesce((SELECT r.mode FROM rate_limit_rule AS r
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '') END)::text AS mode
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
 JOIN tenant AS t ON t.tenant_id = d.tenant_id
@@ -161,6 +163,7 @@ type DeliveryToSendRow struct {
 	RulePattern string
 	RuleMeter   string
 	RuleDetail  string
+	Mode        string
 }
 
 // No row if it was delivered. The rule's detail tells rules of one pattern apart.
@@ -207,6 +210,7 @@ func (q *Queries) DeliveryToSend(ctx context.Context, tenantID rules.TenantID, d
 		&i.RulePattern,
 		&i.RuleMeter,
 		&i.RuleDetail,
+		&i.Mode,
 	)
 	return i, err
 }
@@ -276,13 +280,15 @@ func (q *Queries) GiveUpDelivery(ctx context.Context, arg GiveUpDeliveryParams) 
 }
 
 const retryAlertDelivery = `-- name: RetryAlertDelivery :one
-UPDATE delivery SET state = 'pending'
-WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
-    AND state <> 'delivered'
+UPDATE delivery AS d SET state = 'pending', mail_id = NULL
+WHERE d.tenant_id = $1 AND d.alert_id = $2
+    AND d.delivery_id = $3 AND (d.state <> 'delivered' OR EXISTS (
+        SELECT FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id AND m.state = 'failed'
+    ))
 RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced
 `
 
-// No row if it was delivered.
+// No row if it was delivered. One whose mail failed gets new mail.
 func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantID, alertID int64, deliveryID int64) (Delivery, error) {
 	row := q.db.QueryRow(ctx, retryAlertDelivery, tenantID, alertID, deliveryID)
 	var i Delivery
