@@ -47,7 +47,7 @@ var howTos = map[string][]string{
 }
 
 // The commands of each page run as they stand, on a `sluice dev` with a Redis of its own. Only addresses differ, and
-// Redis hangs for a shorter time, and a new rule or key has longer to be known.
+// Redis hangs until the checks of a slow machine are answered, and a new rule or key has longer to be known.
 func TestTheCommandsOfTheHowTos(t *testing.T) {
 	t.Parallel()
 	if err := build(); err != nil {
@@ -84,7 +84,8 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 		movedMetrics.Addr(),
 		// The clients' usual time-out is short for a machine that runs many tests.
 		`abcdef")`, `abcdef", timeout=30)`, `abcdef' });`, `abcdef', timeout: 30_000 });`,
-		"redis://127.0.0.1:6379", store.URL(), "CLIENT PAUSE 10000", "CLIENT PAUSE 3000", "sleep 12", "sleep 5",
+		"redis://127.0.0.1:6379", store.URL(), "CLIENT PAUSE 10000", "CLIENT PAUSE 20000",
+		"sleep 12", `until sh check.sh | grep '"degraded":false'; do sleep 1; done`,
 		"sleep 2", "sleep 6",
 		// The pods' programs run here; deploy/checks renders the page's values.
 		"kubectl -n limits exec -i deploy/limits-sluice-admin -- ", "",

@@ -1195,7 +1195,8 @@ ON CONFLICT (tenant_id, kind, about) DO UPDATE
     SET next_run_at = least(j.next_run_at, clock_timestamp() + make_interval(secs => (
     SELECT q.pause FROM (SELECT unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(pauses)::float8[]) AS pause)
         AS q
-    WHERE q.kind = j.kind)));
+    WHERE q.kind = j.kind)))
+    WHERE j.lease_ends_at IS NULL OR j.lease_ends_at <= clock_timestamp();
 
 -- name: LockJobClaims :exec
 -- Claims follow one another, so that each sees the leases of the one before.

@@ -39,7 +39,7 @@ LIMIT sqlc.arg(page_size);
 SELECT count(*) FROM scheduled_change WHERE tenant_id = $1 AND due_at IS NOT NULL;
 
 -- name: OpenScheduledOfRules :many
-SELECT r.rule_id, c.starts_at, c.ends_at FROM scheduled_change_rule AS r
+SELECT r.rule_id, c.starts_at, c.ends_at, c.state = 'in_force' AS is_in_force FROM scheduled_change_rule AS r
 JOIN scheduled_change AS c ON c.tenant_id = r.tenant_id AND c.change_id = r.change_id
 WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = ANY(sqlc.arg(rule_ids)::bigint[]) AND c.due_at IS NOT NULL;
 
@@ -81,7 +81,8 @@ WHERE j.tenant_id = sqlc.arg(tenant_id) AND j.kind = sqlc.arg(kind)
     AND j.about IN (SELECT c.change_id::text FROM canceled AS c) AND j.lease_ends_at IS NULL;
 
 -- name: FirstOpenScheduledChange :one
+-- What ends is taken back before what begins then, which would otherwise keep the ended limit as the one before.
 SELECT * FROM scheduled_change
 WHERE tenant_id = sqlc.arg(tenant_id) AND due_at IS NOT NULL
-ORDER BY due_at, change_id
+ORDER BY due_at, state = 'waiting', change_id
 LIMIT 1;

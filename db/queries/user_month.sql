@@ -63,9 +63,12 @@ ORDER BY k.user_id
 LIMIT sqlc.arg(page_size)::integer;
 
 -- name: EraseUserMonths :one
--- Their checks stay in the sums of the tenant. The user makes room for another one in each month.
+-- Their checks stay in the sums of the tenant. The user makes room for another one in each month. By month, because the
+-- index begins with it and all tenants' counts wait meanwhile.
 WITH erased AS (
     DELETE FROM user_month AS m WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.user_id = sqlc.arg(user_id)
+        AND m.month = ANY (ARRAY(SELECT of_tenant.month FROM month_users AS of_tenant
+            WHERE of_tenant.tenant_id = sqlc.arg(tenant_id)))
         RETURNING m.month, m.meter
 ), room AS (
     UPDATE month_users AS u SET users = greatest(0, u.users - 1)

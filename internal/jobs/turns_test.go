@@ -150,6 +150,22 @@ func TestAShorterPauseBringsTheNextRunForward(t *testing.T) {
 	}
 }
 
+func TestAProcessThatStartsTakesNoJobFromTheOneThatRunsIt(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	began := make(chan struct{})
+	begin(t, b.runner(jobs.Periodic("keep", time.Second, func(ctx context.Context) error {
+		close(began)
+		<-ctx.Done()
+		return ctx.Err()
+	})))
+	<-began
+	round(t, b.runner(jobs.Periodic("keep", time.Second, func(context.Context) error { return nil })))
+	if b.like(t, "kind = 'keep' AND next_run_at = lease_ends_at") != 1 {
+		t.Error("the job can be taken before its lease ends")
+	}
+}
+
 func TestARemovedTenantsJobsWait(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)

@@ -41,7 +41,7 @@ func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange,
 				return err
 			}
 		}
-		row, parts, err := w.createScheduled(ctx, s.by, &change, after)
+		row, parts, err := w.createScheduled(ctx, s.by, &change, waits, after)
 		if err == nil && !waits {
 			row, err = w.makeNow(ctx, s.acting(scheduledAct(row.ChangeID)).by, row, parts, change.StartsAt)
 		}
@@ -62,9 +62,9 @@ func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange,
 }
 
 func (w write) createScheduled(
-	ctx context.Context, by rules.Actor, change *rules.ScheduledChange, after []rules.Rule,
+	ctx context.Context, by rules.Actor, change *rules.ScheduledChange, waits bool, after []rules.Rule,
 ) (row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, err error) {
-	fields, err := w.fieldsToSchedule(ctx, change, after)
+	fields, err := w.fieldsToSchedule(ctx, change, waits, after)
 	if err != nil {
 		return row, nil, err
 	}
@@ -102,7 +102,7 @@ func (w write) createScheduled(
 	return row, parts, err
 }
 
-func (w write) fieldsToSchedule(ctx context.Context, change *rules.ScheduledChange,
+func (w write) fieldsToSchedule(ctx context.Context, change *rules.ScheduledChange, waits bool,
 	after []rules.Rule,
 ) (fields [][]byte, err error) {
 	ids := each(after, func(rule rules.Rule) rules.RuleID { return rule.ID })
@@ -116,7 +116,9 @@ func (w write) fieldsToSchedule(ctx context.Context, change *rules.ScheduledChan
 	}
 	overlapping := map[rules.RuleID]bool{}
 	for _, row := range open {
-		if change.Overlaps(&rules.ScheduledChange{StartsAt: row.StartsAt, EndsAt: orZero(row.EndsAt)}) {
+		// One that is in force may be past its end, and not taken back yet.
+		if !waits && row.IsInForce ||
+			change.Overlaps(&rules.ScheduledChange{StartsAt: row.StartsAt, EndsAt: orZero(row.EndsAt)}) {
 			overlapping[row.RuleID] = true
 		}
 	}

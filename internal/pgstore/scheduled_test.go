@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // monday is when the changes of these tests begin, and friday when they end.
@@ -130,6 +131,46 @@ func TestAScheduledChangeDoesNotOverwriteWhatWasEditedMeanwhile(t *testing.T) {
 	if _, err := w.CancelScheduled(ctx, w.theirs.ID, daily.ID); !errors.Is(err, rules.ErrNotFound) {
 		t.Errorf("another tenant cancels ours: %v", err)
 	}
+}
+
+// TestChangesOneAfterTheOtherLeaveWhatWasBefore also if the later one was scheduled first.
+func TestChangesOneAfterTheOtherLeaveWhatWasBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rule, tuesday := w.ours.user, monday.Add(24*time.Hour)
+	later := scheduled(friday, rule)
+	later.StartsAt = tuesday
+	second := must(w.Schedule(t.Context(), later, withBurst(20, rule)))(t)
+	first := w.schedule(t, 60, tuesday, rule)
+	w.runScheduled(t, monday)
+	w.scheduledIs(t, first, 60, rules.ScheduledInForce)
+	w.runScheduled(t, tuesday)
+	w.scheduledIs(t, first, 20, rules.ScheduledDone)
+	w.scheduledIs(t, second, 20, rules.ScheduledInForce)
+	w.runScheduled(t, friday)
+	w.scheduledIs(t, second, rule.Burst, rules.ScheduledDone)
+}
+
+// TestAChangeMadeAtOnceWaitsForTheEndOfTheOneBefore, which is past and not taken back yet.
+func TestAChangeMadeAtOnceWaitsForTheEndOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rule := w.ours.user
+	past := scheduled(time.Now().Add(-time.Hour), rule)
+	past.StartsAt = past.EndsAt.Add(-time.Hour)
+	must(w.Schedule(t.Context(), past, withBurst(60, rule)))(t)
+	w.runScheduled(t, past.StartsAt)
+	now := must(w.Rule(t.Context(), rule.TenantID, rule.ID))(t)
+	atOnce := scheduled(time.Now().Add(time.Hour), now)
+	atOnce.StartsAt = time.Time{}
+	var refused ruleset.RuleChangeErrors
+	_, err := w.Schedule(t.Context(), atOnce, withBurst(20, now))
+	if !errors.As(err, &refused) || !errors.Is(refused[0], rules.ErrScheduledOverlap) {
+		t.Errorf("the error is %v", err)
+	}
+	w.runScheduled(t, time.Now())
+	now = must(w.Rule(t.Context(), rule.TenantID, rule.ID))(t)
+	must(w.Schedule(t.Context(), atOnce, withBurst(20, now)))(t)
 }
 
 func TestTwoProcessesMakeAScheduledChangeOnce(t *testing.T) {

@@ -244,6 +244,34 @@ func TestProcessesTogetherCountTheUsersOfAMonth(t *testing.T) {
 	}
 }
 
+// TestErasingAMonthReadsTheUserOnly: all tenants' counts wait meanwhile.
+func TestErasingAMonthReadsTheUserOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec(t, w.url, `INSERT INTO user_month
+		SELECT $1, month, 'user-' || i, 1, 0, 1
+		FROM generate_series(1, 20000) AS i, unnest('{2026-10-01,2026-11-01}'::date[]) AS month`, w.ours.ID)
+	exec(t, w.url, "INSERT INTO month_users VALUES ($1, '2026-10-01', 20000), ($1, '2026-11-01', 20000)", w.ours.ID)
+	exec(t, w.url, "ANALYZE user_month, month_users")
+	_, query, _ := strings.Cut(string(must(os.ReadFile("../../db/queries/user_month.sql"))(t)),
+		"-- name: EraseUserMonths :one\n")
+	query, _, _ = strings.Cut(query, ";")
+	query = strings.NewReplacer("sqlc.arg(tenant_id)", fmt.Sprint(w.ours.ID), "sqlc.arg(user_id)", "'user-7'").
+		Replace(query)
+	plan := strings.Join(lines(t, connect(t, w.url), "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) "+query), "\n")
+	found := regexp.MustCompile(`shared hit=(\d+)( read=(\d+))?`).FindStringSubmatch(plan)
+	if found == nil {
+		t.Fatalf("no buffers in\n%s", plan)
+	}
+	hit, read := must(strconv.Atoi(found[1]))(t), 0
+	if found[3] != "" {
+		read = must(strconv.Atoi(found[3]))(t)
+	}
+	if hit+read > 60 {
+		t.Errorf("%d pages are read, want those of one user:\n%s", hit+read, plan)
+	}
+}
+
 // TestABatchOfCountsReadsItsUsersOnly: what a month has beside them costs nothing.
 func TestABatchOfCountsReadsItsUsersOnly(t *testing.T) {
 	t.Parallel()

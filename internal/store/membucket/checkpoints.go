@@ -219,7 +219,7 @@ func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	defer s.mu.Unlock()
 	if s.buckets[checkpoint.Key] == nil {
 		b := s.insert(checkpoint.Key, checkpoint.State, s.clock())
-		b.checkpointed = &checkpointed{last: checkpoint.State, knownAt: checkpoint.State.Stamp}
+		b.checkpointed = &checkpointed{last: checkpoint.State, knownAt: checkpoint.Stamp}
 		if checkpoint.Stamp == 0 {
 			b.isGuess, b.knownAt = true, 1
 		}

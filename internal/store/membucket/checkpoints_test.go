@@ -221,6 +221,18 @@ func TestARestoredBucketGoesOn(t *testing.T) {
 	s.want("20 of 1000 after a restart", s.write(10, true), "42=280")
 }
 
+// TestARestoredGuessIsAsOldAsWhatItWasGuessedFrom: the state has advanced since it was known.
+func TestARestoredGuessIsAsOldAsWhatItWasGuessedFrom(t *testing.T) {
+	t.Parallel()
+	s := newLongStore(t, 100)
+	s.isCopy = true
+	key, known := keyOf(1, "42"), s.now-60*second
+	s.Restore(enforce.Checkpoint{Key: key, State: enforce.NewState(daily, s.now), Stamp: known})
+	if got, ok := s.Newest(key); !ok || got.Stamp != known {
+		t.Errorf("the bucket was known at %d, want %d", got.Stamp, known)
+	}
+}
+
 // TestWhatACopyDecidesIsOlderThanWhatOthersHaveLearned is of a process that decides by itself while the shared store is
 // away, and others ask the store.
 func TestWhatACopyDecidesIsOlderThanWhatOthersHaveLearned(t *testing.T) {

@@ -2478,6 +2478,7 @@ ON CONFLICT (tenant_id, kind, about) DO UPDATE
     SELECT q.pause FROM (SELECT unnest($1::text[]) AS kind, unnest($2::float8[]) AS pause)
         AS q
     WHERE q.kind = j.kind)))
+    WHERE j.lease_ends_at IS NULL OR j.lease_ends_at <= clock_timestamp()
 `
 
 func (q *Queries) PlanJobs(ctx context.Context, kinds []string, pauses []float64) error {

@@ -164,10 +164,11 @@ func (q *Queries) DropEndedScheduledChanges(ctx context.Context, tenantID rules.
 const firstOpenScheduledChange = `-- name: FirstOpenScheduledChange :one
 SELECT tenant_id, change_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, ends_at, state, due_at, applied_at, ended_at, failure, title FROM scheduled_change
 WHERE tenant_id = $1 AND due_at IS NOT NULL
-ORDER BY due_at, change_id
+ORDER BY due_at, state = 'waiting', change_id
 LIMIT 1
 `
 
+// What ends is taken back before what begins then, which would otherwise keep the ended limit as the one before.
 func (q *Queries) FirstOpenScheduledChange(ctx context.Context, tenantID rules.TenantID) (ScheduledChange, error) {
 	row := q.db.QueryRow(ctx, firstOpenScheduledChange, tenantID)
 	var i ScheduledChange
@@ -192,15 +193,16 @@ func (q *Queries) FirstOpenScheduledChange(ctx context.Context, tenantID rules.T
 }
 
 const openScheduledOfRules = `-- name: OpenScheduledOfRules :many
-SELECT r.rule_id, c.starts_at, c.ends_at FROM scheduled_change_rule AS r
+SELECT r.rule_id, c.starts_at, c.ends_at, c.state = 'in_force' AS is_in_force FROM scheduled_change_rule AS r
 JOIN scheduled_change AS c ON c.tenant_id = r.tenant_id AND c.change_id = r.change_id
 WHERE r.tenant_id = $1 AND r.rule_id = ANY($2::bigint[]) AND c.due_at IS NOT NULL
 `
 
 type OpenScheduledOfRulesRow struct {
-	RuleID   rules.RuleID
-	StartsAt time.Time
-	EndsAt   *time.Time
+	RuleID    rules.RuleID
+	StartsAt  time.Time
+	EndsAt    *time.Time
+	IsInForce bool
 }
 
 func (q *Queries) OpenScheduledOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]OpenScheduledOfRulesRow, error) {
@@ -212,7 +214,12 @@ func (q *Queries) OpenScheduledOfRules(ctx context.Context, tenantID rules.Tenan
 	var items []OpenScheduledOfRulesRow
 	for rows.Next() {
 		var i OpenScheduledOfRulesRow
-		if err := rows.Scan(&i.RuleID, &i.StartsAt, &i.EndsAt); err != nil {
+		if err := rows.Scan(
+			&i.RuleID,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.IsInForce,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

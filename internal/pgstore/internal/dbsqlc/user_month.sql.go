@@ -15,6 +15,8 @@ import (
 const eraseUserMonths = `-- name: EraseUserMonths :one
 WITH erased AS (
     DELETE FROM user_month AS m WHERE m.tenant_id = $1 AND m.user_id = $2
+        AND m.month = ANY (ARRAY(SELECT of_tenant.month FROM month_users AS of_tenant
+            WHERE of_tenant.tenant_id = $1))
         RETURNING m.month, m.meter
 ), room AS (
     UPDATE month_users AS u SET users = greatest(0, u.users - 1)
@@ -24,7 +26,8 @@ WITH erased AS (
 SELECT count(DISTINCT e.month) FROM erased AS e
 `
 
-// Their checks stay in the sums of the tenant. The user makes room for another one in each month.
+// Their checks stay in the sums of the tenant. The user makes room for another one in each month. By month, because the
+// index begins with it and all tenants' counts wait meanwhile.
 func (q *Queries) EraseUserMonths(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	row := q.db.QueryRow(ctx, eraseUserMonths, tenantID, userID)
 	var count int64
