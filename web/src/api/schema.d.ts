@@ -3726,8 +3726,8 @@ export interface paths {
         put?: never;
         /**
          * Retry a delivery now
-         * @description For a delivery that waits for its next attempt, or has failed and then gets one more attempt. 409 if it is in flight or
-         *     delivered.
+         * @description For a delivery that waits for its next attempt, or has failed, also as mail, and then begins anew. 409 if it is in flight
+         *     or delivered.
          */
         post: operations["retryAlertDelivery"];
         delete?: never;
