@@ -79,7 +79,7 @@ func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violation
 		}
 		// What waits would be sent with the words of the new alert.
 		if stored.Kind != string(alert.Kind) || orZeroValue(stored.RuleID) != alert.Rule ||
-			stored.PerSubject != alert.PerSubject || stored.WindowMinutes != int32(alert.Window/time.Minute) ||
+			stored.PerSubject != alert.PerSubject || time.Duration(stored.WindowMinutes)*time.Minute != alert.Window ||
 			!alert.Active {
 			if err := q.SilenceDeliveries(ctx, alert.Tenant, alert.ID); err != nil {
 				return 0, err
