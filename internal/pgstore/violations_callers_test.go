@@ -61,10 +61,13 @@ func TestCallersAreForgotten(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().UTC()
 	recorders := w.processes(1)
-	for _, ago := range []time.Duration{2 * time.Minute, violations.CallersKept + time.Minute} {
+	for _, ago := range []time.Duration{violations.CallersKept + time.Minute, 2 * time.Minute} {
 		recorders[0].Record(now.Add(-ago), accepted(w.ours.ID, "42", "198.51.100.7", 100))
 	}
 	recorders.flush(t)
+	if rows := rowsIn(t, w.url, "recent_check"); rows != 4 {
+		t.Fatalf("%d rows are written, want a user and a network of two minutes", rows)
+	}
 	must(w.KeepViolations(t.Context(), now, keep))(t)
 	if rows := rowsIn(t, w.url, "recent_check"); rows != 2 {
 		t.Errorf("%d rows are left, want a user and a network", rows)

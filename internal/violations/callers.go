@@ -131,7 +131,8 @@ func (s *callers) count(tenant rules.TenantID, t *tenantCallers, key callerKey, 
 		t.users++
 	}
 	key.user = strings.Clone(key.user) // the caller's may be part of a large request
-	t.seen[key] = &checks
+	first := checks                    // of its own, so that only a new value allocates
+	t.seen[key] = &first
 }
 
 // end chooses what is written of a tenant's minute, and forgets the rest. While the store is away for long, the oldest

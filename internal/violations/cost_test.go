@@ -27,8 +27,13 @@ func TestRecordingARepeatedCheckAllocatesNothing(t *testing.T) { //nolint:parall
 	for range 1000 { // until every counter has seen it
 		r.Record(noon, check)
 	}
-	if allocated := testing.AllocsPerRun(1000, func() { r.Record(noon, check) }); allocated > 0 {
-		t.Errorf("%g allocations for a repeated check, want none", allocated)
+	hundred := func() { // because one in eight is counted by its callers
+		for range 100 {
+			r.Record(noon, check)
+		}
+	}
+	if allocated := testing.AllocsPerRun(100, hundred); allocated > 0 {
+		t.Errorf("%g allocations for a hundred repeated checks, want none", allocated)
 	}
 }
 

@@ -237,14 +237,17 @@ func hasParameter(query, parameter string) bool {
 }
 
 // errTwoKeys is about the visitor, because a visitor can add either key, and proxies let requests pass on a 500.
-var errTwoKeys = httpapi.InvalidRequest.Problem("The request has an API key of Sluice in " + keyHeader +
-	" and one in Authorization. Send none; a proxy must remove its visitor's.")
+var errTwoKeys = httpapi.InvalidRequest.Problem("The request has two API keys of Sluice, in " + keyHeader +
+	" or Authorization. Send none; a proxy must remove its visitor's.")
 
-// hasTwoKeys reports whether both headers have a key. One is the visitor's, and Sluice cannot know which: it could make
+// hasTwoKeys reports whether a request has a second key. One is the visitor's, and Sluice cannot know which: it could make
 // the visitor's tenant decide, whose mapping may read the proxy's key.
 func hasTwoKeys(h *fasthttp.RequestHeader) bool {
 	if len(h.Peek(keyHeader)) == 0 {
 		return false
+	}
+	if len(h.PeekAll(keyHeader)) > 1 {
+		return true
 	}
 	for _, line := range h.PeekAll("Authorization") {
 		scheme, token, _ := bytes.Cut(line, []byte(" "))

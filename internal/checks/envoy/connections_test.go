@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -330,7 +329,6 @@ func TestASilentClientDoesNotDelayTheEnd(t *testing.T) {
 	if err := w.askOther(t, w.conn); err != nil {
 		t.Fatal(err)
 	}
-	dialed := time.Now()
 	for _, text := range []string{"", http2.ClientPreface[:3]} {
 		conn, err := net.Dial("tcp", w.addr)
 		if err != nil {
@@ -340,15 +338,13 @@ func TestASilentClientDoesNotDelayTheEnd(t *testing.T) {
 		_, _ = io.WriteString(conn, text)
 	}
 	for open := 0; open < 3; open, _ = w.server.Connections() {
-		if time.Since(dialed) > time.Minute {
-			t.Fatalf("%d connections are open, want 3", open)
-		}
-		runtime.Gosched()
+		time.Sleep(time.Millisecond)
 	}
+	began := time.Now()
 	if err := w.server.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(dialed); took > 9*time.Second {
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the end took %v", took)
 	}
 }

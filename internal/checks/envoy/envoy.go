@@ -70,8 +70,8 @@ type Config struct {
 const (
 	MaxDescriptors = 100
 	MaxEntries     = 16
-	// maxMessage has room for all headers that Envoy takes from a visitor, by default 60 KiB, in 16 descriptors.
-	maxMessage     = 1 << 20
+	// maxMessage has room for all headers that Envoy takes from a visitor, by default 60 KiB, in 8 descriptors.
+	maxMessage     = 512 << 10
 	maxDomain      = 256
 	maxConnections = 1024
 	// Per connection: concurrent requests, and streams of the health service and of reflection, which anonymous callers

@@ -472,7 +472,7 @@ func TestNoSpellingOfAPathEscapesALimit(t *testing.T) {
 func TestAVisitorsLongHeadersAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "", window(t, 1, "user:{user_id}", 1, time.Minute))
-	long := make([]*common.RateLimitDescriptor, 16)
+	long := make([]*common.RateLimitDescriptor, 8)
 	for i := range long {
 		long[i] = descriptor("agent", strings.Repeat("x", 60<<10))
 	}

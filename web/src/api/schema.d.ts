@@ -3562,7 +3562,10 @@ export interface paths {
         delete: operations["deleteAlert"];
         options?: never;
         head?: never;
-        /** Change an alert */
+        /**
+         * Change an alert
+         * @description Deliveries that wait are not sent if what the alert counts has changed, or if it is turned off.
+         */
         patch: operations["updateAlert"];
         trace?: never;
     };
@@ -3726,7 +3729,7 @@ export interface paths {
         put?: never;
         /**
          * Retry a delivery now
-         * @description For a delivery that waits for its next attempt, or has failed, also as mail, and then begins anew. 409 if it is in flight
+         * @description For a delivery that waits for its next attempt, or has failed (mail too) and then begins anew. 409 if it is in flight
          *     or delivered.
          */
         post: operations["retryAlertDelivery"];
@@ -7599,7 +7602,7 @@ export interface components {
             /** Format: date-time */
             raised_at: string;
             /**
-             * @description silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
+             * @description silenced: not sent, because the alert was silenced, changed or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
              * @enum {string}
              */
             state: "pending" | "delivered" | "failed" | "silenced";

@@ -25,7 +25,7 @@ function OfTenant({ tenant, ...props }: Props & { tenant: string }) {
 
 function Files({ proxy, secret, mapping }: Props & { mapping: Parameters<typeof proxyFiles>[3] }) {
   const { url } = useCheckUrl();
-  const chosen = mapping?.user?.header; // all others are proved, or set by the proxy;
+  const chosen = mapping?.user?.header; // all others are proved, or set by the proxy
   return (
     <>
       {proxyFiles(proxy, url, secret, mapping).map(({ name, code }) => (

@@ -22,6 +22,8 @@ test.each([
   ['user:{user_id}', 'Each user · all plans'],
   ['user:{user_id} [pro]', 'Each user · pro'],
   ['user:{user_id} [pro] per day', 'Each user · per day · pro'],
+  ['endpoint:POST /v1/charges [pro] daily', 'Requests to POST /v1/charges · daily · pro'],
+  ['user:"Jane Doe" [pro]', 'User Jane Doe · pro'],
   ['ip:{ip} daily [x]', 'Each IP address · daily [x] · all plans'],
 ])('the rule that the server calls %s is called %s', (identity, label) => {
   expect(identityLabel(identity)).toBe(label);

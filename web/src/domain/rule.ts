@@ -26,9 +26,12 @@ export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>
   return [ruleTitle(rule), rule.plan ?? 'all plans', state].filter(Boolean).join(' · ');
 }
 
+// A pattern has a space between a method and its endpoint, and within quotes.
+const identityParts = /^((?:endpoint:[A-Z]+ (?=[/{"*])|"(?:[^"\\]|\\.)*"|\S)+)(?: \[(\S+)\])?(?: (.+))?$/;
+
 /** The label of a rule that the server names by its identity: "user:{user_id} [pro] daily". */
 export function identityLabel(identity: string): string {
-  const [, key_pattern, plan = null, name = ''] = /^(\S+)(?: \[(\S+)\])?(?: (.+))?$/.exec(identity) ?? [];
+  const [, key_pattern, plan = null, name = ''] = identityParts.exec(identity) ?? [];
   return key_pattern ? ruleLabel({ key_pattern, name, plan }) : identity;
 }
 

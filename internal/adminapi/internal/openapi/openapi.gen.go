@@ -1627,14 +1627,14 @@ type AlertDelivery struct {
 	// Since When the window began
 	Since time.Time `json:"since"`
 
-	// State silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
+	// State silenced: not sent, because the alert was silenced, changed or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
 	State AlertDeliveryState `json:"state"`
 
 	// Subject Who was denied; null unless the alert is per subject
 	Subject nullable.Nullable[string] `json:"subject"`
 }
 
-// AlertDeliveryState silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
+// AlertDeliveryState silenced: not sent, because the alert was silenced, changed or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
 type AlertDeliveryState string
 
 // AlertDeliveryList defines model for AlertDeliveryList.
