@@ -281,6 +281,7 @@ WHERE ctid = ANY (ARRAY(
 ));
 
 -- name: DropDecisionSpans :execrows
+-- Those of months that ended before a time, as DropUserMonths, because a month's usage is told from both.
 DELETE FROM decision_span
 WHERE ctid = ANY (ARRAY(
     SELECT old.ctid
@@ -288,7 +289,8 @@ WHERE ctid = ANY (ARRAY(
     CROSS JOIN unnest(sqlc.arg(spans)::integer[]) AS s (span_minutes)
     CROSS JOIN LATERAL (
         SELECT d.ctid FROM decision_span AS d
-        WHERE d.tenant_id = tenant.tenant_id AND d.span_minutes = s.span_minutes AND d.starts_at < sqlc.arg(before)
+        WHERE d.tenant_id = tenant.tenant_id AND d.span_minutes = s.span_minutes
+            AND d.starts_at < date_trunc('month', sqlc.arg(before)::timestamptz, 'UTC')
         LIMIT sqlc.arg(at_most)::integer
     ) AS old
     LIMIT sqlc.arg(at_most)::integer

@@ -115,16 +115,18 @@ func TestUpkeepDropsOldRowsPieceByPiece(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().UTC().Truncate(day).Add(12 * time.Hour) // noon, also if midnight passes meanwhile
 	for _, sql := range []string{
-		`INSERT INTO decision_span SELECT tenant_id, i, 60, now() - interval '397 days', 1, 1, 0, 0, 1
+		`INSERT INTO decision_span SELECT tenant_id, i, 60, now() - interval '430 days', 1, 1, 0, 0, 1
 			FROM tenant, generate_series(1, 11000) AS i`, // of both tenants
-		`INSERT INTO decision_span SELECT tenant_id, 0, 60, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 399) AS i`,
+		`INSERT INTO decision_span SELECT tenant_id, 0, 60, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 429) AS i`,
 		`INSERT INTO recorder_batch SELECT 'x', i, now() - i * interval '1 day' FROM generate_series(0, 9) AS i`,
 		`UPDATE rate_limit_override SET in_force_since = now() - interval '500 days', removed_at = now() - interval '401 days'
 			WHERE tenant_id = (SELECT max(tenant_id) FROM tenant)`,
 	} {
 		exec(t, w.url, strings.ReplaceAll(sql, "now()", "timestamptz '"+now.Add(-time.Second).Format(time.RFC3339)+"'"))
 	}
-	want := int64(2*11_000 + 2*4 + 3 + 1)
+	oldest := now.Add(-keep.Counts)
+	month := time.Date(oldest.Year(), oldest.Month(), 1, 0, 0, 0, 0, time.UTC) // is kept as a whole
+	want := 2*11_000 + 2*(429-int64(now.Add(-time.Second).Sub(month)/day)) + 3 + 1
 	kept := must(w.KeepViolations(t.Context(), now, keep))(t)
 	if kept.RowsDropped != want || kept.IsMore {
 		t.Errorf("%+v, want %d rows dropped and no more", kept, want)

@@ -1206,13 +1206,15 @@ WHERE ctid = ANY (ARRAY(
     CROSS JOIN unnest($1::integer[]) AS s (span_minutes)
     CROSS JOIN LATERAL (
         SELECT d.ctid FROM decision_span AS d
-        WHERE d.tenant_id = tenant.tenant_id AND d.span_minutes = s.span_minutes AND d.starts_at < $2
+        WHERE d.tenant_id = tenant.tenant_id AND d.span_minutes = s.span_minutes
+            AND d.starts_at < date_trunc('month', $2::timestamptz, 'UTC')
         LIMIT $3::integer
     ) AS old
     LIMIT $3::integer
 ))
 `
 
+// Those of months that ended before a time, as DropUserMonths, because a month's usage is told from both.
 func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropDecisionSpans, spans, before, atMost)
 	if err != nil {
