@@ -123,7 +123,8 @@ WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timesta
     AND m.minute < sqlc.arg(until)::timestamptz AND (m.subject = sqlc.arg(user_id)::text
         OR position(octet_length(sqlc.arg(user_id)::text) || ':' || sqlc.arg(user_id)::text IN m.subject) > 0
         OR octet_length(m.subject) > 1024
-            AND position(',' || octet_length(sqlc.arg(user_id)::text) || ':' IN right(m.subject, 330)) > 0)
+            AND position(',' || octet_length(sqlc.arg(user_id)::text) || ':'
+                IN substring(m.subject FROM length(m.subject) - 329)) > 0)
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 

@@ -188,7 +188,8 @@ WHERE m.tenant_id = $1 AND m.minute >= $2::timestamptz
     AND m.minute < $3::timestamptz AND (m.subject = $4::text
         OR position(octet_length($4::text) || ':' || $4::text IN m.subject) > 0
         OR octet_length(m.subject) > 1024
-            AND position(',' || octet_length($4::text) || ':' IN right(m.subject, 330)) > 0)
+            AND position(',' || octet_length($4::text) || ':'
+                IN substring(m.subject FROM length(m.subject) - 329)) > 0)
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject
 `
