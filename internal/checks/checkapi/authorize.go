@@ -240,8 +240,8 @@ func hasParameter(query, parameter string) bool {
 var errTwoKeys = httpapi.InvalidRequest.Problem("The request has two API keys of Sluice, in " + keyHeader +
 	" or Authorization. Send none; a proxy must remove its visitor's.")
 
-// hasTwoKeys reports whether a request has a second key. One is the visitor's, and Sluice cannot know which: it could make
-// the visitor's tenant decide, whose mapping may read the proxy's key.
+// hasTwoKeys reports whether a request has a second key. One is the visitor's, and Sluice cannot know which: it could
+// make the visitor's tenant decide, whose mapping may read the proxy's key.
 func hasTwoKeys(h *fasthttp.RequestHeader) bool {
 	if len(h.Peek(keyHeader)) == 0 {
 		return false

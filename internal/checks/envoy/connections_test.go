@@ -337,8 +337,10 @@ func TestASilentClientDoesNotDelayTheEnd(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		_, _ = io.WriteString(conn, text)
 	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for open := 0; open < 3; open, _ = w.server.Connections() {
-		time.Sleep(time.Millisecond)
+		<-tick.C
 	}
 	began := time.Now()
 	if err := w.server.Shutdown(t.Context()); err != nil {
