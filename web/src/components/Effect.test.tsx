@@ -12,7 +12,7 @@ type Question = components['schemas']['EffectQuestion'];
 
 test('figures of an earlier question are marked, and never stand beside another user', async () => {
   const answers: (() => void)[] = [];
-  const requests = fakeServer({
+  fakeServer({
     'POST /api/v1/tenants/acme/effect': async ({ body }: { body: Question }) => {
       await new Promise<void>((resolve) => answers.push(resolve));
       const newly_denied = { value: body.override?.burst_capacity ?? 0, error: 0 };
@@ -32,13 +32,13 @@ test('figures of an earlier question are marked, and never stand beside another 
     return found && `${figure}${found.getAttribute('aria-busy') === 'true' ? ', outdated' : ''}`;
   };
   const { rerender } = show(of('4', 777));
-  await waitFor(() => expect(requests).toHaveLength(1));
+  await waitFor(() => expect(answers).toHaveLength(1));
   answers[0]?.();
   await waitFor(() => expect(shown()).toBe('777'));
 
   rerender(of('4', 20));
   expect(shown()).toBe('777, outdated');
-  await waitFor(() => expect(requests).toHaveLength(2));
+  await waitFor(() => expect(answers).toHaveLength(2));
   expect(shown()).toBe('777, outdated');
   answers[1]?.();
   await waitFor(() => expect(shown()).toBe('20'));
@@ -46,7 +46,7 @@ test('figures of an earlier question are marked, and never stand beside another 
   rerender(of('42', 20));
   expect(shown()).toBeNull();
   expect(screen.getByText('Replaying the last day…')).toBeDefined();
-  await waitFor(() => expect(requests).toHaveLength(3));
+  await waitFor(() => expect(answers).toHaveLength(3));
   expect(shown()).toBeNull();
   answers[2]?.();
   await waitFor(() => expect(shown()).toBe('20'));
