@@ -281,7 +281,7 @@ WHERE ctid = ANY (ARRAY(
 ));
 
 -- name: DropDecisionSpans :execrows
--- Those of months that ended before a time, as DropUserMonths, because a month's usage is told from both.
+-- Deletes sums of whole months that ended before a time, as DropUserMonths does: a month's usage is read from both.
 DELETE FROM decision_span
 WHERE ctid = ANY (ARRAY(
     SELECT old.ctid

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/alexedwards/argon2id"
 )
@@ -32,7 +31,7 @@ type hasher struct {
 	cost             argon2id.Params
 	slots, kept      chan struct{}
 	strangers, known chan struct{} // waiting callers
-	dummy            string        // hash of no password, at the usual cost
+	dummy            string        // of an account that does not exist, at the usual cost
 	before           func()        // called before each run of argon2, for tests
 }
 
@@ -40,14 +39,9 @@ func newHasher(slots int) *hasher {
 	return &hasher{
 		cost: presentCost, slots: make(chan struct{}, slots), kept: make(chan struct{}, 1),
 		strangers: make(chan struct{}, maxWaiting), known: make(chan struct{}, maxWaiting),
-		dummy: noPassword(), before: func() {},
+		dummy: NoPassword(), before: func() {},
 	}
 }
-
-// noPassword is made once, because hashing is slow.
-//
-//nolint:gochecknoglobals // a constant
-var noPassword = sync.OnceValue(func() string { return hashed(rand.Text(), &presentCost) })
 
 // HashPassword hashes a password, without validation and without the bound of a Gate.
 func HashPassword(password string) string { return hashed(password, &presentCost) }

@@ -343,9 +343,8 @@ func inSome(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string, in
 	}
 }
 
-// counts moves the counts of the user's subjects, and the user's recent denials, to those of all others, and deletes
-// those of the user's checks. It walks through the tenant's counts by time, because the user can stand anywhere in a
-// subject.
+// counts adds the user's denials to those of all others, and deletes the estimates of the user's checks. It walks
+// through the tenant's counts by time, because a user's id can be anywhere in a subject.
 func (e *erasing) counts(ctx context.Context, at string) (rows int64, next string, err error) {
 	since := time.Unix(0, 0)
 	if at == "" {

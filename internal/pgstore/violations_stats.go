@@ -239,7 +239,7 @@ func (s *Store) Present(
 	return present, nil
 }
 
-// Busiest reads the rows of a minute, and those of the values in the time before.
+// Busiest returns who made the most checks in a minute, each with their checks of the hour before.
 func (s *Store) Busiest(
 	ctx context.Context, tenant rules.TenantID, by violations.Dimension, minute time.Time, limit int,
 ) (busiest violations.Busiest, err error) {

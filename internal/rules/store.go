@@ -87,8 +87,8 @@ type Reader interface {
 	// Assignments lists by user id the users on a plan ("": on any) whose id begins with prefix.
 	Assignments(ctx context.Context, tenant TenantID, plan, prefix, after string, limit int) ([]Assignment, error)
 	Assignment(ctx context.Context, tenant TenantID, userID string) (Assignment, error)
-	// IsSentPlan reports whether the plan of a user's denial at a time, which is not the user's own, exists and was
-	// named by the denied check: neither the user's plan nor the default changed since.
+	// IsSentPlan reports whether a denied check of the user named its plan, which is not the user's own. That is known
+	// if the plan still exists, and neither the user's plan nor the tenant's default has changed since the denial.
 	IsSentPlan(ctx context.Context, tenant TenantID, userID, plan string, deniedAt time.Time) (bool, error)
 
 	// Gateways lists by kind the tenant's mappings.

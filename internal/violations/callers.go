@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// callerSample: one check in so many is counted by its callers, for as many. It is a power of two.
+	// callerSample is the number of checks of which one is counted, as so many. It is a power of two.
 	callerSample = 8
 	// callerSeen bounds the values of a dimension that a process counts of a tenant in a minute: the first ones. A
 	// caller of 1 % of the checks is among the first 500 checks, and so the first 500 values, in 99 of 100 minutes.
 	callerSeen = 500
-	// A caller is written if a process has so many of its checks in a minute, and so large a part of the tenant's, and
-	// if it is one of the callersWritten with most.
+	// A process writes the callersWritten users and networks with the most checks in a minute, if they make at least
+	// callerLeast checks and 1/callerPart of the tenant's.
 	callerLeast    = 60
 	callerPart     = 50
 	callersWritten = 8
@@ -60,7 +60,7 @@ type callers struct {
 	most    int           // bound of ended
 }
 
-// tenantCallers are those of a tenant in a minute.
+// tenantCallers counts the checks of a tenant's users and networks in a minute.
 type tenantCallers struct {
 	minute int64 // since the Unix epoch
 	checks int64 // of all callers
@@ -87,7 +87,7 @@ func newCallers(maxBytes int) (all allCallers) {
 	return all
 }
 
-// add counts a check, for so many. A check of a minute that has ended counts in the present one.
+// add counts a check as a number of checks. A check of a minute that has ended counts in the present one.
 func (all *allCallers) add(c *Check, minute, checks int64) {
 	s := all[uint64(c.Tenant)%recentShards]
 	network := rules.SiteNetwork(c.Request.IP).Addr()

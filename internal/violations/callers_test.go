@@ -88,7 +88,7 @@ func TestAtMostEightCallersOfADimensionAreWritten(t *testing.T) {
 	}
 }
 
-// TestAGreedyTenantTakesNoCallersFromOthers also bounds what it takes itself.
+// TestAGreedyTenantTakesNoCallersFromOthers: its many users fill its own part of the memory.
 func TestAGreedyTenantTakesNoCallersFromOthers(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

@@ -287,7 +287,7 @@ func isSecret(header string) bool {
 	return slices.Contains([]string{"Authorization", "Cookie"}, http.CanonicalHeaderKey(header))
 }
 
-// wrongStored refuses a header whose value is stored as it is.
+// wrongStored refuses a header with secrets, because the value becomes part of keys and rows, which are not encrypted.
 func wrongStored(header string) string {
 	if isSecret(header) {
 		return "must be another: " + carriesSecrets + "; only user keeps a hash instead"

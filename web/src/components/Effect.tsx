@@ -120,13 +120,14 @@ function InWords({ tenant, question }: Props) {
     );
   }
   const isKnown = !isVague(data);
+  const until = data.until ?? data.since;
   const users = isKnown ? data.users.filter((user) => user.newly_denied !== user.no_longer_denied) : [];
   return (
     <p role="status" aria-label="Effect" aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
       {isKnown ? (
         <>
           Of {counted(data.checks)} checks recorded from{' '}
-          {timeSpan(Date.parse(data.since), Date.parse(data.until ?? data.since), 'minute')}, this change would have{' '}
+          {timeSpan(Date.parse(data.since), Date.parse(until), 'minute')}, this change would have{' '}
           {isNone(data) ? (
             'decided none otherwise'
           ) : (

@@ -1214,7 +1214,7 @@ WHERE ctid = ANY (ARRAY(
 ))
 `
 
-// Those of months that ended before a time, as DropUserMonths, because a month's usage is told from both.
+// Deletes sums of whole months that ended before a time, as DropUserMonths does: a month's usage is read from both.
 func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropDecisionSpans, spans, before, atMost)
 	if err != nil {

@@ -191,8 +191,8 @@ export interface Flood {
 }
 
 /**
- * The one source of most checks, if it has begun lately: it makes half of all, three times what it did in the hour
- * before, when others made most.
+ * A source that began lately to make at least half of all checks: at least three times as many as in the hour before,
+ * in which others made most.
  */
 export function floods({ known }: Answer, busiest: Partial<Kinds<Busiest>>): Flood | undefined {
   for (const by of ['user', 'network'] as const) {
