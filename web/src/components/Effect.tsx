@@ -126,8 +126,8 @@ function InWords({ tenant, question }: Props) {
     <p role="status" aria-label="Effect" aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
       {isKnown ? (
         <>
-          Of {counted(data.checks)} checks recorded from{' '}
-          {timeSpan(Date.parse(data.since), Date.parse(until), 'minute')}, this change would have{' '}
+          Of {counted(data.checks)} checks recorded from {timeSpan(Date.parse(data.since), Date.parse(until), 'minute')}
+          , this change would have{' '}
           {isNone(data) ? (
             'decided none otherwise'
           ) : (
