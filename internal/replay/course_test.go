@@ -2,6 +2,7 @@ package replay_test
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
 )
 
 // TestALongHistoryIsNoLargeOne replays a tenant that imported thousands of rules, each with an entry in the audit log.
@@ -33,6 +35,45 @@ func TestALongHistoryIsNoLargeOne(t *testing.T) { //nolint:paralleltest // it me
 	result := s.replayWithin(in, 200)
 	if result.Read != 6 || result.DeniedThen.Value != 4 || result.DeniedNow.Value != 5 {
 		t.Errorf("the result is %+v", result.Counts)
+	}
+}
+
+// TestTheMemoryOfAReplayDoesNotGrowWithItsUsers: a large tenant's replay shares its process with others. Not parallel,
+// because it measures memory.
+func TestTheMemoryOfAReplayDoesNotGrowWithItsUsers(t *testing.T) { //nolint:paralleltest // it measures memory
+	const blocks, users, checks = 100, 2_000, 5
+	s, names := newShelves(rule(t, 1, "user:{user_id}", "", 0.001, 1)), sampledUsers(1, blocks*users)
+	for i := range blocks {
+		var runs []traffic.Run
+		for _, name := range names[i*users:][:users] {
+			runs = append(runs, traffic.Run{UserID: name, Cost: token, Times: times(checks, 50)})
+		}
+		s.record(noon.Add(time.Duration(i)*500*time.Millisecond), 1, 1, runs...)
+	}
+	inUse := func() uint64 {
+		runtime.GC()
+		var of runtime.MemStats
+		runtime.ReadMemStats(&of)
+		return of.HeapAlloc
+	}
+	before, most := inUse(), uint64(0)
+	result, err := replay.Run(t.Context(), &replay.Input{
+		Tenant: 1, Since: noon, Until: noon.Add(time.Minute), History: &replay.History{Start: s.rows},
+		Blocks: replay.Slice(s.blocks), Level: 1,
+	}, replay.Options{MaxBuckets: 10_000, Progress: func(float64) { most = max(most, inUse()) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mb := (most - before) >> 20; mb > 120 {
+		t.Errorf("the replay of %d users keeps %d MB", len(names), mb)
+	}
+	// Each user counts as much, so the error is that of their number.
+	want := 1.96 * math.Sqrt(0.75*blocks*users*checks*checks) / 0.25
+	if of := result.Checks; of.Value != 4*blocks*users*checks || math.Abs(of.Error-want) > want/4 {
+		t.Errorf("there are %g ± %g checks, want ± %g", of.Value, of.Error, want)
+	}
+	if result.MoreUsers < 90_000 || len(result.Notes) < 2 {
+		t.Errorf("there are %d more users, and the notes are %q", result.MoreUsers, result.Notes)
 	}
 }
 

@@ -3,8 +3,10 @@ package replay
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"iter"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -24,9 +26,11 @@ type event struct {
 
 type subject struct {
 	run  traffic.Run // a copy, so that the other runs of its block need not be kept
-	name string      // whose checks they are, for errors
-	role role
-	in   [kindsOfBuckets]bool
+	name string      // whose checks they are
+	// group is of the groups of a tally: the same for all checks of a name, and else by chance.
+	group uint8
+	role  role
+	in    [kindsOfBuckets]bool
 	// stays has the sets of rules by which the checks stay denied: a left-out rule denied them.
 	stays [2]bool
 }
@@ -64,6 +68,9 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	s := &subject{run: *of, name: "user " + of.UserID}
 	if of.UserID == "" {
 		s.name = "address " + of.IP.String()
+	}
+	if r.share < 1 {
+		s.group = sha256.Sum256([]byte(s.name))[0]
 	}
 	for side, w := range r.world {
 		_, s.stays[side] = w.leftOut[of.Decider]
@@ -105,8 +112,8 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	return s
 }
 
-// windows returns all checks in order of time, a window at a time. Its work, and its caller's with a window, is done in
-// turns; blocks are waited for outside of them.
+// windows returns all checks in order of time, a window at a time, which is shorter than usual if it has many checks.
+// Its work, and its caller's with a window, is done in turns; blocks are waited for outside of them.
 func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, error] {
 	return func(yield func([]event, error) bool) {
 		var open []*cursor
@@ -135,7 +142,7 @@ func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, erro
 			if r.began.IsZero() {
 				r.began = start
 			}
-			end := start.Truncate(window).Add(window)
+			end, due := narrow(open, start, start.Truncate(window).Add(window))
 			for more && block.First.Before(end) {
 				opened, wrong := r.open(ctx, turns, block)
 				if wrong != nil {
@@ -143,6 +150,9 @@ func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, erro
 					return
 				}
 				open = append(open, opened)
+				if due += opened.dueBefore(end); due > mostAtOnce {
+					end, due = narrow(open, start, end)
+				}
 				if block, err, more = next(); err != nil {
 					yield(nil, err)
 					return
@@ -214,6 +224,32 @@ func (c *cursor) earliest() time.Time {
 		}
 	}
 	return time.UnixMilli(max(earliest, 0))
+}
+
+// narrow returns the end of a window with at most mostAtOnce events, or of about a second, and how many it has.
+func narrow(open []*cursor, start, end time.Time) (narrowed time.Time, due int) {
+	for {
+		due = 0
+		for _, c := range open {
+			due += c.dueBefore(end)
+		}
+		if due <= mostAtOnce || end.Sub(start) <= 2*time.Second {
+			return end, due
+		}
+		end = start.Add(end.Sub(start) / 2).Truncate(time.Second)
+	}
+}
+
+func (c *cursor) dueBefore(end time.Time) (due int) {
+	for i, s := range c.subjects {
+		left := s.run.Times[c.at[i]:]
+		n := sort.Search(len(left), func(i int) bool { return c.first+int64(left[i]) >= end.UnixMilli() })
+		if s.run.Flags.Is(traffic.Sum) {
+			n *= mostParts
+		}
+		due += n
+	}
+	return due
 }
 
 const mostParts = 50

@@ -98,7 +98,7 @@ func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 			mostUnpacked); err != nil {
 			return nil, nil, err
 		}
-		r = newRun(e.in, 0)
+		r = newRun(e.in, bucketsOfOne)
 		events, _, err = r.latest(ctx, int(e.most))
 		return r, events, err
 	}
@@ -113,7 +113,7 @@ func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 		of := e.of
 		of.Since, e.in.Since = since, since
 		e.in.Blocks = e.source.Blocks(ctx, e.in.Tenant, of)
-		r = newRun(e.in, 0)
+		r = newRun(e.in, bucketsOfOne)
 		var isFull bool
 		if events, isFull, err = r.latest(ctx, int(e.most)); err != nil {
 			return nil, nil, err

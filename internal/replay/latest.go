@@ -2,7 +2,7 @@ package replay
 
 import "context"
 
-// mostEvents caps what latest keeps, at 24 bytes each, and so what an effect decides.
+// mostEvents caps what latest keeps, at 48 bytes each, and so what an effect decides.
 const mostEvents = 300_000
 
 // latest returns the last checks of the range in order of time: most of those that are counted in a result's Read, and
@@ -10,7 +10,6 @@ const mostEvents = 300_000
 // limit was reached, so that earlier checks do not matter.
 func (r *run) latest(ctx context.Context, most int) (kept []event, isFull bool, err error) {
 	since, until := r.in.Since.UnixMilli(), r.in.Until.UnixMilli()
-	cutAt := 2 * most
 	for events, err := range r.windows(ctx, nil) {
 		if err != nil {
 			return nil, false, err
@@ -20,10 +19,9 @@ func (r *run) latest(ctx context.Context, most int) (kept []event, isFull bool, 
 				kept = append(kept, *e)
 			}
 		}
-		if len(kept) > cutAt {
+		if len(kept) > 2*mostEvents {
 			last, _ := lastOf(kept, most)
 			kept = kept[:copy(kept, last)]
-			cutAt = 2 * max(most, len(kept))
 		}
 	}
 	kept, isFull = lastOf(kept, most)

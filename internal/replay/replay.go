@@ -52,11 +52,14 @@ type Options struct {
 }
 
 const (
-	// window is how much traffic is decided at once.
-	window = time.Minute
-	// maxUsers caps the users in a result, maxTallied those that are counted.
+	// window is how much traffic is decided at once, or less of more than mostAtOnce checks, at about 130 bytes each.
+	window     = time.Minute
+	mostAtOnce = 250_000
+	// maxUsers caps the users in a result, maxTallied those that are counted, at about 250 bytes each. maxEntries caps
+	// the rules, and the plans, that are counted, at up to 8 KB each of a sample.
 	maxUsers   = 100
-	maxTallied = 200_000
+	maxTallied = 100_000
+	maxEntries = 5_000
 	// maxListed caps the listed users, the rules that were left out, and the plans; maxRules the rules.
 	maxListed  = 100
 	maxRules   = 500
@@ -104,6 +107,7 @@ type run struct {
 	byPlan                         map[string]*tally
 	byUser                         map[string]*OfUser
 	moreUsers                      int
+	isCut                          bool // rules or plans have no entry
 	steps                          []OfStep
 	listed                         map[Listed]int64
 	maxBuckets                     int
@@ -204,21 +208,17 @@ func (r *run) count(events []event) {
 			continue
 		}
 		step := &r.steps[min(len(r.steps)-1, max(0, int(time.UnixMilli(e.at).Sub(r.steps[0].At)/r.step)))]
-		plan := r.byPlan[s.run.Plan]
-		if plan == nil {
-			plan = new(tally)
-			r.byPlan[s.run.Plan] = plan
-		}
+		plan := entry(r, r.byPlan, s.run.Plan)
 		if s.isIn(byAll) {
 			r.read++
-			r.total.add(asked, s.name, isSample)
-			plan.add(asked, s.name, isSample)
+			r.total.add(asked, s, isSample)
+			plan.add(asked, s, isSample)
 			step.Checks += 1 / r.share
 			wasDenied := s.run.Flags.Is(traffic.Denied)
 			if wasDenied {
 				r.recordedDenied++
 				if s.run.Decider != 0 {
-					ruleIn(r.byRule, s.run.Decider).recorded++
+					entry(r, r.byRule, s.run.Decider).recorded++
 				}
 			}
 			if wasDenied == r.as[0].decided[i].isDenied() {
@@ -261,11 +261,14 @@ func ipText(s *subject) string {
 	return s.run.IP.String()
 }
 
-func ruleIn(all map[rules.RuleID]*ofRule, id rules.RuleID) *ofRule {
-	of := all[id]
+// entry returns the entry of a rule or plan. Beyond maxEntries it is one that nobody reads.
+func entry[K comparable, V any](r *run, all map[K]*V, key K) *V {
+	of := all[key]
 	if of == nil {
-		of = new(ofRule)
-		all[id] = of
+		of = new(V)
+		if r.isCut = r.isCut || len(all) >= maxEntries; len(all) < maxEntries {
+			all[key] = of
+		}
 	}
 	return of
 }
@@ -276,17 +279,17 @@ func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *
 	if !s.isIn(by.kindOf(id)) {
 		return
 	}
-	of := ruleIn(r.byShadow, id)
-	of.add(kind, s.name, r.share < 1)
+	of := entry(r, r.byShadow, id)
+	of.add(kind, s, r.share < 1)
 	if !slices.Contains(other.shadows, id) {
-		of.add(map[int]int{then: noLonger, now: newly}[kind], s.name, r.share < 1)
+		of.add(map[int]int{then: noLonger, now: newly}[kind], s, r.share < 1)
 	}
 }
 
 func (r *run) note(kind int, decider rules.RuleID, s *subject, plan *tally, isSample bool) {
-	r.total.add(kind, s.name, isSample)
-	plan.add(kind, s.name, isSample)
-	ruleIn(r.byRule, decider).add(kind, s.name, isSample)
+	r.total.add(kind, s, isSample)
+	plan.add(kind, s, isSample)
+	entry(r, r.byRule, decider).add(kind, s, isSample)
 	u := r.byUser[s.name]
 	if u == nil {
 		if len(r.byUser) >= maxTallied {
@@ -328,7 +331,7 @@ func (r *run) result() *Result {
 	for _, id := range slices.Sorted(maps.Keys(r.byShadow)) {
 		result.Rules = append(result.Rules, r.ofRule(id, rules.ModeShadow, r.byShadow[id]))
 	}
-	if in.Candidate != nil { // also those that deny nothing
+	if in.Candidate != nil && !r.isCut { // also those that deny nothing
 		for i := range in.Candidate.Config.Rules {
 			rule := &in.Candidate.Config.Rules[i]
 			id := r.world[1].ids[rule.Identity()]
@@ -361,6 +364,10 @@ func (r *run) result() *Result {
 	if r.moreUsers > 0 {
 		result.Notes = append(result.Notes,
 			fmt.Sprintf("More than %d users and addresses were denied; the list has the first of them.", maxTallied))
+	}
+	if r.isCut {
+		result.Notes = append(result.Notes,
+			fmt.Sprintf("There were more than %d rules or plans; the lists have the first of them.", maxEntries))
 	}
 	result.Users = result.Users[:min(len(result.Users), maxUsers)]
 	for l, n := range r.listed {

@@ -143,50 +143,65 @@ const (
 	kinds
 )
 
-// tally adds up checks. For a sample it keeps the number of each subject, from which the error follows.
+// groups is how many groups the subjects of a sample are divided into, so that the memory of a tally does not grow with
+// them. The error that follows is right to about a twentieth.
+const groups = 256
+
+// tally adds up checks. For a sample it also adds up those of each group of subjects, from which the error follows.
 type tally struct {
 	n  [kinds]int64
-	of [kinds]map[string]int64 // by subject; nil without a sample
+	of [kinds]*[groups]int64 // nil without a sample
 }
 
-func (t *tally) add(kind int, subject string, isSample bool) {
+func (t *tally) add(kind int, s *subject, isSample bool) {
 	t.n[kind]++
 	if !isSample {
 		return
 	}
 	if t.of[kind] == nil {
-		t.of[kind] = map[string]int64{}
+		t.of[kind] = new([groups]int64)
 	}
-	t.of[kind][subject]++
+	t.of[kind][s.group]++
 }
 
 func (t *tally) figure(kind int, share float64) Figure { return estimate(t.n[kind], t.of[kind], share) }
 
 // fromOthers is FromOtherRules. Gains and losses of one subject are no error.
 func (t *tally) fromOthers(share float64) Figure {
-	sum, of := int64(0), map[string]int64{}
+	sum, of := int64(0), new([groups]int64)
 	for kind, sign := range map[int]int64{now: 1, noLonger: 1, then: -1, newly: -1} {
 		sum += sign * t.n[kind]
-		for subject, n := range t.of[kind] {
-			of[subject] += sign * n
+		if t.of[kind] == nil {
+			continue
+		}
+		for group, n := range t.of[kind] {
+			of[group] += sign * n
 		}
 	}
 	return estimate(sum, of, share)
 }
 
-// estimate scales a sum: the Horvitz-Thompson estimator of a sample in which each subject has the same probability.
-func estimate(sum int64, of map[string]int64, share float64) Figure {
+// estimate scales a sum: the Horvitz-Thompson estimator of a sample in which each subject has the same probability. Its
+// error needs the sum of the subjects' squares. That of the groups' is as large on average, without the products of
+// subjects that meet in a group by chance.
+func estimate(sum int64, of *[groups]int64, share float64) Figure {
 	f := Figure{Value: float64(sum) / share}
-	if share < 1 {
-		squares := 0.0
+	if share == 1 {
+		return f
+	}
+	squares := 0.0
+	if of != nil {
 		for _, n := range of {
 			squares += float64(n) * float64(n)
 		}
-		f.Error = 1.96 * math.Sqrt((1-share)*squares) / share
-		if squares == 0 { // of what nobody in the sample did, others may have done some: the rule of three
-			f.Error = 3 * (1 - share) / share
-		}
 	}
+	if squares == 0 { // of what nobody in the sample did, others may have done some: the rule of three
+		f.Error = 3 * (1 - share) / share
+		return f
+	}
+	squares = (squares - float64(sum)*float64(sum)/groups) * groups / (groups - 1)
+	squares = max(squares, math.Abs(float64(sum)), 1) // as if each check were another subject's
+	f.Error = 1.96 * math.Sqrt((1-share)*squares) / share
 	return f
 }
 

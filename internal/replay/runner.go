@@ -22,7 +22,8 @@ const JobKind = "replay"
 
 const (
 	// atOnce replays run in one process, of different tenants. They take turns on half of a processor, and each has two
-	// times bucketsOfOne: 560 MB in all, if each fills them.
+	// times bucketsOfOne: 560 MB in all, if each fills them. The constants of replay.go bound what else a replay
+	// keeps, to about 100 MB.
 	atOnce       = 4
 	bucketsOfOne = 250_000
 
