@@ -119,7 +119,13 @@ local function read_era(key, kept, expected, now)
       end
     end
   end
-  return byte(kept, 49) == 0 and struct.unpack('<d', kept, 41), kept
+  if byte(kept, 49) ~= 0 then return false, kept end
+  local begun = struct.unpack('<d', kept, 41)
+  if begun > now then -- the clock stepped back, and what is written now must be of the era
+    begun, kept = now, sub(kept, 1, 40) .. struct.pack('<d', now) .. '\0'
+    redis.call('SET', key, kept)
+  end
+  return begun, kept
 end
 
 -- full_since returns when a token bucket or a queue that is missing in an era is surely full.

@@ -223,6 +223,40 @@ func TestADurableRedisThatIsRestartedLosesNothing(t *testing.T) {
 	}
 }
 
+// TestAClockThatStepsBackBehindAnErasBeginLosesNothing steps back behind the loss of a Redis that was emptied.
+func TestAClockThatStepsBackBehindAnErasBeginLosesNothing(t *testing.T) {
+	t.Parallel()
+	server, l := devdbtest.Redis(t), newLedger()
+	processes := []*Store{recovering(t, server, l), recovering(t, server, l)}
+	now := time.Now().Truncate(24 * time.Hour).Add(time.Hour).UnixMicro()
+	at := func(offset time.Duration) {
+		for _, s := range processes {
+			s.stamp = func() int64 { return now + offset.Microseconds() }
+		}
+	}
+	at(0)
+	for kind, limit := range longLimits {
+		for range 300 {
+			mustTake(t, processes[0], one(user(kind, limit)))
+		}
+	}
+	if err := processes[0].rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	at(time.Minute)
+	for kind, limit := range longLimits {
+		mustLeave(t, processes[0], user(kind, limit), 699)
+	}
+	for back, left := range []int64{698, 696} {
+		at(time.Minute - time.Duration(back+1)*10*time.Second)
+		for kind, limit := range longLimits {
+			mustLeave(t, processes[1], user(kind, limit), left)
+			mustLeave(t, processes[0], user(kind, limit), left-1)
+			mustLeave(t, processes[back], user(fmt.Sprint("new in ", kind, back), limit), 999)
+		}
+	}
+}
+
 func TestANewInstallationLooksUpNothing(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
