@@ -37,9 +37,10 @@ type Reader interface {
 	TenantsWithCheckpoints(ctx context.Context, tenants []rules.TenantID) ([]rules.TenantID, error)
 }
 
-// Known is a memory that can say which buckets it lacks; see membucket.Store.
+// Known is a memory that can say which buckets others may know better; see membucket.Store.
 type Known interface {
-	// Unknown returns the tiers with a long limit whose bucket the memory does not have, under the keys of its buckets.
+	// Unknown returns what the memory knows of the tiers with a long limit for which it should ask, under the keys of
+	// its buckets. The Stamp of a bucket that it does not have is 0.
 	Unknown(tiers []enforce.Tier) []enforce.Checkpoint
 	Restore(enforce.Checkpoint)
 	// Newest returns what the memory knows of a bucket.
@@ -94,19 +95,19 @@ func NewLookups(memory Known, reader Reader, budget time.Duration, log *slog.Log
 
 // Recollect implements enforce.Recollection.
 func (l *Lookups) Recollect(tiers []enforce.Tier) (unknown []enforce.Tier) {
-	missing := l.memory.Unknown(tiers)
-	if len(missing) == 0 {
+	asked := l.memory.Unknown(tiers)
+	if len(asked) == 0 {
 		return nil
 	}
-	lookups := make([]lookup, len(missing))
-	for i := range missing {
-		lookups[i] = lookup{key: missing[i].Key, full: &missing[i].State}
+	lookups := make([]lookup, len(asked))
+	for i := range asked {
+		lookups[i] = lookup{key: asked[i].Key, full: &asked[i].State}
 	}
 	if _, err := l.lookUp(lookups); err == nil {
 		return nil
 	}
 	for i := range tiers {
-		if len(l.memory.Unknown(tiers[i:i+1])) > 0 {
+		if still := l.memory.Unknown(tiers[i : i+1]); len(still) > 0 && still[0].Stamp == 0 {
 			unknown = append(unknown, tiers[i])
 		}
 	}

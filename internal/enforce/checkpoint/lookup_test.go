@@ -113,6 +113,46 @@ func TestBucketsThatCannotBeLookedUpAreUnknown(t *testing.T) {
 	}
 }
 
+// TestAStaleCopyIsLookedUp: others may have used the bucket since this process did.
+func TestAStaleCopyIsLookedUp(t *testing.T) {
+	t.Parallel()
+	memory, r, lookups := open()
+	learn := func(subject string, age time.Duration, left enforce.Tokens) enforce.Tier {
+		one := tier(1, subject)
+		one.Limit.Interval = rules.MaxWindow.Microseconds() // another begins in no test
+		state := enforce.NewState(one.Limit, time.Now().Add(-age).UnixMicro())
+		state.Level.Micros = left * enforce.Token
+		memory.Learn(one.Key, state)
+		return one
+	}
+	tiers := []enforce.Tier{
+		learn("stale", time.Minute, 900), learn("new", time.Minute, 800), learn("fresh", 0, 700),
+	}
+	found := make(chan []enforce.Tier)
+	for _, failure := range []error{errors.New("the database is away"), nil} {
+		lookups.restsTo = time.Time{}
+		go func() { found <- lookups.Recollect(tiers) }()
+		if places := <-r.asked; len(places) != 2 {
+			t.Errorf("%v are looked up, want the two of a minute ago", places)
+		}
+		r.let <- failure
+		if unknown := <-found; len(unknown) != 0 {
+			t.Errorf("%v are unknown, although copies are held", unknown)
+		}
+	}
+	for range 2 {
+		if unknown := lookups.Recollect(tiers); len(unknown) != 0 { // asks nobody
+			t.Errorf("%v are unknown", unknown)
+		}
+	}
+	_ = memory.Take(t.Context(), []enforce.BucketCheck{{Cost: enforce.Token, Tiers: tiers}})
+	for i, want := range []int64{299, 799, 699} {
+		if left := tiers[i].Bucket.Level.Micros.Whole(); left != want {
+			t.Errorf("the %s bucket has %d, want %d", tiers[i].Key.Subject, left, want)
+		}
+	}
+}
+
 // TestAGuessIsNoKnowledge: a bucket without a checkpoint is taken for full while the store is away, and what others
 // know of it counts afterwards.
 func TestAGuessIsNoKnowledge(t *testing.T) {

@@ -2,6 +2,7 @@ package membucket
 
 import (
 	"strings"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -15,7 +16,11 @@ type checkpointed struct {
 	// Unix epoch.
 	isGuess bool
 	knownAt int64
+	askedAt int64 // when a Restore answered last
 }
+
+// freshFor is for how long a copy is not asked for again. Checkpoints are written each second.
+const freshFor = 5 * time.Second
 
 type phase uint8
 
@@ -117,7 +122,7 @@ func (s *Store) Moved(most int) (checkpoints []enforce.Checkpoint) {
 // knownAt is when a bucket's state was known. Edits and decisions of this store advance a copy, but what others have
 // learned since is better.
 func (s *Store) knownAt(b *bucket) int64 {
-	if s.isCopy || b.isGuess {
+	if b.checkpointed != nil && (s.isCopy || b.isGuess) {
 		return b.checkpointed.knownAt
 	}
 	return b.Stamp
@@ -196,30 +201,49 @@ func (s *Store) Learn(key enforce.Key, state enforce.State) {
 	b.isGuess, b.knownAt = false, state.Stamp
 }
 
-// Unknown returns a full bucket, under its key here, for each tier with a long limit whose bucket the store lacks.
-func (s *Store) Unknown(tiers []enforce.Tier) (full []enforce.Checkpoint) {
+// Unknown returns, under its key here, the bucket of each tier with a long limit about which nobody was asked lately,
+// with a Stamp of 0 and full if the store lacks it.
+func (s *Store) Unknown(tiers []enforce.Tier) (unknown []enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.clock()
+	isFresh := func(at int64) bool { return max(now-at, at-now) < freshFor.Microseconds() }
 	for i := range tiers {
 		if !s.isLong(tiers[i].Limit) {
 			continue
 		}
-		if key := bounded(tiers[i].Key); s.buckets[key] == nil {
-			key.Subject = strings.Clone(key.Subject) // it outlives the request
-			full = append(full, enforce.Checkpoint{Key: key, State: enforce.NewState(tiers[i].Limit, s.clock())})
+		known := enforce.Checkpoint{Key: bounded(tiers[i].Key)}
+		switch b := s.buckets[known.Key]; {
+		case b == nil:
+			known.State = enforce.NewState(tiers[i].Limit, now)
+		case isFresh(s.knownAt(b)), b.checkpointed != nil && isFresh(b.askedAt):
+			continue
+		default:
+			known.State, known.Stamp = b.State, s.knownAt(b)
 		}
+		known.Key.Subject = strings.Clone(known.Key.Subject) // it outlives the request
+		unknown = append(unknown, known)
 	}
-	return full
+	return unknown
 }
 
-// Restore inserts a bucket as its checkpoint has it, unless the store has one. Without a checkpoint, whose Stamp is
-// then 0, the bucket is full as long as nobody knows more.
+// Restore makes a bucket as its checkpoint has it, unless the store knows later. Without a checkpoint, whose Stamp is
+// then 0, a new bucket is full as long as nobody knows more.
 func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buckets[checkpoint.Key] == nil {
-		b := s.insert(checkpoint.Key, checkpoint.State, s.clock())
-		b.checkpointed = &checkpointed{last: checkpoint.State, knownAt: checkpoint.Stamp}
+	now := s.clock()
+	b := s.buckets[checkpoint.Key]
+	isNew := b == nil
+	if isNew {
+		b = s.insert(checkpoint.Key, checkpoint.State, now)
+	}
+	knownAt := s.knownAt(b)
+	if b.checkpointed == nil {
+		b.checkpointed = &checkpointed{knownAt: knownAt}
+	}
+	if b.askedAt = now; isNew || checkpoint.Stamp > knownAt {
+		b.State, b.last, b.isGuess, b.knownAt = checkpoint.State, checkpoint.State, false, checkpoint.Stamp
 		if checkpoint.Stamp == 0 {
 			b.isGuess, b.knownAt = true, 1
 		}
