@@ -33,8 +33,8 @@ type Recollection interface {
 // Recovery knows the states of buckets of long limits that the shared store may have lost.
 type Recovery interface {
 	// Recover returns the newest known states of some buckets of a tenant, within the budget of the store. Keys are
-	// Bounded. The Stamp of a bucket that nobody has used is 0. isNew: the tenant had no checkpoint when it was first
-	// asked about in its era, which began at a time in microseconds since the Unix epoch.
+	// Bounded. The Stamp of a bucket that nobody has used is 0. isNew: nobody knew a bucket of the tenant when it was
+	// first asked about in its era, which began at a time in microseconds since the Unix epoch.
 	Recover(keys []Key, era int64) (known []Checkpoint, isNew bool, err error)
 }
 

@@ -45,6 +45,8 @@ type Known interface {
 	Restore(enforce.Checkpoint)
 	// Newest returns what the memory knows of a bucket.
 	Newest(key enforce.Key) (known enforce.Checkpoint, ok bool)
+	// HasKnown reports which tenants have a bucket with a long limit that was known before a time.
+	HasKnown(before map[rules.TenantID]int64) map[rules.TenantID]bool
 }
 
 // Lookups implements enforce.Recollection: while the shared store is away, the process's own buckets of long limits
@@ -61,13 +63,13 @@ type Lookups struct {
 	isBusy    bool // a goroutine asks
 	restsTo   time.Time
 	isFinding bool // a goroutine finds new tenants
-	// known says in which era a tenant was asked about last, and whether it had a checkpoint then.
+	// known says in which era a tenant was asked about last.
 	known map[rules.TenantID]tenantEra
 }
 
 type tenantEra struct {
 	began int64
-	isNew bool // had no checkpoint
+	isNew bool // had no checkpoint, and no bucket in the memory
 }
 
 type lookup struct {
@@ -142,8 +144,8 @@ func (l *Lookups) isNew(tenant rules.TenantID, era int64) bool {
 	return l.known[tenant] == tenantEra{era, true}
 }
 
-// findNew finds out once per era which tenants of a batch have no checkpoint, so that nothing more is looked up for
-// them. Look-ups do not wait for it. What fails, or comes while it is busy, is asked after the tenant's next look-up.
+// findNew finds out once per era of which tenants of a batch nobody knows a bucket, so that nothing more is looked up
+// for them. Look-ups do not wait for it. What fails, or comes while it is busy, is asked after the tenant's next look-up.
 func (l *Lookups) findNew(batch []lookup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,10 +179,11 @@ func (l *Lookups) askNew(eras map[rules.TenantID]int64) error {
 	if err != nil {
 		return err
 	}
+	held := l.memory.HasKnown(eras)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for tenant, era := range eras {
-		l.known[tenant] = tenantEra{era, !slices.Contains(with, tenant)}
+		l.known[tenant] = tenantEra{era, !held[tenant] && !slices.Contains(with, tenant)}
 	}
 	return nil
 }

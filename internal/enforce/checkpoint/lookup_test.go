@@ -249,7 +249,7 @@ func TestAStoreThatLostBucketsGetsTheNewestStates(t *testing.T) {
 // the questions.
 func TestATenantWithoutCheckpointsIsNew(t *testing.T) {
 	t.Parallel()
-	_, r, lookups := open()
+	memory, r, lookups := open()
 	r.failures.Store(2)
 	newTenant, old := []enforce.Key{tier(3, "new").Key}, []enforce.Key{tier(1, "new").Key}
 	asked := 0
@@ -287,5 +287,20 @@ func TestATenantWithoutCheckpointsIsNew(t *testing.T) {
 	}
 	if recoverOne(newTenant, 2000) {
 		t.Error("a tenant is new in another era that nobody has asked about")
+	}
+	isFound := func(era int64) bool {
+		lookups.mu.Lock()
+		defer lookups.mu.Unlock()
+		return lookups.known[3].began == era
+	}
+	// Less than 2 % of a limit has no checkpoint, and this process knows it.
+	memory.Learn(tier(3, "held").Key, enforce.State{Bucket: enforce.Bucket{Stamp: 2500, Limit: daily}})
+	for _, era := range []int64{2400, 2600} {
+		for !isFound(era) {
+			recoverOne(newTenant, era)
+		}
+		if isNew := recoverOne(newTenant, era); isNew != (era < 2500) {
+			t.Errorf("a tenant whose bucket was known at 2500 is new in an era that began at %d: %t", era, isNew)
+		}
 	}
 }

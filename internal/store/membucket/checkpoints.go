@@ -263,6 +263,18 @@ func (s *Store) Newest(key enforce.Key) (known enforce.Checkpoint, ok bool) {
 	return known, true
 }
 
+// HasKnown reports which tenants have a bucket with a long limit that was known before a time. HasKnown reads all
+// buckets.
+func (s *Store) HasKnown(before map[rules.TenantID]int64) map[rules.TenantID]bool {
+	has := map[rules.TenantID]bool{}
+	for b := range s.all {
+		if b.checkpointed != nil && s.knownAt(b) < before[b.key.Tenant] {
+			has[b.key.Tenant] = true
+		}
+	}
+	return has
+}
+
 // Forget keeps the present state of a bucket from becoming a checkpoint, because its user is erased. The bucket must be
 // full.
 func (s *Store) Forget(key enforce.Key) {

@@ -203,44 +203,57 @@ func (s *Store) credit(key enforce.Key, limit enforce.Limit, amount enforce.Toke
 	return before, credited.View()
 }
 
-// advancedAtOnce is how many buckets ApplyEdits visits under one lock: about 50 µs.
-const advancedAtOnce = 500
-
 // ApplyEdits implements enforce.EditStore, and fails only when ctx ends.
 func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 	edited := make(map[enforce.Key]*enforce.Edit, len(edits)) // by keys without a subject
 	for i := range edits {
 		edited[enforce.Key{Tenant: edits[i].Tenant, Rule: edits[i].Rule}] = &edits[i]
 	}
-	// The walk goes backwards, because the last bucket, which was visited already, replaces a removed one.
-	for from := math.MaxInt; from > 0; {
-		if err := ctx.Err(); err != nil {
+	for b, now := range s.all {
+		if ctx.Err() != nil {
 			return fmt.Errorf("apply edits to buckets in memory: %w", context.Cause(ctx))
 		}
-		s.mu.Lock()
-		from = min(from, len(s.ring))
-		// The clock is read under the lock, because an earlier reading would look like a clock that went back, and earn
-		// tokens twice.
-		now := s.clock()
-		for range min(advancedAtOnce, from) {
-			from--
-			b := s.ring[from]
-			edit := edited[enforce.Key{Tenant: b.key.Tenant, Rule: b.key.Rule}]
-			if edit == nil {
-				continue
-			}
-			if limit, ok := edit.LimitOf(b.key.Subject, b.key.IsLong()); ok {
-				if state := b.State; state.Advance(limit, edit.ReadAt, now) {
-					b.State = state
-					if !s.isCopy { // else every process would write all that it knows, erased users too
-						s.note(b)
-					}
+		edit := edited[enforce.Key{Tenant: b.key.Tenant, Rule: b.key.Rule}]
+		if edit == nil {
+			continue
+		}
+		if limit, ok := edit.LimitOf(b.key.Subject, b.key.IsLong()); ok {
+			if state := b.State; state.Advance(limit, edit.ReadAt, now) {
+				b.State = state
+				if !s.isCopy { // else every process would write all that it knows, erased users too
+					s.note(b)
 				}
 			}
 		}
-		s.mu.Unlock()
 	}
 	return nil
+}
+
+// visitedAtOnce is how many buckets all visits under one lock: about 50 µs.
+const visitedAtOnce = 500
+
+// all calls visit with each bucket and the time, under the lock, until visit returns false.
+func (s *Store) all(visit func(b *bucket, now int64) bool) {
+	// The walk goes backwards, because the last bucket, which was visited already, replaces a removed one.
+	for from, goesOn := math.MaxInt, true; from > 0 && goesOn; {
+		from, goesOn = s.some(from, visit)
+	}
+}
+
+func (s *Store) some(from int, visit func(b *bucket, now int64) bool) (next int, goesOn bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from = min(from, len(s.ring))
+	// The clock is read under the lock, because an earlier reading would look like a clock that went back, and earn
+	// tokens twice.
+	now := s.clock()
+	for range min(visitedAtOnce, from) {
+		from--
+		if !visit(s.ring[from], now) {
+			return from, false
+		}
+	}
+	return from, true
 }
 
 func (s *Store) bucket(key enforce.Key) *enforce.State { return s.bucketAt(bounded(key)) }
