@@ -152,20 +152,23 @@ func TestACheckpointIsOfTheUserWhoOwnsItsBucket(t *testing.T) {
 	long := fmt.Sprintf("%0100d", 1)
 	memory := membucket.New(membucket.Options{CheckpointAbove: time.Hour})
 	daily := enforce.Limit{Rate: 1000.0 / 86400, Burst: 1000}
+	own := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1000, Interval: 24 * time.Hour.Microseconds()}
 	_ = memory.Take(ctx, []enforce.BucketCheck{{
 		Cost: 600 * enforce.Token,
 		Tiers: []enforce.Tier{
 			{Key: enforce.Key{Tenant: ours, Rule: named, Subject: "/api"}, Limit: daily},
 			{Key: enforce.Key{Tenant: ours, Rule: w.ours.user.ID, Subject: long}, Limit: daily},
 			{Key: enforce.Key{Tenant: ours, Rule: 1 << 40, Subject: "mallory"}, Limit: daily},
+			{Key: enforce.Key{Tenant: ours, Rule: -named, Subject: rules.OwnSubject(own, "/api")}, Limit: own},
+			{Key: enforce.Key{Tenant: ours, Rule: -named, Subject: rules.OwnSubject(own, "/"+long)}, Limit: own},
 		},
 	}})
-	if n, err := checkpoint.NewWriter(memory, w.Store, watcher.Snapshot, nil).Write(ctx); err != nil || n != 2 {
-		t.Fatalf("%d checkpoints are written, want 2: %v", n, err)
+	if n, err := checkpoint.NewWriter(memory, w.Store, watcher.Snapshot, nil).Write(ctx); err != nil || n != 4 {
+		t.Fatalf("%d checkpoints are written, want 4: %v", n, err)
 	}
-	for _, user := range []string{"mallory", long} {
-		if found := must(w.CheckpointsOfUser(ctx, ours, user, rules.CheckpointPlace{}, 10))(t); len(found) != 1 {
-			t.Errorf("%s owns %d checkpoints, want 1", user, len(found))
+	for user, want := range map[string]int{"mallory": 3, long: 1} {
+		if found := must(w.CheckpointsOfUser(ctx, ours, user, rules.CheckpointPlace{}, 10))(t); len(found) != want {
+			t.Errorf("%s owns %d checkpoints, want %d", user, len(found), want)
 		}
 		w.erase(t, ours, user)
 	}

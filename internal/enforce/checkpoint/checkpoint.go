@@ -151,8 +151,9 @@ func ownerOf(latest *snapshot.Snapshot, key enforce.Key) (owner []byte, isKnown 
 	if tenant == nil {
 		return nil, false
 	}
-	if _, subject, isOwn := rules.CutOwnSubject(key.Subject); isOwn && key.Rule < 0 {
-		key.Rule, key.Subject = -key.Rule, subject
+	if key.Rule < 0 {
+		key.Rule = -key.Rule
+		_, key.Subject, _ = rules.CutOwnSubject(key.Subject) // empty for a digest, which does not tell the user
 	}
 	user, isKnown := tenant.OwnerOfBucket(key.Rule, key.Subject)
 	if user == "" {
