@@ -145,7 +145,8 @@ func (l *Lookups) isNew(tenant rules.TenantID, era int64) bool {
 }
 
 // findNew finds out once per era of which tenants of a batch nobody knows a bucket, so that nothing more is looked up
-// for them. Look-ups do not wait for it. What fails, or comes while it is busy, is asked after the tenant's next look-up.
+// for them. Look-ups do not wait for it. What fails, or comes while it is busy, is asked after the tenant's next
+// look-up.
 func (l *Lookups) findNew(batch []lookup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

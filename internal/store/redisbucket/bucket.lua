@@ -109,7 +109,7 @@ local function read_era(key, kept, expected, now)
       end
     else
       if not run_id then
-        local info = redis.pcall('INFO', 'server') -- takes 30 µs; without the right to it, only an empty Redis is noticed
+        local info = redis.pcall('INFO', 'server') -- 30 µs; without the right to it, only an empty Redis is noticed
         run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
         run_id = sub(run_id .. string.rep('0', 40), 1, 40)
       end
@@ -156,8 +156,8 @@ local function full_step(now, time_to_full)
   return at - at % EXPIRY_STEP + EXPIRY_STEP
 end
 
--- expiry formats a key's expiry for PXAT, because redis.call takes 1.6 µs to format it (Redis 7.0). Redis would rewrite
--- a command with PX for its replicas.
+-- expiry formats a key's expiry for PXAT, because redis.call takes 1.6 µs to format it (Redis 7.0). Redis would
+-- rewrite a command with PX for its replicas.
 local function expiry(step, slack)
   return string.format('%.0f', step / 1000 + slack)
 end
