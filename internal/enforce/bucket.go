@@ -94,9 +94,12 @@ func (b *Bucket) until(amount Tokens) time.Duration {
 	return micros(earning)
 }
 
-// micros converts microseconds to a wait of at most a year.
+// MaxWait is the longest time until a bucket is full: a debt of one burst takes as long as the burst.
+const MaxWait = 2 * rules.MaxTimeToFull
+
+// micros converts microseconds to a wait of at most MaxWait.
 func micros(n int64) time.Duration {
-	return min(time.Duration(min(max(n, 0), 1e15))*time.Microsecond, rules.MaxTimeToFull)
+	return min(time.Duration(min(max(n, 0), 1e15))*time.Microsecond, MaxWait)
 }
 
 func capacity(limit Limit) Tokens { return Tokens(limit.Burst) * Token }

@@ -120,6 +120,7 @@ func TestSettle(t *testing.T) {
 
 func TestWaitAndTimeToFull(t *testing.T) {
 	t.Parallel()
+	const year = int64(rules.MaxTimeToFull / time.Second)
 	tests := map[string]struct {
 		rate         float64
 		burst        int64
@@ -146,9 +147,13 @@ func TestWaitAndTimeToFull(t *testing.T) {
 		},
 		"a full bucket is full":              {rate: 1, burst: 10, level: 10 * Token, cost: Token},
 		"a cost above the burst has no wait": {rate: 1, burst: 10, level: 10 * Token, cost: 10*Token + 1, never: true},
-		"no time is longer than a year": {
+		"a debt takes as long as the burst": {
+			rate: 1, burst: year, level: Tokens(-year) * Token, cost: 1,
+			wait: rules.MaxTimeToFull + time.Microsecond, toFull: 2 * rules.MaxTimeToFull,
+		},
+		"no time is longer than that": {
 			rate: rules.MinRate, burst: rules.MaxBurst, cost: rules.MaxBurst * Token,
-			wait: rules.MaxTimeToFull, toFull: rules.MaxTimeToFull,
+			wait: MaxWait, toFull: MaxWait,
 		},
 	}
 	for name, test := range tests {
@@ -199,7 +204,7 @@ func TestWaitingAsToldIsEnoughAndNeverTooLong(t *testing.T) {
 		if !ok {
 			t.Fatalf("cost %v has no wait in a burst of %d", cost, b.Limit.Burst)
 		}
-		if wait == 0 || wait == rules.MaxTimeToFull {
+		if wait == 0 || wait == MaxWait {
 			return
 		}
 		early := rationalOf(b)
@@ -222,7 +227,7 @@ func TestWaitingIsEnoughHoweverOftenTheBucketIsWritten(t *testing.T) {
 		b := anyBucket().Draw(t, "bucket")
 		cost := anyCost(t, b)
 		wait, _ := b.Wait(cost)
-		if wait == rules.MaxTimeToFull {
+		if wait == MaxWait {
 			return
 		}
 		stops := rapid.SliceOfN(rapid.Int64Range(0, wait.Microseconds()), 0, 20).Draw(t, "stops")

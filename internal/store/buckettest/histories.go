@@ -212,7 +212,7 @@ func (h *history) forgettable(tier enforce.Tier) bool {
 		return h.unsure[tier.Key]
 	}
 	return h.unsure[tier.Key] || tier.Limit != bucket.Limit || h.now < fullAt(bucket) ||
-		bucket.TimeToFull() == rules.MaxTimeToFull
+		bucket.TimeToFull() == enforce.MaxWait
 }
 
 func (h *history) mayBeGone(key enforce.Key) bool {

@@ -151,7 +151,7 @@ end
 -- full_step rounds the time when a bucket is full up to a multiple of EXPIRY_STEP; the key expires the slack after
 -- that. Most writes of a busy bucket then keep its expiry, which halves Redis's time.
 local function full_step(now, time_to_full)
-  if not (time_to_full < YEAR * 1000) then time_to_full = YEAR * 1000 end
+  if not (time_to_full < LONGEST * 1000) then time_to_full = LONGEST * 1000 end
   local at = now + time_to_full
   return at - at % EXPIRY_STEP + EXPIRY_STEP
 end
@@ -260,7 +260,7 @@ local function make_lender(earn, full_step)
           if b.interval > 0 then
             first = floor((first + b.interval - 1) / b.interval) * b.interval - later.stamp % b.interval
           end
-          first = math.min(first, YEAR * 1000)
+          first = math.min(first, LONGEST * 1000)
         end
         wait = wait + first
         if l.n == 0 or b.stamp + wait < forgotten(l) then return wait end
@@ -462,7 +462,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
       version, kind, micros, fraction, stamp, rate, burst, since, interval, former = unpack_struct('<BBdIddIddd', state)
       if kind > CONCURRENCY then return UNKNOWN end
       entries = sub(state, 59)
-      local size = kind == LOG and 10 or kind == CONCURRENCY and 16 or YEAR
+      local size = kind == LOG and 10 or kind == CONCURRENCY and 16 or LONGEST
       if #entries % size ~= 0 or interval % 1 ~= 0 or not (former >= 0 and former < 1e16)
           or kind > FIXED_WINDOW and interval <= 0 then
         return nil

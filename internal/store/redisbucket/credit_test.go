@@ -70,7 +70,7 @@ func TestACreditLetsItsKeyExpireSoonAfterItIsFull(t *testing.T) {
 		"years to full": {
 			enforce.Limit{Rate: rules.MinRate, Burst: rules.MaxBurst},
 			-enforce.Fill,
-			rules.MaxTimeToFull,
+			enforce.MaxWait,
 		},
 	} {
 		tier := user(name, test.limit)

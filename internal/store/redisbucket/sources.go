@@ -55,7 +55,7 @@ var constants = map[string]int64{
 	"TEST_SLACK": 300_000,
 	// µs; less than SLACK, because older releases let keys expire SLACK after they are full, to the millisecond
 	"EXPIRY_STEP": 5_000_000,
-	"YEAR":        rules.MaxTimeToFull.Milliseconds(),
+	"LONGEST":     enforce.MaxWait.Milliseconds(),
 	"CHUNK":       2000, // values at a time on Lua's stack, which takes 8000
 
 	"SLOT_LENGTH": enforce.SlotLength.Microseconds(),
