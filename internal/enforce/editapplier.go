@@ -316,7 +316,7 @@ func (e *EditApplier) edit(rule Key) (edit Edit, ok bool) {
 		return Edit{}, false
 	}
 	edit = Edit{Tenant: rule.Tenant, Rule: rule.Rule, ReadAt: tenant.ReadAt()}
-	if common, ok := tenant.CommonLimit(rule.Rule); ok {
+	if common, ok := tenant.CommonLimit(rule.Rule, time.Now()); ok {
 		edit.Common = &common
 	}
 	edit.Limit = func(subject string) (Limit, bool) {

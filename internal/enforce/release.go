@@ -17,7 +17,7 @@ func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant
 ) (Settled, error) {
 	with.Limit = func(rule rules.RuleID, subject string, isHashed bool) (Limit, bool) {
 		if isHashed {
-			return tenant.CommonLimit(rule)
+			return tenant.CommonLimit(rule, l.now())
 		}
 		m, ok := tenant.Bucket(rule, subject, l.now())
 		return m.Limit, ok && !isUnknown(&m)

@@ -87,6 +87,23 @@ func (t *tenantDraft) noteOverride(key overrideKey, next override) {
 	}
 }
 
+// noteStep records a slowdown of the buckets of users without an override. Rules are read before steps.
+func (t *tenantDraft) noteStep(row *rules.Step, next step) {
+	rule, ok := t.rules.get(row.RuleID)
+	if !ok || !rule.Adapts() {
+		return
+	}
+	to, from := next.effective(rule, rule.Limit(), t.now), rules.Limit{}
+	if was, ok := t.was.rules.get(row.RuleID); ok && was.Action == rules.ActionLimit {
+		from = t.was.ownLimit(was, t.now)
+	} else if t.now-rules.UnixMicro(row.SteppedAt) > recentEdit.Microseconds() {
+		return
+	}
+	if to.FillsLaterThan(from) && to.Since != from.Since {
+		t.slowed = append(t.slowed, rules.Slowdown{Tenant: t.tenant.ID, Rule: rule.ID, From: from.Since, To: to.Since})
+	}
+}
+
 // BucketOfUser returns the user's bucket of a rule, and its limit. ok is false if the rule does not exist or has no or
 // several buckets of the user.
 func (t *Tenant) BucketOfUser(id rules.RuleID, user string, now time.Time) (m rules.Match, ok bool) {
@@ -102,8 +119,8 @@ func (t *Tenant) BucketOfUser(id rules.RuleID, user string, now time.Time) (m ru
 }
 
 // CommonLimit returns the limit of all buckets of a rule. ok is false if the rule does not exist, or has or had
-// overrides or steps.
-func (t *Tenant) CommonLimit(id rules.RuleID) (limit rules.Limit, ok bool) {
+// overrides.
+func (t *Tenant) CommonLimit(id rules.RuleID, now time.Time) (limit rules.Limit, ok bool) {
 	rule, found := t.rules.get(id)
 	if !found || rule.Action != rules.ActionLimit {
 		return rules.Limit{}, false
@@ -111,10 +128,7 @@ func (t *Tenant) CommonLimit(id rules.RuleID) (limit rules.Limit, ok bool) {
 	if rule.Pattern.SplitsByUser() && (t.overridden()[id] || t.overridden()[rule.CandidateFor]) {
 		return rules.Limit{}, false
 	}
-	if _, stepped := t.steps.get(id); stepped {
-		return rules.Limit{}, false
-	}
-	return rule.Limit(), true
+	return t.ownLimit(rule, now.UnixMicro()), true
 }
 
 // rulesOf reads every override: 50 ms for a million.

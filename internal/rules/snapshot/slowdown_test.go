@@ -65,6 +65,16 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 				rows.Overrides = []rules.Override{o}
 			}
 		}
+		share := func(percent int) func(*Rows) {
+			return func(rows *Rows) {
+				rows.Tenants[0].Revision++
+				now := time.Now()
+				rows.Steps = []rules.Step{{
+					TenantID: testTenant, RuleID: rows.Rules[0].ID, Percent: percent, SteppedAt: now,
+					InForceSince: now, EndsAt: now.Add(time.Minute), Revision: rows.Tenants[0].Revision,
+				}}
+			}
+		}
 		source.change(rule(func(r *rules.Rule) {
 			r.Action, r.RatePerSecond, r.Burst, r.Version = rules.ActionLimit, 100,
 				100, 1
@@ -107,6 +117,13 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 				RatePerSecond: 100, Burst: 100,
 				InForceSince: since.Add(3000), RemovedAt: since.Add(5000),
 			}), []string{ofUser}},
+			{"a rule that adapts", rule(func(r *rules.Rule) {
+				r.Adapt = rules.Adapt{Backend: "search", FloorPercent: 10, P99: time.Second}
+			}), nil},
+			{"a lower share", share(40), []string{ofAll}},
+			{"the same share", share(40), nil},
+			{"a higher share", share(80), nil},
+			{"the lowest share", share(10), []string{ofAll}},
 		} {
 			after(time.Second)
 			told = nil
@@ -128,7 +145,7 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 		if err := w.reread(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(told, []string{ofAll}) {
+		if !slices.Equal(slices.Compact(told), []string{ofAll}) { // of the rule, and of its step
 			t.Errorf("a lost raise: told of %q", told)
 		}
 		// A process that starts does not know the limits before.
@@ -193,7 +210,7 @@ func TestALimitIsCommonUnlessUsersHaveOverridesForThatRuleOrTheOneItIsTriedFor(t
 	}}})
 	for i, snapshot := range []*Snapshot{before, after} {
 		for id, want := range map[rules.RuleID]bool{1: i == 0, 2: true, 3: true, 4: false, 5: i == 0} {
-			if _, ok := snapshot.Tenant(testTenant).CommonLimit(id); ok != want {
+			if _, ok := snapshot.Tenant(testTenant).CommonLimit(id, testNow); ok != want {
 				t.Errorf("with %d overrides, rule %d has a common limit: %t", i, id, ok)
 			}
 		}

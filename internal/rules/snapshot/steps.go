@@ -72,7 +72,9 @@ func (t *Tenant) HasBackend(name string) bool {
 
 func (t *tenantDraft) addStep(row *rules.Step) {
 	t.seen.steps++
-	t.steps.set(row.RuleID, newStep(row))
+	next := newStep(row)
+	t.noteStep(row, next)
+	t.steps.set(row.RuleID, next)
 }
 
 func adaptingRules(x *index) (adapting []*rules.Rule) {

@@ -67,10 +67,13 @@ func (s *memorySource) Read(ctx context.Context, newerThan map[rules.TenantID]in
 	})
 	rows.Overrides = slices.DeleteFunc(rows.Overrides,
 		func(r rules.Override) bool { return !newer(r.TenantID, r.Revision) })
+	rows.Steps = slices.DeleteFunc(slices.Clone(rows.Steps),
+		func(r rules.Step) bool { return !newer(r.TenantID, r.Revision) })
 	rows.Assignments = slices.DeleteFunc(rows.Assignments,
 		func(r rules.Assignment) bool { return !newer(r.TenantID, r.Revision) })
 	rows.Keys = slices.DeleteFunc(rows.Keys, func(r auth.Key) bool { return !newer(r.TenantID, r.Revision) })
-	if err := visit(Rows{Tenants: rows.Tenants, Rules: rows.Rules, Overrides: rows.Overrides}); err != nil {
+	first := Rows{Tenants: rows.Tenants, Rules: rows.Rules, Overrides: rows.Overrides, Steps: rows.Steps}
+	if err := visit(first); err != nil {
 		return err
 	}
 	if fails != nil {
