@@ -994,8 +994,8 @@ CREATE TABLE recent_check (
 CREATE INDEX recent_check_minute_idx ON recent_check (minute);
 
 -- Decisions by minute. Rule 0 is for checks as a whole, -1 for what rules in shadow mode would have denied, and numbers
--- below for all rules of a meter (see violations.RulesOf); other rows are a rule's own verdicts. Degraded ones are among
--- the three before. Partitioned like violations.
+-- below for all rules of a meter (see violations.RulesOf); other rows are a rule's own verdicts. Degraded ones are
+-- among the three before. Partitioned like violations.
 CREATE TABLE decision_minute (
     tenant_id  bigint      NOT NULL,
     rule_id    bigint      NOT NULL,
@@ -1122,8 +1122,14 @@ CREATE TABLE delivery (
     error        text        NOT NULL DEFAULT '',
     is_test      boolean     NOT NULL DEFAULT false, -- somebody asked for it
     mail_id      bigint, -- the message that carries it, which has its own state from then on; null for other formats
-    rule_id      bigint, -- null for checks as a whole and for tests
+    rule_id      bigint, -- null for checks as a whole
     silenced     boolean     NOT NULL DEFAULT false, -- recorded and not sent; its state is delivered
+    -- What its alert and rule were when it was raised.
+    kind           text      NOT NULL,
+    per_subject    boolean   NOT NULL,
+    threshold      bigint    NOT NULL,
+    window_minutes integer   NOT NULL,
+    mode           text      NOT NULL, -- shadow while the tenant is; '' without a rule
     CONSTRAINT delivery_pkey PRIMARY KEY (tenant_id, delivery_id),
     CONSTRAINT delivery_alert_fkey FOREIGN KEY (tenant_id, alert_id)
         REFERENCES alert (tenant_id, alert_id) ON DELETE CASCADE,
@@ -1786,8 +1792,8 @@ $$;
 REVOKE ALL ON FUNCTION drop_audit_events(timestamptz, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION erase_user_from_audit(bigint, text, text, bigint, bigint) FROM PUBLIC;
 
--- Erasures of users. A job takes the user out of one kind of records after the other, in pieces; each piece and what the
--- row says of it are one transaction. A finished one is a receipt, and names nobody.
+-- Erasures of users. A job takes the user out of one kind of records after the other, in pieces; each piece and what
+-- the row says of it are one transaction. A finished one is a receipt, and names nobody.
 CREATE TABLE user_erasure (
     tenant_id    bigint      NOT NULL,
     erasure_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -61,9 +61,10 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id);
 -- name: RemoveAlert :execrows
 DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2;
 
--- name: TurnOffAlertsOfRules :exec
+-- name: TurnOffAlertsOfRules :many
 UPDATE alert SET is_active = false, version = version + 1, updated_at = now()
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND is_active;
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND is_active
+RETURNING alert_id;
 
 -- name: TurnOnAlert :execrows
 -- If it is as the write that turned it off left it.

@@ -22,14 +22,12 @@ LIMIT sqlc.arg(page_size);
 -- No row if it was delivered. The rule's detail tells rules of one pattern apart.
 SELECT sqlc.embed(d), sqlc.embed(a), t.slug,
     coalesce((SELECT r.key_pattern FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = d.rule_id), '')::text AS rule_pattern,
     coalesce((SELECT r.parameters ->> 'meter' FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_meter,
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = d.rule_id), '')::text AS rule_meter,
     coalesce((SELECT concat_ws(' · ', nullif(r.parameters ->> 'meter', r.name), nullif(r.name, ''),
         coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail,
-    (CASE WHEN t.enforcement = 'shadow' THEN 'shadow' ELSE coalesce((SELECT r.mode FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '') END)::text AS mode
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = d.rule_id), '')::text AS rule_detail
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
 JOIN tenant AS t ON t.tenant_id = d.tenant_id
@@ -64,9 +62,14 @@ WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id = sqlc.arg(delivery_id
 
 -- name: TestAlert :one
 -- No row while the previous test is pending, which takes seconds, since it is attempted once.
-INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, is_test)
-SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), true
+INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, is_test, kind, per_subject,
+    threshold, window_minutes, mode)
+SELECT a.tenant_id, a.alert_id, a.rule_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(),
+    true, a.kind, a.per_subject, a.threshold, a.window_minutes,
+    CASE WHEN t.enforcement = 'shadow' THEN 'shadow' ELSE coalesce((SELECT r.mode FROM rate_limit_rule AS r
+        WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id), '') END
 FROM alert AS a
+JOIN tenant AS t ON t.tenant_id = a.tenant_id
 WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.alert_id = sqlc.arg(alert_id) AND NOT EXISTS (
     SELECT FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.is_test AND d.state = 'pending'
@@ -87,6 +90,7 @@ WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.alert_id = sqlc.arg(alert_id)
 RETURNING *;
 
 -- name: SilenceDeliveries :exec
--- What waits is not sent when the silence has ended: it is old by then.
+-- What waits is not sent when the silence has ended, or the alert is on again: it is old by then.
 UPDATE delivery SET state = 'delivered', silenced = true
-WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND state = 'pending' AND NOT is_test;
+WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = ANY (sqlc.arg(alert_ids)::bigint[]) AND state = 'pending'
+    AND NOT is_test;

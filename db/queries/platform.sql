@@ -499,7 +499,7 @@ WITH fired AS (
         unnest(sqlc.arg(raised_before)::timestamptz[]) AS raised_before,
         unnest(sqlc.arg(silenced)::boolean[]) AS silenced
 ), held AS MATERIALIZED ( -- so that none is silenced before its deliveries can be seen
-    SELECT a.tenant_id, a.alert_id FROM alert AS a
+    SELECT a.tenant_id, a.alert_id, a.kind, a.per_subject, a.threshold, a.window_minutes FROM alert AS a
     WHERE (a.tenant_id, a.alert_id, a.version) IN (SELECT f.tenant_id, f.alert_id, f.version FROM fired AS f)
         AND a.is_active
     FOR SHARE SKIP LOCKED
@@ -513,7 +513,7 @@ WITH fired AS (
         GROUP BY p.alert_id
     ) AS d
 ), ranked AS (
-    SELECT f.*, coalesce(w.deliveries, 0) + row_number() OVER (
+    SELECT f.*, h.kind, h.per_subject, h.threshold, h.window_minutes, coalesce(w.deliveries, 0) + row_number() OVER (
         PARTITION BY f.tenant_id, f.alert_id ORDER BY f.counted DESC, f.rule_id, f.subject) AS place
     FROM fired AS f
     JOIN held AS h ON h.tenant_id = f.tenant_id AND h.alert_id = f.alert_id
@@ -530,10 +530,14 @@ WITH fired AS (
     FROM ranked AS r
     WHERE r.place <= sqlc.arg(most_of_alert)::bigint
 ), raised AS (
-    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state)
+    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state, kind,
+        per_subject, threshold, window_minutes, mode)
     SELECT n.tenant_id, n.alert_id, nullif(n.rule_id, 0), n.subject, n.counted, n.since, sqlc.arg(now), n.silenced,
-        CASE WHEN n.silenced THEN 'delivered' ELSE 'pending' END
+        CASE WHEN n.silenced THEN 'delivered' ELSE 'pending' END, n.kind, n.per_subject, n.threshold, n.window_minutes,
+        CASE WHEN t.enforcement = 'shadow' THEN 'shadow' ELSE coalesce(r.mode, '') END
     FROM turns AS n
+    JOIN tenant AS t ON t.tenant_id = n.tenant_id
+    LEFT JOIN rate_limit_rule AS r ON r.tenant_id = n.tenant_id AND r.rule_id = n.rule_id
     WHERE n.silenced OR n.turn <= sqlc.arg(most_of_tenant)::bigint - coalesce((
         SELECT max(w.of_tenant) FROM waiting AS w WHERE w.tenant_id = n.tenant_id), 0)
     RETURNING tenant_id, delivery_id, silenced
@@ -970,7 +974,8 @@ ON CONFLICT (tenant_id, month) DO NOTHING;
 -- for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A row
 -- without checks is of settlements, and is not written for a user who was erased meanwhile. See ShareCheckpoints.
 WITH given AS (
-    SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
+    SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0
+        AS cost_taken
     FROM (
         SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(months)::date[]) AS month,
             unnest(sqlc.arg(user_ids)::text[]) COLLATE "C" AS user_id,

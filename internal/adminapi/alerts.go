@@ -49,8 +49,7 @@ func answerAlert(a *violations.Alert) openapi.TheAlertJSONResponse {
 func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 	shown := openapi.AlertDelivery{
 		DeliveryId: openapi.ID(d.ID), IsTest: d.Test, RuleId: orNull(openapi.ID(d.Rule)), Subject: orNull(d.Subject),
-		Denied: d.Denied,
-		Since:  d.Since, RaisedAt: d.RaisedAt,
+		Kind: openapi.AlertKind(d.Kind), Denied: d.Denied, Since: d.Since, RaisedAt: d.RaisedAt,
 		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status),
 		LastError:   d.Error,
 		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](),

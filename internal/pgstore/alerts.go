@@ -77,11 +77,8 @@ func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violation
 		if err != nil {
 			return 0, err
 		}
-		// What waits would be sent with the words of the new alert.
-		if stored.Kind != string(alert.Kind) || orZeroValue(stored.RuleID) != alert.Rule ||
-			stored.PerSubject != alert.PerSubject || time.Duration(stored.WindowMinutes)*time.Minute != alert.Window ||
-			!alert.Active {
-			if err := q.SilenceDeliveries(ctx, alert.Tenant, alert.ID); err != nil {
+		if !alert.Active {
+			if err := q.SilenceDeliveries(ctx, alert.Tenant, []int64{alert.ID}); err != nil {
 				return 0, err
 			}
 		}
@@ -137,7 +134,7 @@ func (s *Store) SilenceAlert(
 			Until: until, SilencedBy: silence.By, Reason: silence.Reason, TenantID: tenant, AlertID: id,
 		}))
 		if err == nil && until != nil {
-			err = q.SilenceDeliveries(ctx, tenant, id)
+			err = q.SilenceDeliveries(ctx, tenant, []int64{id})
 		}
 		return id, err
 	})
@@ -316,10 +313,13 @@ func (s *Store) Notice(ctx context.Context, tenant rules.TenantID, id int64) (vi
 	if err != nil {
 		return violations.Notice{}, fmt.Errorf("read delivery %d: %w", id, err)
 	}
+	raisedWith := row.Alert
+	raisedWith.Kind, raisedWith.PerSubject = row.Delivery.Kind, row.Delivery.PerSubject
+	raisedWith.Threshold, raisedWith.WindowMinutes = row.Delivery.Threshold, row.Delivery.WindowMinutes
 	return violations.Notice{
-		Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(row.Alert, false, time.Time{}),
+		Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(raisedWith, false, time.Time{}),
 		TenantSlug: row.Slug, Pattern: row.RulePattern, Meter: rules.Meter(row.RuleMeter), Detail: row.RuleDetail,
-		Mode: rules.Mode(row.Mode),
+		Mode: rules.Mode(row.Delivery.Mode),
 	}, nil
 }
 
@@ -441,7 +441,7 @@ func ruleOrNil(rule rules.RuleID) *rules.RuleID {
 
 func deliveryFromRow(row dbsqlc.Delivery) violations.Delivery {
 	d := violations.Delivery{
-		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID,
+		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID, Kind: violations.AlertKind(row.Kind),
 		Firing:   violations.Firing{Subject: row.Subject, Denied: row.Denied, Since: row.Since.UTC()},
 		RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
 		Attempts: int(row.Attempts), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error, Test: row.IsTest,

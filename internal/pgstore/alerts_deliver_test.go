@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -388,12 +389,10 @@ func TestANoticeSaysWhatItsRuleCounts(t *testing.T) {
 	}
 }
 
-func TestANoticeSaysWhetherItsRuleDenies(t *testing.T) {
+func TestANoticeSaysWhetherItsRuleDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
-	test := must(w.TestAlert(ctx, w.ours.ID, alert.ID))(t)
 	for _, change := range []struct {
 		sql  string
 		want rules.Mode
@@ -404,23 +403,25 @@ func TestANoticeSaysWhetherItsRuleDenies(t *testing.T) {
 		{"UPDATE tenant SET enforcement = 'shadow' WHERE tenant_id = $1", rules.ModeShadow},
 	} {
 		exec(t, w.url, change.sql, w.ours.ID)
+		alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
+		test := must(w.TestAlert(ctx, w.ours.ID, alert.ID))(t)
 		if notice := must(w.Notice(ctx, w.ours.ID, test.ID))(t); notice.Mode != change.want {
 			t.Errorf("after %s the mode is %q, want %q", change.sql, notice.Mode, change.want)
 		}
 	}
 }
 
-func TestWhatWaitsIsNotSentWithTheWordsOfAChangedAlert(t *testing.T) {
+// TestWhatWaitsSaysWithWhatItWasRaised: an edit of its alert or rule does not change what has happened.
+func TestWhatWaitsSaysWithWhatItWasRaised(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, now := t.Context(), time.Now()
 	changes := []func(*violations.Alert){
+		func(a *violations.Alert) { a.Active = false }, // the only one that is not sent
 		func(a *violations.Alert) { a.Kind = violations.AlertCrossings },
 		func(a *violations.Alert) { a.Rule = w.ours.daily.ID },
 		func(a *violations.Alert) { a.PerSubject = true },
-		func(a *violations.Alert) { a.Window = 7 * time.Minute },
-		func(a *violations.Alert) { a.Active = false },
-		func(a *violations.Alert) { a.Name = "renamed" }, // the only one that is sent
+		func(a *violations.Alert) { a.Window, a.Threshold = 7*time.Minute, 99 },
 	}
 	alerts := make([]violations.Alert, 0, len(changes))
 	for range changes {
@@ -428,16 +429,29 @@ func TestWhatWaitsIsNotSentWithTheWordsOfAChangedAlert(t *testing.T) {
 	}
 	w.deny(t, w.ours.user, "42", now, 12)
 	must(w.raise(ctx, w.ours.ID, now))(t)
+	said := func(of violations.Alert) string {
+		raised := must(w.AlertDeliveries(ctx, w.ours.ID, of.ID, 0, 10))(t)
+		notice := must(w.Notice(ctx, w.ours.ID, raised[0].ID))(t)
+		return fmt.Sprint(notice.Summary(), notice.Rule, notice.Of.Threshold, notice.Mode)
+	}
+	want := said(alerts[1])
 	for i, change := range changes {
 		change(&alerts[i])
 		must(w.UpdateAlert(ctx, tester, alerts[i]))(t)
+	}
+	exec(t, w.url, "UPDATE rate_limit_rule SET mode = 'shadow' WHERE tenant_id = $1", w.ours.ID)
+	for _, alert := range alerts[1:] {
+		if got := said(alert); got != want {
+			t.Errorf("after an edit a delivery says %s, and said %s", got, want)
+		}
 	}
 	target := &receiver{answer: func() (int, error) { return 200, nil }}
 	for range len(changes) { // a round takes as many as a tenant may have at once
 		w.deliver(t, target)
 	}
-	renamed := must(w.AlertDeliveries(ctx, w.ours.ID, alerts[len(alerts)-1].ID, 0, 10))(t)
-	if len(target.posts) != 1 || len(renamed) != 1 || target.posts[0] != renamed[0].ID || w.jobsLike(t, "true") != 0 {
-		t.Errorf("%+v were sent, and %d jobs are left", target.posts, w.jobsLike(t, "true"))
+	off := must(w.AlertDeliveries(ctx, w.ours.ID, alerts[0].ID, 0, 10))(t)
+	if len(target.posts) != len(changes)-1 || slices.Contains(target.posts, off[0].ID) || !off[0].Silenced ||
+		w.jobsLike(t, "true") != 0 {
+		t.Errorf("%+v were sent, %+v not, and %d jobs are left", target.posts, off, w.jobsLike(t, "true"))
 	}
 }

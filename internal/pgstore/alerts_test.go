@@ -51,14 +51,24 @@ func TestAnAlertIsTurnedOffWithItsRule(t *testing.T) {
 	ctx := t.Context()
 	onUser := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))(t)
 	onDaily := must(w.CreateAlert(ctx, tester, alertOn(w.ours.daily, true)))(t)
+	now := time.Now()
+	w.deny(t, w.ours.user, "42", now, 12)
+	w.deny(t, w.ours.daily, "42", now, 12)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	if err := w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 	off := must(w.Alert(ctx, w.ours.ID, onUser.ID))(t)
+	for _, d := range must(w.AlertDeliveries(ctx, w.ours.ID, 0, 0, 10))(t) {
+		if d.Silenced != (d.Alert == onUser.ID) {
+			t.Errorf("after a rule was removed the delivery %+v waits", d)
+		}
+	}
 	if off.Active || !off.RuleRemoved || off.Version != 2 {
 		t.Errorf("after its rule was removed the alert is %+v", off)
 	}
-	if other := must(w.Alert(ctx, w.ours.ID, onDaily.ID))(t); other != onDaily {
+	other := must(w.Alert(ctx, w.ours.ID, onDaily.ID))(t)
+	if onDaily.RaisedAt = other.RaisedAt; other != onDaily || other.RaisedAt.IsZero() {
 		t.Errorf("another rule's alert is %+v, want %+v", other, onDaily)
 	}
 	log, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert", ObjectID: fmt.Sprint(onUser.ID)},

@@ -37,17 +37,22 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 		t.Fatalf("%q is the subject of %q", subject, user)
 	}
 	for _, sql := range []string{
-		`INSERT INTO violation_minute VALUES ($1, '2026-11-01', $2, $3, false, 5, 2), ($1, '2026-11-01', $2, '', true, 1, 1)`,
-		`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason,
+		`INSERT INTO violation_minute VALUES ($1, '2026-11-01', $2, $3, false, 5, 2), ($1, '2026-11-01', $2, '', true,
+			1, 1)`,
+		`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode,
+			reason,
 			key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text,
 			user_id, ip_address)
 			VALUES ($1, now(), now(), 3, $2, $2::bigint || ':' || $3::text, 'user', 'enforce', 'limit_exceeded',
 				'user:{user_id}', 1, 1, 1, 1, '', '', '` + mallory + `', '203.0.113.9')`,
 		`INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
 			SELECT $1, 'loud', $2, true, 1, 1, '', '', false WHERE $3::text <> ''`,
-		`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at)
-			SELECT tenant_id, alert_id, $3, 1, now(), now() FROM alert WHERE tenant_id = $1 AND rule_id = $2`,
-		`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
+		`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, kind, per_subject, threshold,
+				window_minutes, mode)
+			SELECT tenant_id, alert_id, $3, 1, now(), now(), kind, per_subject, threshold, window_minutes, ''
+				FROM alert WHERE tenant_id = $1 AND rule_id = $2`,
+		`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used,
+			burst_capacity,
 			mode, rule_name, key_pattern, user_id) VALUES ($1, $2, $3, now(), 80, now(), now(), 1, 1, '', '', '',
 				'` + mallory + `')`,
 		`INSERT INTO recent_denial SELECT $1, 'user', now(), $2, 'enforce', unnest(ARRAY['` + mallory + `', '']),
@@ -205,7 +210,8 @@ func TestAnErasureSurvivesProcessesThatAreKilled(t *testing.T) {
 		SELECT $1, timestamptz '2026-11-01Z' + make_interval(mins => i), $2,
 			CASE u WHEN 1 THEN 'mallory' ELSE 'user' || u END, false, 2, 1
 		FROM generate_series(1, $3) AS i, generate_series(1, $4) AS u`, ours, w.ours.user.ID, counts, users)
-	exec(t, w.url, `INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope,
+	exec(t, w.url, `INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key,
+		scope,
 			mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text,
 			user_id)
 		SELECT $1, now(), now(), 1, $2, 'mallory', 'user', 'enforce', 'limit_exceeded', 'user:{user_id}', 1, 1, 1, 1,

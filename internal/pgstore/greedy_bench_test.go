@@ -71,8 +71,10 @@ func BenchmarkBesideAGreedyTenant(b *testing.B) {
 	deliver := func(tenant rules.TenantID, n int) {
 		b.Helper()
 		run(`WITH made AS (
-			INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at)
-			SELECT a.tenant_id, a.alert_id, n::text, 1, now(), now() FROM alert AS a
+			INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, kind, per_subject, threshold,
+				window_minutes, mode)
+			SELECT a.tenant_id, a.alert_id, n::text, 1, now(), now(), a.kind, a.per_subject, a.threshold,
+				a.window_minutes, '' FROM alert AS a
 			CROSS JOIN generate_series(1, $2::integer) AS n WHERE a.tenant_id = $1 RETURNING *
 		) INSERT INTO job (tenant_id, kind, about, next_run_at)
 			SELECT tenant_id, 'alert delivery', delivery_id::text, clock_timestamp() FROM made`, tenant, n)

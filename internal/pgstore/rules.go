@@ -338,7 +338,11 @@ func (w write) removeRules(ctx context.Context, ids []rules.RuleID) (failed int,
 	if err := w.RemoveOverridesOfRules(ctx, w.revision, w.tenant, ruleNumbers(ids)); err != nil {
 		return 0, err
 	}
-	if err := w.TurnOffAlertsOfRules(ctx, w.tenant, ruleNumbers(ids)); err != nil {
+	turnedOff, err := w.TurnOffAlertsOfRules(ctx, w.tenant, ruleNumbers(ids))
+	if err != nil {
+		return 0, err
+	}
+	if err := w.SilenceDeliveries(ctx, w.tenant, turnedOff); err != nil {
 		return 0, err
 	}
 	params := each(ids, func(id rules.RuleID) dbsqlc.RemoveRuleParams {

@@ -432,10 +432,12 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO api_key_use (tenant_id, key_id, last_used_at) SELECT tenant_id, key_id, now() FROM api_key " +
 				"WHERE tenant_id = $1",
 			"INSERT INTO gateway (tenant_id, kind, document, revision) VALUES ($1, 'authorize', '{}', 1)",
-			`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason,
+			`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope,
+				mode, reason,
 				key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text)
 				VALUES ($1, now(), now(), 1, 1, '', '', '', '', '', 1, 1, 1, 1, '', '')`,
-			`INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, user_agent, detail, request_id)
+			`INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed,
+				user_agent, detail, request_id)
 				VALUES (now(), $1, $1, '', 1, 'denied', 0, '', '', '', '', '', '')`,
 			"INSERT INTO violation_minute VALUES ($1, now(), 1, '', false, 1, 0)",
 			"INSERT INTO recent_denial VALUES ($1, 'user', now(), 1, 'enforce', '', false, 1)",
@@ -448,11 +450,13 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO bucket_credit VALUES ($1, '', '', '', 1)",
 			"INSERT INTO bucket_record VALUES ($1, '', 1)",
 			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",
-			`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
+			`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at,
+				used, burst_capacity,
 				mode, rule_name, key_pattern) VALUES ($1, 1, '', now(), 80, now(), now(), 1, 1, '', '', '')`,
 			`INSERT INTO idempotency (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at, number)
 				VALUES ($1, sha256(''), '', sha256(''), 1, now(), 1)`,
-			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped,
+			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks,
+				seen, left_out, dropped,
 				users, payload) VALUES ($1, current_date, '', 1, now(), now(), 0, 0, 0, 0, 0, 0, '{}', '')`,
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
 			"INSERT INTO bucket_checkpoint VALUES ($1, 1, '42', 1, '', '42')",
@@ -464,7 +468,8 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO user_erasure (tenant_id, receipt_id, user_id, actor) VALUES ($1, 'erased-1', '42', '')",
 			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES " +
 				"($1, '', '', '', '{}')",
-			`INSERT INTO scheduled_change (tenant_id, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, due_at)
+			`INSERT INTO scheduled_change (tenant_id, requested_by_kind, requested_by_id, requested_by_name, patch,
+				starts_at, due_at)
 				VALUES ($1, '', '', '', '[]', now(), now())`,
 			`INSERT INTO scheduled_change_rule (tenant_id, change_id, rule_id, patch, fields)
 				SELECT tenant_id, (SELECT max(change_id) FROM scheduled_change WHERE tenant_id = $1), rule_id, '{}',
@@ -475,13 +480,17 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO audit_webhook (tenant_id, url, secret, is_active) VALUES ($1, '', '', false)",
 			"INSERT INTO audit_webhook_progress (tenant_id, sent_to) VALUES ($1, 0)",
 			"INSERT INTO backend_report VALUES ($1, 'db', now(), 1, 0, '{}')",
-			`INSERT INTO rate_limit_step SELECT tenant_id, rule_id, 50, now(), now(), now() + interval '1 minute', '', '', 1
+			`INSERT INTO rate_limit_step SELECT tenant_id, rule_id, 50, now(), now(), now() + interval '1 minute', '',
+				'', 1
 				FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
-			`INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
+			`INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret,
+				is_active)
 				SELECT tenant_id, 'loud', rule_id, false, 1, 1, '', '', false FROM rate_limit_rule WHERE tenant_id = $1
 					LIMIT 1`,
-			`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at)
-				SELECT tenant_id, alert_id, '', 1, now(), now() FROM alert WHERE tenant_id = $1 LIMIT 1`,
+			`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, kind, per_subject, threshold,
+					window_minutes, mode)
+				SELECT tenant_id, alert_id, '', 1, now(), now(), kind, per_subject, threshold, window_minutes, ''
+					FROM alert WHERE tenant_id = $1 LIMIT 1`,
 		} {
 			exec(t, w.url, sql, o.ID)
 		}

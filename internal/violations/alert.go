@@ -144,6 +144,7 @@ type Delivery struct {
 	ID     int64
 	Tenant rules.TenantID
 	Alert  int64
+	Kind   AlertKind // of the alert when it was raised
 	Firing
 	RaisedAt time.Time
 

@@ -18,7 +18,7 @@ type MinuteCount struct {
 
 // Firing is a reason to raise an alert.
 type Firing struct {
-	Rule    rules.RuleID // 0 for all checks, and for tests
+	Rule    rules.RuleID // 0 for all checks
 	Subject string       // "" for the whole rule
 	// Denied is the number of denials, or of the other kind's count.
 	Denied int64

@@ -1,7 +1,6 @@
 package violations
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -12,17 +11,17 @@ import (
 // Notice is a delivery with its content.
 type Notice struct {
 	Delivery
-	Of         Alert
+	Of         Alert // with the condition that it had when it was raised
 	TenantSlug string
 	Pattern    string // of the rule
 	Meter      rules.Meter
 	Detail     string // name and plan, to tell rules of one pattern apart: "daily · pro"
-	// Mode is the rule's, or shadow while its tenant is in shadow.
+	// Mode is the rule's when it was raised, or shadow if its tenant was in shadow.
 	Mode rules.Mode
 }
 
-// Summary is a sentence without the subject: "The rule “Each user · daily · pro” denied 1,200 checks of one subject
-// within 5 minutes."
+// Summary is a sentence without the subject: "The rule “Each user · daily · pro” denied 1,200 checks of one
+// subject within 5 minutes."
 func (n *Notice) Summary() string {
 	if n.Test {
 		return "This is a test. Nothing has happened."
@@ -43,11 +42,11 @@ func (n *Notice) Summary() string {
 		return fmt.Sprintf("%s of quotas of the %s%s within %s.", plural(n.Denied, "crossing"), n.ruleText(), whose,
 			within)
 	case AlertDegraded:
-		if n.RuleID() == 0 {
-			return fmt.Sprintf("%s decided without the shared buckets within %s.", plural(n.Denied, "check"), within)
+		if n.Rule != 0 {
+			whose = " of the " + n.ruleText()
 		}
-		return fmt.Sprintf("%s of the %s decided without the shared buckets within %s.", plural(n.Denied, "check"),
-			n.ruleText(), within)
+		return fmt.Sprintf("%s%s within %s, without the shared buckets.", plural(n.Denied, "degraded decision"), whose,
+			within)
 	case AlertDenials:
 	}
 	denied, shadow := "denied", ""
@@ -58,13 +57,10 @@ func (n *Notice) Summary() string {
 		shadow)
 }
 
-// RuleID returns the rule of the delivery; 0 for all checks.
-func (n *Notice) RuleID() rules.RuleID { return cmp.Or(n.Rule, n.Of.Rule) }
-
 // ruleText names the rule as the UI does.
 func (n *Notice) ruleText() string {
 	if n.Pattern == "" {
-		return "rule " + strconv.FormatInt(int64(n.RuleID()), 10)
+		return "rule " + strconv.FormatInt(int64(n.Rule), 10)
 	}
 	name := n.Pattern
 	if pattern, err := rules.ParsePattern(name); err == nil {

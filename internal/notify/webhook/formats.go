@@ -107,7 +107,7 @@ type pagerDutyPayload struct {
 // pagerDutyOf makes one incident of all deliveries of an alert about the same rule and subject.
 func (s *Sender) pagerDutyOf(n *violations.Notice) pagerDutyEvent {
 	severity, dedup := "error", fmt.Sprintf("sluice-%s-alert-%d", n.TenantSlug, n.Of.ID)
-	if n.Rule != 0 && n.Of.Rule == 0 { // an alert of every rule
+	if n.Rule != 0 {
 		dedup += fmt.Sprintf("-rule-%d", n.Rule)
 	}
 	if n.Of.PerSubject && !n.Test {

@@ -167,7 +167,7 @@ func messageOf(n *violations.Notice) message {
 	if n.Of.Kind == violations.AlertDenials {
 		m.Denied = n.Denied
 	}
-	if rule := int64(n.RuleID()); rule != 0 {
+	if rule := int64(n.Rule); rule != 0 {
 		meter := n.Meter.Word()
 		mode := string(n.Mode)
 		m.RuleID, m.Meter, m.Mode = &rule, &meter, &mode

@@ -7568,6 +7568,7 @@ export interface components {
          * @example {
          *       "delivery_id": "90",
          *       "is_test": false,
+         *       "kind": "denials",
          *       "rule_id": "12",
          *       "subject": "42",
          *       "denied": 1043,
@@ -7585,9 +7586,10 @@ export interface components {
         AlertDelivery: {
             delivery_id: components["schemas"]["ID"];
             is_test: boolean;
+            kind: components["schemas"]["AlertKind"];
             /** @description Who was denied; null unless the alert is per subject */
             subject: string | null;
-            /** @description Null for all checks together, and for tests */
+            /** @description Null for all checks together */
             rule_id: components["schemas"]["IDOrNull"];
             /**
              * Format: int64
@@ -7602,7 +7604,7 @@ export interface components {
             /** Format: date-time */
             raised_at: string;
             /**
-             * @description silenced: not sent, because the alert was silenced, changed or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
+             * @description silenced: not sent, because the alert was silenced or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
              * @enum {string}
              */
             state: "pending" | "delivered" | "failed" | "silenced";

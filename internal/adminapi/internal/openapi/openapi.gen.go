@@ -1613,6 +1613,11 @@ type AlertDelivery struct {
 	// IsUnderWay An attempt is in flight, or its mail waits for the mail server
 	IsUnderWay bool `json:"is_under_way"`
 
+	// Kind What is counted. `denials`: checks that the rule denied or, in shadow, would have denied. `near_limit`: the percentage of its checks that it denied, or that left
+	// less than a fifth of its limit, of at least 20 checks. `crossings`: crossings of its `notify_at`. `degraded`: checks decided without the shared buckets.
+	// `near_limit` and `degraded` count no subjects.
+	Kind AlertKind `json:"kind"`
+
 	// LastError What went wrong the last time
 	LastError string `json:"last_error"`
 
@@ -1627,14 +1632,14 @@ type AlertDelivery struct {
 	// Since When the window began
 	Since time.Time `json:"since"`
 
-	// State silenced: not sent, because the alert was silenced, changed or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
+	// State silenced: not sent, because the alert was silenced or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
 	State AlertDeliveryState `json:"state"`
 
 	// Subject Who was denied; null unless the alert is per subject
 	Subject nullable.Nullable[string] `json:"subject"`
 }
 
-// AlertDeliveryState silenced: not sent, because the alert was silenced, changed or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
+// AlertDeliveryState silenced: not sent, because the alert was silenced or turned off; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
 type AlertDeliveryState string
 
 // AlertDeliveryList defines model for AlertDeliveryList.

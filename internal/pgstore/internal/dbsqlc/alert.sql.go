@@ -266,14 +266,30 @@ func (q *Queries) SilenceAlert(ctx context.Context, arg SilenceAlertParams) (int
 	return result.RowsAffected(), nil
 }
 
-const turnOffAlertsOfRules = `-- name: TurnOffAlertsOfRules :exec
+const turnOffAlertsOfRules = `-- name: TurnOffAlertsOfRules :many
 UPDATE alert SET is_active = false, version = version + 1, updated_at = now()
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND is_active
+RETURNING alert_id
 `
 
-func (q *Queries) TurnOffAlertsOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) error {
-	_, err := q.db.Exec(ctx, turnOffAlertsOfRules, tenantID, ruleIds)
-	return err
+func (q *Queries) TurnOffAlertsOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, turnOffAlertsOfRules, tenantID, ruleIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var alert_id int64
+		if err := rows.Scan(&alert_id); err != nil {
+			return nil, err
+		}
+		items = append(items, alert_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const turnOnAlert = `-- name: TurnOnAlert :execrows

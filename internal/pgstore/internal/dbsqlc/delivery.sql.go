@@ -13,7 +13,7 @@ import (
 )
 
 const alertDeliveriesBefore = `-- name: AlertDeliveriesBefore :many
-SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.attempted_at, d.http_status, d.error, d.is_test, d.mail_id, d.rule_id, d.silenced,
+SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.attempted_at, d.http_status, d.error, d.is_test, d.mail_id, d.rule_id, d.silenced, d.kind, d.per_subject, d.threshold, d.window_minutes, d.mode,
     coalesce((SELECT j.next_run_at FROM job AS j WHERE j.tenant_id = d.tenant_id AND j.about = d.delivery_id::text
         AND j.kind = CASE WHEN d.is_test THEN 'alert test' ELSE 'alert delivery' END), timestamptz 'epoch')::timestamptz
         AS next_run_at,
@@ -79,6 +79,11 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 			&i.Delivery.MailID,
 			&i.Delivery.RuleID,
 			&i.Delivery.Silenced,
+			&i.Delivery.Kind,
+			&i.Delivery.PerSubject,
+			&i.Delivery.Threshold,
+			&i.Delivery.WindowMinutes,
+			&i.Delivery.Mode,
 			&i.NextRunAt,
 			&i.UnderWay,
 			&i.MailState,
@@ -95,7 +100,7 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 }
 
 const alertDelivery = `-- name: AlertDelivery :one
-SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced FROM delivery
+SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced, kind, per_subject, threshold, window_minutes, mode FROM delivery
 WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
 `
 
@@ -119,6 +124,11 @@ func (q *Queries) AlertDelivery(ctx context.Context, tenantID rules.TenantID, al
 		&i.MailID,
 		&i.RuleID,
 		&i.Silenced,
+		&i.Kind,
+		&i.PerSubject,
+		&i.Threshold,
+		&i.WindowMinutes,
+		&i.Mode,
 	)
 	return i, err
 }
@@ -140,16 +150,14 @@ func (q *Queries) DeliveryMailed(ctx context.Context, mailID int64, tenantID rul
 }
 
 const deliveryToSend = `-- name: DeliveryToSend :one
-SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.attempted_at, d.http_status, d.error, d.is_test, d.mail_id, d.rule_id, d.silenced, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, t.slug,
+SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.attempted_at, d.http_status, d.error, d.is_test, d.mail_id, d.rule_id, d.silenced, d.kind, d.per_subject, d.threshold, d.window_minutes, d.mode, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, t.slug,
     coalesce((SELECT r.key_pattern FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = d.rule_id), '')::text AS rule_pattern,
     coalesce((SELECT r.parameters ->> 'meter' FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_meter,
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = d.rule_id), '')::text AS rule_meter,
     coalesce((SELECT concat_ws(' · ', nullif(r.parameters ->> 'meter', r.name), nullif(r.name, ''),
         coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail,
-    (CASE WHEN t.enforcement = 'shadow' THEN 'shadow' ELSE coalesce((SELECT r.mode FROM rate_limit_rule AS r
-        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '') END)::text AS mode
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = d.rule_id), '')::text AS rule_detail
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
 JOIN tenant AS t ON t.tenant_id = d.tenant_id
@@ -163,7 +171,6 @@ type DeliveryToSendRow struct {
 	RulePattern string
 	RuleMeter   string
 	RuleDetail  string
-	Mode        string
 }
 
 // No row if it was delivered. The rule's detail tells rules of one pattern apart.
@@ -187,6 +194,11 @@ func (q *Queries) DeliveryToSend(ctx context.Context, tenantID rules.TenantID, d
 		&i.Delivery.MailID,
 		&i.Delivery.RuleID,
 		&i.Delivery.Silenced,
+		&i.Delivery.Kind,
+		&i.Delivery.PerSubject,
+		&i.Delivery.Threshold,
+		&i.Delivery.WindowMinutes,
+		&i.Delivery.Mode,
 		&i.Alert.TenantID,
 		&i.Alert.AlertID,
 		&i.Alert.Name,
@@ -210,7 +222,6 @@ func (q *Queries) DeliveryToSend(ctx context.Context, tenantID rules.TenantID, d
 		&i.RulePattern,
 		&i.RuleMeter,
 		&i.RuleDetail,
-		&i.Mode,
 	)
 	return i, err
 }
@@ -285,7 +296,7 @@ WHERE d.tenant_id = $1 AND d.alert_id = $2
     AND d.delivery_id = $3 AND (d.state <> 'delivered' OR EXISTS (
         SELECT FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id AND m.state = 'failed'
     ))
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced, kind, per_subject, threshold, window_minutes, mode
 `
 
 // No row if it was delivered. One whose mail failed gets new mail.
@@ -309,30 +320,41 @@ func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantI
 		&i.MailID,
 		&i.RuleID,
 		&i.Silenced,
+		&i.Kind,
+		&i.PerSubject,
+		&i.Threshold,
+		&i.WindowMinutes,
+		&i.Mode,
 	)
 	return i, err
 }
 
 const silenceDeliveries = `-- name: SilenceDeliveries :exec
 UPDATE delivery SET state = 'delivered', silenced = true
-WHERE tenant_id = $1 AND alert_id = $2 AND state = 'pending' AND NOT is_test
+WHERE tenant_id = $1 AND alert_id = ANY ($2::bigint[]) AND state = 'pending'
+    AND NOT is_test
 `
 
-// What waits is not sent when the silence has ended: it is old by then.
-func (q *Queries) SilenceDeliveries(ctx context.Context, tenantID rules.TenantID, alertID int64) error {
-	_, err := q.db.Exec(ctx, silenceDeliveries, tenantID, alertID)
+// What waits is not sent when the silence has ended, or the alert is on again: it is old by then.
+func (q *Queries) SilenceDeliveries(ctx context.Context, tenantID rules.TenantID, alertIds []int64) error {
+	_, err := q.db.Exec(ctx, silenceDeliveries, tenantID, alertIds)
 	return err
 }
 
 const testAlert = `-- name: TestAlert :one
-INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, is_test)
-SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), true
+INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, is_test, kind, per_subject,
+    threshold, window_minutes, mode)
+SELECT a.tenant_id, a.alert_id, a.rule_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(),
+    true, a.kind, a.per_subject, a.threshold, a.window_minutes,
+    CASE WHEN t.enforcement = 'shadow' THEN 'shadow' ELSE coalesce((SELECT r.mode FROM rate_limit_rule AS r
+        WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id), '') END
 FROM alert AS a
+JOIN tenant AS t ON t.tenant_id = a.tenant_id
 WHERE a.tenant_id = $1 AND a.alert_id = $2 AND NOT EXISTS (
     SELECT FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.is_test AND d.state = 'pending'
 )
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced, kind, per_subject, threshold, window_minutes, mode
 `
 
 // No row while the previous test is pending, which takes seconds, since it is attempted once.
@@ -356,6 +378,11 @@ func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertI
 		&i.MailID,
 		&i.RuleID,
 		&i.Silenced,
+		&i.Kind,
+		&i.PerSubject,
+		&i.Threshold,
+		&i.WindowMinutes,
+		&i.Mode,
 	)
 	return i, err
 }

@@ -247,22 +247,27 @@ type DecisionSpan struct {
 }
 
 type Delivery struct {
-	TenantID    rules.TenantID
-	DeliveryID  int64
-	AlertID     int64
-	Subject     string
-	Denied      int64
-	Since       time.Time
-	RaisedAt    time.Time
-	State       string
-	Attempts    int32
-	AttemptedAt *time.Time
-	HttpStatus  *int32
-	Error       string
-	IsTest      bool
-	MailID      *int64
-	RuleID      *rules.RuleID
-	Silenced    bool
+	TenantID      rules.TenantID
+	DeliveryID    int64
+	AlertID       int64
+	Subject       string
+	Denied        int64
+	Since         time.Time
+	RaisedAt      time.Time
+	State         string
+	Attempts      int32
+	AttemptedAt   *time.Time
+	HttpStatus    *int32
+	Error         string
+	IsTest        bool
+	MailID        *int64
+	RuleID        *rules.RuleID
+	Silenced      bool
+	Kind          string
+	PerSubject    bool
+	Threshold     int64
+	WindowMinutes int32
+	Mode          string
 }
 
 type Export struct {

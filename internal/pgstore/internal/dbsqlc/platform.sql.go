@@ -788,7 +788,8 @@ func (q *Queries) CountTrafficBlock(ctx context.Context, arg CountTrafficBlockPa
 
 const countUserMonths = `-- name: CountUserMonths :exec
 WITH given AS (
-    SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
+    SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0
+        AS cost_taken
     FROM (
         SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::date[]) AS month,
             unnest($3::text[]) COLLATE "C" AS user_id,
@@ -2715,7 +2716,7 @@ WITH fired AS (
         unnest($8::timestamptz[]) AS raised_before,
         unnest($9::boolean[]) AS silenced
 ), held AS MATERIALIZED ( -- so that none is silenced before its deliveries can be seen
-    SELECT a.tenant_id, a.alert_id FROM alert AS a
+    SELECT a.tenant_id, a.alert_id, a.kind, a.per_subject, a.threshold, a.window_minutes FROM alert AS a
     WHERE (a.tenant_id, a.alert_id, a.version) IN (SELECT f.tenant_id, f.alert_id, f.version FROM fired AS f)
         AND a.is_active
     FOR SHARE SKIP LOCKED
@@ -2729,7 +2730,7 @@ WITH fired AS (
         GROUP BY p.alert_id
     ) AS d
 ), ranked AS (
-    SELECT f.tenant_id, f.alert_id, f.version, f.rule_id, f.subject, f.counted, f.since, f.raised_before, f.silenced, coalesce(w.deliveries, 0) + row_number() OVER (
+    SELECT f.tenant_id, f.alert_id, f.version, f.rule_id, f.subject, f.counted, f.since, f.raised_before, f.silenced, h.kind, h.per_subject, h.threshold, h.window_minutes, coalesce(w.deliveries, 0) + row_number() OVER (
         PARTITION BY f.tenant_id, f.alert_id ORDER BY f.counted DESC, f.rule_id, f.subject) AS place
     FROM fired AS f
     JOIN held AS h ON h.tenant_id = f.tenant_id AND h.alert_id = f.alert_id
@@ -2741,15 +2742,19 @@ WITH fired AS (
             AND (f.silenced OR NOT d.silenced)
     )
 ), turns AS (
-    SELECT r.tenant_id, r.alert_id, r.version, r.rule_id, r.subject, r.counted, r.since, r.raised_before, r.silenced, r.place, count(*) FILTER (WHERE NOT r.silenced) OVER (
+    SELECT r.tenant_id, r.alert_id, r.version, r.rule_id, r.subject, r.counted, r.since, r.raised_before, r.silenced, r.kind, r.per_subject, r.threshold, r.window_minutes, r.place, count(*) FILTER (WHERE NOT r.silenced) OVER (
         PARTITION BY r.tenant_id ORDER BY r.place, r.counted DESC, r.alert_id ROWS UNBOUNDED PRECEDING) AS turn
     FROM ranked AS r
     WHERE r.place <= $10::bigint
 ), raised AS (
-    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state)
+    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state, kind,
+        per_subject, threshold, window_minutes, mode)
     SELECT n.tenant_id, n.alert_id, nullif(n.rule_id, 0), n.subject, n.counted, n.since, $11, n.silenced,
-        CASE WHEN n.silenced THEN 'delivered' ELSE 'pending' END
+        CASE WHEN n.silenced THEN 'delivered' ELSE 'pending' END, n.kind, n.per_subject, n.threshold, n.window_minutes,
+        CASE WHEN t.enforcement = 'shadow' THEN 'shadow' ELSE coalesce(r.mode, '') END
     FROM turns AS n
+    JOIN tenant AS t ON t.tenant_id = n.tenant_id
+    LEFT JOIN rate_limit_rule AS r ON r.tenant_id = n.tenant_id AND r.rule_id = n.rule_id
     WHERE n.silenced OR n.turn <= $12::bigint - coalesce((
         SELECT max(w.of_tenant) FROM waiting AS w WHERE w.tenant_id = n.tenant_id), 0)
     RETURNING tenant_id, delivery_id, silenced

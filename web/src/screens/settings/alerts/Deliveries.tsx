@@ -59,8 +59,8 @@ export function Deliveries({ tenant, alert, nameOf }: DeliveriesProps) {
 function Delivery({ tenant, alert, delivery, nameOf }: DeliveriesProps & { delivery: AlertDelivery }) {
   const { own } = useRole();
   const { tone, word } = outcomeOf(delivery);
-  const { is_test, rule_id, subject, denied, raised_at, next_attempt_at } = delivery;
-  const rule = alert.rule_id === null ? nameOf(rule_id) : undefined;
+  const { is_test, kind, rule_id, subject, denied, raised_at, next_attempt_at } = delivery;
+  const rule = rule_id === alert.rule_id ? undefined : nameOf(rule_id);
   return (
     <li>
       <Outcome tone={tone}>{word}</Outcome>
@@ -70,7 +70,7 @@ function Delivery({ tenant, alert, delivery, nameOf }: DeliveriesProps & { deliv
             'Test'
           ) : (
             <>
-              {countedText(alert.kind, denied)}
+              {countedText(kind, denied)}
               {subject !== null && ` of ${subject}`}
               {rule && ` by ${rule}`}
             </>

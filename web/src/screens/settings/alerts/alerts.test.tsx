@@ -53,6 +53,7 @@ const loud = {
 const waiting = {
   delivery_id: '90',
   is_test: false,
+  kind: 'denials',
   rule_id: '12',
   subject: null,
   denied: 1043,
