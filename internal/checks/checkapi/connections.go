@@ -2,7 +2,6 @@ package checkapi
 
 import (
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,8 +16,9 @@ const (
 	// evictedShare is the part of the limit that one eviction closes, because ranking takes milliseconds.
 	evictedShare = 64
 	evictPause   = 100 * time.Millisecond
-	// slowReader is how long a caller may read an answer before its connection can be evicted.
-	slowReader = time.Second
+	// slowCaller is how long a caller may read an answer before its connection can be evicted, and how long a shutdown
+	// waits for the rest of a request.
+	slowCaller = time.Second
 	// maxReserve caps the connections over the limit, and reserveShare those of one network. Each gets one answer: a
 	// health probe its own, other requests 503.
 	maxReserve   = 64
@@ -90,25 +90,14 @@ func (s *connections) makeRoom(now time.Time) {
 	s.evict(now)
 }
 
-func (s *connections) closeIn(phases ...phase) {
+func (s *connections) closeLate(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.all {
-		if state := connState(c.state.Load()); slices.Contains(phases, state.phase()) {
+		if state := connState(c.state.Load()); state.late(now.Sub(c.server.began)) {
 			c.endFrom(state)
 		}
 	}
-}
-
-func (s *connections) count(phases ...phase) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.all {
-		if slices.Contains(phases, connState(c.state.Load()).phase()) {
-			n++
-		}
-	}
-	return n
 }
 
 func (s *connections) closeAll() {

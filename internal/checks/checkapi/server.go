@@ -177,22 +177,22 @@ func (s *Server) warn(now time.Time) {
 // Shutdown accepts no more connections, and waits until the requests in flight are answered or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.closeListener()
-	if s.open.count(silent, idle) > 0 {
-		select {
-		case <-time.After(lastRequests):
-		case <-ctx.Done():
-		}
-		s.open.closeIn(silent, idle)
-	}
 	served := make(chan struct{})
 	panics.Go(s.surface.Log, "the end of checks", func() {
 		defer close(served)
 		s.serving.Wait()
 	})
-	select {
-	case <-served:
-	case <-ctx.Done():
-		err = errors.Join(err, ctx.Err())
+	late := time.NewTicker(lastRequests)
+	defer late.Stop()
+	for waits := true; waits; {
+		select {
+		case <-served:
+			waits = false
+		case <-late.C:
+			s.open.closeLate(time.Now())
+		case <-ctx.Done():
+			err, waits = errors.Join(err, ctx.Err()), false
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("wait for the last checks: %w", err)

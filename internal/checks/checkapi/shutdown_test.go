@@ -181,6 +181,27 @@ func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 	})
 }
 
+// A request whose rest does not come keeps nobody waiting, nor does an answer that nobody reads.
+func TestShutdownDoesNotWaitForSlowCallers(t *testing.T) {
+	t.Parallel()
+	const check = "POST /v1/check HTTP/1.1\r\nHost: a\r\n" + withKey
+	inBubble(t, 4, func(t *testing.T, h *harness, l *pipes) {
+		for _, part := range []string{
+			"GET /heal", check, check + "Content-Length: 20\r\n\r\n{", "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+		} {
+			l.call(t, "192.0.2.1").send(part)
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := h.server.Shutdown(t.Context()); err != nil {
+			t.Errorf("the shutdown ended with %v", err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the shutdown took %s", took)
+		}
+	})
+}
+
 // A request that was answered by its headers is over, though its body is still to come.
 func TestShutdownDoesNotWaitForBodiesThatNobodyReads(t *testing.T) {
 	t.Parallel()

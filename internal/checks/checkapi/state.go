@@ -28,15 +28,20 @@ func (s connState) since() time.Duration { return time.Duration(s &^ phaseMask) 
 func (s connState) with(p phase) connState { return s&^phaseMask | connState(p) }
 
 // evictable reports whether the connection waits for its caller, so that closing it loses no decision. A caller has
-// slowReader to read an answer.
+// slowCaller to read an answer.
 func (s connState) evictable(now time.Duration) bool {
 	switch s.phase() {
 	case silent, idle, waiting:
 		return true
 	case writing:
-		return now-s.since() >= slowReader
+		return now-s.since() >= slowCaller
 	}
 	return false
+}
+
+// late reports whether a shutdown, which has given idle connections the time for a last request, ends the connection.
+func (s connState) late(now time.Duration) bool {
+	return s.evictable(now) && (s.phase() != waiting || now-s.since() >= slowCaller)
 }
 
 // enter moves the connection to a phase, unless the server has ended it.
