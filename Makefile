@@ -12,6 +12,9 @@ MAKEFLAGS += --no-builtin-rules
 # Go's installer puts go there; fresh machines often lack the folder on PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
+# Nothing here needs C. Only the race detector does; all else shares one compilation.
+export CGO_ENABLED := 0
+
 # Folders with Go modules. tools only pins versions; the code of all others is ours.
 ALL_MODULES := $(dir $(wildcard go.mod */go.mod */*/go.mod))
 MODULES := $(filter-out tools/,$(ALL_MODULES))
@@ -24,7 +27,6 @@ help: ## List what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: export CGO_ENABLED := 0
 run: ## Install what is missing and start everything, with demo data (ARGS="--check-addr …" is passed on)
 	@# Go compiles while the UI is installed and built. What fails is said below, by the build of the binary.
 	@go build ./internal/app/dev >/dev/null 2>&1 & scripts/install.sh run; \
@@ -45,7 +47,7 @@ test: ## Install what is missing and run every test; says how long each part tak
 test/ready:
 	@scripts/install.sh test
 	@$(MAKE) --no-print-directory web/dist/index.html
-	CGO_ENABLED=0 go build -o .bin/sluice ./cmd/sluice
+	go build -o .bin/sluice ./cmd/sluice
 
 # Tests of a single goroutine, or that ask one thing after another, in which the race detector, ten times slower there,
 # finds nothing that other tests do not.
@@ -59,15 +61,15 @@ go_test := go test -vet=off -timeout 60m
 
 .PHONY: test/go
 test/go:
-	$(go_test) -race -skip '$(SERIAL)' $$(go list ./... | grep -v '/e2e$$')
-	CGO_ENABLED=0 $(go_test) ./e2e
-	cd client/grpc && $(go_test) -race -count=1 ./...
+	CGO_ENABLED=1 $(go_test) -race -skip '$(SERIAL)' $$(go list ./... | grep -v '/e2e$$')
+	$(go_test) ./e2e
+	cd client/grpc && CGO_ENABLED=1 $(go_test) -race -count=1 ./...
 	@for module in $(filter-out ./ client/grpc/, $(MODULES)); do \
 		echo "$$module"; (cd "$$module" && $(go_test) -count=1 ./...) || exit 1; done
 
 .PHONY: test/serial
 test/serial:
-	CGO_ENABLED=0 $(go_test) -run '$(SERIAL)' ./client ./internal/adminapi ./internal/enforce/lease ./internal/store/membucket
+	$(go_test) -run '$(SERIAL)' ./client ./internal/adminapi ./internal/enforce/lease ./internal/store/membucket
 
 .PHONY: test/ui
 test/ui:

@@ -54,7 +54,13 @@ has_redis() {
 has_compiler() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
 
 # The tests search for the same names.
-has_chromium() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
+has_chromium() {
+  local browser
+  for browser in chromium-headless-shell chromium chromium-browser google-chrome; do
+    command -v "$browser" >/dev/null && return 0
+  done
+  return 1
+}
 
 has_curl() { command -v curl >/dev/null; }
 
@@ -171,7 +177,7 @@ debian_redis() {
     return 1
   fi
 }
-debian_chromium() { apt_install chromium; }
+debian_chromium() { apt_install chromium-headless-shell || apt_install chromium; } # Ubuntu has no such package
 debian_compiler() { apt_install gcc libc6-dev; }
 debian_curl() { apt_install curl; }
 debian_proxies() { apt_install nginx-light caddy haproxy && not_at_boot nginx && not_at_boot caddy && not_at_boot haproxy; }

@@ -38,6 +38,7 @@ test('a row is a link: another tab opens its panel, and the keyboard walks the r
   await page.goto(`${at('violations')}?user=601`);
   const link = page.getByRole('table', { name: 'Violations' }).getByRole('link', { name: /601/ }).first();
   const [tab] = await Promise.all([page.context().waitForEvent('page'), link.click({ modifiers: ['ControlOrMeta'] })]);
+  await tab.bringToFront();
   await expect(tab.getByRole('dialog', { name: 'Violation' })).toBeVisible();
   expect(new URL(tab.url()).searchParams.has('open')).toBe(true);
   // A middle click beside the link is one on the row.
