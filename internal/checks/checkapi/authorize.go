@@ -56,8 +56,8 @@ func (h questionHeaders) Values(name string) [][]byte {
 // request may pass, and sends parts of it as headers. The tenant's mapping makes a check of them.
 //
 // The answer is 200 without a body, or 429 (503 for a closed tier; see handOn) with a problem document. With ?deny=403
-// every answer but 200 is 403; see sendAs403. Visitors see refusals, so 401 is about the visitor's token only; a wrong
-// key of the proxy is 500.
+// every answer about the visitor but 200 is 403; see sendAs403. Visitors see refusals, so 401 is about the visitor's
+// token only; a wrong key of the proxy is 500.
 func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, by caller) error {
 	x, tenant := scratchOf(c), by.tenant
 	h := &c.Request.Header
@@ -214,11 +214,11 @@ func asksFor403(target []byte) bool {
 	return string(path) == authorizePath && hasParameter(string(query), "deny=403")
 }
 
-// sendAs403 replaces every status but 200 by 403 and sends it in X-Sluice-Status, because nginx's auth_request makes a
-// 500 of most statuses. The body is empty, because nginx does not read it and would close the connection.
+// sendAs403 replaces every status but 200 and 502 by 403 and sends it in X-Sluice-Status, because nginx's auth_request
+// makes a 500 of most statuses. The body is empty, because nginx does not read it and would close the connection.
 func sendAs403(c *fasthttp.RequestCtx) {
 	status := c.Response.StatusCode()
-	if status == http.StatusOK {
+	if status == http.StatusOK || status == http.StatusBadGateway {
 		return
 	}
 	c.Response.ResetBody()
@@ -280,13 +280,16 @@ func (r *route) keyLines(h *fasthttp.RequestHeader) (lines []string) {
 	return lines
 }
 
-// forVisitor makes a 500 of a key's refusal, because a visitor cannot help it and a 401 would ask for a password.
+// forVisitor makes a 500 of a key's refusal, because a visitor cannot help it and a 401 would ask for a password. If
+// this process cannot decide now, the answer is 502, which proxies take for an outage; a 503 is a rule's.
 func forVisitor(err error) error {
 	var p *httpapi.Problem
-	if !errors.As(err, &p) || p.Status == http.StatusServiceUnavailable {
+	if !errors.As(err, &p) {
 		return err
 	}
 	refused := *p
-	refused.Status = http.StatusInternalServerError
+	if refused.Status = http.StatusInternalServerError; p.Kind == httpapi.Unavailable {
+		refused.Status = http.StatusBadGateway
+	}
 	return &refused
 }

@@ -210,6 +210,9 @@ func (c *conn) admit() admission {
 		a.last = true
 		if a.err == nil && a.route.permission != "" {
 			a.err = tooManyConnections()
+			if a.route.asksForVisitor {
+				a.err = forVisitor(a.err)
+			}
 		}
 	case a.tenant != nil:
 		if id := int64(a.tenant.Tenant.ID); c.tenant.Load() != id {

@@ -194,12 +194,21 @@ func TestOverTheLimitHealthIsAnsweredAndChecksAreRefused(t *testing.T) {
 			t.Errorf("a check is answered %d %v %s", got.status, got.header, got.body)
 		}
 		refused.ends()
+		// A proxy must know that it is not a rule that denies.
+		for _, target := range []string{"/v1/authorize", "/v1/authorize?deny=403", "/v1/authorize/a"} {
+			c := l.call(t, "192.0.2.1")
+			c.send("GET " + target + " HTTP/1.1\r\nHost: a\r\n" + withKey + "\r\n")
+			if got := c.answer(); got.status != 502 {
+				t.Errorf("%s is answered %d", target, got.status)
+			}
+			c.ends()
+		}
 		probe := l.call(t, "192.0.2.1")
 		if got := probe.get("/healthz"); got.status != 200 || !got.last {
 			t.Errorf("a probe is answered %d, the last: %t", got.status, got.last)
 		}
 		probe.ends()
-		if got, want := h.server.Connections(), (checkapi.Connections{Open: 3, Refused: 2}); got != want {
+		if got, want := h.server.Connections(), (checkapi.Connections{Open: 3, Refused: 5}); got != want {
 			t.Errorf("counted %+v, want %+v", got, want)
 		}
 		close(leave)

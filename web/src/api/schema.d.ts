@@ -9019,7 +9019,7 @@ export interface operations {
     authorize: {
         parameters: {
             query?: {
-                /** @description For nginx. With 403, every answer but 200 is 403 without a body, and `X-Sluice-Status` has its status. */
+                /** @description For nginx. With 403, every answer but 200 and 502 is 403 without a body, and `X-Sluice-Status` has its status. */
                 deny?: "403";
             };
             header?: never;
@@ -9037,7 +9037,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            /** @description Any other answer but 200, if `deny` is 403; below the path also a 503 about the visitor */
+            /** @description Any other answer but 200 and 502, if `deny` is 403; below the path also a 503 about the visitor */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9054,6 +9054,13 @@ export interface operations {
                 };
             };
             500: components["responses"]["Internal"];
+            /** @description This process has no rules yet, or too many connections: proxies take it for an outage */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             503: components["responses"]["Unavailable"];
         };
     };
