@@ -147,7 +147,8 @@ func startLender(ctx context.Context) (*lender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the client: %w", err)
 	}
-	go func() { l.served <- l.server.Serve(listener) }() //nolint:contextcheck // connections outlive the call that starts the server
+	//nolint:contextcheck // connections outlive the call that starts the server
+	go func() { l.served <- l.server.Serve(listener) }()
 	l.client, err = sluice.New(sluice.Config{URL: "http://" + listener.Addr().String(), Key: token, Logger: log})
 	if err != nil {
 		return nil, errors.Join(err, l.server.Close())

@@ -76,7 +76,8 @@ has_proxies() {
 readonly oldest_node=20.19
 has_node() {
   command -v npm >/dev/null || return 1
-  node -e "const [a, b] = process.versions.node.split('.'), [c, d] = '$oldest_node'.split('.'); process.exit(+a > +c || (a === c && +b >= +d) ? 0 : 1)"
+  node -e "const [a, b] = process.versions.node.split('.'), [c, d] = '$oldest_node'.split('.');
+    process.exit(+a > +c || (a === c && +b >= +d) ? 0 : 1)"
 }
 
 # The Python client's test dependencies: packages on Debian and Ubuntu, elsewhere a virtual environment.
@@ -180,7 +181,9 @@ debian_redis() {
 debian_chromium() { apt_install chromium-headless-shell || apt_install chromium; } # Ubuntu has no such package
 debian_compiler() { apt_install gcc libc6-dev; }
 debian_curl() { apt_install curl; }
-debian_proxies() { apt_install nginx-light caddy haproxy && not_at_boot nginx && not_at_boot caddy && not_at_boot haproxy; }
+debian_proxies() {
+  apt_install nginx-light caddy haproxy && not_at_boot nginx && not_at_boot caddy && not_at_boot haproxy
+}
 debian_python() { apt_install python3 python3-httpx python3-django mypy flit; }
 
 # --- macOS -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs targets of the Makefile: parts.sh LANE... [-- LANE...]... makes the lanes up to the next -- side by side, each a
-# list of targets in order. A target's output is printed when it ends, and the first that fails ends all. The seconds that each took
-# stand in .bin/parts (or $PARTS), so that the next run says them in advance.
+# list of targets in order. A target's output is printed when it ends, and the first that fails ends all. The seconds
+# that each took stand in .bin/parts (or $PARTS), so that the next run says them in advance.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${PARTS:-.bin/parts}

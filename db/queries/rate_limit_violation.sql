@@ -96,8 +96,8 @@ ORDER BY 1;
 -- If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
 -- denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
 -- rules the detail rows name the value; denials that were counted without a row are unattributed. The mode and
--- the meter have no index, so other rows are read too. From recent_since on, recent denials are read instead, which name every
--- value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
+-- the meter have no index, so other rows are read too. From recent_since on, recent denials are read instead, which
+-- name every value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied, m.detail_dropped,
         sqlc.arg(dimension)::text = 'ip' AND strpos(m.subject, '/') > 0 AS is_network

@@ -330,7 +330,8 @@ func (m *mistakes) judge(schema *openapi3.Schema, value any, path []string) {
 	if err == nil {
 		return
 	}
-	wrong, ok := err.(*openapi3.SchemaError) //nolint:errorlint // the validator returns this type unwrapped, as documented
+	//nolint:errorlint // the validator returns this type unwrapped, as documented
+	wrong, ok := err.(*openapi3.SchemaError)
 	if !ok {
 		m.add(path, "does not match the API's description")
 		return

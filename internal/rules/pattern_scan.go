@@ -216,7 +216,8 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf(
-			`expected {ip}, an address such as 203.0.113.7 or "2001:db8::1" in quotes, or a network such as 203.0.113.0/24, found %q`, text)
+			`expected {ip}, an address such as 203.0.113.7 or "2001:db8::1" in quotes, or a network such as `+
+				`203.0.113.0/24, found %q`, text)
 	}
 	prefix = PlainNetwork(prefix)
 	if masked := prefix.Masked(); masked != prefix {

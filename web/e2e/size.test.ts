@@ -37,7 +37,8 @@ for (const { screen, ...budget } of budgets) {
     const context = fresh.context();
     await context.addCookies(await page.context().cookies());
     await fresh.addInitScript(() => {
-      globalThis.setInterval = (() => 0) as unknown as typeof setInterval; // what is asked again is not of the first load
+      // What is asked again is not of the first load.
+      globalThis.setInterval = (() => 0) as unknown as typeof setInterval;
     });
     const sent = await recorded(await context.newCDPSession(fresh));
     await fresh.goto(`${sluice.url}/t/${demo.tenant}/${screen}`);

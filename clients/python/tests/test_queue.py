@@ -51,7 +51,8 @@ class Held:
             {"pointer": f"/checks/{i}/user_id", "detail": "is bad"} for i, u in enumerate(self.users) if u == "bad"
         ]
         body = {"results": results} if self.batch else results[0]
-        self.answer.set_result({"status": status, "body": body if status == 200 else {"type": "urn:x", "errors": errors}})
+        body = body if status == 200 else {"type": "urn:x", "errors": errors}
+        self.answer.set_result({"status": status, "body": body})
 
 
     def limit(self, user: str, n: int) -> None:

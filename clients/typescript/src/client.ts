@@ -66,8 +66,8 @@ export interface Observation {
 const patientTimeouts = 10;
 
 /**
- * How many milliseconds no check may have failed before the log says that the server decides again: one that fails now and
- * then is one state, and one line.
+ * How many milliseconds no check may have failed before the log says that the server decides again: one that fails now
+ * and then is one state, and one line.
  */
 const quietAfter = 1000;
 
@@ -129,8 +129,8 @@ export class Sluice {
   }
 
   /**
-   * Asks whether a request may pass. It rejects only with a SluiceError of the kind `request`, if the check is not valid
-   * (too long an id, an unknown plan), or with the reason of the signal.
+   * Asks whether a request may pass. It rejects only with a SluiceError of the kind `request`, if the check is not
+   * valid (too long an id, an unknown plan), or with the reason of the signal.
    */
   check(check: Check, options: { signal?: AbortSignal | undefined } = {}): Promise<Decision> {
     return this.#check(check, options.signal);
@@ -182,9 +182,9 @@ export class Sluice {
   /**
    * Charges what has happened, whatever is left: no rule denies a record. `cost` is the cost in requests, and
    * `check.costs` has the costs of other meters. `check.cost` is ignored. The key needs the
-   * permissions `check` and `report`. The server charges an `id`, of 16 to 255 visible ASCII characters, once within two
-   * minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
-   * an id it is sent once, and may be charged although it fails. The failure mode does not apply.
+   * permissions `check` and `report`. The server charges an `id`, of 16 to 255 visible ASCII characters, once within
+   * two minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide.
+   * Without an id it is sent once, and may be charged although it fails. The failure mode does not apply.
    */
   async record(check: Check, cost: number, { id }: { id?: string | undefined } = {}): Promise<Recorded> {
     const body = encodeRecord(check, cost, id);
@@ -219,8 +219,8 @@ export class Sluice {
   }
 
   /**
-   * All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. plan is whose limits to
-   * show; by default the user's own, else the tenant's default.
+   * All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. plan is whose limits
+   * to show; by default the user's own, else the tenant's default.
    */
   usage(userId: string, { plan }: { plan?: string } = {}): Promise<unknown> {
     const query = plan ? `&plan=${encodeURIComponent(plan)}` : '';
@@ -228,8 +228,8 @@ export class Sluice {
   }
 
   /**
-   * Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it: their
-   * latencies in milliseconds, and how many of them failed. False: no active rule adapts to the backend.
+   * Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it:
+   * their latencies in milliseconds, and how many of them failed. False: no active rule adapts to the backend.
    */
   async report(backend: string, latencies: Iterable<number>, errors = 0): Promise<boolean> {
     return decodeReport(await this.#patient('POST', '/v1/report', encodeReport(backend, latencies, errors)));

@@ -10,10 +10,10 @@ interface RateLimitOptions {
 }
 
 /**
- * A store for express-rate-limit, for services that have it already: Sluice decides, and express-rate-limit answers. Its
- * `limit` says nothing but what its headers show: set it to the burst of your rule. A function as `limit` is not asked
- * here, so they show one hit. New services need less with the middleware of `@sluicegate/client/express`, which also waits
- * for leaky buckets and releases slots.
+ * A store for express-rate-limit, for services that have it already: Sluice decides, and express-rate-limit answers.
+ * Its `limit` says nothing but what its headers show: set it to the burst of your rule. A function as `limit` is not
+ * asked here, so they show one hit. New services need less with the middleware of `@sluicegate/client/express`, which
+ * also waits for leaky buckets and releases slots.
  */
 export class SluiceStore {
   /** Says that counts are shared with other processes. */

@@ -18,8 +18,8 @@ export type Identify<Request> = (request: Request) => Check | null | undefined |
 /**
  * Middleware for Express, Connect and the like. A denied request is answered with 429, or 503 if nobody could decide,
  * with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id of a megabyte, with
- * 400. Answers carry RateLimit, RateLimit-Policy and X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency rule
- * is released when the answer is sent.
+ * 400. Answers carry RateLimit, RateLimit-Policy and X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency
+ * rule is released when the answer is sent.
  */
 export function limit<Request>(limits: Sluice, identify: Identify<Request>) {
   return async (request: Request, answer: Answer, next: (error?: unknown) => void): Promise<void> => {

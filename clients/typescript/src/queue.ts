@@ -53,8 +53,8 @@ interface Waiting {
 }
 
 /**
- * Lets concurrent checks share requests: whatever waits when a request ends goes in one batch. Identities take turns, so
- * that the flood of one user delays no other.
+ * Lets concurrent checks share requests: whatever waits when a request ends goes in one batch. Identities take turns,
+ * so that the flood of one user delays no other.
  */
 export class Queue {
   readonly #transport: Transport;
@@ -214,8 +214,8 @@ export class Queue {
   }
 
   /**
-   * Sends another request for the waits that have stalled, and ends those that are overdue when the event loop is calm. One
-   * timer is enough for all, and it goes on until then.
+   * Sends another request for the waits that have stalled, and ends those that are overdue when the event loop is calm.
+   * One timer is enough for all, and it goes on until then.
    */
   #watch(): void {
     if (this.#timer || this.#isIdle) return;
@@ -250,7 +250,9 @@ export class Queue {
     return this.#waiting === 0 && this.#flights.size === 0;
   }
 
-  /** When the check that has waited longest is overdue, with or without those that wait for an answer to the same check. */
+  /**
+   * When the check that has waited longest is overdue, with or without those that wait for an answer to the same check.
+   */
   #due(withKept: boolean): number {
     let since = Number.POSITIVE_INFINITY;
     for (const group of this.#turns) {
@@ -305,8 +307,8 @@ export class Queue {
   }
 
   /**
-   * Whether an overdue check waits longer, because the server answers, and the same check is in flight or was just answered:
-   * the failure mode would let a flood pass.
+   * Whether an overdue check waits longer, because the server answers, and the same check is in flight or was just
+   * answered: the failure mode would let a flood pass.
    */
   #waitsOn({ group, since }: Waiting): boolean {
     const now = performance.now();
@@ -383,7 +385,7 @@ export class Queue {
     );
   }
 
-  /** Asks for several callers, and returns why that failed. The request is nobody's own, so no caller's signal ends it. */
+  /** Asks for several callers, and returns why that failed. No caller's signal ends the request, which is shared. */
   async #send(batch: Waiting[], within = this.#timeout): Promise<unknown> {
     const began = performance.now();
     try {
@@ -407,7 +409,7 @@ export class Queue {
       let rest = batch;
       let reason = error;
       if (batch.length > 1 && error instanceof SluiceError && error.kind === 'request') {
-        // Nothing was taken. Those that are not valid are told, and the others that still wait asked again without them.
+        // Nothing was taken. Those that are not valid are told; the others that still wait are asked again.
         const others = tell(batch, error);
         if (others.length < batch.length) rest = others.filter(({ ended }) => !ended);
         for (const waiting of batch) {

@@ -30,8 +30,8 @@ const maxCost = 1e9;
 const maxHold = 86_400_000;
 
 /**
- * Encodes a check. A hold, in milliseconds, reserves; 0 is the server's default. What the server would refuse whatever its
- * rules and plans are is refused here, since others' checks may share the request.
+ * Encodes a check. A hold, in milliseconds, reserves; 0 is the server's default. What the server would refuse whatever
+ * its rules and plans are is refused here, since others' checks may share the request.
  */
 export function encode(check: Check, hold?: number): Question {
   const { userId, plan, endpoint, method, ip, attributes, cost = 1, costs } = check;

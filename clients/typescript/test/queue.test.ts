@@ -19,8 +19,8 @@ interface Held {
   body: string;
   users: string[];
   /**
-   * Allows all checks. The plan of each decision is the user's id, and the user holder gets a reservation. With status 400
-   * it refuses the checks of the user bad.
+   * Allows all checks. The plan of each decision is the user's id, and the user holder gets a reservation. With status
+   * 400 it refuses the checks of the user bad.
    */
   let(status?: number): void;
   /** Allows n checks of a user and all of others, and denies the rest for a minute. */

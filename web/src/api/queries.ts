@@ -251,7 +251,10 @@ interface Looks {
   dataUpdateCount: number;
 }
 
-/** When work behind the scenes, such as an erasure, is looked at again, in milliseconds: every second for a minute, then more rarely. */
+/**
+ * When work behind the scenes, such as an erasure, is looked at again, in milliseconds: every second for a minute, then
+ * more rarely.
+ */
 export function nextLook({ data, error, dataUpdateCount }: Looks): number | false {
   if (data?.finished_at || isStatus(error, 403) || isStatus(error, 404)) return false;
   return error || dataUpdateCount >= 60 ? 15_000 : 1_000;

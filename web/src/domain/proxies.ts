@@ -34,8 +34,8 @@ export function fits(url: string): boolean {
 }
 
 /**
- * The files of a proxy, which hand Sluice what the mapping reads. The address of Sluice and the key are filled in as far
- * as they are known.
+ * The files of a proxy, which hand Sluice what the mapping reads. The address of Sluice and the key are filled in as
+ * far as they are known.
  */
 export function proxyFiles(proxy: ProxyName, url: string, key?: string, mapping: AuthorizeMapping = {}): ProxyFile[] {
   return files[proxy].map(({ name, code }) => {
@@ -56,8 +56,8 @@ function withAddress(code: string, { hostname, port }: URL): string {
 }
 
 /**
- * A header that a mapping reads, and where its value comes from: the visitor, who proves by it who they are, the request,
- * or whoever runs the proxy, because visitors would choose their plan or cost. A file cannot have some names.
+ * A header that a mapping reads, and where its value comes from: the visitor, who proves by it who they are, the
+ * request, or whoever runs the proxy, because visitors would choose their plan or cost. A file cannot have some names.
  */
 interface Header {
   name: string;

@@ -178,7 +178,9 @@ export function limitShort(limit: Limit): string {
   return `${burst}/${short[window as RateUnit] ?? window}`;
 }
 
-/** An amount in a cell, whose row says what it counts: exact for requests, short for others, money with its currency. */
+/**
+ * An amount in a cell, whose row says what it counts: exact for requests, short for others, money with its currency.
+ */
 export function shortAmount(value: number, meter: string | undefined): string {
   const unit = meterUnit(meter);
   if (!unit) return exact.format(value);

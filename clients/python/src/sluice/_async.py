@@ -117,8 +117,8 @@ class AsyncSluice:
         """Charges what has happened, whatever is left: no rule denies a record. cost is that of requests,
         check.costs those of other meters; check.cost is ignored. The key needs the
         permissions check and report. The server charges an id, of 16 to 255 visible ASCII characters, once within two
-        minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
-        an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
+        minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide.
+        Without an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
         for pause in RECORD_PAUSES if id else ():
             try:
                 return await self._run(self._core.record(check, cost, id))
@@ -137,13 +137,13 @@ class AsyncSluice:
         return await self._run(self._core.finish(reservation, {}))
 
     async def extend(self, reservation: str | None, cost: float | Mapping[str, float] | None = None) -> Settlement:
-        """Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes the
-        estimate; a lower one changes nothing."""
+        """Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes
+        the estimate; a lower one changes nothing."""
         return await self._run(self._core.extend(reservation, cost))
 
     async def report(self, backend: str, latencies: Iterable[float], errors: int = 0) -> bool:
-        """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it:
-        their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
+        """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt
+        to it: their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
         return await self._run(self._core.report(backend, latencies, errors))
 
     async def usage(self, user_id: str | int, *, plan: str | None = None) -> Any:
@@ -235,7 +235,8 @@ class _Loop:
             self.queue.remove(call)
 
     async def _look(self) -> None:
-        """Ends the waits that are overdue, and sends another request for those that have stalled. One timer is enough for all."""
+        """Ends the waits that are overdue, and sends another request for those that have stalled. One timer is enough
+        for all."""
         queue, timeout, now = self.queue, self._core.timeout, time.monotonic
         try:
             while queue.waiting or queue.flights:

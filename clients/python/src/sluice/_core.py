@@ -1,7 +1,7 @@
 """What the clients for threads and for asyncio share: everything but waiting.
 
-Each operation is a generator. It yields a step that has to be waited for, an Ask or a Post, and is sent what came of it. The
-clients run the same operations; how to wait is all that they add.
+Each operation is a generator. It yields a step that has to be waited for, an Ask or a Post, and is sent what came of
+it. The clients run the same operations; how to wait is all that they add.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ FailureMode = Literal["open", "closed"]
 #: How many time-outs calls wait that no user waits for.
 PATIENT_TIMEOUTS = 10
 
-#: How many seconds no check may have failed before the log says that the server decides again: one that fails now and then
-#: is one state, and one line.
+#: How many seconds no check may have failed before the log says that the server decides again: one that fails now and
+#: then is one state, and one line.
 QUIET_AFTER = 1.0
 
 #: Idle connections close before the server closes them, which is after two minutes: a request on a connection that is
@@ -119,8 +119,8 @@ class Deadline(dict[str, float]):
         return max(0.001, self._at - time.monotonic())
 
     def check(self) -> None:
-        """Raises some reads after it is over. httpx gives each read of a header or a body what was left at the first one. What
-        came while the thread had no time is read all the same."""
+        """Raises some reads after it is over. httpx gives each read of a header or a body what was left at the first
+        one. What came while the thread had no time is read all the same."""
         if time.monotonic() > self._at:
             self._late_reads += 1
             if self._late_reads > LATE_READS:
@@ -362,8 +362,8 @@ LATENCY_BOUNDS = (
 
 
 def pauses(due: float, timeout: float, now: Callable[[], float]) -> Generator[float, None, None]:
-    """Yields for how long to pause before a wait ends that was due then, until the process has had time to read an answer.
-    After a stall, timers come before the answers that have long arrived."""
+    """Yields for how long to pause before a wait ends that was due then, until the process has had time to read an
+    answer. After a stall, timers come before the answers that have long arrived."""
     calm = min(PAUSE, LATE * timeout)
     in_time, lates, pause = 0, 0, calm
     if now() - due > LATE * timeout:  # the time begins anew, since the request may not even have been sent

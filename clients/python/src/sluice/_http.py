@@ -35,8 +35,8 @@ def _policies(decision: Decision) -> list[tuple[str, Tier]]:
 
 
 def headers(decision: Decision, now: float | None = None) -> list[tuple[str, str]]:
-    """RateLimit and RateLimit-Policy, like the server's; X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a
-    limit applied; Retry-After, in whole seconds, if the check is denied and a wait helps. Denials are not to be
+    """RateLimit and RateLimit-Policy, like the server's; X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if
+    a limit applied; Retry-After, in whole seconds, if the check is denied and a wait helps. Denials are not to be
     stored."""
     found = []
     if named := _policies(decision):

@@ -54,8 +54,8 @@ class _Group(Generic[C]):
 
 
 class Queue(Generic[C]):
-    """Bounded queues of waiting checks, one for each identity. Identities take turns in batches, so that the flood of one
-    user delays no other. It needs a lock if threads share it."""
+    """Bounded queues of waiting checks, one for each identity. Identities take turns in batches, so that the flood of
+    one user delays no other. It needs a lock if threads share it."""
 
     def __init__(self, memory: Memory, breaker: Breaker, timeout: float, now: Callable[[], float]) -> None:
         self.breaker = breaker
@@ -85,8 +85,8 @@ class Queue(Generic[C]):
         return self._groups.setdefault(identity, _Group())
 
     def add(self, call: C) -> Decision | None:
-        """Adds a call. If too many of its identity wait, it returns a denial, since a server that answers would have denied
-        a flood; while the server does not answer, it raises."""
+        """Adds a call. If too many of its identity wait, it returns a denial, since a server that answers would have
+        denied a flood; while the server does not answer, it raises."""
         group = self._group(call.question.identity)
         if len(group.waiting) >= MAX_WAITING:
             error = SluiceError("unavailable", "Too many of the same check wait already.")
@@ -145,8 +145,8 @@ class Queue(Generic[C]):
         return self.flights[-1]
 
     def landed(self, batch: list[C], is_answered: bool | None) -> None:
-        """Records the end of a request. A denial in it ends the waiting calls that it denies. None says nothing about the
-        server."""
+        """Records the end of a request. A denial in it ends the waiting calls that it denies. None says nothing about
+        the server."""
         self.in_flight -= 1
         self.flights = [flight for flight in self.flights if flight is not batch]
         if is_answered is not None:

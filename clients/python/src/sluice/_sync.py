@@ -42,8 +42,9 @@ _sending = local()
 
 
 def _bound_reads(event: str, info: dict[str, Any]) -> None:
-    """Makes each read from a new connection wait only for what is left of its request's time. httpcore, which calls this, gives
-    every read of a header what was left at the first one, so a server that sends it byte by byte would hold a call."""
+    """Makes each read from a new connection wait only for what is left of its request's time. httpcore, which calls
+    this, gives every read of a header what was left at the first one, so a server that sends it byte by byte would hold
+    a call."""
     if not event.endswith(("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")):
         return
     stream = info["return_value"]
@@ -156,8 +157,8 @@ class Sluice:
         """Charges what has happened, whatever is left: no rule denies a record. cost is that of requests,
         check.costs those of other meters; check.cost is ignored. The key needs the
         permissions check and report. The server charges an id, of 16 to 255 visible ASCII characters, once within two
-        minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide. Without
-        an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
+        minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide.
+        Without an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
         for pause in RECORD_PAUSES if id else ():
             try:
                 return self._run(self._core.record(check, cost, id))
@@ -176,13 +177,13 @@ class Sluice:
         return self._run(self._core.finish(reservation, {}))
 
     def extend(self, reservation: str | None, cost: float | Mapping[str, float] | None = None) -> Settlement:
-        """Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes the
-        estimate; a lower one changes nothing."""
+        """Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes
+        the estimate; a lower one changes nothing."""
         return self._run(self._core.extend(reservation, cost))
 
     def report(self, backend: str, latencies: Iterable[float], errors: int = 0) -> bool:
-        """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it:
-        their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
+        """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt
+        to it: their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
         return self._run(self._core.report(backend, latencies, errors))
 
     def usage(self, user_id: str | int, *, plan: str | None = None) -> Any:
@@ -193,8 +194,9 @@ class Sluice:
         return self._run(self._core.usage(user_id, plan))
 
     def close(self) -> None:
-        """Waits for what is in flight, such as a report, and closes the connections. Checks that wait for a request, and
-        later ones, are decided by the failure mode. In a signal handler it does not wait for what the handler interrupts."""
+        """Waits for what is in flight, such as a report, and closes the connections. Checks that wait for a request,
+        and later ones, are decided by the failure mode. In a signal handler it does not wait for what the handler
+        interrupts."""
         self._closed = True
         me = current_thread()
         if not self._lock.acquire(timeout=self._core.timeout):  # a signal handler has interrupted its holder

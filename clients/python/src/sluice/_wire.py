@@ -162,7 +162,8 @@ def decode_check(answer: Answer) -> Decision:
         # Reservations are exhausted.
         reason = body["type"].rpartition(":")[2].replace("-", "_")
         seconds = (answer.retry_after or "")[:9]  # 30 years are enough
-        return Decision(False, 429, reason, retry_after=max(1, int(seconds)) if seconds.isascii() and seconds.isdigit() else 1)
+        is_number = seconds.isascii() and seconds.isdigit()
+        return Decision(False, 429, reason, retry_after=max(1, int(seconds)) if is_number else 1)
     raise problem(answer)
 
 

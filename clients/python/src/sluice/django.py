@@ -68,7 +68,7 @@ def _setting(name: str) -> Any:
     try:
         return settings.SLUICE[name]
     except (AttributeError, KeyError):
-        raise ImproperlyConfigured(f'Set SLUICE["{name}"] in the settings; the module sluice.django says how.') from None
+        raise ImproperlyConfigured(f'Set SLUICE["{name}"] in the settings; sluice.django says how.') from None
 
 
 class _Clients:

@@ -198,8 +198,8 @@ type TopOfViolationsRow struct {
 // If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
 // denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
 // rules the detail rows name the value; denials that were counted without a row are unattributed. The mode and
-// the meter have no index, so other rows are read too. From recent_since on, recent denials are read instead, which name every
-// value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
+// the meter have no index, so other rows are read too. From recent_since on, recent denials are read instead, which
+// name every value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
 func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams) ([]TopOfViolationsRow, error) {
 	rows, err := q.db.Query(ctx, topOfViolations,
 		arg.Since,
