@@ -125,8 +125,8 @@ var alerts = map[string]struct{ fires, quiet series }{
 		series{`sluice_certificate_expires_seconds{listener="check"} 9000000x60`},
 	},
 	"SluiceAdminRefuses": {
-		series{`sluice_admin_places_refused_total{class="heavy"} 0+600x60`},
-		series{`sluice_admin_places_refused_total{class="heavy"} 0+1x60`},
+		series{`sluice_admin_requests_refused_total{class="heavy"} 0+600x60`},
+		series{`sluice_admin_requests_refused_total{class="heavy"} 0+1x60`},
 	},
 	"SluiceAdminRateLimited": {
 		series{`sluice_admin_denied_total{class="account"} 0+60x60`},

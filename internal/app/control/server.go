@@ -61,10 +61,10 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 	}
 	m := a.Metrics
 	limiter := enforce.NewLimiter(a.Buckets.Shared(), a.Buckets.Local, a.Decisions, time.Now) // explains checks
-	showPlaces := func(class string, count func() shares.Count) {
-		m.AdminPlaces(class, func() metrics.Places { return metrics.Places(count()) })
+	showRequests := func(class string, count func() shares.Count) {
+		m.AdminRequests(class, func() metrics.Slots { return metrics.Slots(count()) })
 	}
-	a.Store.ObserveShares(showPlaces)
+	a.Store.ObserveShares(showRequests)
 	a.access = auth.NewAccessLog(a.Store, log, time.Now) //nolint:contextcheck // events outlive their requests
 	ui, err := web.Handler(log)
 	if err != nil {
@@ -131,7 +131,7 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		Buckets:      creditedBuckets(a.Process, beside != nil),
 		CheckURL:     cfg.CheckURL,
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
-		Connections: a.Store.Connections(), ObserveShares: showPlaces, CapacityRefused: capacityRefusals.Refused,
+		Connections: a.Store.Connections(), ObserveShares: showRequests, CapacityRefused: capacityRefusals.Refused,
 		RateLimiter: rateLimiter(m),
 		Readiness:   a.Readiness,
 		Requests:    &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},

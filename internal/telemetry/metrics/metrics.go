@@ -284,26 +284,26 @@ func (m *Metrics) Leases(read func() Leases) {
 	}
 }
 
-// Places counts the slots of a class of requests.
-type Places struct {
+// Slots counts the slots of a class of requests.
+type Slots struct {
 	Held, Waiting int
 	Refused       int64
 }
 
-// AdminPlaces shows how many slots of a class are held, waited for and refused. Classes are names of the program, each
-// shown once.
-func (m *Metrics) AdminPlaces(class string, count func() Places) {
+// AdminRequests shows how many requests of a class run, wait for a slot and were refused one. Classes are names of the
+// program, each shown once.
+func (m *Metrics) AdminRequests(class string, count func() Slots) {
 	labels := prometheus.Labels{"class": class}
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sluice_admin_places_held", Help: "Places that requests to the admin API hold.", ConstLabels: labels,
+			Name: "sluice_admin_requests_running", Help: "Requests to the admin API that run.", ConstLabels: labels,
 		}, func() float64 { return float64(count().Held) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sluice_admin_places_waiting", Help: "Requests to the admin API that wait for a place.",
+			Name: "sluice_admin_requests_waiting", Help: "Requests to the admin API that wait for their turn.",
 			ConstLabels: labels,
 		}, func() float64 { return float64(count().Waiting) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "sluice_admin_places_refused_total", Help: "Requests to the admin API that were refused a place.",
+			Name: "sluice_admin_requests_refused_total", Help: "Requests to the admin API that found no room to wait.",
 			ConstLabels: labels,
 		}, func() float64 { return float64(count().Refused) }),
 	)

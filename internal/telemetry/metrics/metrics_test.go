@@ -82,8 +82,8 @@ func everything() *Metrics {
 	m.Certificate("check", func() time.Time { return time.Unix(1_800_000_000, 0) })
 	m.CheckConnections(16384, func() Connections { return Connections{Open: 10, Refused: 11, Evicted: 12} })
 	m.GRPCConnections(4096, func() Connections { return Connections{Open: 21, Evicted: 22} })
-	m.AdminPlaces("light", func() Places { return Places{Held: 18, Waiting: 19, Refused: 20} })
-	m.AdminPlaces("heavy", func() Places { return Places{Refused: 21} })
+	m.AdminRequests("light", func() Slots { return Slots{Held: 18, Waiting: 19, Refused: 20} })
+	m.AdminRequests("heavy", func() Slots { return Slots{Refused: 21} })
 	m.AdminDenied("tenant", func() int64 { return 22 })
 	return m
 }
@@ -165,10 +165,10 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_check_connections 10`,
 		`sluice_check_connections_refused_total 11`,
 		`sluice_check_connections_evicted_total 12`,
-		`sluice_admin_places_held{class="light"} 18`,
-		`sluice_admin_places_waiting{class="light"} 19`,
-		`sluice_admin_places_refused_total{class="light"} 20`,
-		`sluice_admin_places_refused_total{class="heavy"} 21`,
+		`sluice_admin_requests_running{class="light"} 18`,
+		`sluice_admin_requests_waiting{class="light"} 19`,
+		`sluice_admin_requests_refused_total{class="light"} 20`,
+		`sluice_admin_requests_refused_total{class="heavy"} 21`,
 		`sluice_admin_denied_total{class="tenant"} 22`,
 		`sluice_check_requests_total{route="/v1/check",status="200"} 1`,
 		`sluice_admin_requests_total{route="/api/v1/session",status="200"} 1`,
