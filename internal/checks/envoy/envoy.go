@@ -71,7 +71,9 @@ const (
 	MaxDescriptors = 100
 	MaxEntries     = 16
 	// maxMessage has room for all headers that Envoy takes from a visitor, by default 60 KiB, in 8 descriptors.
-	maxMessage     = 512 << 10
+	maxMessage = 512 << 10
+	// maxMetadata has room for all headers of a visitor, such as a tracestate that Envoy passes on, and for the key.
+	maxMetadata    = 80 << 10
 	maxDomain      = 256
 	maxConnections = 1024
 	// Per connection: concurrent requests, and streams of the health service and of reflection, which anonymous callers
@@ -121,7 +123,7 @@ func NewServer(c Config) *Server {
 		inFlight:    inFlight{tenants: map[rules.TenantID]int{}},
 	}
 	s.grpc = grpc.NewServer(
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxRequests), grpc.MaxHeaderListSize(16<<10),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxRequests), grpc.MaxHeaderListSize(maxMetadata),
 		grpc.ConnectionTimeout(10*time.Second), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(c.keepalive()), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: minPing, PermitWithoutStream: true,

@@ -408,7 +408,7 @@ func TestBadRequests(t *testing.T) {
 		},
 		"a key for other things": {"Bearer slk_explain_" + secret, "acme", 1, many[:1], codes.PermissionDenied},
 		"a key of a network far": {"Bearer slk_away_" + secret, "acme", 1, many[:1], codes.PermissionDenied},
-		"a long header":          {"Bearer " + strings.Repeat("x", 17<<10), "acme", 1, many[:1], codes.Internal},
+		"a long header":          {"Bearer " + strings.Repeat("x", 81<<10), "acme", 1, many[:1], codes.Internal},
 	} {
 		_, err := w.askAs(t.Context(), c.token, c.domain, c.hits, c.descriptors...)
 		if got := status.Code(err); got != c.code && name != "a long header" || err == nil {
@@ -468,7 +468,7 @@ func TestNoSpellingOfAPathEscapesALimit(t *testing.T) {
 }
 
 // TestAVisitorsLongHeadersAreCounted: Envoy takes 60 KiB of headers from a visitor, and may send them in each
-// descriptor.
+// descriptor and beside them.
 func TestAVisitorsLongHeadersAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "", window(t, 1, "user:{user_id}", 1, time.Minute))
@@ -478,8 +478,10 @@ func TestAVisitorsLongHeadersAreCounted(t *testing.T) {
 	}
 	long[0] = descriptor("user_id", strings.Repeat("x", 60<<10))
 	for _, want := range []rls.RateLimitResponse_Code{rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT} {
-		if answer := w.ask(t, "acme", 1, long...); answer.GetOverallCode() != want {
-			t.Errorf("answered %s, want %s", answer.GetOverallCode(), want)
+		traced := metadata.AppendToOutgoingContext(t.Context(), "tracestate", strings.Repeat("x", 60<<10))
+		answer, err := w.askAs(traced, token, "acme", 1, long...)
+		if err != nil || answer.GetOverallCode() != want {
+			t.Errorf("answered %s, %v, want %s", answer.GetOverallCode(), err, want)
 		}
 	}
 }
