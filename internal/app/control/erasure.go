@@ -21,7 +21,7 @@ var errNotLoaded = errors.New("the rules were not loaded yet")
 // out of checkpoints.
 func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets, forget func(enforce.Key),
 ) pgstore.FillBuckets {
-	const atMost = 500
+	const atMost = 5000
 	return func(ctx context.Context, id rules.TenantID, userID string) (filled int64, err error) {
 		if buckets == nil {
 			return 0, nil
@@ -31,7 +31,7 @@ func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets, forge
 			return 0, errNotLoaded
 		}
 		tenant := latest.Tenant(id)
-		matches := tenant.UserBuckets(userID, "", time.Now(), atMost)
+		matches := tenant.UserBucketsOfPlans(userID, time.Now(), atMost)
 		for i := range matches {
 			limit := matches[i].Rule.Limit()
 			limit.Since = max(limit.Since, matches[i].Limit.Since+1, time.Now().UnixMicro())

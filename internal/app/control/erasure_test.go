@@ -35,11 +35,23 @@ func TestAnErasureFillsTheBucketsOfADescriptorsLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	userPattern, err := rules.ParsePattern("user:{user_id}")
+	if err != nil {
+		t.Fatal(err)
+	}
 	rule, err := by.CreateRule(ctx, rules.Rule{
 		TenantID: acme.ID, Pattern: pattern, RateUnit: rules.PerSecond, Burst: 10, Algorithm: rules.FixedWindow,
 		Window: rules.Window{Length: time.Hour}, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := by.CreatePlan(ctx, rules.Plan{TenantID: acme.ID, Name: "pro"}); err != nil {
+		t.Fatal(err)
+	}
+	sent := rule // a check may name the plan
+	sent.Plan, sent.Pattern = "pro", userPattern
+	if sent, err = by.CreateRule(ctx, sent); err != nil {
 		t.Fatal(err)
 	}
 	watcher := snapshot.NewWatcher(store, snapshot.WatcherOptions{Logger: slog.New(slog.DiscardHandler)})
@@ -65,8 +77,8 @@ func TestAnErasureFillsTheBucketsOfADescriptorsLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	filled, err := fillBuckets(watcher, buckets, func(enforce.Key) {})(ctx, acme.ID, "mallory")
-	if err != nil || filled != 2 { // with the rule's own
-		t.Errorf("%d buckets are filled (%v), want 2", filled, err)
+	if err != nil || filled != 3 { // with the rules' own
+		t.Errorf("%d buckets are filled (%v), want 3", filled, err)
 	}
 	const soon = time.Minute
 	for user, isForgotten := range map[string]bool{"mallory": true, "bob": false} {

@@ -30,6 +30,16 @@ func (t *Tenant) UserBuckets(userID, plan string, now time.Time, limit int) []ru
 	if plan != "" {
 		rest = append(rest, sorted.of("", plan), sorted.of(userID, plan))
 	}
+	return t.userBuckets(rest, userID, now, limit)
+}
+
+// UserBucketsOfPlans is UserBuckets on every plan, because a check may name another plan than its user's.
+func (t *Tenant) UserBucketsOfPlans(userID string, now time.Time, limit int) []rules.Match {
+	sorted := t.index.userLimits()
+	return t.userBuckets([][]*rules.Rule{sorted.naming(""), sorted.naming(userID)}, userID, now, limit)
+}
+
+func (t *Tenant) userBuckets(rest [][]*rules.Rule, userID string, now time.Time, limit int) []rules.Match {
 	var buckets []rules.Match
 	for len(buckets) < limit {
 		rule := popLowest(rest)
@@ -74,14 +84,22 @@ func newUserLimits(all []*rules.Rule) userLimits {
 
 // of returns the limits of a plan ("": of all plans) that name the user; "" selects those with {user_id}.
 func (l userLimits) of(user, plan string) []*rules.Rule {
-	start := sort.Search(len(l), func(i int) bool { return compareUserLimit(l[i], user, plan) >= 0 })
-	end := start + sort.Search(len(l)-start, func(i int) bool { return compareUserLimit(l[start+i], user, plan) > 0 })
-	return l[start:end]
+	ofUser := l.naming(user)
+	return ofUser.where(func(rule *rules.Rule) int { return cmp.Compare(rule.Plan, plan) })
 }
 
-func compareUserLimit(rule *rules.Rule, user, plan string) int {
-	named, _ := rule.Pattern.OnlyUser()
-	return cmp.Or(cmp.Compare(named, user), cmp.Compare(rule.Plan, plan))
+// naming returns the limits of all plans that name the user, as of does.
+func (l userLimits) naming(user string) userLimits {
+	return l.where(func(rule *rules.Rule) int {
+		named, _ := rule.Pattern.OnlyUser()
+		return cmp.Compare(named, user)
+	})
+}
+
+func (l userLimits) where(compare func(*rules.Rule) int) userLimits {
+	start := sort.Search(len(l), func(i int) bool { return compare(l[i]) >= 0 })
+	end := start + sort.Search(len(l)-start, func(i int) bool { return compare(l[start+i]) > 0 })
+	return l[start:end]
 }
 
 // popLowest removes the rule with the lowest id from sorted lists; nil if all are empty.
