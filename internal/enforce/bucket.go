@@ -77,19 +77,20 @@ type Bucket struct {
 // Holds reports whether the bucket covers a check's cost.
 func (b *Bucket) Holds(cost Tokens) bool { return b.Level.Holds(charge(b.Limit, cost)) }
 
-// until returns how long the bucket takes to hold an amount, rounded up to the microsecond. Tier.Wait covers the limits
-// whose Level does not determine the wait.
-func (b *Bucket) until(amount Tokens) time.Duration {
+// until returns how long the bucket takes to hold an amount, rounded up to the microsecond. had is State.Former.
+// Tier.Wait covers the limits whose Level does not determine the wait.
+func (b *Bucket) until(amount, had Tokens) time.Duration {
 	if b.Level.Micros >= amount {
 		return 0
 	}
 	if !b.Limit.Kind.Algorithm().HasRate() {
 		_, end := b.Limit.WindowAt(b.Stamp)
-		return micros(end - b.Stamp)
+		return micros(max(end, int64(had)) - b.Stamp)
 	}
 	earning := b.Level.until(amount, b.Limit.Rate)
 	if step := b.Limit.Interval; step > 0 && earning > 0 {
-		earning = (earning+step-1)/step*step - b.Stamp%step
+		_, end := b.Limit.WindowAt(b.Stamp)
+		earning = (earning-1)/step*step + max(end, int64(had)) - b.Stamp
 	}
 	return micros(earning)
 }

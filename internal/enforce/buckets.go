@@ -197,7 +197,7 @@ type Tier struct {
 	// Out and Holders are part of the answer: the tokens that are lent, and the number of processes that hold them.
 	Out     Tokens
 	Holders int64
-	// Former is part of the answer: the amount used in a sliding window's former window.
+	// Former is part of the answer; see State.
 	Former Tokens
 	// hasWaits: the store computed retry (until the bucket holds the cost) and reset (until it is full), because Level
 	// alone does not determine them; see NeedsWaits.
@@ -219,8 +219,8 @@ func (t *Tier) answer(check *BucketCheck, state *State) {
 
 // Serve answers the tier from leased tokens, which hold the cost.
 func (t *Tier) Serve(bucket Bucket, charged Tokens) {
-	t.Holds, t.Charged, t.Bucket, t.Out, t.Holders, t.hasWaits, t.retry, t.reset = true, charged, bucket, 0, 0, false,
-		0, 0
+	t.Holds, t.Charged, t.Bucket, t.Out, t.Holders, t.Former = true, charged, bucket, 0, 0, 0
+	t.hasWaits, t.retry, t.reset = false, 0, 0
 }
 
 // SetWaits sets the waits that Level does not determine, in microseconds; see NeedsWaits.
@@ -246,7 +246,7 @@ func (t *Tier) Wait(check *BucketCheck) (wait time.Duration, ok bool) {
 	case t.hasWaits:
 		return t.retry, true
 	}
-	return t.Bucket.until(check.needed(t, limit)), true
+	return t.Bucket.until(check.needed(t, limit), t.Former), true
 }
 
 // TimeToFull returns how long the tier's bucket takes to fill, rounded up to the microsecond; 0 for a concurrency
@@ -258,7 +258,7 @@ func (t *Tier) TimeToFull() time.Duration {
 	case t.hasWaits:
 		return t.reset
 	}
-	return t.Bucket.until(capacity(t.Bucket.Limit))
+	return t.Bucket.until(capacity(t.Bucket.Limit), t.Former)
 }
 
 // Delay returns how long the caller of an allowed check waits for the queue before it.
@@ -268,5 +268,5 @@ func (t *Tier) Delay() time.Duration {
 	}
 	before := t.Bucket
 	before.Level.Micros += t.Charged
-	return before.until(capacity(before.Limit))
+	return before.until(capacity(before.Limit), 0)
 }

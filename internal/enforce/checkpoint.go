@@ -86,7 +86,7 @@ func (t *Tier) State() (state State, ok bool) {
 		return State{}, false
 	}
 	state = State{Bucket: t.Bucket, Former: t.Former}
-	if t.Former > 0 {
+	if t.Former > 0 && t.Bucket.Limit.Kind == rules.KindSlidingWindow {
 		_, end := t.Bucket.Limit.WindowAt(t.Bucket.Stamp)
 		state.Level.Micros += weighed(t.Bucket.Limit, t.Former, end-t.Bucket.Stamp)
 	}

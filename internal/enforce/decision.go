@@ -201,7 +201,7 @@ func (t *TierDecision) MoreAfter() time.Duration {
 	}
 	bucket := Bucket{Level: Level{Micros: t.Remaining}, Stamp: t.Stamp, Limit: t.Limit}
 	next := min(t.Remaining.Whole()+1, t.Limit.Burst)
-	return bucket.until(Tokens(next) * Token)
+	return bucket.until(Tokens(next)*Token, 0)
 }
 
 // Window returns the time that earns a burst: the length of the present window, or how long an empty bucket takes to

@@ -157,6 +157,7 @@ func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed
 		for j := range check.Tiers {
 			tier := &check.Tiers[j]
 			if tier.Holds || tier.Shadow || tier.Limit.Kind == rules.KindConcurrency ||
+				tier.Former > 0 && !tier.hasWaits ||
 				!tier.Bucket.Limit.SameAmounts(tier.Limit) {
 				continue
 			}

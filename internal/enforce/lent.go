@@ -242,7 +242,7 @@ func (s *State) untilBeside(amount Tokens) int64 {
 		l := later.lent()
 		wait := later.Stamp - s.Stamp
 		if room(later.Limit, &l) >= amount {
-			wait += int64(later.Bucket.until(amount) / time.Microsecond)
+			wait += int64(later.Bucket.until(amount, 0) / time.Microsecond)
 			if l.n == 0 || s.Stamp+wait < l.all[0].forgotten() {
 				return wait
 			}

@@ -341,7 +341,7 @@ func (b *BucketAnswer) describe(t *TierDecision, cost Tokens) {
 		bucket.Level, bucket.Limit = b.Grant.Level, b.Grant.Limit
 	}
 	t.BucketRead, t.Limit, t.Remaining = b.Answered, bucket.Limit, bucket.Level.Micros
-	t.RetryAfter, t.ResetAfter = bucket.until(cost), bucket.until(capacity(bucket.Limit))
+	t.RetryAfter, t.ResetAfter = bucket.until(cost, 0), bucket.until(capacity(bucket.Limit), 0)
 }
 
 // LessorStats counts since the process began. Tokens are in millionths.

@@ -16,7 +16,9 @@ type State struct {
 	// Bucket.Level leaves out the former window of a sliding window. A level below 0 is a debt, or a list with more
 	// entries than an edited limit allows.
 	Bucket
-	// Former is the amount used in a sliding window's former window.
+	// Former is the amount used in a sliding window's former window. After the clock stepped back behind the window of a
+	// fixed one, or the step of a refill in steps, Former is the end of that window or step, whose tokens the bucket
+	// has had; see keepWindow.
 	Former Tokens
 	// Entries is the list of a log, the concurrency slots, or the time slots of lent tokens.
 	Entries string
@@ -33,7 +35,8 @@ func NewState(limit Limit, now int64) State {
 const CommitTime = int64(10 * time.Second / time.Microsecond)
 
 // Advance brings the bucket to now, and to the caller's limit if it is newer: the bucket earns by the old limit until
-// the new one's Since and by the new one after it. A clock that went back earns nothing.
+// the new one's Since and by the new one after it. A clock that went back earns nothing, also when it comes to a window
+// again whose tokens the bucket has had.
 //
 // readAt is when the caller last read all limits; see BucketCheck.ReadAt. If that was more than CommitTime after the
 // bucket's limit began, and the caller's differs without being newer, the database lost the bucket's. The caller's
@@ -43,6 +46,7 @@ const CommitTime = int64(10 * time.Second / time.Microsecond)
 // clock stepped back.
 func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {
 	if s.Stamp > now {
+		s.keepWindow(now)
 		s.Stamp, mustWrite = now, true
 		s.limitEntries()
 		s.stepBack(now)
@@ -64,12 +68,30 @@ func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {
 	return mustWrite
 }
 
+// keepWindow remembers the window or step that the bucket has had the tokens of, before the Stamp steps back to now.
+// After a large step these count as those of the next window, so that no bucket waits for more than two.
+func (s *State) keepWindow(now int64) {
+	if s.Limit.Kind > rules.KindFixedWindow || s.Limit.Interval == 0 || s.Entries != "" {
+		return
+	}
+	_, had := s.Limit.WindowAt(s.Stamp)
+	_, end := s.Limit.WindowAt(now)
+	_, next := s.Limit.WindowAt(end)
+	if s.Former = min(max(Tokens(had), s.Former), Tokens(next)); s.Former <= Tokens(end) {
+		s.Former = 0
+	}
+}
+
 // earnUntil earns until a time at or after the Stamp.
 func (s *State) earnUntil(to int64) {
 	switch s.Limit.Kind {
 	case rules.KindFixedWindow:
-		if start, _ := s.Limit.WindowAt(to); start > s.Stamp {
+		start, end := s.Limit.WindowAt(to)
+		if start > s.Stamp && s.Former < Tokens(end) {
 			s.Level = Level{Micros: capacity(s.Limit)}
+		}
+		if s.Former <= Tokens(end) {
+			s.Former = 0
 		}
 	case rules.KindSlidingWindow:
 		start, _ := s.Limit.WindowAt(to)
@@ -87,7 +109,14 @@ func (s *State) earnUntil(to int64) {
 			s.earnBeside(to)
 			break
 		}
-		s.Level = s.Level.earn(s.ticks(to)-s.ticks(s.Stamp), s.Limit)
+		ticks, from := s.ticks(to), s.ticks(s.Stamp)
+		if s.Former > 0 {
+			had := int64(s.Former) - s.Limit.Interval
+			if from = min(had, ticks); from == had {
+				s.Former = 0
+			}
+		}
+		s.Level = s.Level.earn(ticks-from, s.Limit)
 	}
 	s.Stamp = to
 }
@@ -101,12 +130,15 @@ func (s *State) edit(limit Limit) {
 		if deepest := -capacity(limit); s.Level.Micros < deepest {
 			s.Level = Level{Micros: deepest}
 		}
+		if limit.Interval != former.Interval {
+			s.Former = 0
+		}
 	case limit.SameAmounts(former):
 	case limit.Kind == former.Kind && limit.Kind >= rules.KindSlidingWindowLog: // lists stay as they are
 		s.Level.Micros += capacity(limit) - capacity(former)
 	case limit.Kind == rules.KindConcurrency || former.Kind == rules.KindConcurrency:
 		*s = NewState(limit, s.Stamp)
-	case limit.Kind == rules.KindSlidingWindow && former.Kind == limit.Kind && former.Interval == limit.Interval:
+	case limit.Kind >= rules.KindFixedWindow && former.Kind == limit.Kind && former.Interval == limit.Interval:
 		s.Level.Micros = max(0, capacity(limit)-(capacity(former)-s.Level.Micros))
 	default:
 		used := min(capacity(former)-s.left(), capacity(limit))
@@ -185,7 +217,7 @@ func (s *State) untilLevel(amount Tokens) time.Duration {
 	if s.Entries != "" {
 		return micros(s.untilBeside(amount))
 	}
-	return s.until(amount)
+	return s.until(amount, s.Former)
 }
 
 // SlotWait is the wait that a full concurrency limit reports, since slots are released at unknown times.

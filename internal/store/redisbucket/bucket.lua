@@ -11,7 +11,7 @@
 --     version (byte, 2)  kind (byte)  micros (double)  fraction (32 bits)  stamp (double)
 --     the limit in force: rate (double)  burst (32 bits)  since (double)  interval (double)
 --     former (double): the amount used in a sliding window's former window; or the first end of a concurrency
---       slot; or the end of a calendar window
+--       slot; or the end of a calendar window; or State.Former of another fixed window or a refill in steps
 --     entries of a log or of concurrency slots; see state.go
 --   version 3, a token bucket that has lent tokens; see lent.go: as version 2, with the kind 0 and, as entries,
 --     epoch (double), then time slots of slot (double)  out (double)  holders (32 bits)
@@ -62,11 +62,11 @@ end
 -- read_limits returns packed limits as columns. A limit has 32 bytes: rate (double), burst (32 bits), since (double),
 -- interval (double), kind (16 bits), and the number of its calendar (16 bits; 0: none). A calendar has 32 bytes: the
 -- starts of the former, the present, the next and the window after that. opens and closes are the start and end of the
--- window that holds now. The tables have room for four limits, because growing a table takes half a microsecond per
--- entry.
+-- window that holds now; nexts, of calendars only, the end of the window after it. The tables have room for four
+-- limits, because growing a table takes half a microsecond per entry.
 local function read_limits(packed, count, calendars, now)
   local rates, bursts, sinces = {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}
-  local intervals, kinds, opens, closes = {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}, {}, {}
+  local intervals, kinds, opens, closes, nexts = {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}, {}, {}, nil
   local unpack_struct = struct.unpack
   for column = 0, count - 1 do
     local rate, burst, since, interval, kind, calendar = unpack_struct('<dIddHH', packed, column * 32 + 1)
@@ -77,19 +77,20 @@ local function read_limits(packed, count, calendars, now)
         closes[column] = opens[column] + interval
       else
         local a, b, c, d = unpack_struct('<dddd', calendars, calendar * 32 - 31)
+        nexts = nexts or {}
         if now >= a and now < b then
-          opens[column], closes[column] = a, b
+          opens[column], closes[column], nexts[column] = a, b, c
         elseif now >= b and now < c then
-          opens[column], closes[column] = b, c
+          opens[column], closes[column], nexts[column] = b, c, d
         elseif now >= c and now < d then
-          opens[column], closes[column] = c, d
+          opens[column], closes[column], nexts[column] = c, d, d
         else
           opens[column] = OUTSIDE -- Redis's clock and the caller's are more than a window apart
         end
       end
     end
   end
-  return rates, bursts, sinces, intervals, kinds, opens, closes
+  return rates, bursts, sinces, intervals, kinds, opens, closes, nexts
 end
 
 -- The value of an era is the run id of the server (40 bytes), the time when that server first saw the data that it has
@@ -283,7 +284,7 @@ end
 -- They use a bucket b: enforce.State with the fields of its limit, and b.windows, the index of the limit whose windows
 -- it has, or nil if no caller sent them.
 local function make_tools(now, slack, make_lender, earn, full_step, expiry,
-    rates, bursts, sinces, intervals, kinds, opens, closes)
+    rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
   local tools = {}
   local pack, unpack_struct, sub = struct.pack, struct.unpack, string.sub
   local min, max, floor, ceil = math.min, math.max, math.floor, math.ceil
@@ -385,6 +386,30 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     return max(0, b.micros - weighed(b.former, b.interval - b.stamp % b.interval, b.interval))
   end
 
+  -- State.keepWindow. The end of a calendar window is there already.
+  local function keep_window(b)
+    local interval, had, ends, next = b.interval, b.former, nil, nil
+    if b.kind > FIXED_WINDOW or interval == 0 or #b.entries > 0 then return end
+    if interval > 0 then
+      had = max(had, b.stamp - b.stamp % interval + interval)
+      ends = now - now % interval + interval
+      next = ends + interval
+    elseif b.windows then
+      ends, next = closes[b.windows], nexts[b.windows]
+    else
+      return
+    end
+    b.former = had > ends and min(had, next) or 0
+  end
+
+  -- had returns State.Former of a bucket without a list.
+  local function had(b)
+    local interval, former = b.interval, b.former
+    if b.kind == SLIDING_WINDOW or former == 0 then return former end
+    local ends = interval > 0 and now - now % interval + interval or b.windows and closes[b.windows] or former
+    return former > ends and former or 0
+  end
+
   -- State.earnUntil. Without a calendar only the end of the state's window is known.
   local function earn_until(b, to)
     local interval = b.interval
@@ -392,18 +417,26 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
       lend().earn_beside(b, to)
     elseif b.kind <= LEAKY_BUCKET then
       local ticks, from = to, b.stamp
-      if interval > 0 then ticks, from = to - to % interval, from - from % interval end
+      if interval > 0 then
+        ticks, from = to - to % interval, from - from % interval
+        if b.former > 0 then
+          from = min(b.former - interval, ticks)
+          if from == b.former - interval then b.former = 0 end
+        end
+      end
       b.micros, b.fraction = earn(b.micros, b.fraction, ticks - from, b.rate, b.burst * TOKEN)
     elseif b.kind == FIXED_WINDOW then
-      local open
+      local open, ends
       if interval > 0 then
         open = to - to % interval
+        ends = open + interval
       elseif b.windows and to == now then
-        open = opens[b.windows]
+        open, ends = opens[b.windows], closes[b.windows]
       else
-        open = b.former > 0 and to >= b.former and b.former or 0
+        open, ends = b.former > 0 and to >= b.former and b.former or 0, math.huge
       end
-      if open > b.stamp then fill(b) end
+      if open > b.stamp and b.former < ends then fill(b) end
+      if interval > 0 and b.former <= ends then b.former = 0 end
     elseif b.kind == SLIDING_WINDOW then
       local open = to - to % interval
       if open > b.stamp then
@@ -436,13 +469,14 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     if kind == 0 and was_kind == 0 then
       -- A token bucket keeps its level. A lower burst caps later earnings, and the debt.
       if b.micros < -full then b.micros, b.fraction = -full, 0 end
+      if b.interval ~= was_interval then b.former = 0 end
     elseif keeps_shape and b.rate == was_rate and b.burst == was_burst then
       -- The amounts are the same.
     elseif kind == was_kind and kind >= LOG then
       b.micros = b.micros + (b.burst - was_burst) * TOKEN
     elseif kind == CONCURRENCY or was_kind == CONCURRENCY then
       fill(b)
-    elseif kind == SLIDING_WINDOW and keeps_shape then
+    elseif kind >= FIXED_WINDOW and keeps_shape then
       b.micros = max(0, full - (was_burst * TOKEN - b.micros))
     else
       fill(b)
@@ -523,7 +557,9 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
       return b, state ~= false, state ~= false
     end
     local must_write = false
+    if b.kind == kinds[column] and b.interval == intervals[column] then b.windows = column end
     if b.stamp > now then
+      keep_window(b)
       b.stamp, must_write = now, true
       limit_entries(b)
       if b.kind == 0 and #b.entries > 0 then lend().step_back(b, now) end
@@ -532,7 +568,6 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
       and b.interval == intervals[column] and b.kind == kinds[column]
     local since = sinces[column]
     local from = since
-    if b.kind == kinds[column] and b.interval == intervals[column] then b.windows = column end
     if since <= b.since then
       if same or b.since + COMMIT_TIME >= read_at then
         from = nil
@@ -583,11 +618,11 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     if b.kind == 0 and #b.entries > 0 then
       return lend().until_beside(b, full)
     elseif b.kind <= LEAKY_BUCKET then
-      return (full - b.micros - b.fraction / FRACTIONS) / b.rate + interval
+      return (full - b.micros - b.fraction / FRACTIONS) / b.rate + interval + max(0, had(b) - now)
     elseif b.kind == FIXED_WINDOW then
       if b.micros >= full then return 0 end
-      if interval > 0 then return interval - now % interval end
-      return b.windows and closes[b.windows] - now
+      if interval > 0 then return max(interval - now % interval, b.former - now) end
+      return b.windows and max(closes[b.windows], b.former) - now
     elseif b.kind == SLIDING_WINDOW then
       local ends = interval - now % interval
       return b.micros < full and ends + interval or b.former > 0 and ends or 0
@@ -605,7 +640,9 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     if b.kind == 0 and #b.entries == 0 and b.interval == 0 and b.micros >= -1 then
       value = pack('<BdIddId', 1, b.micros, b.fraction, b.stamp, b.rate, b.burst, b.since)
     else
-      if b.kind == FIXED_WINDOW and b.interval < 0 then b.former = b.windows and closes[b.windows] or b.former end
+      if b.kind == FIXED_WINDOW and b.interval < 0 then
+        b.former = max(b.windows and closes[b.windows] or 0, b.former)
+      end
       value = pack('<BBdIddIddd', b.kind == 0 and #b.entries > 0 and 3 or 2, b.kind, b.micros, b.fraction, b.stamp,
         b.rate, b.burst, b.since, b.interval, b.former)
         .. b.entries
@@ -696,6 +733,6 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
 
   tools.release, tools.give_back, tools.take_more = release, give_back, take_more
   tools.advance, tools.take, tools.left, tools.charge, tools.write = advance, take, left, charge, write
-  tools.wait, tools.time_to_full, tools.fill, tools.lend = wait, time_to_full, fill, lend
+  tools.wait, tools.time_to_full, tools.fill, tools.lend, tools.had = wait, time_to_full, fill, lend, had
   return tools
 end

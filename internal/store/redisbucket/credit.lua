@@ -42,9 +42,9 @@ end
 
 local now, slack = read_clock(ARGV[3] ~= '' and ARGV[3])
 local amount = unpack_struct('<d', ARGV[1], 33)
-local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[1], 1, ARGV[2], now)
+local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limits(ARGV[1], 1, ARGV[2], now)
 local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
-  rates, bursts, sinces, intervals, kinds, opens, closes)
+  rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
 local state = call('MGET', KEYS[1])[1] -- false for a key of another type, where GET fails
 local begun = era and read_era(era, call('MGET', era)[1], ARGV[4], now)
 if begun and opens[0] ~= OUTSIDE
@@ -68,7 +68,7 @@ local before, before_fraction = left()
 local is_changed = true
 if amount >= full - tools.left(b) then
   is_changed = b.micros ~= full or b.fraction ~= 0 or b.former ~= 0
-  if has_lent then -- it stays so
+  if b.kind == 0 then -- what is lent stays so
     b.micros, b.fraction = full, 0
   else
     tools.fill(b)

@@ -347,7 +347,7 @@ func appendState(b []byte, s *enforce.State) []byte {
 	former := float64(s.Former)
 	if s.Limit.Kind == rules.KindFixedWindow && s.Limit.Interval < 0 {
 		_, end := s.Limit.WindowAt(s.Stamp)
-		former = float64(end)
+		former = max(former, float64(end))
 	}
 	le := binary.LittleEndian
 	b = appendFloat(append(b, version, byte(s.Limit.Kind)), float64(s.Level.Micros))

@@ -30,9 +30,9 @@ slot = slot - slot % 1
 
 -- make_all_tools returns the functions of bucket.lua for the buckets that the fast path below does not handle.
 local function make_all_tools()
-  local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(limits, count, '', now)
+  local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limits(limits, count, '', now)
   return make_tools(now, slack, make_lender, earn, full_step, expiry,
-    rates, bursts, sinces, intervals, kinds, opens, closes)
+    rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
 end
 
 -- Formats by the number of time slots.

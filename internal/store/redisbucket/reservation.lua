@@ -57,9 +57,9 @@ local extends, denied = string.byte(ARGV[4]) == 1, false
 local eras = ARGV[6] or ''
 local count = #KEYS - (#eras > 0 and 3 or 2)
 local begun = #eras > 0 and read_era(KEYS[#KEYS], call('MGET', KEYS[#KEYS])[1], string.sub(eras, 1, 49), now)
-local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[2], count, ARGV[3], now)
+local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limits(ARGV[2], count, ARGV[3], now)
 local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
-  rates, bursts, sinces, intervals, kinds, opens, closes)
+  rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
 local holder = string.sub(ARGV[5], 1, 8)
 
 -- Advance the buckets first, because nothing may be written if one of them cannot be settled.
@@ -105,7 +105,7 @@ for i = 1, count do
         is_changed = true
         if b.kind <= SLIDING_WINDOW then
           changed[#changed + 1] = pack('<HdIdddIddHH', i - 1, b.micros, b.fraction,
-            b.kind == SLIDING_WINDOW and b.former or 0, now_charged - amount,
+            tools.had(b), now_charged - amount,
             b.rate, b.burst, b.since, b.interval, b.kind, 0)
         end
       end

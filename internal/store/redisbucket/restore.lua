@@ -17,9 +17,9 @@ local stored = call('MGET', unpack(KEYS))
 local begun, value = read_era(KEYS[count + 1], stored[count + 1], ARGV[3], now)
 if not begun or count == 0 then return value end
 
-local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[1], count, ARGV[2], now)
+local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limits(ARGV[1], count, ARGV[2], now)
 local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
-  rates, bursts, sinces, intervals, kinds, opens, closes)
+  rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
 for i = 1, count do
   local c, state, known = i - 1, stored[i], ARGV[4 + i]
   if opens[c] ~= OUTSIDE

@@ -37,7 +37,7 @@ const (
 	limitBytes = 32 // a limit in an argument and in a reply
 	tierBytes  = 12 // a tier in a reply
 	waitsBytes = 24
-	lentBytes  = 2 + 8 + 4
+	lentBytes  = 2 + 8 + 4 + 8
 	replyBytes = 4 + 8 + 2 + 1 + 4 + 2 // between tiers and limits in a reply
 )
 
@@ -441,7 +441,9 @@ func (s *script) readLent(lent string) {
 				return
 			}
 			if int(lent[0])|int(lent[1])<<8 == index {
-				check.Tiers[i].Out, check.Tiers[i].Holders = enforce.Tokens(float(lent[2:])), int64(uint32At(lent[10:]))
+				tier := &check.Tiers[i]
+				tier.Out, tier.Holders = enforce.Tokens(float(lent[2:])), int64(uint32At(lent[10:]))
+				tier.Former = enforce.Tokens(float(lent[14:]))
 				lent = lent[lentBytes:]
 			}
 			index++

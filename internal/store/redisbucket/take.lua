@@ -30,11 +30,12 @@
 --   exhausted    (byte) 1: denied for too many open reservations or ids of records, 2: passed without a reservation,
 --                3: the record's id was charged before
 --   forgotten    number of reservations that ended without a settlement (32 bits)
---   lent         number of tiers whose bucket has lent tokens (16 bits)
+--   lent         number of tiers whose bucket has lent tokens, or has had a window before the clock stepped back
+--                (16 bits)
 --   for each foreign limit:
 --     index of its key (16 bits), limit (32 bytes)
---   for each tier that has lent:
---     index (16 bits), amount (double), number of processes (32 bits)
+--   for each of these tiers:
+--     index (16 bits), lent amount (double), number of processes (32 bits), State.Former (double)
 --   for each tier that is charged after, of the checks that took:
 --     the charge (double)
 --   for each tier that has lent or has a sliding window:
@@ -47,7 +48,7 @@ local KEYS, ARGV = KEYS, ARGV
 
 local now, slack = read_clock(ARGV[8])
 local last_limit = (#ARGV[3] - 8) / 32 - 1
-local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[3], last_limit + 1, ARGV[4], now)
+local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limits(ARGV[3], last_limit + 1, ARGV[4], now)
 
 local life = #ARGV[6] > 0 and unpack_struct('<d', ARGV[6])
 local reserves, is_optional, record_id = life and life ~= 0, life and life < 0, life == 0 and sub(ARGV[6], 9)
@@ -143,7 +144,10 @@ for i = 1, keys do
     -- The fast path handles valid values of the caller's limit.
     if version == 1 and in_force == limit_bytes[column] and own_kind == kind and m >= -1 and m <= full and m % 1 == 0
         and stamp >= 0 and stamp <= now and stamp % 1 == 0 then
-      if kind <= LEAKY_BUCKET then
+      if former > 0 and (kind <= LEAKY_BUCKET or kind == FIXED_WINDOW
+          and (former > closes[column] or former == closes[column] and opens[column] > stamp)) then
+        m = nil -- the clock stepped back
+      elseif kind <= LEAKY_BUCKET then
         local rate = rates[column]
         step = full_step(stamp, (full - m - f / FRACTIONS) / rate + interval)
         if interval == 0 then
@@ -166,12 +170,13 @@ for i = 1, keys do
       buckets[i] = {
         micros = m, fraction = f, stamp = now, former = former, entries = '', windows = column,
         rate = rates[column], burst = bursts[column], since = sinces[column], interval = interval, kind = kind,
+        had = 0,
       }
     end
   else
     local read_at = unpack_struct('<d', ARGV[3], #ARGV[3] - 7)
     tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry,
-      rates, bursts, sinces, intervals, kinds, opens, closes)
+      rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
     local b, must_write, is_broken = tools.advance(column, state, read_at)
     if is_broken then broken = broken + 1 end
     m, f, changed[i] = b.micros, b.fraction, must_write
@@ -188,12 +193,13 @@ for i = 1, keys do
         b.rate, b.burst, b.since, b.interval)
       foreign[#foreign + 1] = pack('<HdIddHH', i - 1, b.rate, b.burst, b.since, b.interval, b.kind, 0)
     end
-    if b.kind >= FIXED_WINDOW then
-      buckets[i] = b
+    local had = b.kind <= FIXED_WINDOW and b.micros > OUTSIDE and tools.had(b) or 0
+    if b.kind >= FIXED_WINDOW or had > 0 then
+      buckets[i], b.had, b.out, b.holders = b, had, 0, 0
     elseif #b.entries > 0 then
       local lender = tools.lend()
       local slots = lender.read(b)
-      buckets[i], b.out, b.holders = b, lender.sum(slots, 2), lender.sum(slots, 3)
+      buckets[i], b.had, b.out, b.holders = b, 0, lender.sum(slots, 2), lender.sum(slots, 3)
     end
   end
   micros[i], fractions[i], steps[i] = m, f, step
@@ -250,7 +256,7 @@ while at <= words do
     if b then
       level = left(b, level, now)
       if b.kind >= LOG then needed = tools.charge(b.kind, cost) end
-      slides = slides or b.kind == SLIDING_WINDOW or b.kind == LOG or b.kind == 0 and b.out > 0
+      slides = slides or b.kind == SLIDING_WINDOW or b.kind == LOG or b.had > 0 or b.kind == 0 and b.out > 0
     elseif flags >= NO_DELAY and cost > 0 and kinds[wiring[i]] == LEAKY_BUCKET then
       needed = max(cost, bursts[wiring[i]] * TOKEN) -- an empty queue
     end
@@ -349,7 +355,7 @@ while at <= words do
         local wait, full_in = 0, nil
         if reply[r + 1] % 2 == 0 then
           tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry,
-            rates, bursts, sinces, intervals, kinds, opens, closes)
+            rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
           local needed = own_costs and costs[own_costs + tier] or cost
           if mode >= 2 then needed = 1 end
           wait = tools.wait(b, needed)
@@ -361,7 +367,9 @@ while at <= words do
           full_in = b.micros < b.burst * TOKEN and ends + b.interval or b.former > 0 and ends or 0
         end
         waits[#waits + 1] = pack('<ddd', wait, full_in, b.former)
-        if b.kind == 0 then lent[#lent + 1] = pack('<HdI', r / 2, b.out, b.holders) end
+        if b.kind == 0 then lent[#lent + 1] = pack('<HdId', r / 2, b.out, b.holders, 0) end
+      elseif b and b.had > 0 then
+        lent[#lent + 1] = pack('<HdId', r / 2, 0, 0, b.had)
       end
       r = r + 2
     end
@@ -376,7 +384,7 @@ for i = 1, keys do
   if changed[i] then
     local column, b = wiring[i], buckets[i]
     local interval, kind = intervals[column], kinds[column]
-    if b and (kind >= LOG or not b.windows or kind == 0) then
+    if b and (kind >= LOG or not b.windows or kind == 0 or b.had > 0) then
       tools.write(KEYS[i], b, begun and begun[i])
     else
       local value, in_force, former, full_in = nil, limit_bytes[column], 0, nil
