@@ -127,7 +127,8 @@ type Reserver interface {
 	// Settled.Found is false and nothing changes.
 	//
 	// ErrRefundForbidden means that nothing changed. Any other error means that the store gave no answer in time, and
-	// the reservation may have been settled.
+	// the reservation may have been settled. If Settled is Found then, that has happened, and only the Changes are
+	// known.
 	SettleReservation(ctx context.Context, tenant rules.TenantID, id ReservationID, with Settlement) (Settled, error)
 }
 

@@ -114,3 +114,31 @@ func RunLostReplies(t *testing.T, s, local enforce.ReservingBuckets, lose func()
 		t.Errorf("it is settled as %+v, %v; %d slots are free", settled, err, left(1))
 	}
 }
+
+// RunLostSettlements settles and extends reservations whose reply is lost after their execution: what the costs grew by
+// is known all the same. lose makes the reply to the next settlement get lost.
+func RunLostSettlements(t *testing.T, s enforce.ReservingBuckets, lose func()) {
+	ctx := context.Background()
+	tier := enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: 9, Subject: "settled"}, Limit: limit(1e-6, 1000, 0)}
+	check := checkOf(10, tier)
+	check.Reserve = &enforce.Reservation{
+		ID: enforce.ReservationID{9}, Life: time.Hour, Key: reserver, User: "42",
+		Costs: []enforce.MeterCost{{Cost: check.Cost}},
+	}
+	if err := s.Take(ctx, []enforce.BucketCheck{check}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		extend     bool
+		cost, more enforce.Tokens
+	}{{true, 15, 5}, {false, 40, 25}} {
+		lose()
+		settled, err := s.SettleReservation(ctx, 1, check.Reserve.ID, enforce.Settlement{
+			Extend: step.extend, Cost: step.cost * enforce.Token, HasCost: true, Key: reserver,
+		})
+		if err == nil || !settled.Found || settled.User != "42" || len(settled.Changes) != 1 ||
+			settled.Changes[0].Cost != step.more*enforce.Token {
+			t.Errorf("a cost of %d without a reply: %+v, error %v; want a change of %d", step.cost, settled, err, step.more)
+		}
+	}
+}

@@ -117,7 +117,7 @@ func (s *Store) SettleReservation(
 ) (enforce.Settled, error) {
 	settled, err := s.settleReservation(ctx, tenant, id, with)
 	if err != nil && !errors.Is(err, enforce.ErrRefundForbidden) {
-		return enforce.Settled{}, fmt.Errorf("settle a reservation in postgres: %w", err)
+		return settled, fmt.Errorf("settle a reservation in postgres: %w", err)
 	}
 	enforce.LearnSettled(s.learner, &settled)
 	return settled, err
@@ -136,8 +136,10 @@ func (s *Store) settleReservation(
 	t := newTransaction()
 	defer t.release()
 	one := &settlement{tenant: tenant, id: id, with: with}
+	var before []byte
 	_, err = s.breaker.Execute(func() (struct{}, error) {
 		record, err := s.readRecord(ctx, tenant, id)
+		before = record
 		if err != nil || record == nil {
 			return struct{}{}, err
 		}
@@ -156,9 +158,23 @@ func (s *Store) settleReservation(
 		s.unknown.Add(1)
 	}
 	if err != nil || one.refusal != nil {
-		return enforce.Settled{}, errors.Join(err, one.refusal)
+		return s.confirm(ctx, one, before, err), errors.Join(err, one.refusal)
 	}
 	return one.settled, nil
+}
+
+// confirm returns the Changes of a settlement without an answer if the reservation is no longer what it was.
+func (s *Store) confirm(ctx context.Context, one *settlement, before []byte, err error) enforce.Settled {
+	if len(one.settled.Changes) == 0 || errors.Is(err, enforce.ErrNothingTaken) {
+		return enforce.Settled{}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
+	defer cancel()
+	after, err := s.readRecord(ctx, one.tenant, one.id)
+	return enforce.Settled{
+		Found: err == nil && !bytes.Equal(after, before), User: one.settled.User, Taken: one.settled.Taken,
+		Changes: one.settled.Changes,
+	}
 }
 
 func (s *Store) readRecord(ctx context.Context, tenant rules.TenantID, id enforce.ReservationID) (record []byte,

@@ -69,8 +69,9 @@ func TestConcurrentChecksThroughTheDenialCacheAreLinearizable(t *testing.T) {
 func TestLostRepliesHoldNoPlaces(t *testing.T) {
 	t.Parallel()
 	p, throughURL := throughProxy(t, devdbtest.Postgres(t))
-	buckettest.RunLostReplies(t, open(t, throughURL, testTimeout), membucket.New(membucket.Options{}),
-		func() { p.loseCommit.Store(true) })
+	s, lose := open(t, throughURL, testTimeout), func() { p.loseCommit.Store(true) }
+	buckettest.RunLostReplies(t, s, membucket.New(membucket.Options{}), lose)
+	buckettest.RunLostSettlements(t, s, lose)
 }
 
 func TestOneReservationTooMany(t *testing.T) {

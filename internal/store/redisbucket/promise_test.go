@@ -137,7 +137,14 @@ func TestLostRepliesHoldNoPlaces(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, devdbtest.Redis(t).Addr())
 	s := New(client(t, "redis://"+p.addr(), testTimeout), testTimeout)
-	buckettest.RunLostReplies(t, s, membucket.New(membucket.Options{}), func() { p.loseReply.Store(true) })
+	lose := func(after int64) func() {
+		return func() {
+			p.passes.Store(after)
+			p.loseReply.Store(true)
+		}
+	}
+	buckettest.RunLostReplies(t, s, membucket.New(membucket.Options{}), lose(0))
+	buckettest.RunLostSettlements(t, s, lose(1)) // the first reply has the reservation
 }
 
 // TestRecordsOfANewerReleaseAreLeftAlone has records that this release does not know, and some that nobody could have

@@ -12,6 +12,7 @@ type proxy struct {
 	listener  net.Listener
 	target    atomic.Value // string
 	loseReply atomic.Bool
+	passes    atomic.Int64 // replies before it is lost
 	lost      atomic.Int64
 
 	mu    sync.Mutex
@@ -74,7 +75,7 @@ func (p *proxy) replies(near, far net.Conn) {
 		if err != nil {
 			return
 		}
-		if p.loseReply.Swap(false) {
+		if p.loseReply.Load() && p.passes.Add(-1) < 0 && p.loseReply.Swap(false) {
 			p.lost.Add(1)
 			return
 		}

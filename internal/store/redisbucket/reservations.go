@@ -137,7 +137,7 @@ func (s *Store) SettleReservation(
 		case errors.Is(err, enforce.ErrRefundForbidden):
 			return enforce.Settled{}, enforce.ErrRefundForbidden
 		case err != nil:
-			return enforce.Settled{}, fmt.Errorf("settle a reservation in redis: %w", err)
+			return s.confirm(tenant, key, text, settled, err), fmt.Errorf("settle a reservation in redis: %w", err)
 		case !again:
 			enforce.LearnSettled(s.learner, &settled)
 			return settled, nil
@@ -145,6 +145,18 @@ func (s *Store) SettleReservation(
 	}
 	return enforce.Settled{}, errors.New(
 		"settle a reservation in redis: other callers keep changing the reservation; try again")
+}
+
+// confirm returns the Changes of a settlement without an answer if the reservation is no longer what it was.
+func (s *Store) confirm(
+	tenant rules.TenantID, key, before string, settled enforce.Settled, err error,
+) enforce.Settled {
+	if len(settled.Changes) == 0 || errors.Is(err, enforce.ErrNothingTaken) {
+		return enforce.Settled{}
+	}
+	after, err := s.run(tenant, &call{source: storedSource, keys: []string{key}, weight: 1})
+	settled.Found = err == nil && after != before
+	return settled
 }
 
 func (s *Store) settleStored(
@@ -210,6 +222,7 @@ func (s *Store) settleStored(
 	if stamp != 0 {
 		args = append(args, strconv.FormatInt(stamp, 10))
 	}
+	settled.User, settled.Taken, settled.Changes = stored.User, stored.taken, changes
 	var reply string
 	err = s.untilRestored(tenant, func() (lost []lostBucket, err error) {
 		reply, err = s.run(tenant, &call{
@@ -229,15 +242,15 @@ func (s *Store) settleStored(
 	}
 	switch reply[0] {
 	case reservationGone:
-		return settled, false, nil
+		return enforce.Settled{}, false, nil
 	case reservationChanged:
-		return settled, true, nil
+		return enforce.Settled{}, true, nil
 	case extensionFails:
 		return enforce.Settled{Found: true, Denied: true}, false, nil
 	}
 	final := make([]enforce.Tokens, len(stored.keys))
 	if len(reply) < 1+8*len(final) {
-		return settled, false, fmt.Errorf("an unexpected reply of %d bytes", len(reply))
+		return enforce.Settled{}, false, fmt.Errorf("an unexpected reply of %d bytes", len(reply))
 	}
 	for i := range final {
 		final[i] = enforce.Tokens(float(reply[1+8*i:]))
