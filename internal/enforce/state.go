@@ -16,8 +16,8 @@ type State struct {
 	// Bucket.Level leaves out the former window of a sliding window. A level below 0 is a debt, or a list with more
 	// entries than an edited limit allows.
 	Bucket
-	// Former is the amount used in a sliding window's former window. After the clock stepped back behind the window of a
-	// fixed one, or the step of a refill in steps, Former is the end of that window or step, whose tokens the bucket
+	// Former is the amount used in a sliding window's former window. After the clock stepped back behind the window of
+	// a fixed one, or the step of a refill in steps, Former is the end of that window or step, whose tokens the bucket
 	// has had; see keepWindow.
 	Former Tokens
 	// Entries is the list of a log, the concurrency slots, or the time slots of lent tokens.

@@ -138,7 +138,8 @@ func RunLostSettlements(t *testing.T, s enforce.ReservingBuckets, lose func()) {
 		})
 		if err == nil || !settled.Found || settled.User != "42" || len(settled.Changes) != 1 ||
 			settled.Changes[0].Cost != step.more*enforce.Token {
-			t.Errorf("a cost of %d without a reply: %+v, error %v; want a change of %d", step.cost, settled, err, step.more)
+			t.Errorf("a cost of %d without a reply: %+v, error %v; want a change of %d", step.cost, settled, err,
+				step.more)
 		}
 	}
 }
