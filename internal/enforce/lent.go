@@ -11,9 +11,9 @@ import (
 )
 
 // A process can lease tokens of a busy bucket ahead of demand and spend them without asking the store. Lent tokens
-// occupy the burst: the bucket fills up only to burst − out, where out is the amount lent and not yet reported as spent
-// or given back. The level and all lent tokens together therefore earn like one bucket, and no interval admits more
-// than burst + rate × time, whichever process crashes.
+// occupy the burst: the bucket fills up only to burst − out, where out is the amount lent and not yet reported as
+// spent or given back. The level and all lent tokens together therefore earn like one bucket, and no interval admits
+// more than burst + rate × time, whichever process crashes.
 //
 // A bucket does not know its lease owners. It keeps a few time slots with the amount whose lease ends in each. Once a
 // slot and the guard after it have passed, the rest of the slot counts as spent, because its owners must have stopped
