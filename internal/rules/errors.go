@@ -1,7 +1,10 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -40,15 +43,21 @@ const (
 	WordLeases = "leases"
 )
 
+// capabilities says what the words beside the algorithms stand for.
+var capabilities = map[string]string{WordAdapt: "rates that adapt", WordMeters: "meters", WordLeases: "leases"}
+
+// KnownWords returns what this program knows: the algorithms and its capabilities.
+func KnownWords() []string {
+	words := slices.Sorted(maps.Keys(capabilities))
+	for _, algorithm := range Algorithms {
+		words = append(words, string(algorithm))
+	}
+	return words
+}
+
 // Error names the process and the remedy.
 func (e UnknownToProcessError) Error() string {
-	what := "the algorithm " + e.Word
-	switch e.Word {
-	case WordAdapt:
-		what = "rates that adapt"
-	case WordMeters:
-		what = "meters"
-	}
+	what := cmp.Or(capabilities[e.Word], "the algorithm "+e.Word)
 	return fmt.Sprintf("the process %s of version %s is still running and does not know %s: upgrade or stop it, and "+
 		"save again a minute later",
 		e.Process, e.Version, what)

@@ -18,17 +18,13 @@ func (a *API) look() func() (fleet.Process, fleet.Count) {
 	if err != nil {
 		name = "unknown"
 	}
-	algorithms := []string{rules.WordAdapt, rules.WordMeters, rules.WordLeases}
-	for _, algorithm := range rules.Algorithms {
-		algorithms = append(algorithms, string(algorithm))
-	}
 	return func() (fleet.Process, fleet.Count) {
 		state := a.Readiness()
 		_, redisDown := a.Buckets.State()
 		process := fleet.Process{
 			ID: id, Name: name, Version: version, StartedAt: started,
 			RulesLoaded: state.RulesLoaded, Database: state.Database, Redis: state.Redis, RedisDown: redisDown,
-			Algorithms: algorithms,
+			Algorithms: rules.KnownWords(),
 		}
 		if snapshot := a.Watcher.Snapshot(); snapshot != nil {
 			process.Rules, process.RulesAge = int64(snapshot.Sizes().Rules), state.RulesAge
