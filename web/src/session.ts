@@ -89,7 +89,7 @@ export function useSignOut(): () => Promise<void> {
   const navigate = useNavigate();
   return async () => {
     const session = queries.getQueryData<Session | null>(sessionKey);
-    await api.DELETE('/api/v1/session');
+    await api.delete('/api/v1/session');
     queries.clear();
     if (session?.sign_out_url) {
       window.location.assign(session.sign_out_url); // out at the provider too

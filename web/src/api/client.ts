@@ -1,19 +1,16 @@
 import createClient, { type Middleware } from 'openapi-fetch';
+import type {
+  HttpMethod,
+  OperationRequestBodyContent,
+  PathsWithMethod,
+  SuccessResponse,
+} from 'openapi-typescript-helpers';
 import { noteAway } from './away';
 import { noteBusy } from './busy';
 import { noteServerTime } from './clock';
 import { AwayError, isKind, limitExceeded, problemOf } from './problem';
 import { askForProof } from './proof';
 import type { paths } from './schema';
-
-/**
- * The API client, typed by api/openapi.yaml and authenticated by the session cookie. A call returns its data or throws:
- * ProblemError for an error response, AwayError for none. Screens never look at an error's status.
- */
-export const api = createClient<paths>({
-  baseUrl: globalThis.location?.origin ?? 'http://localhost',
-  fetch: send,
-});
 
 /** A random id. crypto.randomUUID exists only on HTTPS pages. */
 export function randomID(): string {
@@ -114,27 +111,88 @@ const errors: Middleware = {
     return new AwayError(error);
   },
 };
-api.use(errors);
+const client = createClient<paths>({ baseUrl: globalThis.location?.origin ?? 'http://localhost', fetch: send });
+client.use(errors);
 
-interface Answer<T> {
-  data?: T;
-  response: Response;
+type Operation<Path extends keyof paths, M extends HttpMethod> = paths[Path] extends Record<M, infer O> ? O : never;
+
+type Known<T> = [NonNullable<T>] extends [never] ? unknown : NonNullable<T>;
+
+type Parameters<O> = O extends { parameters: { path?: infer P; query?: infer Q } } ? Known<P> & Known<Q> : unknown;
+
+type Etag<O> = O extends { parameters: { header: { 'If-Match': string } } } ? { etag: string } : { etag?: string };
+
+type Body<O> = [NonNullable<OperationRequestBodyContent<O>>] extends [never]
+  ? unknown
+  : { body: NonNullable<OperationRequestBodyContent<O>> };
+
+/** What a request has: the parameters of its path and its query, its body, and how it is sent. */
+type Sent<O> = Parameters<O> &
+  Etag<O> &
+  Body<O> & {
+    headers?: Record<string, string>;
+    signal?: AbortSignal;
+    parseAs?: 'blob' | 'stream';
+    /** The body is text, which is sent as it is. */
+    bodySerializer?: (body: string) => string;
+  };
+
+type Data<O> = O extends { responses: infer R extends Record<number, unknown> } ? SuccessResponse<R> : never;
+
+/** The data of an answer, or the response if it has none. */
+type Answer<O> = [Data<O>] extends [never | undefined] ? Response : NonNullable<Data<O>>;
+
+/** What is known of an answer beside its data, by that. */
+const responses = new WeakMap<object, Response>();
+
+function method<M extends HttpMethod>(name: M) {
+  return async <Path extends PathsWithMethod<paths, M>>(
+    path: Path,
+    ...[given]: Record<never, never> extends Sent<Operation<Path, M>>
+      ? [Sent<Operation<Path, M>>?]
+      : [Sent<Operation<Path, M>>]
+  ): Promise<Answer<Operation<Path, M>>> => {
+    const { etag, body, headers, signal, parseAs, bodySerializer, ...named } = (given ?? {}) as Record<string, never>;
+    const isInPath = ([parameter]: [string, unknown]) => path.includes(`{${parameter}}`);
+    const entries = Object.entries(named);
+    const { data, response } = await client.request(
+      name,
+      path as never,
+      {
+        params: {
+          path: Object.fromEntries(entries.filter(isInPath)),
+          query: Object.fromEntries(entries.filter((entry) => !isInPath(entry))),
+          // An update fails with 412 if somebody else saved first.
+          header: etag === undefined ? {} : { 'If-Match': etag },
+        },
+        ...{ body, headers, signal, parseAs, bodySerializer },
+      } as never,
+    );
+    if (typeof data === 'object' && data !== null) responses.set(data, response);
+    return (data ?? response) as never;
+  };
 }
 
-/** The id of the request that each answer came to. */
-const requests = new WeakMap<object, string>();
+/**
+ * The API client, typed by api/openapi.yaml and authenticated by the session cookie. A call returns its data or throws:
+ * ProblemError for an error response, AwayError for none. Screens never look at an error's status.
+ */
+export const api = {
+  get: method('get'),
+  post: method('post'),
+  put: method('put'),
+  patch: method('patch'),
+  delete: method('delete'),
+};
 
-/** The id of the request of an answer: a response, or the data of one. */
+/** The header of the response that an answer came with. */
+export function headerOf(answer: object, name: string): string | null {
+  return (answer instanceof Response ? answer : responses.get(answer))?.headers.get(name) ?? null;
+}
+
+/** The id of the request of an answer. */
 export function requestOf(answer: object | null | undefined): string | undefined {
-  if (answer instanceof Response) return answer.headers.get('X-Request-Id') ?? undefined;
-  return answer ? requests.get(answer) : undefined;
-}
-
-export async function body<T>(call: Promise<Answer<T>>): Promise<T> {
-  const { data, response } = await call;
-  const request = requestOf(response);
-  if (request && typeof data === 'object' && data !== null) requests.set(data, request);
-  return data as T;
+  return (answer && headerOf(answer, 'X-Request-Id')) ?? undefined;
 }
 
 export interface Tagged<T> {
@@ -142,14 +200,9 @@ export interface Tagged<T> {
   etag: string;
 }
 
-export async function tagged<T>(call: Promise<Answer<T>>): Promise<Tagged<T>> {
-  const value = await body(call);
-  return { value, etag: (await call).response.headers.get('ETag') ?? '' };
-}
-
-/** The header of an update, which fails with 412 if somebody else saved first. */
-export function ifMatch(etag: string): { 'If-Match': string } {
-  return { 'If-Match': etag };
+export async function tagged<T extends object | null>(call: Promise<T>): Promise<Tagged<T>> {
+  const value = await call;
+  return { value, etag: (value && headerOf(value, 'ETag')) ?? '' };
 }
 
 export function etagOf({ version }: { version: number }): string {

@@ -1,6 +1,6 @@
 import { type QueryClient, queryOptions } from '@tanstack/react-query';
 import { changed } from './changes';
-import { api, body, ifMatch, tagged } from './client';
+import { api, tagged } from './client';
 import { tenantKey } from './queries';
 import type { AuditEntry, Enforcement, Tenant } from './types';
 
@@ -12,15 +12,13 @@ export const enforcementChangeQuery = (tenant: Tenant) =>
   queryOptions({
     queryKey: tenantKey(tenant.slug, 'enforcement change', tenant.version),
     queryFn: async ({ signal }): Promise<AuditEntry | null> => {
-      const { items } = await body(
-        api.GET('/api/v1/tenants/{tenant}/audit', {
-          params: {
-            path: { tenant: tenant.slug },
-            query: { object_kind: 'tenant', object_id: tenant.slug, limit: searched },
-          },
-          signal,
-        }),
-      );
+      const { items } = await api.get('/api/v1/tenants/{tenant}/audit', {
+        tenant: tenant.slug,
+        object_kind: 'tenant',
+        object_id: tenant.slug,
+        limit: searched,
+        signal,
+      });
       const turned = ({ before, after }: AuditEntry) => before?.enforcement !== after?.enforcement;
       return items.find(turned) ?? null;
     },
@@ -32,10 +30,7 @@ export const enforcementChangeQuery = (tenant: Tenant) =>
  */
 export async function setEnforcement(queries: QueryClient, slug: string, to: Enforcement): Promise<void> {
   const path = { tenant: slug };
-  const { etag } = await tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path } }));
-  await api.PATCH('/api/v1/tenants/{tenant}', {
-    params: { path, header: ifMatch(etag) },
-    body: { enforcement: to },
-  });
+  const { etag } = await tagged(api.get('/api/v1/tenants/{tenant}', path));
+  await api.patch('/api/v1/tenants/{tenant}', { ...path, etag, body: { enforcement: to } });
   await changed(queries, slug, 'tenant');
 }

@@ -1,4 +1,4 @@
-import { api, body } from './client';
+import { api } from './client';
 import type { paths } from './schema';
 import type { Export } from './types';
 
@@ -17,7 +17,7 @@ export function exportAddress(
 
 /** Lets a job write the file of an address. */
 export function startExport(address: string): Promise<Export> {
-  return body(api.POST(address as '/api/v1/tenants/{tenant}/users/export', {} as never));
+  return api.post(address as '/api/v1/tenants/{tenant}/users/export', {} as never);
 }
 
 export function userDataAddress(tenant: string, user: string): string {
@@ -25,8 +25,8 @@ export function userDataAddress(tenant: string, user: string): string {
 }
 
 /** The file of the security log. A link to it could not show why the server refuses. */
-export function securityExport(query: SecurityFilter): Promise<Blob> {
-  return body(api.GET('/api/v1/security-log/export', { params: { query }, parseAs: 'blob' }));
+export async function securityExport(query: SecurityFilter): Promise<Blob> {
+  return (await api.get('/api/v1/security-log/export', { ...query, parseAs: 'blob' })) as unknown as Blob;
 }
 
 /** Lets the browser save a file. */

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, ifMatch, type Tagged, tagged } from './client';
+import { api, type Tagged, tagged } from './client';
 import { tenantKey } from './queries';
 import type { AuthorizeMapping, DescriptorMapping } from './types';
 
@@ -17,28 +17,20 @@ export interface Kind<M extends object> {
   remove: (tenant: string, etag: string) => Promise<unknown>;
 }
 
-const paramsOf = (tenant: string, etag: string) => ({ path: { tenant }, header: ifMatch(etag) });
-
 export const authorizeKind: Kind<AuthorizeMapping> = {
   name: 'authorize',
   example: { user: { header: 'X-User', plain: true }, endpoint: { templates: ['/orders/{id}'] } },
-  get: (tenant, signal) =>
-    tagged(api.GET('/api/v1/tenants/{tenant}/gateways/authorize', { params: { path: { tenant } }, signal })),
-  put: (tenant, etag, body) =>
-    tagged(api.PUT('/api/v1/tenants/{tenant}/gateways/authorize', { params: paramsOf(tenant, etag), body })),
-  remove: (tenant, etag) =>
-    api.DELETE('/api/v1/tenants/{tenant}/gateways/authorize', { params: paramsOf(tenant, etag) }),
+  get: (tenant, signal) => tagged(api.get('/api/v1/tenants/{tenant}/gateways/authorize', { tenant, signal })),
+  put: (tenant, etag, body) => tagged(api.put('/api/v1/tenants/{tenant}/gateways/authorize', { tenant, etag, body })),
+  remove: (tenant, etag) => api.delete('/api/v1/tenants/{tenant}/gateways/authorize', { tenant, etag }),
 };
 
 export const descriptorKind: Kind<DescriptorMapping> = {
   name: 'descriptors',
   example: { keys: { customer: 'user_id' }, domains: { edge: { templates: [['customer']] } } },
-  get: (tenant, signal) =>
-    tagged(api.GET('/api/v1/tenants/{tenant}/gateways/descriptors', { params: { path: { tenant } }, signal })),
-  put: (tenant, etag, body) =>
-    tagged(api.PUT('/api/v1/tenants/{tenant}/gateways/descriptors', { params: paramsOf(tenant, etag), body })),
-  remove: (tenant, etag) =>
-    api.DELETE('/api/v1/tenants/{tenant}/gateways/descriptors', { params: paramsOf(tenant, etag) }),
+  get: (tenant, signal) => tagged(api.get('/api/v1/tenants/{tenant}/gateways/descriptors', { tenant, signal })),
+  put: (tenant, etag, body) => tagged(api.put('/api/v1/tenants/{tenant}/gateways/descriptors', { tenant, etag, body })),
+  remove: (tenant, etag) => api.delete('/api/v1/tenants/{tenant}/gateways/descriptors', { tenant, etag }),
 };
 
 export const mappingQuery = <M extends object>(kind: Kind<M>, tenant: string) =>

@@ -1,5 +1,5 @@
 import { hashKey, MutationCache, QueryCache, QueryClient, queryOptions } from '@tanstack/react-query';
-import { api, body, tagged } from './client';
+import { api, tagged } from './client';
 import { serverNow } from './clock';
 import { all } from './pages';
 import { AwayError, isKind, isStatus, limitExceeded, ProblemError } from './problem';
@@ -83,7 +83,7 @@ export const sessionQuery = queryOptions({
   queryKey: sessionKey,
   queryFn: async ({ signal, client }) => {
     try {
-      const session = await body(api.GET('/api/v1/session', { signal }));
+      const session = await api.get('/api/v1/session', { signal });
       const before = client.getQueryData<Session | null>(sessionKey);
       if (before && before.account.account_id !== session.account.account_id) {
         // Somebody else signed in, in another tab: what the first one read is not theirs.
@@ -100,7 +100,7 @@ export const sessionQuery = queryOptions({
 
 export const signInOptionsQuery = queryOptions({
   queryKey: ['sign-in'],
-  queryFn: ({ signal }) => body(api.GET('/api/v1/sign-in', { signal })),
+  queryFn: ({ signal }) => api.get('/api/v1/sign-in', { signal }),
   staleTime: 60_000,
 });
 
@@ -108,7 +108,7 @@ export const identitiesKey = ['identities'] as const;
 
 export const identitiesQuery = queryOptions({
   queryKey: identitiesKey,
-  queryFn: async ({ signal }) => (await body(api.GET('/api/v1/account/identities', { signal }))).items,
+  queryFn: async ({ signal }) => (await api.get('/api/v1/account/identities', { signal })).items,
 });
 
 const most = 500;
@@ -116,68 +116,43 @@ const most = 500;
 export const tenantQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'itself'),
-    queryFn: ({ signal }) => tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path: { tenant } }, signal })),
+    queryFn: ({ signal }) => tagged(api.get('/api/v1/tenants/{tenant}', { tenant, signal })),
   });
 
 export const capacityQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'capacity'),
-    queryFn: ({ signal }) =>
-      tagged(api.GET('/api/v1/tenants/{tenant}/capacity', { params: { path: { tenant } }, signal })),
+    queryFn: ({ signal }) => tagged(api.get('/api/v1/tenants/{tenant}/capacity', { tenant, signal })),
   });
 
 export const plansQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'plans'),
     queryFn: ({ signal }) =>
-      all((cursor) =>
-        body(
-          api.GET('/api/v1/tenants/{tenant}/plans', {
-            params: { path: { tenant }, query: { limit: most, cursor } },
-            signal,
-          }),
-        ),
-      ).then((plans) => plans.sort((a, b) => a.position - b.position)),
+      all((cursor) => api.get('/api/v1/tenants/{tenant}/plans', { tenant, limit: most, cursor, signal })).then(
+        (plans) => plans.sort((a, b) => a.position - b.position),
+      ),
   });
 
 export const rulesQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'rules'),
     queryFn: ({ signal }) =>
-      all((cursor) =>
-        body(
-          api.GET('/api/v1/tenants/{tenant}/rules', {
-            params: { path: { tenant }, query: { limit: most, cursor } },
-            signal,
-          }),
-        ),
-      ),
+      all((cursor) => api.get('/api/v1/tenants/{tenant}/rules', { tenant, limit: most, cursor, signal })),
   });
 
 export const ruleQuery = (tenant: string, id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'rules', id),
     queryFn: ({ signal }) =>
-      tagged(
-        api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}', {
-          params: { path: { tenant, rule_id: id } },
-          signal,
-        }),
-      ),
+      tagged(api.get('/api/v1/tenants/{tenant}/rules/{rule_id}', { tenant, rule_id: id, signal })),
   });
 
 export const rulesOfPatternQuery = (tenant: string, pattern: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'rules', 'pattern', pattern),
     queryFn: ({ signal }) =>
-      all((cursor) =>
-        body(
-          api.GET('/api/v1/tenants/{tenant}/rules', {
-            params: { path: { tenant }, query: { pattern, limit: most, cursor } },
-            signal,
-          }),
-        ),
-      ),
+      all((cursor) => api.get('/api/v1/tenants/{tenant}/rules', { tenant, pattern, limit: most, cursor, signal })),
   });
 
 export const blocksQuery = (tenant: string) =>
@@ -185,12 +160,14 @@ export const blocksQuery = (tenant: string) =>
     queryKey: tenantKey(tenant, 'rules', 'blocks'),
     queryFn: ({ signal }) =>
       all((cursor) =>
-        body(
-          api.GET('/api/v1/tenants/{tenant}/rules', {
-            params: { path: { tenant }, query: { action: 'block', active: true, limit: most, cursor } },
-            signal,
-          }),
-        ),
+        api.get('/api/v1/tenants/{tenant}/rules', {
+          tenant,
+          action: 'block',
+          active: true,
+          limit: most,
+          cursor,
+          signal,
+        }),
       ),
     refetchInterval: 15_000,
   });
@@ -200,7 +177,7 @@ export const adaptingQuery = (tenant: string) =>
     queryKey: tenantKey(tenant, 'adapting'),
     queryFn: async ({ signal }) => {
       const path = { tenant };
-      return (await body(api.GET('/api/v1/tenants/{tenant}/adapting', { params: { path }, signal }))).items;
+      return (await api.get('/api/v1/tenants/{tenant}/adapting', { ...path, signal })).items;
     },
     refetchInterval: 5_000,
   });
@@ -218,12 +195,13 @@ export const lastHourQuery = (tenant: string) =>
     queryKey: tenantKey(tenant, 'stats', 'last-hour'),
     queryFn: async ({ signal }) => {
       const from = new Date(serverNow() - hour).toISOString();
-      const { items } = await body(
-        api.GET('/api/v1/tenants/{tenant}/stats/top', {
-          params: { path: { tenant }, query: { by: 'rule', from, limit: 10_000 } },
-          signal,
-        }),
-      );
+      const { items } = await api.get('/api/v1/tenants/{tenant}/stats/top', {
+        tenant,
+        by: 'rule',
+        from,
+        limit: 10_000,
+        signal,
+      });
       return new Map<string, Verdicts>(
         items.map(({ value, denied, checks }) => [value, { denied, checks: checks ?? denied }]),
       );
@@ -235,14 +213,7 @@ export const membersQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'members'),
     queryFn: ({ signal }) =>
-      all((cursor) =>
-        body(
-          api.GET('/api/v1/tenants/{tenant}/members', {
-            params: { path: { tenant }, query: { limit: 500, cursor } },
-            signal,
-          }),
-        ),
-      ),
+      all((cursor) => api.get('/api/v1/tenants/{tenant}/members', { tenant, limit: 500, cursor, signal })),
   });
 
 interface Looks {

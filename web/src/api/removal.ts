@@ -1,5 +1,5 @@
 import { queryOptions, useQuery } from '@tanstack/react-query';
-import { api, body } from './client';
+import { api } from './client';
 import { tenantKey } from './queries';
 import type { Rule } from './types';
 
@@ -8,15 +8,14 @@ export const removalQuery = (tenant: string, rule: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit', 'removal', rule),
     queryFn: async ({ signal }) => {
-      const { items } = await body(
-        api.GET('/api/v1/tenants/{tenant}/audit', {
-          params: {
-            path: { tenant },
-            query: { object_kind: 'rule', object_id: String(rule), action: 'remove', limit: 1 },
-          },
-          signal,
-        }),
-      );
+      const { items } = await api.get('/api/v1/tenants/{tenant}/audit', {
+        tenant,
+        object_kind: 'rule',
+        object_id: String(rule),
+        action: 'remove',
+        limit: 1,
+        signal,
+      });
       return items[0] ?? null;
     },
   });

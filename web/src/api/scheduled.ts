@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from './client';
+import { api } from './client';
 import { serverNow } from './clock';
 import { all } from './pages';
 import { tenantKey } from './queries';
@@ -9,14 +9,7 @@ export const scheduledQuery = (tenant: string, rule?: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'scheduled', rule ?? 'latest'),
     queryFn: async ({ signal }) =>
-      (
-        await body(
-          api.GET('/api/v1/tenants/{tenant}/scheduled-changes', {
-            params: { path: { tenant }, query: { rule_id: rule, limit: 10 } },
-            signal,
-          }),
-        )
-      ).items,
+      (await api.get('/api/v1/tenants/{tenant}/scheduled-changes', { tenant, rule_id: rule, limit: 10, signal })).items,
     refetchInterval: ({ state: { data } }) => untilNext(data),
   });
 
@@ -26,12 +19,7 @@ export const openScheduledQuery = (tenant: string) =>
     queryFn: async ({ signal }) =>
       (
         await all((cursor) =>
-          body(
-            api.GET('/api/v1/tenants/{tenant}/scheduled-changes', {
-              params: { path: { tenant }, query: { open: true, limit: 50, cursor } },
-              signal,
-            }),
-          ),
+          api.get('/api/v1/tenants/{tenant}/scheduled-changes', { tenant, open: true, limit: 50, cursor, signal }),
         )
       ).toSorted((a, b) => a.starts_at.localeCompare(b.starts_at)),
     refetchInterval: ({ state: { data } }) => untilNext(data),

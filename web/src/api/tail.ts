@@ -26,17 +26,14 @@ export async function* tail(
   position: TailPosition,
   signal: AbortSignal,
 ): AsyncGenerator<TailEvent[]> {
-  const { data } = await api.GET('/api/v1/tenants/{tenant}/violations/tail', {
-    params: {
-      path: { tenant },
-      query: filter,
-      header: position.id === undefined ? {} : { 'Last-Event-ID': position.id },
-    },
+  const stream = await api.get('/api/v1/tenants/{tenant}/violations/tail', {
+    tenant,
+    ...filter,
+    headers: position.id === undefined ? {} : { 'Last-Event-ID': position.id },
     parseAs: 'stream',
     signal,
   });
-  if (!data) return;
-  const reader = (data as ReadableStream<Uint8Array>).getReader();
+  const reader = (stream as unknown as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
   let events: TailEvent[] = [];
   const parser = createParser({

@@ -1,7 +1,7 @@
 import { queryOptions } from '@tanstack/react-query';
 import { perMinuteText } from '~/domain/format';
 import { isoMoments, type Span } from '~/domain/range';
-import { api, body } from './client';
+import { api } from './client';
 import { serverNow } from './clock';
 import { keepSame, tenantKey } from './queries';
 import type { Busiest, Present, TopBy } from './types';
@@ -28,12 +28,12 @@ export const seriesQuery = (tenant: string, span: Span, of: { rule_id?: string; 
     queryKey,
     queryFn: async ({ signal }) =>
       begun(
-        await body(
-          api.GET('/api/v1/tenants/{tenant}/stats/series', {
-            params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), ...of } },
-            signal,
-          }),
-        ),
+        await api.get('/api/v1/tenants/{tenant}/stats/series', {
+          tenant,
+          ...isoMoments(span, serverNow()),
+          ...of,
+          signal,
+        }),
       ),
     refetchInterval: again(span, often),
     placeholderData: keepSame(queryKey),
@@ -47,12 +47,12 @@ export const violationSeriesQuery = (tenant: string, span: Span, filter: Violati
     queryKey,
     queryFn: async ({ signal }) =>
       begun(
-        await body(
-          api.GET('/api/v1/tenants/{tenant}/stats/violations', {
-            params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), ...filter } },
-            signal,
-          }),
-        ),
+        await api.get('/api/v1/tenants/{tenant}/stats/violations', {
+          tenant,
+          ...isoMoments(span, serverNow()),
+          ...filter,
+          signal,
+        }),
       ),
     refetchInterval: again(span, seldom),
     placeholderData: keepSame(queryKey),
@@ -64,12 +64,7 @@ export const summaryQuery = (tenant: string, span: Span, meter?: string) => {
   return queryOptions({
     queryKey,
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/stats/summary', {
-          params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), meter } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/stats/summary', { tenant, ...isoMoments(span, serverNow()), meter, signal }),
     refetchInterval: again(span, often),
     placeholderData: keepSame(queryKey),
   });
@@ -92,12 +87,14 @@ export const topQuery = (
   return queryOptions({
     queryKey,
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/stats/top', {
-          params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), by, limit, ...filter } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/stats/top', {
+        tenant,
+        ...isoMoments(span, serverNow()),
+        by,
+        limit,
+        ...filter,
+        signal,
+      }),
     refetchInterval: again(span, seldom),
     placeholderData: keepSame(queryKey),
   });
@@ -108,12 +105,7 @@ export const presentQuery = (tenant: string, by: TopBy, meter?: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'present', by, meter ?? null),
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/stats/present', {
-          params: { path: { tenant }, query: { by, meter, limit: 100 } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/stats/present', { tenant, by, meter, limit: 100, signal }),
     refetchInterval: often,
   });
 
@@ -121,8 +113,7 @@ export const presentQuery = (tenant: string, by: TopBy, meter?: string) =>
 export const busiestQuery = (tenant: string, by: Busiest['by']) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'busiest', by),
-    queryFn: ({ signal }) =>
-      body(api.GET('/api/v1/tenants/{tenant}/stats/busiest', { params: { path: { tenant }, query: { by } }, signal })),
+    queryFn: ({ signal }) => api.get('/api/v1/tenants/{tenant}/stats/busiest', { tenant, by, signal }),
     refetchInterval: seldom,
   });
 
@@ -136,13 +127,13 @@ export function presentRate({ items, unattributed_per_minute }: Present, value: 
 export const tenantStatusQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'status'),
-    queryFn: ({ signal }) => body(api.GET('/api/v1/tenants/{tenant}/status', { params: { path: { tenant } }, signal })),
+    queryFn: ({ signal }) => api.get('/api/v1/tenants/{tenant}/status', { tenant, signal }),
     refetchInterval: often,
   });
 
 /** The status of the database, Redis and every process. Only platform admins may read it. */
 export const statusQuery = queryOptions({
   queryKey: ['status'],
-  queryFn: ({ signal }) => body(api.GET('/api/v1/status', { signal })),
+  queryFn: ({ signal }) => api.get('/api/v1/status', { signal }),
   refetchInterval: often,
 });

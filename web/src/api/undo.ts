@@ -1,4 +1,4 @@
-import { api, body, requestOf } from './client';
+import { api, requestOf } from './client';
 import { tenantKey } from './queries';
 import { makeStore, useStore } from './store';
 import type { AuditEntry } from './types';
@@ -14,12 +14,7 @@ export const changeQuery = (tenant: string, of: ChangeOf) => ({
       const entry = await entryQuery(tenant, of.audit_id).queryFn({ signal });
       return { items: of.row ? unpacked(entry).slice(of.row - 1, of.row) : [entry], next_cursor: null };
     }
-    return body(
-      api.GET('/api/v1/tenants/{tenant}/audit', {
-        params: { path: { tenant }, query: { ...of, limit: 100 } },
-        signal,
-      }),
-    );
+    return api.get('/api/v1/tenants/{tenant}/audit', { tenant, ...of, limit: 100, signal });
   },
 });
 
@@ -27,7 +22,7 @@ export const changeQuery = (tenant: string, of: ChangeOf) => ({
 export const entryQuery = (tenant: string, audit_id: string) => ({
   queryKey: tenantKey(tenant, 'audit', audit_id),
   queryFn: ({ signal }: { signal: AbortSignal }) =>
-    body(api.GET('/api/v1/tenants/{tenant}/audit/{audit_id}', { params: { path: { tenant, audit_id } }, signal })),
+    api.get('/api/v1/tenants/{tenant}/audit/{audit_id}', { tenant, audit_id, signal }),
   staleTime: Number.POSITIVE_INFINITY, // what happened stays
 });
 

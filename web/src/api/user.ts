@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body, tagged } from './client';
+import { api, tagged } from './client';
 import { keepSame, tenantKey } from './queries';
 import type { User } from './types';
 
@@ -11,12 +11,7 @@ export const userQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'users', 'one', user),
     queryFn: ({ signal }) =>
-      tagged(
-        api.GET('/api/v1/tenants/{tenant}/users/{user_id}', {
-          params: { path: { tenant, user_id: user } },
-          signal,
-        }),
-      ),
+      tagged(api.get('/api/v1/tenants/{tenant}/users/{user_id}', { tenant, user_id: user, signal })),
     refetchInterval: 5_000,
   });
 
@@ -26,12 +21,7 @@ export const knownUsersQuery = (tenant: string, prefix: string) => {
   return queryOptions({
     queryKey,
     queryFn: async ({ signal }) => {
-      const { items } = await body(
-        api.GET('/api/v1/tenants/{tenant}/known-users', {
-          params: { path: { tenant }, query: { prefix, limit: 6 } },
-          signal,
-        }),
-      );
+      const { items } = await api.get('/api/v1/tenants/{tenant}/known-users', { tenant, prefix, limit: 6, signal });
       return items;
     },
     placeholderData: keepSame(queryKey),

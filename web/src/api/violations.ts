@@ -1,7 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import type { Moments, Span } from '~/domain/range';
 import type { ViolationsSearch } from '~/search';
-import { api, body } from './client';
+import { api } from './client';
 import { serverNow } from './clock';
 import { keepSame, tenantKey } from './queries';
 import type { Violation } from './types';
@@ -51,9 +51,7 @@ export const violationsQuery = (tenant: string, span: Span, filter: ViolationFil
         limit: perPage,
         cursor: pageParam?.cursor,
       };
-      const list = await body(
-        api.GET('/api/v1/tenants/{tenant}/violations', { params: { path: { tenant }, query }, signal }),
-      );
+      const list = await api.get('/api/v1/tenants/{tenant}/violations', { tenant, ...query, signal });
       return { ...list, moments };
     },
     getNextPageParam: ({ next_cursor, moments }): Place | null =>
@@ -74,9 +72,7 @@ export async function violationsSince(
   let cursor: string | undefined;
   for (let page = 0; page < 4; page++) {
     const query = { ...filter, ...times, limit: 500, cursor };
-    const list = await body(
-      api.GET('/api/v1/tenants/{tenant}/violations', { params: { path: { tenant }, query }, signal }),
-    );
+    const list = await api.get('/api/v1/tenants/{tenant}/violations', { tenant, ...query, signal });
     items.push(...list.items);
     if (list.next_cursor === null) return { items, rest: false };
     cursor = list.next_cursor;
@@ -88,10 +84,5 @@ export const violationQuery = (tenant: string, id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'violations', 'one', id),
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/violations/{violation_id}', {
-          params: { path: { tenant, violation_id: id } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/violations/{violation_id}', { tenant, violation_id: id, signal }),
   });

@@ -1,7 +1,7 @@
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame, rulesQuery } from '~/api/queries';
 import type { components } from '~/api/schema';
@@ -35,13 +35,11 @@ export function useEffectOf(tenant: string, question: Question | null) {
   const user = useMemo(() => (JSON.parse(asked) as Question | null)?.override?.user_id, [asked]);
   const queryKey = ['effect', tenant, user, asked];
   const ask = (signal: AbortSignal, more: Partial<Question>) =>
-    body(
-      api.POST('/api/v1/tenants/{tenant}/effect', {
-        params: { path: { tenant } },
-        body: { ...(JSON.parse(asked) as Question), ...more },
-        signal,
-      }),
-    );
+    api.post('/api/v1/tenants/{tenant}/effect', {
+      tenant,
+      body: { ...(JSON.parse(asked) as Question), ...more },
+      signal,
+    });
   const first = useQuery({
     queryKey,
     enabled: asked !== 'null',

@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { ProblemError } from '~/api/problem';
 import type { AuditEntry } from '~/api/types';
@@ -31,15 +31,10 @@ export default function UndoChange({ tenant, of, names, onClose }: Props) {
 
   async function undo() {
     if (!latest) return;
-    const params = {
-      path: { tenant, audit_id: latest.audit_id },
-      query: 'audit_id' in of ? { row: of.row } : { whole: true },
-    };
-    const undone = await body(api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', { params })).catch(
-      (error) => {
-        throw clashOf(error, entries, names);
-      },
-    );
+    const params = { tenant, audit_id: latest.audit_id, ...('audit_id' in of ? { row: of.row } : { whole: true }) };
+    const undone = await api.post('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', params).catch((error) => {
+      throw clashOf(error, entries, names);
+    });
     await changed(queries, tenant, ...new Set(entries.map(({ object }) => object.kind)));
     done('Change undone. It takes effect within 2 s', undoOf(tenant, undone));
   }

@@ -19,7 +19,7 @@ export function AwayBanner() {
     if (!away) return;
     const timer = setInterval(() => {
       // The client notes whether the server answered.
-      api.GET('/api/v1/session').then(
+      api.get('/api/v1/session').then(
         () => queries.invalidateQueries(),
         () => undefined,
       );

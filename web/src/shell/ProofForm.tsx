@@ -1,7 +1,7 @@
 import { Button, Group, PasswordInput } from '@mantine/core';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { answerProof } from '~/api/proof';
 import { identitiesQuery } from '~/api/queries';
 import type { Session } from '~/api/types';
@@ -39,11 +39,7 @@ function ByPassword({ email, needsCode }: { email: string; needsCode: boolean })
       size={400}
       onClose={() => answerProof(false)}
       onSaved={() => answerProof(true)}
-      save={() =>
-        api.POST('/api/v1/session/confirm', {
-          body: { password, ...(needsCode && { code }) },
-        })
-      }
+      save={() => api.post('/api/v1/session/confirm', { body: { password, ...(needsCode && { code }) } })}
     >
       {(wrong) => (
         <>
@@ -71,11 +67,7 @@ function AtProvider({ needsCode }: { needsCode: boolean }) {
   const [code, setCode] = useState('');
   const start = useMutation({
     mutationFn: (provider: string) =>
-      body(
-        api.POST('/api/v1/session/confirm/provider', {
-          body: { provider, next: here(), ...(needsCode && { code }) },
-        }),
-      ),
+      api.post('/api/v1/session/confirm/provider', { body: { provider, next: here(), ...(needsCode && { code }) } }),
     onSuccess: ({ url }) => window.location.assign(url),
   });
   const { wrong, rest } = fieldErrors(start.error);

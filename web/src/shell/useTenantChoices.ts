@@ -1,6 +1,6 @@
 import { useDebouncedValue } from '@mantine/hooks';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { useSession } from '~/session';
 
 interface TenantChoice {
@@ -24,8 +24,7 @@ export function useTenantChoices(query: string, enabled = true): TenantChoice[] 
     queryKey: ['tenants', 'choices', q],
     enabled: enabled && account.platform_admin,
     placeholderData: keepPreviousData,
-    queryFn: ({ signal }) =>
-      body(api.GET('/api/v1/tenants', { params: { query: { q: q || undefined, limit: most } }, signal })),
+    queryFn: ({ signal }) => api.get('/api/v1/tenants', { q: q || undefined, limit: most, signal }),
   });
   const own = memberships
     .map(({ tenant: { slug, name }, role, suspended, enforcement }) => ({

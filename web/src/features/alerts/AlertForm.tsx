@@ -1,7 +1,7 @@
 import { Switch, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { Alert, Rule } from '~/api/types';
 import { CapacityNote } from '~/components/CapacityNote';
 import { FormDialog } from '~/components/FormDialog';
@@ -35,24 +35,21 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
     send: async (draft, base) => {
       const wanted = wantedBy(draft);
       if (!base.value) {
-        const created = await body(
-          api.POST('/api/v1/tenants/{tenant}/alerts', { params: { path: { tenant } }, body: wanted }),
-        );
+        const created = await api.post('/api/v1/tenants/{tenant}/alerts', { tenant, body: wanted });
         if (created.secret) onSecret(created.secret);
         else done(`Alert ${created.alert.name} created`);
         return tag(created.alert);
       }
-      const saved = await body(
-        api.PATCH('/api/v1/tenants/{tenant}/alerts/{alert_id}', {
-          params: { path, header: ifMatch(base.etag) },
-          body: wanted,
-        }),
-      );
+      const saved = await api.patch('/api/v1/tenants/{tenant}/alerts/{alert_id}', {
+        ...path,
+        etag: base.etag,
+        body: wanted,
+      });
       done(`Alert ${saved.name} saved`);
       if (saved.format === 'webhook' && base.value.format !== 'webhook') await sign(saved);
       return tag(saved);
     },
-    read: async () => tag(await body(api.GET('/api/v1/tenants/{tenant}/alerts/{alert_id}', { params: { path } }))),
+    read: async () => tag(await api.get('/api/v1/tenants/{tenant}/alerts/{alert_id}', path)),
     say: (name, draft, theirs) => sayField(name, draft, rules, theirs ?? alert),
     store: async () => {
       const read = changed(queries, tenant, 'alert');
@@ -63,9 +60,9 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
 
   /** Shows the secret of an alert that became a webhook. The alert is saved, also if this fails. */
   async function sign(saved: Alert) {
-    const params = { path: { tenant, alert_id: saved.alert_id }, header: ifMatch(etagOf(saved)) };
+    const params = { tenant, alert_id: saved.alert_id, etag: etagOf(saved) };
     try {
-      const { secret } = await body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', { params }));
+      const { secret } = await api.post('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', params);
       if (secret) onSecret(secret);
     } catch (error) {
       failed('The alert is saved, but has no secret yet. Rotate it', error);

@@ -1,6 +1,6 @@
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame, tenantKey } from '~/api/queries';
 import type { AlertCondition, AlertPreview, Rule } from '~/api/types';
@@ -31,13 +31,11 @@ export function Preview({ tenant, condition, rules }: Props) {
     staleTime: 60_000,
     retry: false,
     queryFn: ({ signal }) =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/alerts/preview', {
-          params: { path: { tenant } },
-          body: JSON.parse(asked) as AlertCondition,
-          signal,
-        }),
-      ),
+      api.post('/api/v1/tenants/{tenant}/alerts/preview', {
+        tenant,
+        body: JSON.parse(asked) as AlertCondition,
+        signal,
+      }),
   });
   if (!condition) return null;
   if (error) return <p className="soft">How often it would have fired is not known: {sentence(error)}</p>;

@@ -2,7 +2,7 @@ import { NativeSelect, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import type { Alert } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
@@ -21,8 +21,8 @@ export default function Silence({ tenant, alert, onClose }: { tenant: string; al
 
   async function save() {
     const until = new Date(end(serverNow())).toISOString();
-    const params = { path: { tenant, alert_id: alert.alert_id }, header: ifMatch(etagOf(alert)) };
-    await body(api.PUT('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { params, body: { until, reason } }));
+    const params = { tenant, alert_id: alert.alert_id, etag: etagOf(alert) };
+    await api.put('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { ...params, body: { until, reason } });
     await changed(queries, tenant, 'alert');
     done(`Alert ${alert.name} silenced until ${shortTime(Date.parse(until))}`);
   }

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { lazy, Suspense, useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { Alert } from '~/api/types';
 import { useNow } from '~/components/Time';
 import { failed } from '~/components/toast';
@@ -22,11 +22,11 @@ export function SilenceButton({ tenant, alert, inList }: Props) {
   const [asking, setAsking] = useState(false);
   const end = useMutation({
     mutationFn: () =>
-      body(
-        api.DELETE('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', {
-          params: { path: { tenant, alert_id: alert.alert_id }, header: ifMatch(etagOf(alert)) },
-        }),
-      ),
+      api.delete('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', {
+        tenant,
+        alert_id: alert.alert_id,
+        etag: etagOf(alert),
+      }),
     onSuccess: () => changed(queries, tenant, 'alert'),
     onError: (error) => failed('Could not end the silence', error),
   });

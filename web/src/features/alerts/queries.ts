@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { all } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 import type { AlertDelivery } from '~/api/types';
@@ -8,14 +8,7 @@ export const alertsQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'alerts'),
     queryFn: ({ signal }) =>
-      all((cursor) =>
-        body(
-          api.GET('/api/v1/tenants/{tenant}/alerts', {
-            params: { path: { tenant }, query: { limit: 500, cursor } },
-            signal,
-          }),
-        ),
-      ),
+      all((cursor) => api.get('/api/v1/tenants/{tenant}/alerts', { tenant, limit: 500, cursor, signal })),
   });
 
 const soon = 2_000;
@@ -27,12 +20,7 @@ export const deliveriesQuery = (tenant: string, alert_id: string) =>
     queryKey: tenantKey(tenant, 'alerts', alert_id, 'deliveries'),
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam: cursor, signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries', {
-          params: { path: { tenant, alert_id }, query: { cursor } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries', { tenant, alert_id, cursor, signal }),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     refetchInterval: ({ state: { data } }) => (waits(data?.pages[0]?.items ?? []) ? soon : later),
   });

@@ -1,5 +1,5 @@
 import { infiniteQueryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 
 export type WhichCrossings = { rule: string } | { user: string };
@@ -12,12 +12,13 @@ export const crossingsQuery = (tenant: string, which: WhichCrossings) =>
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam, signal }) => {
       const filter = 'rule' in which ? { rule_id: which.rule } : { user_id: which.user };
-      return body(
-        api.GET('/api/v1/tenants/{tenant}/crossings', {
-          params: { path: { tenant }, query: { ...filter, limit: perPage, cursor: pageParam } },
-          signal,
-        }),
-      );
+      return api.get('/api/v1/tenants/{tenant}/crossings', {
+        tenant,
+        ...filter,
+        limit: perPage,
+        cursor: pageParam,
+        signal,
+      });
     },
     getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
     refetchInterval: 5_000, // the Recorder writes each second, so a page can open before a crossing is there

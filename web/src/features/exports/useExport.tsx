@@ -1,7 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { queryOptions, useMutation, useQuery } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { startExport } from '~/api/exports';
 import { isStatus, sentence } from '~/api/problem';
 import { nextLook, tenantKey } from '~/api/queries';
@@ -17,13 +17,7 @@ import { Work } from '~/components/Work';
 const exportQuery = (tenant: string, id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'exports', id),
-    queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/exports/{export_id}', {
-          params: { path: { tenant, export_id: id } },
-          signal,
-        }),
-      ),
+    queryFn: ({ signal }) => api.get('/api/v1/tenants/{tenant}/exports/{export_id}', { tenant, export_id: id, signal }),
     refetchInterval: ({ state }) => nextLook(state),
   });
 

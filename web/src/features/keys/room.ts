@@ -1,6 +1,6 @@
 import type { QueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { Key, NewKey, Permission } from '~/api/types';
 import { servicePermissions, tenantPermissions } from '~/domain/permissions';
 
@@ -21,26 +21,18 @@ export function tenantRoom(queries: QueryClient, tenant: string): KeyRoom {
   return {
     tenant,
     permissions: tenantPermissions,
-    create: (key) => body(api.POST('/api/v1/tenants/{tenant}/api-keys', { params: { path }, body: key })),
+    create: (key) => api.post('/api/v1/tenants/{tenant}/api-keys', { ...path, body: key }),
     rotate: (key, grace_seconds) =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/api-keys/{key_id}/rotate', {
-          params: { path: { tenant, key_id: key.key_id }, header: ifMatch(etagOf(key)) },
-          body: { grace_seconds },
-        }),
-      ),
+      api.post('/api/v1/tenants/{tenant}/api-keys/{key_id}/rotate', {
+        tenant,
+        key_id: key.key_id,
+        etag: etagOf(key),
+        body: { grace_seconds },
+      }),
     revoke: (key) =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/api-keys/{key_id}/revoke', {
-          params: { path: { tenant, key_id: key.key_id }, header: ifMatch(etagOf(key)) },
-        }),
-      ),
+      api.post('/api/v1/tenants/{tenant}/api-keys/{key_id}/revoke', { tenant, key_id: key.key_id, etag: etagOf(key) }),
     keep: (key) =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/api-keys/{key_id}/keep', {
-          params: { path: { tenant, key_id: key.key_id }, header: ifMatch(etagOf(key)) },
-        }),
-      ),
+      api.post('/api/v1/tenants/{tenant}/api-keys/{key_id}/keep', { tenant, key_id: key.key_id, etag: etagOf(key) }),
     changed: () => changed(queries, tenant, 'api_key'),
   };
 }
@@ -51,26 +43,15 @@ export function platformRoom(queries: QueryClient): KeyRoom {
   return {
     tenant: null,
     permissions: servicePermissions,
-    create: (key) => body(api.POST('/api/v1/service-keys', { body: key })),
+    create: (key) => api.post('/api/v1/service-keys', { body: key }),
     rotate: (key, grace_seconds) =>
-      body(
-        api.POST('/api/v1/service-keys/{key_id}/rotate', {
-          params: { path: { key_id: key.key_id }, header: ifMatch(etagOf(key)) },
-          body: { grace_seconds },
-        }),
-      ),
-    revoke: (key) =>
-      body(
-        api.POST('/api/v1/service-keys/{key_id}/revoke', {
-          params: { path: { key_id: key.key_id }, header: ifMatch(etagOf(key)) },
-        }),
-      ),
-    keep: (key) =>
-      body(
-        api.POST('/api/v1/service-keys/{key_id}/keep', {
-          params: { path: { key_id: key.key_id }, header: ifMatch(etagOf(key)) },
-        }),
-      ),
+      api.post('/api/v1/service-keys/{key_id}/rotate', {
+        key_id: key.key_id,
+        etag: etagOf(key),
+        body: { grace_seconds },
+      }),
+    revoke: (key) => api.post('/api/v1/service-keys/{key_id}/revoke', { key_id: key.key_id, etag: etagOf(key) }),
+    keep: (key) => api.post('/api/v1/service-keys/{key_id}/keep', { key_id: key.key_id, etag: etagOf(key) }),
     changed: () => queries.invalidateQueries({ queryKey: serviceKeysKey }),
   };
 }

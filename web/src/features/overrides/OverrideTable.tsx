@@ -41,9 +41,9 @@ export function OverrideTable({ tenant, which, rules, without, edit, onEdit, non
   const rule = removing && ruleOf(rules, removing);
 
   async function remove(override: Override) {
-    const { response } = await removeOverride(tenant, override);
+    const removed = await removeOverride(tenant, override);
     await changed(queries, tenant, 'override');
-    done(`Override removed. User ${override.user_id} has the rule’s limit again`, undoOf(tenant, response));
+    done(`Override removed. User ${override.user_id} has the rule’s limit again`, undoOf(tenant, removed));
   }
 
   const columns = columnsOf(tenant, rules, without).filter(({ key }) => key !== without);

@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { isStatus } from '~/api/problem';
 import { keepSame, tenantKey } from '~/api/queries';
@@ -36,12 +36,13 @@ export const overridesQuery = (tenant: string, which: Which) => {
     queryFn: async ({ pageParam, signal }) => {
       // A cursor is valid only with the filter that it came with, including its time.
       const filter = pageParam.filter ?? filterOf(which);
-      const page = await body(
-        api.GET('/api/v1/tenants/{tenant}/overrides', {
-          params: { path: { tenant }, query: { ...filter, limit: perPage, cursor: pageParam.cursor } },
-          signal,
-        }),
-      );
+      const page = await api.get('/api/v1/tenants/{tenant}/overrides', {
+        tenant,
+        ...filter,
+        limit: perPage,
+        cursor: pageParam.cursor,
+        signal,
+      });
       return { ...page, filter };
     },
     getNextPageParam: ({ next_cursor, filter }) => (next_cursor ? { filter, cursor: next_cursor } : undefined),
@@ -54,12 +55,12 @@ export const endingSoonQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'overrides', 'ending soon'),
     queryFn: async ({ signal }) => {
-      const { items, next_cursor } = await body(
-        api.GET('/api/v1/tenants/{tenant}/overrides', {
-          params: { path: { tenant }, query: { ...endingSoon(), limit: perPage } },
-          signal,
-        }),
-      );
+      const { items, next_cursor } = await api.get('/api/v1/tenants/{tenant}/overrides', {
+        tenant,
+        ...endingSoon(),
+        limit: perPage,
+        signal,
+      });
       return { count: items.length, hasMore: next_cursor !== null, first: items[0] };
     },
     refetchInterval: 60_000,
@@ -71,11 +72,7 @@ const pathOf = (tenant: string, { rule_id, user_id }: Subject) => ({ tenant, rul
 
 export async function readOverride(tenant: string, of: Subject): Promise<Override | undefined> {
   try {
-    return await body(
-      api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
-        params: { path: pathOf(tenant, of) },
-      }),
-    );
+    return await api.get('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', pathOf(tenant, of));
   } catch (error) {
     if (isStatus(error, 404)) return undefined;
     throw error;
@@ -84,17 +81,16 @@ export async function readOverride(tenant: string, of: Subject): Promise<Overrid
 
 /** Saves an override over the one that was read; undefined: there was none. */
 export function saveOverride(tenant: string, of: Subject, over: Override | undefined, limit: OverrideLimit) {
-  const header = over ? ifMatch(etagOf(over)) : { 'If-None-Match': '*' as const };
-  return body(
-    api.PUT('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
-      params: { path: pathOf(tenant, of), header },
-      body: limit,
-    }),
-  );
+  return api.put('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
+    ...pathOf(tenant, of),
+    ...(over ? { etag: etagOf(over) } : { headers: { 'If-None-Match': '*' } }),
+    body: limit,
+  });
 }
 
 export function removeOverride(tenant: string, override: Override) {
-  return api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
-    params: { path: pathOf(tenant, override), header: ifMatch(etagOf(override)) },
+  return api.delete('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
+    ...pathOf(tenant, override),
+    etag: etagOf(override),
   });
 }

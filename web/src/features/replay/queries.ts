@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { components } from '~/api/schema';
 
@@ -12,8 +12,7 @@ export type Figure = components['schemas']['Figure'];
 export const recordingQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'recording'),
-    queryFn: ({ signal }) =>
-      body(api.GET('/api/v1/tenants/{tenant}/recording', { params: { path: { tenant } }, signal })),
+    queryFn: ({ signal }) => api.get('/api/v1/tenants/{tenant}/recording', { tenant, signal }),
   });
 
 /** The latest replays, asked again while one of them is under way. */
@@ -22,8 +21,7 @@ export const replaysQuery = (tenant: string) =>
     queryKey: tenantKey(tenant, 'replays'),
     queryFn: async ({ signal }) => {
       const query = { limit: 100 };
-      return (await body(api.GET('/api/v1/tenants/{tenant}/replays', { params: { path: { tenant }, query }, signal })))
-        .items;
+      return (await api.get('/api/v1/tenants/{tenant}/replays', { tenant, ...query, signal })).items;
     },
     refetchInterval: ({ state: { data } }) => (data?.some(isUnderWay) ? 2_000 : false),
   });
@@ -31,13 +29,7 @@ export const replaysQuery = (tenant: string) =>
 export const replayQuery = (tenant: string, replay_id: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'replays', replay_id),
-    queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/replays/{replay_id}', {
-          params: { path: { tenant, replay_id } },
-          signal,
-        }),
-      ),
+    queryFn: ({ signal }) => api.get('/api/v1/tenants/{tenant}/replays/{replay_id}', { tenant, replay_id, signal }),
     refetchInterval: ({ state: { data } }) => (data && isUnderWay(data) ? 1_000 : false),
   });
 
@@ -46,13 +38,9 @@ export function isUnderWay({ state }: Replay): boolean {
 }
 
 export function startReplay(tenant: string, replay: NewReplay): Promise<Replay> {
-  return body(api.POST('/api/v1/tenants/{tenant}/replays', { params: { path: { tenant } }, body: replay }));
+  return api.post('/api/v1/tenants/{tenant}/replays', { tenant, body: replay });
 }
 
 export function cancelReplay(tenant: string, replay_id: string): Promise<Replay> {
-  return body(
-    api.POST('/api/v1/tenants/{tenant}/replays/{replay_id}/cancel', {
-      params: { path: { tenant, replay_id } },
-    }),
-  );
+  return api.post('/api/v1/tenants/{tenant}/replays/{replay_id}/cancel', { tenant, replay_id });
 }

@@ -2,7 +2,7 @@ import { Checkbox, SegmentedControl } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { isStatus } from '~/api/problem';
 import type { NewScheduledRule, ScheduledChange } from '~/api/types';
@@ -48,17 +48,15 @@ export function ScheduleDialog(props: Props) {
 
   async function schedule() {
     try {
-      const change = await body(
-        api.POST('/api/v1/tenants/{tenant}/scheduled-changes', {
-          params: { path: { tenant } },
-          body: {
-            rules,
-            starts_at: isNow ? null : new Date(from).toISOString(),
-            ends_at: isBack ? new Date(until).toISOString() : null,
-            replaces: replaces?.change_id,
-          },
-        }),
-      );
+      const change = await api.post('/api/v1/tenants/{tenant}/scheduled-changes', {
+        tenant,
+        body: {
+          rules,
+          starts_at: isNow ? null : new Date(from).toISOString(),
+          ends_at: isBack ? new Date(until).toISOString() : null,
+          replaces: replaces?.change_id,
+        },
+      });
       await changed(queries, tenant, 'scheduled_change', 'rule');
       done(
         change.state === 'in_force'

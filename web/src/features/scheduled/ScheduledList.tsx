@@ -2,7 +2,7 @@ import { Button, Group } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { Rule, ScheduledChange } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { done } from '~/components/toast';
@@ -28,11 +28,10 @@ export function ScheduledList({ tenant, changes, rules, what }: Props) {
 
   async function cancel() {
     if (!asked) return;
-    const after = await body(
-      api.POST('/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel', {
-        params: { path: { tenant, change_id: asked.change_id } },
-      }),
-    );
+    const after = await api.post('/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel', {
+      tenant,
+      change_id: asked.change_id,
+    });
     await changed(queries, tenant, 'scheduled_change', 'rule');
     done(
       after.state === 'canceled'

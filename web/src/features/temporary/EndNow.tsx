@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { Rule } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { done, failed } from '~/components/toast';
@@ -10,15 +10,12 @@ export function EndNow({ tenant, rule }: { tenant: string; rule: Rule }) {
   const queries = useQueryClient();
   const end = useMutation({
     mutationFn: () =>
-      body(
-        api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', {
-          params: {
-            path: { tenant, rule_id: rule.rule_id },
-            header: ifMatch(etagOf(rule)),
-          },
-          body: { expires_in_seconds: 0 },
-        }),
-      ),
+      api.patch('/api/v1/tenants/{tenant}/rules/{rule_id}', {
+        tenant,
+        rule_id: rule.rule_id,
+        etag: etagOf(rule),
+        body: { expires_in_seconds: 0 },
+      }),
     onSuccess: async (ended) => {
       await changed(queries, tenant, 'rule');
       done('The rule has ended', undoOf(tenant, ended));

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
@@ -76,20 +76,20 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
   const length = lengths.find(({ value }) => value === minutes)?.label;
 
   async function save() {
-    const made = await body(
-      api.POST('/api/v1/tenants/{tenant}/scheduled-changes', {
-        params: { path: { tenant } },
+    const made = await api
+      .post('/api/v1/tenants/{tenant}/scheduled-changes', {
+        tenant,
         body: {
           rules: [{ rule_id: rule.rule_id, version: rule.version, change }],
           ends_in_seconds: Number(minutes) * 60,
         },
-      }),
-    ).catch(async (error) => {
-      if (!isStatus(error, 412)) throw refusal(error);
-      // The dialog then shows the rule as it is now, and a second press changes that.
-      await queries.refetchQueries(ruleQuery(tenant, rule.rule_id), { throwOnError: true });
-      throw new Error('Somebody else changed this rule meanwhile. Press again to change it as it is now.');
-    });
+      })
+      .catch(async (error) => {
+        if (!isStatus(error, 412)) throw refusal(error);
+        // The dialog then shows the rule as it is now, and a second press changes that.
+        await queries.refetchQueries(ruleQuery(tenant, rule.rule_id), { throwOnError: true });
+        throw new Error('Somebody else changed this rule meanwhile. Press again to change it as it is now.');
+      });
     await changed(queries, tenant, 'scheduled_change', 'rule');
     done(`Changed until ${shortTime(Date.parse(made.ends_at ?? ''))}. All checks follow within 2 s`, {
       label: 'Open the rule',

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
@@ -159,17 +159,12 @@ function question(group: Group, draft: Draft) {
 
 async function put(tenant: string, group: Group, draft: Draft, saved: Rule | undefined): Promise<Rule> {
   if (!saved) {
-    return body(
-      api.POST('/api/v1/tenants/{tenant}/rules', {
-        params: { path: { tenant } },
-        body: temporaryRule(group, draft),
-      }),
-    );
+    return api.post('/api/v1/tenants/{tenant}/rules', { tenant, body: temporaryRule(group, draft) });
   }
-  return body(
-    api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', {
-      params: { path: { tenant, rule_id: saved.rule_id }, header: ifMatch(etagOf(saved)) },
-      body: { ...noLimit, ...changeOf(draft) },
-    }),
-  );
+  return api.patch('/api/v1/tenants/{tenant}/rules/{rule_id}', {
+    tenant,
+    rule_id: saved.rule_id,
+    etag: etagOf(saved),
+    body: { ...noLimit, ...changeOf(draft) },
+  });
 }

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
 import { openScheduledQuery } from '~/api/scheduled';
 import type { Rule, ScheduledChange } from '~/api/types';
@@ -85,11 +85,10 @@ function TakeBackNow({ tenant, change }: { tenant: string; change: ScheduledChan
   const queries = useQueryClient();
   const end = useMutation({
     mutationFn: () =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel', {
-          params: { path: { tenant, change_id: change.change_id } },
-        }),
-      ),
+      api.post('/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel', {
+        tenant,
+        change_id: change.change_id,
+      }),
     onSuccess: async ({ failure }) => {
       await changed(queries, tenant, 'scheduled_change', 'rule');
       done(failure ?? 'Taken back. It takes effect within 2 s');

@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { rulesQuery, tenantKey } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { CheckCode } from '~/components/CheckCode';
@@ -21,13 +21,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
   const rules = useQuery(rulesQuery(tenant));
   const keys = useQuery({
     queryKey: tenantKey(tenant, 'keys', 'any'),
-    queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/api-keys', {
-          params: { path: { tenant }, query: { limit: 1 } },
-          signal,
-        }),
-      ),
+    queryFn: ({ signal }) => api.get('/api/v1/tenants/{tenant}/api-keys', { tenant, limit: 1, signal }),
   });
   if (rules.isPending || keys.isPending) return <LoadingLines />;
   const limits = rules.data?.length ?? 0;

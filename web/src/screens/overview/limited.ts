@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { keepSame, tenantKey } from '~/api/queries';
 import { presentQuery } from '~/api/traffic';
@@ -52,7 +52,7 @@ export const limitedQuery = (tenant: string, span: Span, meter?: string) => {
       const path = { tenant };
       const top = (by: keyof Kinds<Top>) => {
         const query = { ...isoMoments(span, serverNow()), by, meter, limit: most, mode: 'enforce' as const };
-        return body(api.GET('/api/v1/tenants/{tenant}/stats/top', { params: { path, query }, signal }));
+        return api.get('/api/v1/tenants/{tenant}/stats/top', { ...path, ...query, signal });
       };
       const [users, networks, user, network] = await Promise.all([
         top('user'),
@@ -66,12 +66,13 @@ export const limitedQuery = (tenant: string, span: Span, meter?: string) => {
           const times = isoMoments(span, serverNow());
           const query = { ...groupFilter(row.group), ...times, meter, mode: 'enforce' as const };
           const { user, ...filter } = query as typeof query & { user?: string };
-          const list = await body(
-            api.GET('/api/v1/tenants/{tenant}/violations', {
-              params: { path, query: { ...filter, user_id: user, limit: sample } },
-              signal,
-            }),
-          );
+          const list = await api.get('/api/v1/tenants/{tenant}/violations', {
+            ...path,
+            ...filter,
+            user_id: user,
+            limit: sample,
+            signal,
+          });
           return { ...row, ...causeOf(list.items) };
         }),
       );

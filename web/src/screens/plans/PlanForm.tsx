@@ -1,7 +1,7 @@
 import { Textarea, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, etagOf, ifMatch, tagged } from '~/api/client';
+import { api, etagOf, tagged } from '~/api/client';
 import type { Plan } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { CapacityNote } from '~/components/CapacityNote';
@@ -26,13 +26,10 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
     send: ({ name, description }, base) =>
       tagged<Plan | null>(
         plan
-          ? api.PATCH('/api/v1/tenants/{tenant}/plans/{plan}', {
-              params: { path, header: ifMatch(base.etag) },
-              body: { description },
-            })
-          : api.POST('/api/v1/tenants/{tenant}/plans', { params: { path }, body: { name, description } }),
+          ? api.patch('/api/v1/tenants/{tenant}/plans/{plan}', { ...path, etag: base.etag, body: { description } })
+          : api.post('/api/v1/tenants/{tenant}/plans', { ...path, body: { name, description } }),
       ),
-    read: () => tagged(api.GET('/api/v1/tenants/{tenant}/plans/{plan}', { params: { path } })),
+    read: () => tagged(api.get('/api/v1/tenants/{tenant}/plans/{plan}', path)),
     say: (_, { description }) => ['Description', description],
     store: () => changed(queries, tenant, 'plan'),
     onSaved: ({ value }) => done(`Plan ${value?.name} ${plan ? 'saved' : 'created'}`, undoOf(tenant, value)),

@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, etagOf } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import { adaptingQuery, lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
 import { openScheduledQuery } from '~/api/scheduled';
 import type { MatrixRow, Plan } from '~/api/types';
@@ -153,12 +153,11 @@ export default function Plans() {
     const position = ((before ?? (after ?? 0) - 2) + (after ?? (before ?? 0) + 2)) / 2;
     try {
       const path = { tenant, plan: plan.name };
-      const moved = await body(
-        api.PATCH('/api/v1/tenants/{tenant}/plans/{plan}', {
-          params: { path, header: { 'If-Match': etagOf(plan) } },
-          body: { position },
-        }),
-      );
+      const moved = await api.patch('/api/v1/tenants/{tenant}/plans/{plan}', {
+        ...path,
+        etag: etagOf(plan),
+        body: { position },
+      });
       done(`Plan ${plan.name} moved`, undoOf(tenant, moved));
     } catch (error) {
       failed(`Plan ${plan.name} was not moved`, error);

@@ -24,15 +24,14 @@ export function RemovePlan({ tenant, plan, plans, onClose }: Props) {
   const isUsed = plan.users + plan.rules > 0;
 
   async function remove() {
-    const { response } = await api.DELETE('/api/v1/tenants/{tenant}/plans/{plan}', {
-      params: {
-        path: { tenant, plan: plan.name },
-        query: isUsed ? { users_to: to ?? undefined } : {},
-        header: { 'If-Match': etagOf(plan) },
-      },
+    const removed = await api.delete('/api/v1/tenants/{tenant}/plans/{plan}', {
+      tenant,
+      plan: plan.name,
+      ...(isUsed ? { users_to: to ?? undefined } : {}),
+      etag: etagOf(plan),
     });
     await changed(queries, tenant, 'plan', 'rule', 'user');
-    done(`Plan ${plan.name} removed`, undoOf(tenant, response));
+    done(`Plan ${plan.name} removed`, undoOf(tenant, removed));
   }
 
   return (

@@ -52,9 +52,9 @@ export function Review(props: Props) {
     let cells = cellsOf(saved);
     for (let merges = 0; ; merges++) {
       try {
-        const params = { path: { tenant } };
+        const params = { tenant };
         const changes = { dry_run: dryRun, cells };
-        return await tagged(api.POST('/api/v1/tenants/{tenant}/matrix', { params, body: changes, signal }));
+        return await tagged(api.post('/api/v1/tenants/{tenant}/matrix', { ...params, body: changes, signal }));
       } catch (error) {
         if (error instanceof ProblemError && error.document.errors) onErrors(errorsByCell(saved, error.document));
         if (!isStatus(error, 412) || merges === mostMerges) throw error;

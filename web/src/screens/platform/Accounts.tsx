@@ -2,7 +2,7 @@ import { ActionIcon, Menu } from '@mantine/core';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { Account } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
@@ -43,8 +43,7 @@ function AccountList({ self }: { self: string }) {
   const accounts = useInfiniteQuery({
     queryKey: ['accounts', q],
     initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) =>
-      body(api.GET('/api/v1/accounts', { params: { query: { q, limit: pageSize, cursor } }, signal })),
+    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/accounts', { q, limit: pageSize, cursor, signal }),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
 
@@ -94,13 +93,8 @@ function AccountList({ self }: { self: string }) {
     const { account, patch } = asking;
     const path = { account_id: account.account_id };
     await (patch
-      ? body(
-          api.PATCH('/api/v1/accounts/{account_id}', {
-            params: { path, header: ifMatch(etagOf(account)) },
-            body: patch,
-          }),
-        )
-      : api.DELETE('/api/v1/accounts/{account_id}/sessions', { params: { path } }));
+      ? api.patch('/api/v1/accounts/{account_id}', { ...path, etag: etagOf(account), body: patch })
+      : api.delete('/api/v1/accounts/{account_id}/sessions', path));
     await queries.invalidateQueries({ queryKey: ['accounts'] });
     if (account.account_id === self) await queries.invalidateQueries({ queryKey: ['session'] });
     done(asking.done);

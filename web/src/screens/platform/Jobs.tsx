@@ -1,7 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { ParkedJob, PeriodicJob } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
@@ -45,15 +45,13 @@ function Parked() {
   const parked = useInfiniteQuery({
     queryKey: parkedKey,
     initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) =>
-      body(api.GET('/api/v1/parked-jobs', { params: { query: { limit: pageSize, cursor } }, signal })),
+    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/parked-jobs', { limit: pageSize, cursor, signal }),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     refetchInterval,
   });
   const refetch = () => queries.invalidateQueries({ queryKey: parkedKey });
   const retry = useMutation({
-    mutationFn: ({ job_id }: ParkedJob) =>
-      api.POST('/api/v1/parked-jobs/{job_id}/retry', { params: { path: { job_id } } }),
+    mutationFn: ({ job_id }: ParkedJob) => api.post('/api/v1/parked-jobs/{job_id}/retry', { job_id }),
     onSuccess: () => done('The job is due now'),
     onError: (error) => failed('Could not retry the job', error),
     onSettled: refetch,
@@ -61,7 +59,7 @@ function Parked() {
 
   async function remove() {
     if (!removing) return;
-    await api.DELETE('/api/v1/parked-jobs/{job_id}', { params: { path: { job_id: removing.job_id } } });
+    await api.delete('/api/v1/parked-jobs/{job_id}', { job_id: removing.job_id });
     await refetch();
     done('Job removed');
   }
@@ -189,7 +187,7 @@ const periodicColumns: Column<PeriodicJob>[] = [
 function Periodic() {
   const periodic = useQuery({
     queryKey: ['periodic jobs'],
-    queryFn: async ({ signal }) => (await body(api.GET('/api/v1/periodic-jobs', { signal }))).items,
+    queryFn: async ({ signal }) => (await api.get('/api/v1/periodic-jobs', { signal })).items,
     refetchInterval,
   });
   return (

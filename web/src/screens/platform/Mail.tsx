@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { signInOptionsQuery } from '~/api/queries';
 import type { Mail as Message } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
@@ -65,13 +65,12 @@ function MailList() {
   const mail = useInfiniteQuery({
     queryKey: mailKey,
     initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) =>
-      body(api.GET('/api/v1/mail', { params: { query: { limit: pageSize, cursor } }, signal })),
+    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/mail', { limit: pageSize, cursor, signal }),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     refetchInterval: 10_000,
   });
   const test = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/mail/test', { body: { to: account.email } })),
+    mutationFn: () => api.post('/api/v1/mail/test', { body: { to: account.email } }),
     onSuccess: () => done('Test message queued'),
     onError: (error) => failed('Could not queue a test message', error),
     onSettled: () => queries.invalidateQueries({ queryKey: mailKey }),

@@ -30,7 +30,7 @@ export function NewTenant({ onClose, onCreated }: Props) {
   const slug = typed ?? slugOf(name);
 
   async function create() {
-    await api.POST('/api/v1/tenants', { body: { slug, name, default_plan: plan || null } });
+    await api.post('/api/v1/tenants', { body: { slug, name, default_plan: plan || null } });
     await onCreated(slug);
     done(`Tenant ${name} created`);
     await navigate({ to: '/t/$tenant/overview', params: { tenant: slug }, ignoreBlocker: true });

@@ -1,6 +1,6 @@
 import { TextInput } from '@mantine/core';
 import { useState } from 'react';
-import { api, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { Tenant } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
@@ -16,9 +16,7 @@ export function RemoveTenant({ tenant, onClose, onRemoved }: Props) {
   const [typed, setTyped] = useState('');
 
   async function remove() {
-    await api.DELETE('/api/v1/tenants/{tenant}', {
-      params: { path: { tenant: tenant.slug }, header: ifMatch(etagOf(tenant)) },
-    });
+    await api.delete('/api/v1/tenants/{tenant}', { tenant: tenant.slug, etag: etagOf(tenant) });
     await onRemoved(tenant.slug);
     done(`Tenant ${tenant.name} removed`);
   }

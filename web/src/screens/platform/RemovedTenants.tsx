@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { RemovedTenant } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
 import { Card } from '~/components/Page';
@@ -18,13 +18,11 @@ export function RemovedTenants({ onRestored }: { onRestored: (slug: string) => P
   const removed = useInfiniteQuery({
     queryKey: removedKey,
     initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) =>
-      body(api.GET('/api/v1/removed-tenants', { params: { query: { limit: pageSize, cursor } }, signal })),
+    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/removed-tenants', { limit: pageSize, cursor, signal }),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
   const restore = useMutation({
-    mutationFn: ({ slug }: RemovedTenant) =>
-      api.POST('/api/v1/removed-tenants/{slug}/restore', { params: { path: { slug } } }),
+    mutationFn: ({ slug }: RemovedTenant) => api.post('/api/v1/removed-tenants/{slug}/restore', { slug }),
     onSuccess: async (_, { slug, name }) => {
       await onRestored(slug);
       done(`${name} is restored. It is suspended`);

@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { save, securityExport } from '~/api/exports';
 import { FilterField } from '~/components/FilterField';
@@ -68,7 +68,7 @@ function Log() {
           name={['security log']}
           filter={filter}
           none="Nobody signed in during this time."
-          read={(query, signal) => body(api.GET('/api/v1/security-log', { params: { query }, signal }))}
+          read={(query, signal) => api.get('/api/v1/security-log', { ...query, signal })}
         />
       </Card>
     </Page>

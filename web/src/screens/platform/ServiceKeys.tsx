@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { all } from '~/api/pages';
 import { Page } from '~/components/Page';
 import { NoPermission } from '~/components/states';
@@ -19,8 +19,7 @@ export default function ServiceKeys() {
 function List() {
   const keys = useQuery({
     queryKey: serviceKeysKey,
-    queryFn: ({ signal }) =>
-      all((cursor) => body(api.GET('/api/v1/service-keys', { params: { query: { limit: 500, cursor } }, signal }))),
+    queryFn: ({ signal }) => all((cursor) => api.get('/api/v1/service-keys', { limit: 500, cursor, signal })),
   });
   return (
     <KeyList

@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { IdentityProvider, ProviderFailure } from '~/api/types';
 import { Copy } from '~/components/Copy';
 import { Facts } from '~/components/Facts';
@@ -28,7 +28,7 @@ export default function SignIn() {
 function ProviderList() {
   const providers = useQuery({
     queryKey: ['identity-providers'],
-    queryFn: async ({ signal }) => (await body(api.GET('/api/v1/identity-providers', { signal }))).items,
+    queryFn: async ({ signal }) => (await api.get('/api/v1/identity-providers', { signal })).items,
   });
   return (
     <Page

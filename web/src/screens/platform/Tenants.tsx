@@ -3,7 +3,7 @@ import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { suspension } from '~/api/suspension';
 import type { Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
@@ -50,8 +50,7 @@ function TenantList() {
   const tenants = useInfiniteQuery({
     queryKey: ['tenants', 'found', q],
     initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) =>
-      body(api.GET('/api/v1/tenants', { params: { query: { q, limit: pageSize, cursor } }, signal })),
+    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/tenants', { q, limit: pageSize, cursor, signal }),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
 

@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { Enrolment } from '~/api/types';
 import { CodeInput } from '~/components/CodeInput';
 import { Copy } from '~/components/Copy';
@@ -24,7 +24,7 @@ export function Enrol({ enrolment: { secret, qr }, onClose, onDone }: Props) {
       onClose={onClose}
       onSaved={() => undefined}
       save={async () =>
-        onDone((await body(api.POST('/api/v1/account/second-factor/confirm', { body: { code } }))).recovery_codes)
+        onDone((await api.post('/api/v1/account/second-factor/confirm', { body: { code } })).recovery_codes)
       }
     >
       {(wrong) => (

@@ -1,7 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { sessionKey } from '~/api/queries';
 import type { Enrolment } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
@@ -28,7 +28,7 @@ export function FactorCard() {
       [sessionKey, sessionsKey, factorQuery.queryKey].map((queryKey) => queries.invalidateQueries({ queryKey })),
     );
   const begin = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/account/second-factor')),
+    mutationFn: () => api.post('/api/v1/account/second-factor'),
     onSuccess: setEnrolment,
     onError: (error) => failed('Could not begin', error),
   });
@@ -90,7 +90,7 @@ export function FactorCard() {
         effect="Your present recovery codes stop working at once."
         verb="Make new codes"
         action={async () => {
-          const made = await body(api.POST('/api/v1/account/second-factor/recovery-codes'));
+          const made = await api.post('/api/v1/account/second-factor/recovery-codes');
           setCodes(made.recovery_codes);
           await refresh();
         }}
@@ -103,7 +103,7 @@ export function FactorCard() {
         verb="Turn off"
         destructive
         action={async () => {
-          await api.DELETE('/api/v1/account/second-factor');
+          await api.delete('/api/v1/account/second-factor');
           await refresh();
           done('Second factor turned off');
         }}

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { identitiesKey, identitiesQuery, signInOptionsQuery } from '~/api/queries';
 import type { Identity, ProviderName } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
@@ -105,11 +105,7 @@ function LinkDialog({ provider, onClose }: { provider: ProviderName; onClose: ()
       onClose={onClose}
       onSaved={() => undefined} // the page is about to be left
       save={async () => {
-        const { url } = await body(
-          api.POST('/api/v1/account/identities', {
-            body: { provider: provider.slug },
-          }),
-        );
+        const { url } = await api.post('/api/v1/account/identities', { body: { provider: provider.slug } });
         window.location.assign(url);
       }}
     >
@@ -132,11 +128,7 @@ function UnlinkDialog({ identity, onClose }: { identity: Identity; onClose: () =
         await queries.invalidateQueries({ queryKey: identitiesKey });
         done(`${nameOf(identity)} unlinked`);
       }}
-      save={() =>
-        api.POST('/api/v1/account/identities/{identity_id}/unlink', {
-          params: { path: { identity_id: identity.identity_id } },
-        })
-      }
+      save={() => api.post('/api/v1/account/identities/{identity_id}/unlink', { identity_id: identity.identity_id })}
     >
       {() => null}
     </FormDialog>

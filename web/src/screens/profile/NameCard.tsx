@@ -1,7 +1,7 @@
 import { Button, TextInput } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { sessionKey, signInOptionsQuery } from '~/api/queries';
 import { FormError, fieldErrors } from '~/components/FormDialog';
@@ -17,8 +17,7 @@ export function NameCard() {
   const [name, setName] = useState(account.name);
   const home = memberships[0]?.tenant.slug;
   const save = useMutation({
-    mutationFn: () =>
-      body(api.PATCH('/api/v1/account', { params: { header: ifMatch(etagOf(account)) }, body: { name } })),
+    mutationFn: () => api.patch('/api/v1/account', { etag: etagOf(account), body: { name } }),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: sessionKey });
       done('Name saved');
@@ -28,7 +27,7 @@ export function NameCard() {
   });
   const options = useQuery(signInOptionsQuery);
   const prove = useMutation({
-    mutationFn: () => api.POST('/api/v1/account/proof'),
+    mutationFn: () => api.post('/api/v1/account/proof'),
     onSuccess: () => done(`A link is on its way to ${account.email}`),
     onError: (error) => failed('Could not send the link', error),
   });

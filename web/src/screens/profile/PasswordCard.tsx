@@ -15,7 +15,7 @@ export function PasswordCard() {
   const [now, setNow] = useState('');
   const [next, setNext] = useState('');
   const change = useMutation({
-    mutationFn: () => api.PUT('/api/v1/account/password', { body: { current_password: now, new_password: next } }),
+    mutationFn: () => api.put('/api/v1/account/password', { body: { current_password: now, new_password: next } }),
     onSuccess: async () => {
       setNow('');
       setNext('');

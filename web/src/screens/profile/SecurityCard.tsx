@@ -1,5 +1,5 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -18,7 +18,7 @@ export function SecurityCard() {
     queryKey: ['own security log'],
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam: cursor, signal }) =>
-      body(api.GET('/api/v1/account/security-log', { params: { query: { limit: pageSize, cursor } }, signal })),
+      api.get('/api/v1/account/security-log', { limit: pageSize, cursor, signal }),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
   return (

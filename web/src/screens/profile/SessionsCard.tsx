@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { sessionKey } from '~/api/queries';
 import type { SessionItem } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
@@ -23,11 +23,11 @@ export function SessionsCard() {
   const [asking, setAsking] = useState(false);
   const sessions = useQuery({
     queryKey: sessionsKey,
-    queryFn: async ({ signal }) => (await body(api.GET('/api/v1/sessions', { signal }))).items,
+    queryFn: async ({ signal }) => (await api.get('/api/v1/sessions', { signal })).items,
   });
 
   async function everywhere() {
-    await api.DELETE('/api/v1/sessions');
+    await api.delete('/api/v1/sessions');
     queries.clear();
     queries.setQueryData(sessionKey, null);
     await navigate({ to: '/sign-in' });
@@ -70,7 +70,7 @@ function Session({ session }: { session: SessionItem }) {
   const { session_id, current, user_agent, ip, created_at, last_seen_at } = session;
   const queries = useQueryClient();
   const end = useMutation({
-    mutationFn: () => api.DELETE('/api/v1/sessions/{session_id}', { params: { path: { session_id } } }),
+    mutationFn: () => api.delete('/api/v1/sessions/{session_id}', { session_id }),
     onSuccess: () => done('Session ended'),
     onError: (error) => failed('Could not end the session', error),
     onSettled: () => queries.invalidateQueries({ queryKey: sessionsKey }),

@@ -1,7 +1,7 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 
 export const factorQuery = queryOptions({
   queryKey: ['second factor'],
-  queryFn: ({ signal }) => body(api.GET('/api/v1/account/second-factor', { signal })),
+  queryFn: ({ signal }) => api.get('/api/v1/account/second-factor', { signal }),
 });

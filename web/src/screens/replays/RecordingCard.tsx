@@ -2,7 +2,7 @@ import { Button, Group, NumberInput, Progress } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, ifMatch, tagged } from '~/api/client';
+import { api, tagged } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { tenantKey, tenantQuery } from '~/api/queries';
 import { Facts } from '~/components/Facts';
@@ -27,8 +27,9 @@ function useDays(tenant: string) {
   const save = useMutation({
     mutationFn: (days: number) =>
       tagged(
-        api.PATCH('/api/v1/tenants/{tenant}', {
-          params: { path: { tenant }, header: ifMatch(saved?.etag ?? '') },
+        api.patch('/api/v1/tenants/{tenant}', {
+          tenant,
+          etag: saved?.etag ?? '',
           body: { settings: { record_days: days } },
         }),
       ),

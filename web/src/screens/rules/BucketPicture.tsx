@@ -2,7 +2,7 @@ import { SegmentedControl } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { keepSame } from '~/api/queries';
 import type { Timeline } from '~/api/types';
 import { Chart } from '~/charts/Chart';
@@ -46,13 +46,11 @@ function Picture({ limit }: Props) {
     enabled: asked.arrivals.counts.some((count) => count > 0),
     placeholderData: keepSame(queryKey),
     queryFn: async ({ signal }) => {
-      const timeline = await body(
-        api.POST('/api/v1/tenants/{tenant}/simulate', {
-          params: { path: { tenant } },
-          body: { rules: [asked.rule], arrivals: streamOf(asked.arrivals) },
-          signal,
-        }),
-      );
+      const timeline = await api.post('/api/v1/tenants/{tenant}/simulate', {
+        tenant,
+        body: { rules: [asked.rule], arrivals: streamOf(asked.arrivals) },
+        signal,
+      });
       return { timeline, asked };
     },
   });

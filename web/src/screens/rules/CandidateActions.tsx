@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, ifMatch, type Tagged } from '~/api/client';
+import { api, type Tagged } from '~/api/client';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { undoOf } from '~/api/undo';
@@ -30,7 +30,7 @@ export function CandidateActions({ tenant, saved, live }: Props) {
     enabled: asking !== null,
   });
   const candidate = saved.value;
-  const params = { path: { tenant, rule_id: candidate.rule_id }, header: ifMatch(saved.etag) };
+  const params = { tenant, rule_id: candidate.rule_id, etag: saved.etag };
 
   async function openLive(said: string, answer: object) {
     await navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(live.value.rule_id) } });
@@ -40,18 +40,16 @@ export function CandidateActions({ tenant, saved, live }: Props) {
   }
 
   async function promote() {
-    const inForce = await body(
-      api.POST('/api/v1/tenants/{tenant}/rules/{rule_id}/promote', {
-        params,
-        body: { into_rule_id: live.value.rule_id, into_version: live.value.version },
-      }),
-    );
+    const inForce = await api.post('/api/v1/tenants/{tenant}/rules/{rule_id}/promote', {
+      ...params,
+      body: { into_rule_id: live.value.rule_id, into_version: live.value.version },
+    });
     await openLive(`Candidate promoted. ${ruleEffect(candidate)} takes effect within 2 s`, inForce);
   }
 
   async function remove() {
-    const { response } = await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
-    await openLive('Candidate removed', response);
+    const removed = await api.delete('/api/v1/tenants/{tenant}/rules/{rule_id}', params);
+    await openLive('Candidate removed', removed);
   }
 
   const words = comparison && <p>{comparisonWords(comparison)}</p>;

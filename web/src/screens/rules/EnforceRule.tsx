@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, ifMatch, type Tagged } from '~/api/client';
+import { api, type Tagged } from '~/api/client';
 import { lastHourQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { undoOf } from '~/api/undo';
@@ -26,12 +26,12 @@ export function EnforceRule({ tenant, saved: { value: shadow, etag } }: { tenant
   const into = chosen === '' ? undefined : (live.find(({ rule_id }) => String(rule_id) === chosen) ?? live[0]);
 
   async function enforce() {
-    const inForce = await body(
-      api.POST('/api/v1/tenants/{tenant}/rules/{rule_id}/promote', {
-        params: { path: { tenant, rule_id: shadow.rule_id }, header: ifMatch(etag) },
-        body: { into_rule_id: into?.rule_id ?? null, into_version: into?.version },
-      }),
-    );
+    const inForce = await api.post('/api/v1/tenants/{tenant}/rules/{rule_id}/promote', {
+      tenant,
+      rule_id: shadow.rule_id,
+      etag,
+      body: { into_rule_id: into?.rule_id ?? null, into_version: into?.version },
+    });
     await navigate({
       to: '/t/$tenant/rules/$rule',
       params: { tenant, rule: String(inForce.rule_id) },

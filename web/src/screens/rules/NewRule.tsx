@@ -3,7 +3,7 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import { ActionBar } from '~/components/ActionBar';
 import { CapacityNote } from '~/components/CapacityNote';
@@ -53,8 +53,7 @@ function Form({ begin }: { begin: RuleDraft }) {
   }
 
   const create = useMutation({
-    mutationFn: () =>
-      body(api.POST('/api/v1/tenants/{tenant}/rules', { params: { path: { tenant } }, body: creation(draft) })),
+    mutationFn: () => api.post('/api/v1/tenants/{tenant}/rules', { tenant, body: creation(draft) }),
     onSuccess: async (rule) => {
       await changed(queries, tenant, 'rule');
       done(

@@ -60,8 +60,10 @@ function Story({ tenant, id, entry, before }: StoryProps) {
   const isInForce = rule.is_active && !isExpired;
 
   async function restore() {
-    await api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
-      params: { path: { tenant, audit_id: entry.audit_id }, query: { whole: true } },
+    await api.post('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
+      tenant,
+      audit_id: entry.audit_id,
+      whole: true,
     });
     await changed(queries, tenant, 'rule');
     done(isInForce ? 'Rule restored. Checks follow it within 2 s' : 'Rule restored');

@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, ifMatch, type Tagged } from '~/api/client';
+import { api, type Tagged } from '~/api/client';
 import { lastHourQuery, ruleQuery, type Verdicts } from '~/api/queries';
 import type { Rule, RulePatch } from '~/api/types';
 import { undoOf } from '~/api/undo';
@@ -45,20 +45,20 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
   // The rule as it was when the question was asked: it may be changed before the answer.
   const [asked, setAsked] = useState<{ act: Act; seen: Rule } | null>(null);
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: asked !== null });
-  const params = { path: { tenant, rule_id: rule.rule_id }, header: ifMatch(etag) };
+  const params = { tenant, rule_id: rule.rule_id, etag };
 
   async function change(patch: RulePatch, said: string) {
-    const saved = await body(api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', { params, body: patch }));
+    const saved = await api.patch('/api/v1/tenants/{tenant}/rules/{rule_id}', { ...params, body: patch });
     await changed(queries, tenant, 'rule');
     done(`${said} within 2 s`, undoOf(tenant, saved));
   }
 
   async function remove() {
-    const { response } = await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
+    const removed = await api.delete('/api/v1/tenants/{tenant}/rules/{rule_id}', params);
     await navigate({ to: '/t/$tenant/rules', params: { tenant }, ignoreBlocker: true });
     queries.removeQueries({ queryKey: ruleQuery(tenant, rule.rule_id).queryKey });
     await changed(queries, tenant, 'rule');
-    done('Rule removed', undoOf(tenant, response));
+    done('Rule removed', undoOf(tenant, removed));
   }
 
   const acts: Record<Act, { title: string; verb: string; action: () => Promise<void> }> = {

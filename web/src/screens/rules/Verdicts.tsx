@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Chart } from '~/charts/Chart';
@@ -22,12 +22,7 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
   const series = useQuery({
     queryKey: tenantKey(tenant, 'stats', 'series', rule.rule_id),
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/stats/series', {
-          params: { path: { tenant }, query: { rule_id: rule.rule_id, step_seconds: 900 } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/stats/series', { tenant, rule_id: rule.rule_id, step_seconds: 900, signal }),
     refetchInterval: 30_000,
   });
   const { edit } = useRole();

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { components } from '~/api/schema';
 import { exactNumber, percent, plural, shortTime } from '~/domain/format';
@@ -11,12 +11,7 @@ export const comparisonQuery = (tenant: string, candidate: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'comparison', candidate),
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}/comparison', {
-          params: { path: { tenant, rule_id: candidate } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/rules/{rule_id}/comparison', { tenant, rule_id: candidate, signal }),
     refetchInterval: 15_000,
   });
 

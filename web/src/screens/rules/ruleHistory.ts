@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditEntry } from '~/api/types';
 
@@ -7,12 +7,13 @@ export const ruleHistoryQuery = (tenant: string, ruleId: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit', 'rule', ruleId),
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/audit', {
-          params: { path: { tenant }, query: { object_kind: 'rule', object_id: String(ruleId), limit: 20 } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/audit', {
+        tenant,
+        object_kind: 'rule',
+        object_id: String(ruleId),
+        limit: 20,
+        signal,
+      }),
   });
 
 export function changedMode(entries: AuditEntry[], since: string): boolean {

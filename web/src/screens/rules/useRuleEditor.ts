@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, ifMatch, type Tagged, tagged } from '~/api/client';
+import { api, type Tagged, tagged } from '~/api/client';
 import { ProblemError } from '~/api/problem';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
@@ -15,19 +15,20 @@ export type RuleEditor = ReturnType<typeof useRuleEditor>;
 export function useRuleEditor(tenant: string, saved: Tagged<Rule>) {
   const queries = useQueryClient();
   const { rule_id } = saved.value;
-  const params = { path: { tenant, rule_id } };
+  const params = { tenant, rule_id };
   const editor = useSave<Rule, RuleDraft>({
     what: 'this rule',
     saved,
     draftOf,
     send: (draft, base) =>
       tagged(
-        api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', {
-          params: { ...params, header: ifMatch(base.etag) },
+        api.patch('/api/v1/tenants/{tenant}/rules/{rule_id}', {
+          ...params,
+          etag: base.etag,
           body: patch(base.value, draft),
         }),
       ),
-    read: () => tagged(api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}', { params })),
+    read: () => tagged(api.get('/api/v1/tenants/{tenant}/rules/{rule_id}', params)),
     say: sayField,
     store: (now) => queries.setQueryData(ruleQuery(tenant, rule_id).queryKey, now),
     onSaved: ({ value }) => {

@@ -1,7 +1,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { Rule, RulePatch } from '~/api/types';
 import { done } from '~/components/toast';
 
@@ -10,12 +10,11 @@ export function useTryAsShadow(tenant: string, live: Rule) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   return async (patch: RulePatch, onCreated?: () => void) => {
-    const { rule_id } = await body(
-      api.POST('/api/v1/tenants/{tenant}/rules/{rule_id}/candidate', {
-        params: { path: { tenant, rule_id: live.rule_id } },
-        body: patch,
-      }),
-    );
+    const { rule_id } = await api.post('/api/v1/tenants/{tenant}/rules/{rule_id}/candidate', {
+      tenant,
+      rule_id: live.rule_id,
+      body: patch,
+    });
     onCreated?.();
     await navigate({
       to: '/t/$tenant/rules/$rule',

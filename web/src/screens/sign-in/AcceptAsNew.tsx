@@ -2,7 +2,7 @@ import { Button, PasswordInput, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { InvitationOffer } from '~/api/types';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { SignInAddress } from '~/components/SignInAddress';
@@ -14,7 +14,7 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
   const [password, setPassword] = useState('');
   const welcome = useWelcome(offer.tenant.slug);
   const accept = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/invitations/accept', { body: { token, name, password } })),
+    mutationFn: () => api.post('/api/v1/invitations/accept', { body: { token, name, password } }),
     onSuccess: welcome,
   });
   const { wrong, rest } = fieldErrors(accept.error);

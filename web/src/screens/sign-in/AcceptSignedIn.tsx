@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { sessionKey } from '~/api/queries';
 import type { InvitationOffer, Session } from '~/api/types';
 import { FormError, fieldErrors } from '~/components/FormDialog';
@@ -17,11 +17,11 @@ export function AcceptSignedIn({ token, offer, session: { account, memberships }
   const queries = useQueryClient();
   const welcome = useWelcome(offer.tenant.slug);
   const accept = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/invitations/accept', { body: { token } })),
+    mutationFn: () => api.post('/api/v1/invitations/accept', { body: { token } }),
     onSuccess: welcome,
   });
   const leave = useMutation({
-    mutationFn: () => api.DELETE('/api/v1/session'),
+    mutationFn: () => api.delete('/api/v1/session'),
     onSuccess: () => queries.setQueryData(sessionKey, null),
   });
   // An account that joined by a link is for its tenant, unless this invitation came by mail, which verifies its

@@ -14,7 +14,7 @@ export default function ForgotPassword() {
   useEffect(() => {
     document.title = 'Reset password · Sluice';
   }, []);
-  const ask = useMutation({ mutationFn: () => api.POST('/api/v1/password-reset', { body: { email } }) });
+  const ask = useMutation({ mutationFn: () => api.post('/api/v1/password-reset', { body: { email } }) });
   const { wrong, rest } = fieldErrors(ask.error);
   if (ask.isSuccess) {
     return (

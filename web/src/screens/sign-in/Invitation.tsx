@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useLocation } from '@tanstack/react-router';
 import { useEffect } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { isStatus, sentence } from '~/api/problem';
 import { sessionQuery } from '~/api/queries';
 import type { InvitationOffer } from '~/api/types';
@@ -21,7 +21,7 @@ export default function Invitation() {
   }, []);
   const offer = useQuery({
     queryKey: ['invitation', token],
-    queryFn: ({ signal }) => body(api.POST('/api/v1/invitations/look', { body: { token }, signal })),
+    queryFn: ({ signal }) => api.post('/api/v1/invitations/look', { body: { token }, signal }),
     enabled: token !== '',
     staleTime: Number.POSITIVE_INFINITY,
   });

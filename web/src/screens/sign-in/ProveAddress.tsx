@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useLocation, useNavigate } from '@tanstack/react-router';
 import { useEffect } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { sessionKey, sessionQuery } from '~/api/queries';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { LoadingLines } from '~/components/states';
@@ -19,7 +19,7 @@ export default function ProveAddress() {
     document.title = 'Verify your address · Sluice';
   }, []);
   const prove = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/account/proof/finish', { body: { token } })),
+    mutationFn: () => api.post('/api/v1/account/proof/finish', { body: { token } }),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: sessionKey });
       done('Address verified');

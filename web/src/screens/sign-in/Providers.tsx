@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { ProviderName } from '~/api/types';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import styles from './Frame.module.css';
@@ -15,8 +15,7 @@ interface Props {
 /** A button for each provider, which leads there and from there to the path. */
 export function Providers({ providers, next, onStart }: Props) {
   const start = useMutation({
-    mutationFn: (provider: string) =>
-      body(api.POST('/api/v1/auth/{provider}/start', { params: { path: { provider } }, body: { next } })),
+    mutationFn: (provider: string) => api.post('/api/v1/auth/{provider}/start', { provider, body: { next } }),
     onSuccess: ({ url }) => {
       onStart();
       window.location.assign(url);

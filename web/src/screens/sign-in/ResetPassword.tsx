@@ -19,7 +19,7 @@ export default function ResetPassword() {
     document.title = 'Reset password · Sluice';
   }, []);
   const finish = useMutation({
-    mutationFn: () => api.POST('/api/v1/password-reset/finish', { body: { token, password } }),
+    mutationFn: () => api.post('/api/v1/password-reset/finish', { body: { token, password } }),
     onSuccess: async () => {
       queries.clear();
       done('Password changed. All sessions have ended');

@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
 import type { Session } from '~/api/types';
 import { CodeInput } from '~/components/CodeInput';
@@ -18,7 +18,7 @@ interface Props {
 export function SecondStep({ onSignedIn, onOver }: Props) {
   const [code, setCode] = useState('');
   const finish = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/session/second-factor', { body: { code } })),
+    mutationFn: () => api.post('/api/v1/session/second-factor', { body: { code } }),
     onSuccess: onSignedIn,
     onError: (error) => {
       setCode('');

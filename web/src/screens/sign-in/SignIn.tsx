@@ -3,7 +3,7 @@ import { useForm } from '@mantine/form';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useParams, useRouter, useSearch } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { signInOptionsQuery } from '~/api/queries';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { whyNot } from '~/domain/provider';
@@ -38,7 +38,7 @@ export default function SignIn() {
   const signIn = useMutation({
     mutationFn: () => {
       const { email, password } = form.values;
-      return body(api.POST('/api/v1/session', { body: { email, password, ...(tenant && { tenant }) } }));
+      return api.post('/api/v1/session', { body: { email, password, ...(tenant && { tenant }) } });
     },
     onMutate: () => setOver(undefined),
     onSuccess: (answer) => {

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { Link, useLocation } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Frame } from './Frame';
@@ -19,7 +19,7 @@ export default function SignInLink() {
     document.title = 'Sign in · Sluice';
   }, []);
   const use = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/session/link', { body: { token } })),
+    mutationFn: () => api.post('/api/v1/session/link', { body: { token } }),
     onSuccess: (answer) => ('account' in answer ? signedIn(answer) : setNeedsCode(true)),
   });
   if (token === '' || isStatus(use.error, 404)) {

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useRef } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { ProblemError } from '~/api/problem';
 import { plansQuery, tenantKey } from '~/api/queries';
 import { IconRefresh, IconTry } from '~/components/icons';
@@ -32,14 +32,7 @@ export default function TryIt() {
   const asked = Object.keys(search).length > 0;
   const answer = useQuery({
     queryKey: tenantKey(tenant, 'explain', search),
-    queryFn: ({ signal }) =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/explain', {
-          params: { path: { tenant } },
-          body: checkOf(search),
-          signal,
-        }),
-      ),
+    queryFn: ({ signal }) => api.post('/api/v1/tenants/{tenant}/explain', { tenant, body: checkOf(search), signal }),
     enabled: asked,
     staleTime: 0,
     // An invalid check stays invalid.

@@ -2,7 +2,7 @@ import { NumberInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, randomID } from '~/api/client';
+import { api, randomID } from '~/api/client';
 import type { Bucket } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { FormDialog } from '~/components/FormDialog';
@@ -24,12 +24,11 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
   const { bucket_key, lent } = bucket;
   async function reset() {
-    const change = await body(
-      api.POST('/api/v1/tenants/{tenant}/users/{user_id}/buckets/reset', {
-        params: { path: { tenant, user_id: user } },
-        body: { bucket_key },
-      }),
-    );
+    const change = await api.post('/api/v1/tenants/{tenant}/users/{user_id}/buckets/reset', {
+      tenant,
+      user_id: user,
+      body: { bucket_key },
+    });
     await changed(queries, tenant, 'bucket');
     done(`Bucket refilled to ${heldText(change.tokens_after, bucket)}`);
   }
@@ -62,16 +61,12 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
   const after = Math.max(0, Math.min(most, held + amount));
 
   async function credit() {
-    const { tokens_after } = await body(
-      api.POST('/api/v1/tenants/{tenant}/users/{user_id}/buckets/credit', {
-        // The key makes a second press after a lost answer safe.
-        params: {
-          path: { tenant, user_id: user },
-          header: { 'Idempotency-Key': `${dialog}_${Math.round(amount * 1e6)}` },
-        },
-        body: { bucket_key, tokens: amount },
-      }),
-    );
+    const { tokens_after } = await api.post('/api/v1/tenants/{tenant}/users/{user_id}/buckets/credit', {
+      tenant,
+      user_id: user,
+      headers: { 'Idempotency-Key': `${dialog}_${Math.round(amount * 1e6)}` },
+      body: { bucket_key, tokens: amount },
+    });
     await changed(queries, tenant, 'bucket');
     done(`Bucket set to ${heldText(tokens_after, bucket)}`);
   }

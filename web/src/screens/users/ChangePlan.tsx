@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, ifMatch, type Tagged, tagged } from '~/api/client';
+import { api, type Tagged, tagged } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
@@ -37,10 +37,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
     draftOf: ({ plan, plan_source }) => ({ plan: plan_source === 'user' ? (plan ?? '') : '' }),
     send: (draft, { etag }) =>
       tagged(
-        api.PUT('/api/v1/tenants/{tenant}/users/{user_id}/plan', {
-          params: { path, header: ifMatch(etag) },
-          body: { plan: draft.plan || null },
-        }),
+        api.put('/api/v1/tenants/{tenant}/users/{user_id}/plan', { ...path, etag, body: { plan: draft.plan || null } }),
       ),
     read: () => queries.fetchQuery({ ...userQuery(tenant, user_id), staleTime: 0 }),
     say: (_, draft) => ['Plan', draft.plan || (standard ?? 'none')],

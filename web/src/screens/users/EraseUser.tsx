@@ -1,6 +1,6 @@
 import { TextInput } from '@mantine/core';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { FormDialog } from '~/components/FormDialog';
 
 interface Props {
@@ -15,12 +15,11 @@ export function EraseUser({ tenant, user, onClose, onErased }: Props) {
   const [typed, setTyped] = useState('');
 
   async function erase() {
-    const { receipt_id } = await body(
-      api.POST('/api/v1/tenants/{tenant}/users/{user_id}/erase', {
-        params: { path: { tenant, user_id: user } },
-        body: { confirm: typed },
-      }),
-    );
+    const { receipt_id } = await api.post('/api/v1/tenants/{tenant}/users/{user_id}/erase', {
+      tenant,
+      user_id: user,
+      body: { confirm: typed },
+    });
     onErased(receipt_id);
   }
 

@@ -2,7 +2,7 @@ import { Button, Group } from '@mantine/core';
 import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { nextLook, tenantKey } from '~/api/queries';
 import type { Erasure } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
@@ -16,12 +16,7 @@ const erasureQuery = (tenant: string, receipt: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'erasures', receipt),
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/erasures/{receipt_id}', {
-          params: { path: { tenant, receipt_id: receipt } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/erasures/{receipt_id}', { tenant, receipt_id: receipt, signal }),
     refetchInterval: ({ state }) => nextLook(state),
   });
 

@@ -3,7 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 import { flushSync } from 'react-dom';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { ProblemError } from '~/api/problem';
 import type { ImportedUsers } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
@@ -127,12 +127,11 @@ function Errors({ found }: { found: LineError[] }) {
 }
 
 function send(tenant: string, csv: string, dry_run: boolean): Promise<ImportedUsers> {
-  return body(
-    api.POST('/api/v1/tenants/{tenant}/users/import', {
-      params: { path: { tenant }, query: { dry_run } },
-      body: csv,
-      bodySerializer: (text) => text,
-      headers: { 'Content-Type': 'text/csv' },
-    }),
-  );
+  return api.post('/api/v1/tenants/{tenant}/users/import', {
+    tenant,
+    dry_run,
+    body: csv,
+    bodySerializer: (text) => text,
+    headers: { 'Content-Type': 'text/csv' },
+  });
 }

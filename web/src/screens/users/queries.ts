@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { keepSame, tenantKey } from '~/api/queries';
 import { isoMoments, type Span } from '~/domain/range';
@@ -14,12 +14,7 @@ export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) => {
     queryKey,
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam, signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/users', {
-          params: { path: { tenant }, query: { prefix, plan, limit: perPage, cursor: pageParam } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/users', { tenant, prefix, plan, limit: perPage, cursor: pageParam, signal }),
     getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
     placeholderData: keepSame(queryKey),
   });
@@ -33,12 +28,12 @@ export const storyQuery = (tenant: string, user: string, span: Span) => {
     queryFn: async ({ pageParam, signal }) => {
       const { cursor, ...moments } = pageParam ?? { cursor: undefined, ...isoMoments(span, serverNow()) };
       const query = { ...moments, cursor, limit: 25 };
-      const page = await body(
-        api.GET('/api/v1/tenants/{tenant}/users/{user_id}/story', {
-          params: { path: { tenant, user_id: user }, query },
-          signal,
-        }),
-      );
+      const page = await api.get('/api/v1/tenants/{tenant}/users/{user_id}/story', {
+        tenant,
+        user_id: user,
+        ...query,
+        signal,
+      });
       return { ...page, moments };
     },
     // The range is part of the cursor, so all pages have that of the first.
@@ -52,12 +47,12 @@ export const bucketsQuery = (tenant: string, user: string, plan: string | undefi
   queryOptions({
     queryKey: tenantKey(tenant, 'users', 'buckets', user, plan),
     queryFn: async ({ signal }) => {
-      const { items, has_more } = await body(
-        api.GET('/api/v1/tenants/{tenant}/users/{user_id}/buckets', {
-          params: { path: { tenant, user_id: user }, query: { plan } },
-          signal,
-        }),
-      );
+      const { items, has_more } = await api.get('/api/v1/tenants/{tenant}/users/{user_id}/buckets', {
+        tenant,
+        user_id: user,
+        plan,
+        signal,
+      });
       return { items, hasMore: has_more, readAt: Date.now() };
     },
     refetchInterval: 2_000,

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 
 /**
@@ -10,12 +10,11 @@ export const usageQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'usage', user),
     queryFn: async ({ signal }) => {
-      const { items, as_of } = await body(
-        api.GET('/api/v1/tenants/{tenant}/users/{user_id}/usage', {
-          params: { path: { tenant, user_id: user } },
-          signal,
-        }),
-      );
+      const { items, as_of } = await api.get('/api/v1/tenants/{tenant}/users/{user_id}/usage', {
+        tenant,
+        user_id: user,
+        signal,
+      });
       return { months: items.toReversed(), asOf: as_of };
     },
     refetchInterval: 15_000,

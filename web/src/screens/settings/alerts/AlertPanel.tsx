@@ -3,7 +3,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { Alert } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Facts } from '~/components/Facts';
@@ -91,11 +91,11 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
   const queries = useQueryClient();
   const [asking, setAsking] = useState<'rotate' | 'remove' | null>(null);
   const path = { tenant, alert_id: alert.alert_id };
-  const params = { path, header: ifMatch(etagOf(alert)) };
+  const params = { ...path, etag: etagOf(alert) };
   const refresh = () => changed(queries, tenant, 'alert');
 
   const test = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/test', { params: { path } })),
+    mutationFn: () => api.post('/api/v1/tenants/{tenant}/alerts/{alert_id}/test', path),
     onSuccess: async () => {
       done('Test sent. See the deliveries');
       await refresh();
@@ -104,13 +104,13 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
   });
 
   async function rotate() {
-    const { secret } = await body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', { params }));
+    const { secret } = await api.post('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', params);
     await refresh();
     if (secret) onSecret(secret);
   }
 
   async function remove() {
-    await api.DELETE('/api/v1/tenants/{tenant}/alerts/{alert_id}', { params });
+    await api.delete('/api/v1/tenants/{tenant}/alerts/{alert_id}', params);
     onClose();
     await refresh();
     done(`Alert ${alert.name} removed`);

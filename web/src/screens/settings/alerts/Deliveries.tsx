@@ -1,6 +1,6 @@
 import { Button } from '@mantine/core';
 import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import type { Alert, AlertDelivery } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
 import { Query } from '~/components/Query';
@@ -97,12 +97,7 @@ function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: string; 
   const queries = useQueryClient();
   const path = { tenant, alert_id: alert, delivery_id: delivery };
   const retry = useMutation({
-    mutationFn: () =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry', {
-          params: { path },
-        }),
-      ),
+    mutationFn: () => api.post('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries/{delivery_id}/retry', path),
     onError: (error) => failed('Could not retry the delivery', error),
     onSettled: () => queries.invalidateQueries({ queryKey: deliveriesQuery(tenant, alert).queryKey }),
   });

@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { exportAddress } from '~/api/exports';
 import { tenantKey } from '~/api/queries';
@@ -38,12 +38,13 @@ export default function Audit() {
     queryKey: tenantKey(tenant, 'audit', { ...search, entry: undefined, export: undefined }),
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam: cursor, signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/audit', {
-          params: { path: { tenant }, query: { ...filterOf(search, range), limit: pageSize, cursor } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/audit', {
+        tenant,
+        ...filterOf(search, range),
+        limit: pageSize,
+        cursor,
+        signal,
+      }),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
   const open = usePanel<string>('entry');

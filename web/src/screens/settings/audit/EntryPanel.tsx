@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditEntry } from '~/api/types';
 import { changeQuery, entryQuery, unpacked } from '~/api/undo';
@@ -69,12 +69,13 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
   const latest = useQuery({
     queryKey: tenantKey(tenant, 'audit', 'latest', object.kind, object.id),
     queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/audit', {
-          params: { path: { tenant }, query: { object_kind: object.kind, object_id: object.id, limit: 1 } },
-          signal,
-        }),
-      ),
+      api.get('/api/v1/tenants/{tenant}/audit', {
+        tenant,
+        object_kind: object.kind,
+        object_id: object.id,
+        limit: 1,
+        signal,
+      }),
     enabled: may && !row_count,
   });
   const newest = latest.data?.items[0];

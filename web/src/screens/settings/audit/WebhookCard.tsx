@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { AuditWebhook } from '~/api/types';
 import { CodeBlock } from '~/components/CodeBlock';
 import { ConfirmAction } from '~/components/ConfirmAction';
@@ -133,7 +133,7 @@ interface ActsProps {
 function Acts({ tenant, webhook, onOpen }: ActsProps) {
   const queries = useQueryClient();
   const test = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/tenants/{tenant}/audit-webhook/test', { params: { path: { tenant } } })),
+    mutationFn: () => api.post('/api/v1/tenants/{tenant}/audit-webhook/test', { tenant }),
     onSuccess: () => changed(queries, tenant, 'audit_webhook'),
     onError: (error) => failed('Could not send the test', error),
   });
@@ -170,16 +170,16 @@ interface ConfirmProps {
 
 function Confirm({ tenant, webhook, open, onClose, onSecret }: ConfirmProps) {
   const queries = useQueryClient();
-  const params = { path: { tenant }, header: ifMatch(etagOf(webhook)) };
+  const params = { tenant, etag: etagOf(webhook) };
 
   async function rotate() {
-    const { secret } = await body(api.POST('/api/v1/tenants/{tenant}/audit-webhook/rotate', { params }));
+    const { secret } = await api.post('/api/v1/tenants/{tenant}/audit-webhook/rotate', params);
     await changed(queries, tenant, 'audit_webhook');
     onSecret(secret);
   }
 
   async function remove() {
-    await api.DELETE('/api/v1/tenants/{tenant}/audit-webhook', { params });
+    await api.delete('/api/v1/tenants/{tenant}/audit-webhook', params);
     await changed(queries, tenant, 'audit_webhook');
     done('Webhook removed');
   }

@@ -2,7 +2,7 @@ import { Switch, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import type { AuditWebhook } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
@@ -25,22 +25,19 @@ export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
   async function save() {
     const path = { tenant };
     if (webhook) {
-      await body(
-        api.PATCH('/api/v1/tenants/{tenant}/audit-webhook', {
-          params: { path, header: ifMatch(etagOf(webhook)) },
-          body: { is_active: isActive, ...(url !== '' && { url }) },
-        }),
-      );
+      await api.patch('/api/v1/tenants/{tenant}/audit-webhook', {
+        ...path,
+        etag: etagOf(webhook),
+        body: { is_active: isActive, ...(url !== '' && { url }) },
+      });
       await changed(queries, tenant, 'audit_webhook');
       done('Webhook saved');
       return;
     }
-    const { secret } = await body(
-      api.POST('/api/v1/tenants/{tenant}/audit-webhook', {
-        params: { path },
-        body: { url, is_active: isActive },
-      }),
-    );
+    const { secret } = await api.post('/api/v1/tenants/{tenant}/audit-webhook', {
+      ...path,
+      body: { url, is_active: isActive },
+    });
     // Not awaited, or the form would stay open below the secret.
     changed(queries, tenant, 'audit_webhook');
     onSecret(secret);

@@ -13,9 +13,8 @@ export const auditWebhookQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit webhook'),
     queryFn: async ({ signal }): Promise<AuditWebhook | null> => {
-      const params = { path: { tenant }, query: { optional: true } };
-      const { data } = await api.GET('/api/v1/tenants/{tenant}/audit-webhook', { params, signal });
-      return data ?? null;
+      const found = await api.get('/api/v1/tenants/{tenant}/audit-webhook', { tenant, optional: true, signal });
+      return (found as unknown) instanceof Response ? null : found; // 204
     },
     refetchInterval: ({ state: { data } }) =>
       data && (data.test?.is_waiting || data.is_under_way || (data.is_active && data.waiting > 0)) ? soon : later,

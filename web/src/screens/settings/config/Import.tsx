@@ -2,7 +2,7 @@ import { Button, Checkbox, FileButton, Group, Textarea } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
 import { Effect } from '~/components/Effect';
 import { IconUpload } from '~/components/icons';
@@ -31,14 +31,14 @@ export function Import({ tenant }: { tenant: string }) {
   const [prune, setPrune] = useState(false);
 
   const send = (dry_run: boolean) =>
-    body(
-      api.POST('/api/v1/tenants/{tenant}/import', {
-        params: { path: { tenant }, query: { dry_run, prune } },
-        body: text,
-        bodySerializer: (file) => file,
-        headers: { 'Content-Type': 'application/yaml' },
-      }),
-    );
+    api.post('/api/v1/tenants/{tenant}/import', {
+      tenant,
+      dry_run,
+      prune,
+      body: text,
+      bodySerializer: (file) => file,
+      headers: { 'Content-Type': 'application/yaml' },
+    });
   const preview = useMutation({ mutationFn: () => send(true) });
   const apply = useMutation({
     mutationFn: () => send(false),

@@ -2,7 +2,7 @@ import { SegmentedControl, Textarea, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { keepSame, tenantKey } from '~/api/queries';
 import type { DescriptorMapping } from '~/api/types';
 import { Facts } from '~/components/Facts';
@@ -36,13 +36,11 @@ export function DescriptorSample({ tenant, mapping, onRefused }: Props) {
   const answer = useQuery({
     queryKey,
     queryFn: ({ signal }) =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/gateways/descriptors/try', {
-          params: { path: { tenant } },
-          body: JSON.parse(asked ?? '{}'),
-          signal,
-        }),
-      ),
+      api.post('/api/v1/tenants/{tenant}/gateways/descriptors/try', {
+        tenant,
+        body: JSON.parse(asked ?? '{}'),
+        signal,
+      }),
     enabled: asked !== undefined,
     staleTime: 0,
     placeholderData: keepSame(queryKey),

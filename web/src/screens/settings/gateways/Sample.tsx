@@ -2,7 +2,7 @@ import { Textarea, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { keepSame, tenantKey } from '~/api/queries';
 import type { AuthorizeMapping } from '~/api/types';
 import { Facts } from '~/components/Facts';
@@ -34,13 +34,7 @@ export function Sample({ tenant, mapping, onRefused }: Props) {
   const answer = useQuery({
     queryKey,
     queryFn: ({ signal }) =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/gateways/authorize/try', {
-          params: { path: { tenant } },
-          body: JSON.parse(asked ?? '{}'),
-          signal,
-        }),
-      ),
+      api.post('/api/v1/tenants/{tenant}/gateways/authorize/try', { tenant, body: JSON.parse(asked ?? '{}'), signal }),
     enabled: asked !== undefined,
     staleTime: 0,
     placeholderData: keepSame(queryKey),

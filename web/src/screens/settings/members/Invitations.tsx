@@ -54,8 +54,9 @@ export function Invitations() {
 
   async function revoke() {
     if (!revoking) return;
-    await api.DELETE('/api/v1/tenants/{tenant}/invitations/{invitation_id}', {
-      params: { path: { tenant, invitation_id: revoking.invitation_id } },
+    await api.delete('/api/v1/tenants/{tenant}/invitations/{invitation_id}', {
+      tenant,
+      invitation_id: revoking.invitation_id,
     });
     await changed(queries, tenant, 'invitation');
     done(`Invitation of ${revoking.email} revoked`);

@@ -2,7 +2,7 @@ import { NativeSelect, TextInput } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { signInOptionsQuery } from '~/api/queries';
 import { CapacityNote } from '~/components/CapacityNote';
 import { FormDialog } from '~/components/FormDialog';
@@ -22,12 +22,7 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
   const mail = useQuery(signInOptionsQuery).data?.mail;
 
   async function invite() {
-    const { token } = await body(
-      api.POST('/api/v1/tenants/{tenant}/invitations', {
-        params: { path: { tenant } },
-        body: { email, role },
-      }),
-    );
+    const { token } = await api.post('/api/v1/tenants/{tenant}/invitations', { tenant, body: { email, role } });
     await changed(queries, tenant, 'invitation');
     if (token) {
       setLink(`${window.location.origin}/invitation#${token}`);

@@ -2,7 +2,7 @@ import { ActionIcon, Button, Checkbox, NativeSelect } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import { sessionKey } from '~/api/queries';
 import { openScheduledQuery } from '~/api/scheduled';
 import type { Member } from '~/api/types';
@@ -98,12 +98,11 @@ export default function Members() {
 
   async function remove() {
     if (!removing) return;
-    await api.DELETE('/api/v1/tenants/{tenant}/members/{account_id}', {
-      params: {
-        path: { tenant, account_id: removing.account_id },
-        header: ifMatch(etagOf(removing)),
-        query: { scheduled_changes: cancels ? 'cancel' : 'keep' },
-      },
+    await api.delete('/api/v1/tenants/{tenant}/members/{account_id}', {
+      tenant,
+      account_id: removing.account_id,
+      etag: etagOf(removing),
+      scheduled_changes: cancels ? 'cancel' : 'keep',
     });
     const self = removing.account_id === account.account_id;
     if (self) await queries.invalidateQueries({ queryKey: sessionKey });
@@ -212,12 +211,12 @@ function RoleOf({ member }: { member: Member }) {
   const self = member.account_id === account.account_id;
 
   const change = async (role: Role) => {
-    await body(
-      api.PATCH('/api/v1/tenants/{tenant}/members/{account_id}', {
-        params: { path: { tenant, account_id: member.account_id }, header: ifMatch(etagOf(member)) },
-        body: { role },
-      }),
-    );
+    await api.patch('/api/v1/tenants/{tenant}/members/{account_id}', {
+      tenant,
+      account_id: member.account_id,
+      etag: etagOf(member),
+      body: { role },
+    });
     await changed(queries, tenant, 'member');
     if (self) await queries.invalidateQueries({ queryKey: sessionKey });
     done(`${member.email} is now ${roleNames[role]}`);

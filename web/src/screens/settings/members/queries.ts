@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { all } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 
@@ -9,12 +9,5 @@ export const invitationsQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'invitations'),
     queryFn: ({ signal }) =>
-      all((cursor) =>
-        body(
-          api.GET('/api/v1/tenants/{tenant}/invitations', {
-            params: { path: { tenant }, query: { limit: 500, cursor } },
-            signal,
-          }),
-        ),
-      ),
+      all((cursor) => api.get('/api/v1/tenants/{tenant}/invitations', { tenant, limit: 500, cursor, signal })),
   });

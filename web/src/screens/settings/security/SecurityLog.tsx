@@ -1,5 +1,5 @@
 import { useSearch } from '@tanstack/react-router';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import { FilterField } from '~/components/FilterField';
 import { Card } from '~/components/Page';
@@ -33,9 +33,7 @@ function Log() {
         filter={filter}
         none="Nothing was exported or refused during this time."
         ofTenant
-        read={(query, signal) =>
-          body(api.GET('/api/v1/tenants/{tenant}/security-log', { params: { path: { tenant }, query }, signal }))
-        }
+        read={(query, signal) => api.get('/api/v1/tenants/{tenant}/security-log', { tenant, ...query, signal })}
       />
     </Card>
   );

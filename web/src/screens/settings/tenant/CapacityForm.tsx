@@ -2,7 +2,7 @@ import { NumberInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, ifMatch, type Tagged } from '~/api/client';
+import { api, type Tagged } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { capacityQuery } from '~/api/queries';
 import type { Capacity, CapacityThing } from '~/api/types';
@@ -29,10 +29,7 @@ export default function CapacityForm({ tenant, saved, onClose }: Props) {
 
   async function save() {
     try {
-      await api.PUT('/api/v1/tenants/{tenant}/capacity', {
-        params: { path: { tenant }, header: ifMatch(etag) },
-        body: draft,
-      });
+      await api.put('/api/v1/tenants/{tenant}/capacity', { tenant, etag, body: draft });
     } catch (error) {
       // The screen shows the present capacity behind the form.
       if (isStatus(error, 412)) await queries.invalidateQueries(capacityQuery(tenant));

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, ifMatch, type Tagged } from '~/api/client';
+import { api, type Tagged } from '~/api/client';
 import type { Member, Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Outcome } from '~/components/Outcome';
@@ -49,8 +49,9 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
         verb={required ? 'Make optional' : 'Require'}
         destructive={required}
         action={async () => {
-          await api.PATCH('/api/v1/tenants/{tenant}', {
-            params: { path: { tenant: tenant.slug }, header: ifMatch(etag) },
+          await api.patch('/api/v1/tenants/{tenant}', {
+            tenant: tenant.slug,
+            etag,
             body: { settings: { require_second_factor: !required } },
           });
           await changed(queries, tenant.slug, 'tenant');

@@ -1,7 +1,7 @@
 import { Button, Group, NativeSelect, NumberInput, Switch, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, ifMatch, type Tagged, tagged } from '~/api/client';
+import { api, type Tagged, tagged } from '~/api/client';
 import { tenantQuery } from '~/api/queries';
 import type { Tenant } from '~/api/types';
 import { undoOf } from '~/api/undo';
@@ -22,9 +22,8 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
     what: 'these settings',
     saved,
     draftOf,
-    send: (draft, { etag }) =>
-      tagged(api.PATCH('/api/v1/tenants/{tenant}', { params: { path, header: ifMatch(etag) }, body: patchOf(draft) })),
-    read: () => tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path } })),
+    send: (draft, { etag }) => tagged(api.patch('/api/v1/tenants/{tenant}', { ...path, etag, body: patchOf(draft) })),
+    read: () => tagged(api.get('/api/v1/tenants/{tenant}', path)),
     say: sayField,
     store: (now) => queries.setQueryData(tenantQuery(slug).queryKey, now),
     onSaved: async ({ value }) => {
