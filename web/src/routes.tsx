@@ -1,5 +1,6 @@
 import type { QueryClient } from '@tanstack/react-query';
 import {
+  type AnyRoute,
   createRootRouteWithContext,
   createRoute,
   createRouter,
@@ -10,30 +11,9 @@ import {
 import { AwayError } from '~/api/problem';
 import { ruleQuery, rulesQuery, sessionQuery, tenantQuery } from '~/api/queries';
 import { userQuery } from '~/api/user';
-import { ErrorState, LoadingLines } from '~/components/states';
-import {
-  confirmedSearch,
-  findSearch,
-  forgotSearch,
-  newRuleSearch,
-  overridesSearch,
-  overviewSearch,
-  parseSearch,
-  plansSearch,
-  profileSearch,
-  replaysSearch,
-  ruleSearch,
-  rulesSearch,
-  securitySearch,
-  settingsSearch,
-  signInSearch,
-  stringifySearch,
-  trySearch,
-  userSearch,
-  usersSearch,
-  violationsSearch,
-} from '~/search';
-import { firstTenant, isIn, rememberTenant, signInTenant } from '~/session';
+import { ErrorState, LoadingLines, NoPermission } from '~/components/states';
+import * as search from '~/search';
+import { firstTenant, isIn, rememberTenant, signInTenant, useSession } from '~/session';
 import { Shell } from '~/shell/Shell';
 import { Start } from '~/shell/Start';
 import { UndoDialog } from '~/shell/UndoDialog';
@@ -54,65 +34,35 @@ function Root() {
   );
 }
 
+type First = (queries: QueryClient, params: Record<string, string | undefined>) => void;
+
+/** Returns what makes the route of a screen below another route. */
+function below<const Parent extends AnyRoute>(parent: Parent) {
+  return <const Path extends string, Search = Record<never, never>>(
+    path: Path,
+    load: () => Promise<{ default: () => React.ReactNode }>,
+    validateSearch: (raw: Record<string, unknown>) => Search = search.none as never,
+    first?: First,
+  ) =>
+    createRoute({
+      getParentRoute: () => parent,
+      path,
+      validateSearch,
+      staticData: { first },
+      component: lazyRouteComponent(load),
+    });
+}
+
 /** Leads to the sign-in of a tenant if one is known, so nothing that leads here needs to know one. */
 const signIn = createRoute({
   getParentRoute: () => root,
   path: '/sign-in',
-  validateSearch: signInSearch,
+  validateSearch: search.signInSearch,
   beforeLoad: ({ search, location: { hash } }) => {
     const slug = signInTenant(search.next);
     if (slug) throw redirect({ to: '/sign-in/$slug', params: { slug }, search, hash, replace: true });
   },
   component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
-});
-
-/** The same page for a tenant. People who joined it by a link can sign in here only; everybody else can too. */
-const signInTo = createRoute({
-  getParentRoute: () => root,
-  path: '/sign-in/$slug',
-  validateSearch: signInSearch,
-  component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
-});
-
-const forgotPassword = createRoute({
-  getParentRoute: () => root,
-  path: '/forgot-password',
-  validateSearch: forgotSearch,
-  component: lazyRouteComponent(() => import('~/screens/sign-in/ForgotPassword')),
-});
-
-const resetPassword = createRoute({
-  getParentRoute: () => root,
-  path: '/reset-password',
-  component: lazyRouteComponent(() => import('~/screens/sign-in/ResetPassword')),
-});
-
-const proveAddress = createRoute({
-  getParentRoute: () => root,
-  path: '/prove-address',
-  component: lazyRouteComponent(() => import('~/screens/sign-in/ProveAddress')),
-});
-
-/** The token is in the fragment, which browsers do not send. */
-const invitation = createRoute({
-  getParentRoute: () => root,
-  path: '/invitation',
-  component: lazyRouteComponent(() => import('~/screens/sign-in/Invitation')),
-});
-
-/** The token is in the fragment. */
-const signInLink = createRoute({
-  getParentRoute: () => root,
-  path: '/sign-in-link',
-  component: lazyRouteComponent(() => import('~/screens/sign-in/SignInLink')),
-});
-
-/** Where a provider sends people back to who signed in there again. */
-const confirmed = createRoute({
-  getParentRoute: () => root,
-  path: '/confirmed',
-  validateSearch: confirmedSearch,
-  component: lazyRouteComponent(() => import('~/screens/sign-in/Confirmed')),
 });
 
 const shell = createRoute({
@@ -137,57 +87,12 @@ const start = createRoute({
   component: Start,
 });
 
-const profile = createRoute({
-  getParentRoute: () => shell,
-  path: '/profile',
-  validateSearch: profileSearch,
-  component: lazyRouteComponent(() => import('~/screens/profile/Profile')),
-});
+const platform = createRoute({ getParentRoute: () => shell, path: '/platform', component: Platform });
 
-const platformTenants = createRoute({
-  getParentRoute: () => shell,
-  path: '/platform/tenants',
-  validateSearch: findSearch,
-  component: lazyRouteComponent(() => import('~/screens/platform/Tenants')),
-});
-
-const platformAccounts = createRoute({
-  getParentRoute: () => shell,
-  path: '/platform/accounts',
-  validateSearch: findSearch,
-  component: lazyRouteComponent(() => import('~/screens/platform/Accounts')),
-});
-
-const platformKeys = createRoute({
-  getParentRoute: () => shell,
-  path: '/platform/service-keys',
-  component: lazyRouteComponent(() => import('~/screens/platform/ServiceKeys')),
-});
-
-const platformMail = createRoute({
-  getParentRoute: () => shell,
-  path: '/platform/mail',
-  component: lazyRouteComponent(() => import('~/screens/platform/Mail')),
-});
-
-const platformJobs = createRoute({
-  getParentRoute: () => shell,
-  path: '/platform/jobs',
-  component: lazyRouteComponent(() => import('~/screens/platform/Jobs')),
-});
-
-const platformSecurityLog = createRoute({
-  getParentRoute: () => shell,
-  path: '/platform/security-log',
-  validateSearch: securitySearch,
-  component: lazyRouteComponent(() => import('~/screens/platform/SecurityLog')),
-});
-
-const platformSignIn = createRoute({
-  getParentRoute: () => shell,
-  path: '/platform/sign-in',
-  component: lazyRouteComponent(() => import('~/screens/platform/SignIn')),
-});
+function Platform() {
+  const { account } = useSession();
+  return account.platform_admin ? <Outlet /> : <NoPermission need="platform" />;
+}
 
 const tenant = createRoute({
   getParentRoute: () => shell,
@@ -206,138 +111,53 @@ function OfTenant() {
   return <Outlet key={tenant.useParams().tenant} />;
 }
 
-const overview = createRoute({
-  getParentRoute: () => tenant,
-  path: '/overview',
-  validateSearch: overviewSearch,
-  component: lazyRouteComponent(() => import('~/screens/overview/Overview')),
-});
+const rule: First = (queries, { tenant = '', rule = '' }) => queries.prefetchQuery(ruleQuery(tenant, rule));
 
-const plans = createRoute({
-  getParentRoute: () => tenant,
-  path: '/plans',
-  validateSearch: plansSearch,
-  component: lazyRouteComponent(() => import('~/screens/plans/Plans')),
-});
+const user: First = (queries, { tenant = '', user = '' }) => {
+  queries.prefetchQuery(userQuery(tenant, user));
+  queries.prefetchQuery(rulesQuery(tenant));
+};
 
-const rules = createRoute({
-  getParentRoute: () => tenant,
-  path: '/rules',
-  validateSearch: rulesSearch,
-  component: lazyRouteComponent(() => import('~/screens/rules/Rules')),
-});
-
-const newRule = createRoute({
-  getParentRoute: () => tenant,
-  path: '/rules/new',
-  validateSearch: newRuleSearch,
-  component: lazyRouteComponent(() => import('~/screens/rules/NewRule')),
-});
-
-const rule = createRoute({
-  getParentRoute: () => tenant,
-  path: '/rules/$rule',
-  staticData: {
-    first: (queries, { tenant = '', rule = '' }) => queries.prefetchQuery(ruleQuery(tenant, rule)),
-  },
-  validateSearch: ruleSearch,
-  component: lazyRouteComponent(() => import('~/screens/rules/RulePage')),
-});
-
-const violations = createRoute({
-  getParentRoute: () => tenant,
-  path: '/violations',
-  validateSearch: violationsSearch,
-  component: lazyRouteComponent(() => import('~/screens/violations/Violations')),
-});
-
-const users = createRoute({
-  getParentRoute: () => tenant,
-  path: '/users',
-  validateSearch: usersSearch,
-  component: lazyRouteComponent(() => import('~/screens/users/Users')),
-});
-
-const overrides = createRoute({
-  getParentRoute: () => tenant,
-  path: '/overrides',
-  validateSearch: overridesSearch,
-  component: lazyRouteComponent(() => import('~/screens/overrides/Overrides')),
-});
-
-const user = createRoute({
-  getParentRoute: () => tenant,
-  path: '/users/$user',
-  staticData: {
-    first: (queries, { tenant = '', user = '' }) => {
-      queries.prefetchQuery(userQuery(tenant, user));
-      queries.prefetchQuery(rulesQuery(tenant));
-    },
-  },
-  validateSearch: userSearch,
-  component: lazyRouteComponent(() => import('~/screens/users/UserPage')),
-});
-
-const tryIt = createRoute({
-  getParentRoute: () => tenant,
-  path: '/try',
-  validateSearch: trySearch,
-  component: lazyRouteComponent(() => import('~/screens/try/TryIt')),
-});
-
-const replays = createRoute({
-  getParentRoute: () => tenant,
-  path: '/replays',
-  validateSearch: replaysSearch,
-  component: lazyRouteComponent(() => import('~/screens/replays/Replays')),
-});
-
-const replay = createRoute({
-  getParentRoute: () => tenant,
-  path: '/replays/$replay',
-  component: lazyRouteComponent(() => import('~/screens/replays/ReplayPage')),
-});
-
-const settings = createRoute({
-  getParentRoute: () => tenant,
-  path: '/settings/$section',
-  validateSearch: settingsSearch,
-  component: lazyRouteComponent(() => import('~/screens/settings/Settings')),
-});
+const [ofRoot, ofShell, ofPlatform, ofTenant] = [below(root), below(shell), below(platform), below(tenant)];
 
 const routeTree = root.addChildren([
   signIn,
-  signInTo,
-  forgotPassword,
-  resetPassword,
-  proveAddress,
-  invitation,
-  signInLink,
-  confirmed,
+  // The same page for a tenant. People who joined it by a link can sign in here only; everybody else can too.
+  ofRoot('/sign-in/$slug', () => import('~/screens/sign-in/SignIn'), search.signInSearch),
+  ofRoot('/forgot-password', () => import('~/screens/sign-in/ForgotPassword'), search.forgotSearch),
+  // Tokens are in the fragment, which browsers do not send.
+  ofRoot('/reset-password', () => import('~/screens/sign-in/ResetPassword')),
+  ofRoot('/prove-address', () => import('~/screens/sign-in/ProveAddress')),
+  ofRoot('/invitation', () => import('~/screens/sign-in/Invitation')),
+  ofRoot('/sign-in-link', () => import('~/screens/sign-in/SignInLink')),
+  // Where a provider sends people back to who signed in there again.
+  ofRoot('/confirmed', () => import('~/screens/sign-in/Confirmed'), search.confirmedSearch),
   shell.addChildren([
     start,
-    profile,
-    platformTenants,
-    platformAccounts,
-    platformKeys,
-    platformMail,
-    platformJobs,
-    platformSecurityLog,
-    platformSignIn,
+    ofShell('/profile', () => import('~/screens/profile/Profile'), search.profileSearch),
+    platform.addChildren([
+      ofPlatform('/tenants', () => import('~/screens/platform/Tenants'), search.findSearch),
+      ofPlatform('/accounts', () => import('~/screens/platform/Accounts'), search.findSearch),
+      ofPlatform('/service-keys', () => import('~/screens/platform/ServiceKeys')),
+      ofPlatform('/mail', () => import('~/screens/platform/Mail')),
+      ofPlatform('/jobs', () => import('~/screens/platform/Jobs')),
+      ofPlatform('/security-log', () => import('~/screens/platform/SecurityLog'), search.securitySearch),
+      ofPlatform('/sign-in', () => import('~/screens/platform/SignIn')),
+    ]),
     tenant.addChildren([
-      overview,
-      plans,
-      rules,
-      newRule,
-      rule,
-      violations,
-      users,
-      user,
-      overrides,
-      tryIt,
-      replays,
-      replay,
-      settings,
+      ofTenant('/overview', () => import('~/screens/overview/Overview'), search.overviewSearch),
+      ofTenant('/plans', () => import('~/screens/plans/Plans'), search.plansSearch),
+      ofTenant('/rules', () => import('~/screens/rules/Rules'), search.rulesSearch),
+      ofTenant('/rules/new', () => import('~/screens/rules/NewRule'), search.newRuleSearch),
+      ofTenant('/rules/$rule', () => import('~/screens/rules/RulePage'), search.ruleSearch, rule),
+      ofTenant('/violations', () => import('~/screens/violations/Violations'), search.violationsSearch),
+      ofTenant('/users', () => import('~/screens/users/Users'), search.usersSearch),
+      ofTenant('/users/$user', () => import('~/screens/users/UserPage'), search.userSearch, user),
+      ofTenant('/overrides', () => import('~/screens/overrides/Overrides'), search.overridesSearch),
+      ofTenant('/try', () => import('~/screens/try/TryIt'), search.trySearch),
+      ofTenant('/replays', () => import('~/screens/replays/Replays'), search.replaysSearch),
+      ofTenant('/replays/$replay', () => import('~/screens/replays/ReplayPage')),
+      ofTenant('/settings/$section', () => import('~/screens/settings/Settings'), search.settingsSearch),
     ]),
   ]),
 ]);
@@ -346,8 +166,8 @@ export function newRouter(queries: QueryClient) {
   return createRouter({
     routeTree,
     context: { queries },
-    parseSearch,
-    stringifySearch,
+    parseSearch: search.parseSearch,
+    stringifySearch: search.stringifySearch,
     search: { strict: true }, // only what a screen's own function lets through
     defaultPreload: 'intent',
     scrollRestoration: true,
@@ -361,7 +181,7 @@ export function newRouter(queries: QueryClient) {
 declare module '@tanstack/react-router' {
   interface StaticDataRouteOption {
     /** Begins to load the screen's first data, beside the session's request if the UI opens with it. */
-    first?: (queries: QueryClient, params: Record<string, string | undefined>) => void;
+    first?: First;
   }
   interface Register {
     router: ReturnType<typeof newRouter>;

@@ -49,6 +49,9 @@ const dialog = oneOf('schedule');
 const meter = (value: unknown) => text(isMeter(String(value)) && value);
 const scope = oneOf('user', 'endpoint', 'ip', 'global');
 
+/** Of a screen without parameters. */
+export const none = parameters({});
+
 export const overviewSearch = parameters({ ...time, meter });
 
 export const plansSearch = parameters({ q: text, scope, open: dialog });

@@ -1,3 +1,5 @@
+import { type InfiniteData, infiniteQueryOptions } from '@tanstack/react-query';
+
 interface Page<T> {
   items: T[];
   next_cursor: string | null;
@@ -16,4 +18,29 @@ export async function all<T>(page: (cursor: string | undefined) => Promise<Page<
     cursor = next.next_cursor ?? undefined;
   } while (cursor);
   return items;
+}
+
+/**
+ * A list that is read page by page. `fix` reads what the pages have in common, because a cursor is valid only with what
+ * its first page was asked with: a range moves with the clock.
+ */
+export function pagesQuery<P extends Page<unknown>, F = undefined>(
+  queryKey: readonly unknown[],
+  read: (cursor: string | undefined, signal: AbortSignal, fixed: F) => Promise<P>,
+  fix: () => F = () => undefined as F,
+) {
+  return infiniteQueryOptions({
+    queryKey,
+    initialPageParam: undefined as { cursor: string; fixed: F } | undefined,
+    queryFn: async ({ pageParam, signal }) => {
+      const fixed = pageParam ? pageParam.fixed : fix();
+      return { ...(await read(pageParam?.cursor, signal, fixed)), fixed };
+    },
+    getNextPageParam: ({ next_cursor, fixed }) => (next_cursor === null ? undefined : { cursor: next_cursor, fixed }),
+  });
+}
+
+/** The rows of all pages that were read: `select` of a list. */
+export function rowsOf<T>({ pages }: InfiniteData<{ items: T[] }, unknown>): T[] {
+  return pages.flatMap(({ items }) => items);
 }

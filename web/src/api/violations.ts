@@ -1,8 +1,9 @@
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
-import type { Moments, Span } from '~/domain/range';
+import { queryOptions } from '@tanstack/react-query';
+import { isoMoments, type Span } from '~/domain/range';
 import type { ViolationsSearch } from '~/search';
 import { api } from './client';
 import { serverNow } from './clock';
+import { pagesQuery } from './pages';
 import { keepSame, tenantKey } from './queries';
 import type { Violation } from './types';
 
@@ -26,38 +27,19 @@ export interface ViolationPage {
   next_cursor: string | null;
   /** How far back the list is complete; null when it covers the whole range. */
   scanned_until: string | null;
-  /** The range of all pages, fixed by the first page, because ranges move with the clock. */
-  moments: Moments;
-}
-
-interface Place {
-  cursor: string;
-  moments: Moments;
 }
 
 const perPage = 100;
 
 export const violationsQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
   const queryKey = tenantKey(tenant, 'violations', 'list', { range: span.text, ...filter });
-  return infiniteQueryOptions({
+  const list = pagesQuery(
     queryKey,
-    initialPageParam: null as Place | null,
-    queryFn: async ({ pageParam, signal }): Promise<ViolationPage> => {
-      const moments = pageParam?.moments ?? span.at(serverNow());
-      const query = {
-        ...filter,
-        from: new Date(moments.from).toISOString(),
-        until: new Date(moments.until).toISOString(),
-        limit: perPage,
-        cursor: pageParam?.cursor,
-      };
-      const list = await api.get('/api/v1/tenants/{tenant}/violations', { tenant, ...query, signal });
-      return { ...list, moments };
-    },
-    getNextPageParam: ({ next_cursor, moments }): Place | null =>
-      next_cursor === null ? null : { cursor: next_cursor, moments },
-    placeholderData: keepSame(queryKey),
-  });
+    (cursor, signal, times) =>
+      api.get('/api/v1/tenants/{tenant}/violations', { tenant, ...filter, ...times, limit: perPage, cursor, signal }),
+    () => isoMoments(span, serverNow()),
+  );
+  return { ...list, placeholderData: keepSame(queryKey) };
 };
 
 /** Violations since a moment, latest first, at most 2,000 of them. rest: older ones were left out. */

@@ -23,7 +23,6 @@ export function CodeInput({ value, onChange, error, autoFocus, appOnly }: Props)
       autoFocus={autoFocus}
       data-autofocus={autoFocus || undefined}
       required
-      withAsterisk={false}
       value={value}
       error={error && `The code ${error}`}
       onChange={(event) => onChange(event.currentTarget.value)}

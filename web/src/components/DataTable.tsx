@@ -27,7 +27,7 @@ export interface Column<Row> {
   render: (row: Row) => React.ReactNode;
 }
 
-interface Props<Row> {
+export interface TableProps<Row> {
   label: string;
   columns: Column<Row>[];
   rows: Row[];
@@ -54,7 +54,7 @@ const narrow = '(width <= 720px)';
  * and a click anywhere on the row follows it. Above 200 rows the table scrolls by itself and renders only the
  * visible rows.
  */
-export function DataTable<Row>(props: Props<Row>) {
+export function DataTable<Row>(props: TableProps<Row>) {
   const { label, columns, rows, rowKey, to, onOpen, open } = props;
   const opens = !!to || !!onOpen;
   const naming = columns.find(({ names }) => names) ?? columns[0];
@@ -174,7 +174,7 @@ export function DataTable<Row>(props: Props<Row>) {
   );
 }
 
-function Head<Row>({ columns, sort, onSort }: Props<Row>) {
+function Head<Row>({ columns, sort, onSort }: TableProps<Row>) {
   return (
     <thead>
       <tr>

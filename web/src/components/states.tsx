@@ -79,7 +79,13 @@ function title(error: unknown): string {
 }
 
 /** Shown instead of a screen that the reader’s role does not allow. */
-export function NoPermission({ need, children }: { need?: keyof typeof leastRole; children?: React.ReactNode }) {
+export function NoPermission({
+  need = 'own',
+  children,
+}: {
+  need?: keyof typeof leastRole;
+  children?: React.ReactNode;
+}) {
   return (
     <div className={styles.state}>
       <div className={styles.icon}>
@@ -87,7 +93,7 @@ export function NoPermission({ need, children }: { need?: keyof typeof leastRole
       </div>
       <h2>You do not have permission</h2>
       <p className={styles.text}>
-        {children ?? `This requires ${leastRole[need ?? 'own']}. An owner can change your role.`}
+        {children ?? `This requires ${leastRole[need]}.${need === 'platform' ? '' : ' An owner can change your role.'}`}
       </p>
     </div>
   );

@@ -2,6 +2,7 @@ import { Menu, SegmentedControl, useMantineColorScheme } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { IconLogout, IconSelector, IconUser } from '~/components/icons';
 import { mayLeave } from '~/components/Leaving';
+import { Act } from '~/components/MoreMenu';
 import { failed } from '~/components/toast';
 import { ZoneChoice } from '~/components/ZoneChoice';
 import { useSession, useSignOut } from '~/session';
@@ -25,9 +26,9 @@ export function AccountMenu() {
         </button>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Item leftSection={<IconUser size={15} />} onClick={() => navigate({ to: '/profile' })}>
+        <Act icon={IconUser} onClick={() => navigate({ to: '/profile' })}>
           Profile
-        </Menu.Item>
+        </Act>
         <SegmentedControl
           fullWidth
           size="xs"
@@ -43,14 +44,14 @@ export function AccountMenu() {
         />
         <ZoneChoice />
         <Menu.Divider />
-        <Menu.Item
-          leftSection={<IconLogout size={15} />}
+        <Act
+          icon={IconLogout}
           onClick={async () => {
             if (await mayLeave()) signOut().catch((error) => failed('Could not sign out', error));
           }}
         >
           Sign out
-        </Menu.Item>
+        </Act>
       </Menu.Dropdown>
     </Menu>
   );

@@ -49,7 +49,6 @@ function ByPassword({ email, needsCode }: { email: string; needsCode: boolean })
             autoComplete="current-password"
             data-autofocus
             required
-            withAsterisk={false}
             value={password}
             error={wrong('/password')}
             onChange={(event) => setPassword(event.currentTarget.value)}

@@ -73,6 +73,7 @@ export const theme = createTheme({
       }),
     },
     InputWrapper: {
+      defaultProps: { withAsterisk: false },
       classNames: { label: 'field-label', description: 'field-note', error: 'field-error' },
     },
     TextInput: { defaultProps: { size: 'sm' } },

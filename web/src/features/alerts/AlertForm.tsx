@@ -85,7 +85,6 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
             label="Name"
             placeholder="Search abuse"
             required
-            withAsterisk={false}
             data-autofocus
             {...field('name')}
             error={wrong('/name')}

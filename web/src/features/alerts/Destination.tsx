@@ -50,7 +50,6 @@ export function Destination({ tenant, alert, draft, field, change, errors }: Pro
                 : 'https://hooks.example.com/sluice'
           }
           required={!kept}
-          withAsterisk={false}
           {...field('url')}
           error={errors.url}
         />
@@ -61,7 +60,6 @@ export function Destination({ tenant, alert, draft, field, change, errors }: Pro
           description="Of a service with the integration Events API V2. It is shown to nobody again"
           placeholder={alert?.format === 'pagerduty' ? 'Unchanged' : '32 letters and digits'}
           required={alert?.format !== 'pagerduty'}
-          withAsterisk={false}
           autoComplete="off"
           {...field('routing_key')}
           error={errors.routing_key ?? errors.url}

@@ -1,6 +1,6 @@
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
+import { type InfiniteData, queryOptions } from '@tanstack/react-query';
 import { api } from '~/api/client';
-import { all } from '~/api/pages';
+import { all, pagesQuery, rowsOf } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 import type { AlertDelivery } from '~/api/types';
 
@@ -15,15 +15,14 @@ const soon = 2_000;
 const later = 15_000;
 
 /** The deliveries of an alert, latest first, refetched sooner while one is pending. */
-export const deliveriesQuery = (tenant: string, alert_id: string) =>
-  infiniteQueryOptions({
-    queryKey: tenantKey(tenant, 'alerts', alert_id, 'deliveries'),
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) =>
-      api.get('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries', { tenant, alert_id, cursor, signal }),
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
-    refetchInterval: ({ state: { data } }) => (waits(data?.pages[0]?.items ?? []) ? soon : later),
-  });
+export const deliveriesQuery = (tenant: string, alert_id: string) => ({
+  ...pagesQuery(tenantKey(tenant, 'alerts', alert_id, 'deliveries'), (cursor, signal) =>
+    api.get('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries', { tenant, alert_id, cursor, signal }),
+  ),
+  select: rowsOf<AlertDelivery>,
+  refetchInterval: ({ state: { data } }: { state: { data?: InfiniteData<{ items: AlertDelivery[] }, unknown> } }) =>
+    waits(data?.pages[0]?.items ?? []) ? soon : later,
+});
 
 function waits(deliveries: AlertDelivery[]): boolean {
   return deliveries.some(({ state }) => state === 'pending');

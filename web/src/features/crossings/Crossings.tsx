@@ -23,7 +23,7 @@ interface Props {
 
 export function Crossings({ tenant, which, rules }: Props) {
   const list = useInfiniteQuery(crossingsQuery(tenant, which));
-  const rows = list.data?.pages.flatMap(({ items }) => items) ?? [];
+  const rows = list.data ?? [];
   if (rows.length === 0 && !list.isError) return null;
   return (
     <Card title="Threshold events" flush>

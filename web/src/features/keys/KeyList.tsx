@@ -1,9 +1,10 @@
-import { ActionIcon, Button, Menu } from '@mantine/core';
+import { Button } from '@mantine/core';
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useState } from 'react';
 import type { Key } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
-import { IconAlert, IconBan, IconDots, IconKey, IconPlus, IconRefresh } from '~/components/icons';
+import { IconAlert, IconBan, IconKey, IconPlus, IconRefresh } from '~/components/icons';
+import { Act, MoreMenu } from '~/components/MoreMenu';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -206,20 +207,13 @@ function State({ item, now }: { item: Key; now: number }) {
 
 function Acts({ item, label, onOpen }: { item: Key; label: string; onOpen: (open: Open) => void }) {
   return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <ActionIcon aria-label={`Actions of ${label}`}>
-          <IconDots size={16} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item leftSection={<IconRefresh size={15} />} onClick={() => onOpen({ act: 'rotate', key: item })}>
-          Rotate …
-        </Menu.Item>
-        <Menu.Item leftSection={<IconBan size={15} />} onClick={() => onOpen({ act: 'revoke', key: item })}>
-          Revoke …
-        </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <MoreMenu label={`Actions of ${label}`}>
+      <Act icon={IconRefresh} onClick={() => onOpen({ act: 'rotate', key: item })}>
+        Rotate …
+      </Act>
+      <Act icon={IconBan} onClick={() => onOpen({ act: 'revoke', key: item })}>
+        Revoke …
+      </Act>
+    </MoreMenu>
   );
 }

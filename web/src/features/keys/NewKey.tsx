@@ -60,7 +60,6 @@ export function NewKey({ room, onClose, onCreated }: Props) {
             label="Name"
             description="The service that uses it: gateway, billing worker"
             required
-            withAsterisk={false}
             data-autofocus
             value={name}
             error={wrong('/name')}

@@ -1,4 +1,3 @@
-import { ActionIcon, Menu } from '@mantine/core';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import type { LinkProps } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -7,7 +6,8 @@ import type { Override, Rule } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
-import { IconDots, IconPencil, IconTrash } from '~/components/icons';
+import { IconPencil, IconTrash } from '~/components/icons';
+import { Act, MoreMenu } from '~/components/MoreMenu';
 import { Outcome } from '~/components/Outcome';
 import { Query } from '~/components/Query';
 import { RuleLink, RuleName } from '~/components/RuleLink';
@@ -35,7 +35,7 @@ export function OverrideTable({ tenant, which, rules, without, edit, onEdit, non
   const queries = useQueryClient();
   const list = useInfiniteQuery(overridesQuery(tenant, which));
   const [removingKey, setRemoving] = useState<string | null>(null);
-  const rows = list.data?.pages.flatMap(({ items }) => items) ?? [];
+  const rows = list.data ?? [];
   // Taken from the list, so that after a 412 the newer version is shown and removed.
   const removing = rows.find((override) => keyOf(override) === removingKey);
   const rule = removing && ruleOf(rules, removing);
@@ -165,20 +165,13 @@ interface ActionsProps {
 
 function Actions({ override, onEdit, onRemove }: ActionsProps) {
   return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <ActionIcon aria-label={`Actions for the override of user ${override.user_id}`}>
-          <IconDots size={15} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => onEdit(override)}>
-          Edit
-        </Menu.Item>
-        <Menu.Item leftSection={<IconTrash size={15} />} onClick={onRemove}>
-          Remove
-        </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <MoreMenu label={`Actions for the override of user ${override.user_id}`}>
+      <Act icon={IconPencil} onClick={() => onEdit(override)}>
+        Edit
+      </Act>
+      <Act icon={IconTrash} onClick={onRemove}>
+        Remove
+      </Act>
+    </MoreMenu>
   );
 }

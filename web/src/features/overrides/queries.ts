@@ -1,6 +1,7 @@
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
+import { queryOptions } from '@tanstack/react-query';
 import { api, etagOf } from '~/api/client';
 import { serverNow } from '~/api/clock';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import { isStatus } from '~/api/problem';
 import { keepSame, tenantKey } from '~/api/queries';
 import type { paths } from '~/api/schema';
@@ -30,25 +31,18 @@ function filterOf({ ends, rule, prefix, user }: Which): Filter {
 export const overridesQuery = (tenant: string, which: Which) => {
   const { user, ...filters } = which;
   const queryKey = tenantKey(tenant, 'overrides', user ?? null, filters);
-  return infiniteQueryOptions({
+  const list = pagesQuery(
     queryKey,
-    initialPageParam: { filter: undefined as Filter | undefined, cursor: undefined as string | undefined },
-    queryFn: async ({ pageParam, signal }) => {
-      // A cursor is valid only with the filter that it came with, including its time.
-      const filter = pageParam.filter ?? filterOf(which);
-      const page = await api.get('/api/v1/tenants/{tenant}/overrides', {
-        tenant,
-        ...filter,
-        limit: perPage,
-        cursor: pageParam.cursor,
-        signal,
-      });
-      return { ...page, filter };
-    },
-    getNextPageParam: ({ next_cursor, filter }) => (next_cursor ? { filter, cursor: next_cursor } : undefined),
+    (cursor, signal, filter) =>
+      api.get('/api/v1/tenants/{tenant}/overrides', { tenant, ...filter, limit: perPage, cursor, signal }),
+    () => filterOf(which),
+  );
+  return {
+    ...list,
+    select: rowsOf<Override>,
     placeholderData: keepSame(queryKey),
-    refetchInterval: user === undefined ? false : 5_000,
-  });
+    refetchInterval: user === undefined ? (false as const) : 5_000,
+  };
 };
 
 export const endingSoonQuery = (tenant: string) =>

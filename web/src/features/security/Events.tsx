@@ -2,12 +2,12 @@ import { Button, Select } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { serverNow } from '~/api/clock';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import type { SecurityEvent, SecurityEventList } from '~/api/types';
-import { type Column, DataTable } from '~/components/DataTable';
+import type { Column } from '~/components/DataTable';
 import { IconX } from '~/components/icons';
+import { ListTable } from '~/components/ListTable';
 import { Outcome } from '~/components/Outcome';
-import { Query } from '~/components/Query';
-import { ShowMore } from '~/components/ShowMore';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { useTimeRange } from '~/components/TimeRange';
@@ -60,12 +60,6 @@ export function Clear({ filter }: { filter: Filter }) {
 type Filter = Omit<SecuritySearch, 'range'>;
 type Span = ReturnType<typeof isoMoments>;
 
-/** Where a page begins. All pages of a list have the moments of its first one, as their cursors require. */
-interface Next {
-  cursor?: string;
-  span?: Span;
-}
-
 export function Events({
   name,
   filter,
@@ -82,37 +76,22 @@ export function Events({
 }) {
   const range = useTimeRange(defaultRange);
   const events = useInfiniteQuery({
-    queryKey: [...name, filter, range.text],
-    initialPageParam: {} as Next,
-    queryFn: async ({ pageParam: { cursor, span = isoMoments(range, serverNow()) }, signal }) => {
-      const page = await read({ ...filter, ...span, limit: pageSize, cursor }, signal);
-      return { ...page, span };
-    },
-    getNextPageParam: ({ next_cursor, span }): Next | undefined =>
-      next_cursor ? { cursor: next_cursor, span } : undefined,
+    ...pagesQuery(
+      [...name, filter, range.text],
+      (cursor, signal, span) => read({ ...filter, ...span, limit: pageSize, cursor }, signal),
+      () => isoMoments(range, serverNow()),
+    ),
+    select: rowsOf<SecurityEvent>,
   });
   return (
-    <Query query={events}>
-      {({ pages }) => {
-        const rows = pages.flatMap(({ items }) => items);
-        if (rows.length === 0) {
-          return (
-            <EmptyState title="No results">{isFiltered(filter) ? 'Remove a filter to see more.' : none}</EmptyState>
-          );
-        }
-        return (
-          <>
-            <DataTable
-              label="Events"
-              columns={ofTenant ? columns.filter(({ key }) => key !== 'tenant') : columns}
-              rows={rows}
-              rowKey={({ event_id }) => event_id}
-            />
-            <ShowMore list={events} rows={rows} noun="event" />
-          </>
-        );
-      }}
-    </Query>
+    <ListTable
+      list={events}
+      noun="event"
+      label="Events"
+      columns={ofTenant ? columns.filter(({ key }) => key !== 'tenant') : columns}
+      rowKey={({ event_id }) => event_id}
+      none={<EmptyState title="No results">{isFiltered(filter) ? 'Remove a filter to see more.' : none}</EmptyState>}
+    />
   );
 }
 

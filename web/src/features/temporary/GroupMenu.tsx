@@ -2,6 +2,7 @@ import { ActionIcon, Button, Menu } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { lazy, Suspense, useState } from 'react';
 import { IconArrowUp, IconBan, IconBolt, IconCheck, IconChevronDown, IconDots } from '~/components/icons';
+import { Act } from '~/components/MoreMenu';
 import type { Group } from '~/domain/group';
 import { useBlock } from './Blocked';
 import { type Action, groupName, verbs } from './draft';
@@ -67,9 +68,9 @@ export function GroupMenu({ tenant, group, denied, label, onRaise }: Props) {
           {(['block', 'limit', 'bypass'] as const).map((one) => {
             const Icon = icons[one];
             return (
-              <Menu.Item key={one} leftSection={<Icon size={14} />} onClick={() => setAction(one)}>
+              <Act icon={Icon} key={one} onClick={() => setAction(one)}>
                 {one === 'block' ? <BlockVerb tenant={tenant} group={group} /> : verbs[one]} …
-              </Menu.Item>
+              </Act>
             );
           })}
           {group.by === 'user' && onRaise !== null && <Raise tenant={tenant} user={group.value} onRaise={onRaise} />}

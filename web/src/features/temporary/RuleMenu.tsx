@@ -1,8 +1,9 @@
-import { ActionIcon, Menu } from '@mantine/core';
+import { Menu } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
 import { lazy, Suspense, useState } from 'react';
 import type { RuleName } from '~/api/types';
-import { IconArrowRight, IconBan, IconBolt, IconCheck, IconDots } from '~/components/icons';
+import { IconArrowRight, IconBan, IconBolt, IconCheck } from '~/components/icons';
+import { Act, MoreMenu } from '~/components/MoreMenu';
 import { ruleLabel } from '~/domain/rule';
 import { type RuleAction, ruleVerbs } from './ruleDraft';
 
@@ -22,31 +23,24 @@ export function RuleMenu({ tenant, rule, denied }: Props) {
   const actions: RuleAction[] = rule.mode === 'shadow' ? ['enforce'] : ['pass', 'limit', 'block'];
   return (
     <>
-      <Menu position="bottom-end">
-        <Menu.Target>
-          <ActionIcon aria-label={`Actions for rule ${ruleLabel(rule)}`}>
-            <IconDots size={16} />
-          </ActionIcon>
-        </Menu.Target>
-        <Menu.Dropdown>
-          {actions.map((one) => {
-            const Icon = icons[one];
-            return (
-              <Menu.Item key={one} leftSection={<Icon size={14} />} onClick={() => setAction(one)}>
-                {ruleVerbs[one]} …
-              </Menu.Item>
-            );
-          })}
-          <Menu.Item
-            leftSection={<IconArrowRight size={14} />}
-            renderRoot={(props) => (
-              <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule.rule_id) }} {...props} />
-            )}
-          >
-            Open rule
-          </Menu.Item>
-        </Menu.Dropdown>
-      </Menu>
+      <MoreMenu label={`Actions for rule ${ruleLabel(rule)}`}>
+        {actions.map((one) => {
+          const Icon = icons[one];
+          return (
+            <Act icon={Icon} key={one} onClick={() => setAction(one)}>
+              {ruleVerbs[one]} …
+            </Act>
+          );
+        })}
+        <Menu.Item
+          leftSection={<IconArrowRight size={14} />}
+          renderRoot={(props) => (
+            <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule.rule_id) }} {...props} />
+          )}
+        >
+          Open rule
+        </Menu.Item>
+      </MoreMenu>
       {action && (
         <Suspense fallback={null}>
           <RuleForATime

@@ -1,4 +1,4 @@
-import { Button, Tooltip } from '@mantine/core';
+import { Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
@@ -7,6 +7,7 @@ import { violationQuery } from '~/api/violations';
 import { Copy } from '~/components/Copy';
 import { Facts } from '~/components/Facts';
 import { IconTry } from '~/components/icons';
+import { LinkButton } from '~/components/LinkButton';
 import { RuleLink } from '~/components/RuleLink';
 import { SidePanel } from '~/components/SidePanel';
 import { ErrorState, LoadingLines } from '~/components/states';
@@ -118,46 +119,29 @@ function Acts({ tenant, violation, removed, block }: ActsProps) {
   return (
     <div className={styles.acts}>
       {overridable && (
-        <Button
-          renderRoot={(props) => (
-            <Link
-              {...props}
-              to="/t/$tenant/users/$user"
-              params={{ tenant, user: user_id }}
-              search={{ override: rule_id }}
-            />
-          )}
-        >
+        <LinkButton to="/t/$tenant/users/$user" params={{ tenant, user: user_id }} search={{ override: rule_id }}>
           Override limit
-        </Button>
+        </LinkButton>
       )}
       {user_id !== null && (
-        <Button
-          variant="default"
-          renderRoot={(props) => <Link {...props} to="/t/$tenant/users/$user" params={{ tenant, user: user_id }} />}
-        >
+        <LinkButton variant="default" to="/t/$tenant/users/$user" params={{ tenant, user: user_id }}>
           Open user {user_id}
-        </Button>
+        </LinkButton>
       )}
       {user_id === null && ip_address !== null && (
-        <Button
-          variant="default"
-          renderRoot={(props) => (
-            <Link {...props} to="/t/$tenant/violations" params={{ tenant }} search={{ ip: ip_address }} />
-          )}
-        >
+        <LinkButton variant="default" to="/t/$tenant/violations" params={{ tenant }} search={{ ip: ip_address }}>
           View all from {ip_address}
-        </Button>
+        </LinkButton>
       )}
-      <Button
+      <LinkButton
         variant="default"
         leftSection={<IconTry size={14} />}
-        renderRoot={(props) => (
-          <Link {...props} to="/t/$tenant/try" params={{ tenant }} search={checkThen(violation)} />
-        )}
+        to="/t/$tenant/try"
+        params={{ tenant }}
+        search={checkThen(violation)}
       >
         Try it
-      </Button>
+      </LinkButton>
       {edit && ip_address !== null && reason !== 'blocked' && block(ip_address)}
     </div>
   );

@@ -6,6 +6,7 @@ import { rulesQuery, tenantKey } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { CheckCode } from '~/components/CheckCode';
 import { IconCheck } from '~/components/icons';
+import { LinkButton } from '~/components/LinkButton';
 import { Card } from '~/components/Page';
 import { LoadingLines } from '~/components/states';
 import { Waiting } from '~/components/Waiting';
@@ -52,14 +53,13 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
           <p className="soft">
             {hasKey ? 'This tenant has a key.' : 'Your service sends it with each check. It identifies the tenant.'}
           </p>
-          <Button
+          <LinkButton
             variant={limits > 0 && !hasKey && own ? undefined : 'default'}
-            renderRoot={(props) => (
-              <Link {...props} to="/t/$tenant/settings/$section" params={{ tenant, section: 'keys' }} />
-            )}
+            to="/t/$tenant/settings/$section"
+            params={{ tenant, section: 'keys' }}
           >
             {hasKey || !own ? 'View API keys' : 'Create a key'}
-          </Button>
+          </LinkButton>
         </Step>
         <Step number={3} done={false} title="Send a check">
           <p className="soft">
@@ -71,9 +71,9 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
             .
           </p>
           <CheckCode check={first} />
-          <Button variant="default" renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}>
+          <LinkButton variant="default" to="/t/$tenant/try" params={{ tenant }}>
             Preview a decision
-          </Button>
+          </LinkButton>
           <p className="soft">A preview sends nothing, so this step stays open until a check arrives.</p>
           <Waiting>Waiting for the first check …</Waiting>
         </Step>

@@ -50,7 +50,6 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
               label="Name"
               description="The identifier that services send: free, pro, enterprise"
               required
-              withAsterisk={false}
               data-autofocus
               {...field('name')}
               error={wrong('/name')}

@@ -1,7 +1,8 @@
-import { ActionIcon, Menu, Tooltip } from '@mantine/core';
+import { Tooltip } from '@mantine/core';
 import { useState } from 'react';
 import type { Plan } from '~/api/types';
-import { IconArrowLeft, IconArrowRight, IconDots, IconMultiply, IconPencil, IconTrash } from '~/components/icons';
+import { IconArrowLeft, IconArrowRight, IconMultiply, IconPencil, IconTrash } from '~/components/icons';
+import { Act, MoreMenu } from '~/components/MoreMenu';
 import { Num } from '~/components/Num';
 import styles from './Matrix.module.css';
 import { PlanForm } from './PlanForm';
@@ -31,38 +32,27 @@ export function PlanHeader({ tenant, plan, plans, editable, onMultiply, onMove }
         <span className={styles.users}>{plan.is_default ? 'default' : <Num value={plan.users} unit="assigned" />}</span>
       </div>
       {editable && (
-        <Menu position="bottom-end">
-          <Menu.Target>
-            <ActionIcon size={24} aria-label={`Plan ${plan.name}`}>
-              <IconDots size={15} />
-            </ActionIcon>
-          </Menu.Target>
-          <Menu.Dropdown>
-            <Menu.Item
-              leftSection={<IconMultiply size={15} />}
-              disabled={!onMultiply}
-              onClick={onMultiply ?? undefined}
-            >
-              Copy or multiply limits
-            </Menu.Item>
-            {at > 0 && (
-              <Menu.Item leftSection={<IconArrowLeft size={15} />} onClick={() => onMove(plan, at - 1)}>
-                Move left
-              </Menu.Item>
-            )}
-            {at < plans.length - 1 && (
-              <Menu.Item leftSection={<IconArrowRight size={15} />} onClick={() => onMove(plan, at + 1)}>
-                Move right
-              </Menu.Item>
-            )}
-            <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => setOpen('edit')}>
-              Edit plan
-            </Menu.Item>
-            <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setOpen('remove')}>
-              Remove plan
-            </Menu.Item>
-          </Menu.Dropdown>
-        </Menu>
+        <MoreMenu label={`Plan ${plan.name}`} size={24}>
+          <Act icon={IconMultiply} disabled={!onMultiply} onClick={onMultiply ?? undefined}>
+            Copy or multiply limits
+          </Act>
+          {at > 0 && (
+            <Act icon={IconArrowLeft} onClick={() => onMove(plan, at - 1)}>
+              Move left
+            </Act>
+          )}
+          {at < plans.length - 1 && (
+            <Act icon={IconArrowRight} onClick={() => onMove(plan, at + 1)}>
+              Move right
+            </Act>
+          )}
+          <Act icon={IconPencil} onClick={() => setOpen('edit')}>
+            Edit plan
+          </Act>
+          <Act icon={IconTrash} onClick={() => setOpen('remove')}>
+            Remove plan
+          </Act>
+        </MoreMenu>
       )}
       {open === 'edit' && <PlanForm tenant={tenant} plan={plan} onClose={close} />}
       {open === 'remove' && <RemovePlan tenant={tenant} plan={plan} plans={plans} onClose={close} />}

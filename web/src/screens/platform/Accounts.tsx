@@ -1,19 +1,20 @@
-import { ActionIcon, Menu } from '@mantine/core';
+import { Menu } from '@mantine/core';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, etagOf } from '~/api/client';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import type { Account } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
-import { type Column, DataTable } from '~/components/DataTable';
+import type { Column } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
-import { IconBan, IconCheck, IconDots, IconLogout, IconTenants } from '~/components/icons';
+import { IconBan, IconCheck, IconLogout, IconTenants } from '~/components/icons';
+import { ListTable } from '~/components/ListTable';
+import { Act, MoreMenu } from '~/components/MoreMenu';
 import { NotVerified } from '~/components/NotVerified';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
-import { Query } from '~/components/Query';
-import { ShowMore } from '~/components/ShowMore';
-import { EmptyState, NoPermission } from '~/components/states';
+import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import type { FindSearch } from '~/search';
@@ -21,30 +22,15 @@ import { useSession } from '~/session';
 import { type AccountChange, changes } from './accountChanges';
 import styles from './Platform.module.css';
 
-const pageSize = 100;
-
 export default function Accounts() {
-  const { account } = useSession();
-  if (!account.platform_admin) {
-    return (
-      <Page title="Accounts">
-        <NoPermission need="platform">This requires a platform admin.</NoPermission>
-      </Page>
-    );
-  }
-  return <AccountList self={account.account_id} />;
-}
-
-function AccountList({ self }: { self: string }) {
+  const self = useSession().account.account_id;
   const { q } = useSearch({ strict: false }) as FindSearch;
   const navigate = useNavigate();
   const queries = useQueryClient();
   const [asking, setAsking] = useState<AccountChange | null>(null);
   const accounts = useInfiniteQuery({
-    queryKey: ['accounts', q],
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/accounts', { q, limit: pageSize, cursor, signal }),
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    ...pagesQuery(['accounts', q], (cursor, signal) => api.get('/api/v1/accounts', { q, limit: 100, cursor, signal })),
+    select: rowsOf<Account>,
   });
 
   const columns: Column<Account>[] = [
@@ -112,19 +98,14 @@ function AccountList({ self }: { self: string }) {
             onChange={(text) => navigate({ to: '.', search: { q: text }, replace: true })}
           />
         </div>
-        <Query query={accounts}>
-          {({ pages }) => {
-            const rows = pages.flatMap(({ items }) => items);
-            return rows.length === 0 ? (
-              <EmptyState title="No results">No name or e-mail contains “{q}”.</EmptyState>
-            ) : (
-              <>
-                <DataTable label="Accounts" columns={columns} rows={rows} rowKey={({ account_id }) => account_id} />
-                <ShowMore list={accounts} rows={rows} noun="account" />
-              </>
-            );
-          }}
-        </Query>
+        <ListTable
+          list={accounts}
+          noun="account"
+          label="Accounts"
+          columns={columns}
+          rowKey={({ account_id }) => account_id}
+          none={<EmptyState title="No results">No name or e-mail contains “{q}”.</EmptyState>}
+        />
       </Card>
       <ConfirmAction
         opened={asking !== null}
@@ -142,34 +123,27 @@ function AccountList({ self }: { self: string }) {
 function Acts({ account, onAsk }: { account: Account; onAsk: (change: AccountChange) => void }) {
   const { admin, access, proof, sessions } = changes(account);
   return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <ActionIcon aria-label={`Actions of ${account.email}`}>
-          <IconDots size={16} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        {account.proven ? (
-          <Menu.Item leftSection={<IconTenants size={15} />} onClick={() => onAsk(admin)}>
-            {admin.verb} …
-          </Menu.Item>
-        ) : (
-          <Menu.Item leftSection={<IconCheck size={15} />} onClick={() => onAsk(proof)}>
-            {proof.verb} …
-          </Menu.Item>
-        )}
-        {!account.disabled && (
-          <Menu.Item leftSection={<IconLogout size={15} />} onClick={() => onAsk(sessions)}>
-            {sessions.verb} …
-          </Menu.Item>
-        )}
-        <Menu.Item
-          leftSection={account.disabled ? <IconCheck size={15} /> : <IconBan size={15} />}
-          onClick={() => onAsk(access)}
-        >
-          {access.verb} …
-        </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <MoreMenu label={`Actions of ${account.email}`}>
+      {account.proven ? (
+        <Act icon={IconTenants} onClick={() => onAsk(admin)}>
+          {admin.verb} …
+        </Act>
+      ) : (
+        <Act icon={IconCheck} onClick={() => onAsk(proof)}>
+          {proof.verb} …
+        </Act>
+      )}
+      {!account.disabled && (
+        <Act icon={IconLogout} onClick={() => onAsk(sessions)}>
+          {sessions.verb} …
+        </Act>
+      )}
+      <Menu.Item
+        leftSection={account.disabled ? <IconCheck size={15} /> : <IconBan size={15} />}
+        onClick={() => onAsk(access)}
+      >
+        {access.verb} …
+      </Menu.Item>
+    </MoreMenu>
   );
 }

@@ -2,34 +2,25 @@ import { Button, Group } from '@mantine/core';
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '~/api/client';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import type { ParkedJob, PeriodicJob } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
+import { ListTable } from '~/components/ListTable';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { ShowMore } from '~/components/ShowMore';
-import { NoPermission } from '~/components/states';
 import { Duration, RelativeTime } from '~/components/Time';
 import { done, failed } from '~/components/toast';
-import { useSession } from '~/session';
 
-const pageSize = 50;
 const refetchInterval = 10_000;
 const parkedKey = ['parked jobs'] as const;
 
 export default function Jobs() {
-  const { account } = useSession();
   return (
     <Page title="Jobs">
-      {account.platform_admin ? (
-        <>
-          <Parked />
-          <Periodic />
-        </>
-      ) : (
-        <NoPermission need="platform">This requires a platform admin.</NoPermission>
-      )}
+      <Parked />
+      <Periodic />
     </Page>
   );
 }
@@ -43,10 +34,8 @@ function Parked() {
   const queries = useQueryClient();
   const [removing, setRemoving] = useState<ParkedJob | null>(null);
   const parked = useInfiniteQuery({
-    queryKey: parkedKey,
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/parked-jobs', { limit: pageSize, cursor, signal }),
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    ...pagesQuery(parkedKey, (cursor, signal) => api.get('/api/v1/parked-jobs', { limit: 50, cursor, signal })),
+    select: rowsOf<ParkedJob>,
     refetchInterval,
   });
   const refetch = () => queries.invalidateQueries({ queryKey: parkedKey });
@@ -105,25 +94,21 @@ function Parked() {
       ),
     },
   ];
-  const rows = parked.data?.pages.flatMap(({ items }) => items) ?? [];
+  const rows = parked.data ?? [];
   return (
     <Card
       flush={rows.length > 0}
       title="Parked jobs"
       lead="Their last attempt failed; they wait until somebody retries or removes them."
     >
-      <Query query={parked}>
-        {() =>
-          rows.length === 0 ? (
-            <p className="soft">No job is parked.</p>
-          ) : (
-            <>
-              <DataTable label="Parked jobs" columns={columns} rows={rows} rowKey={({ job_id }) => job_id} />
-              <ShowMore list={parked} rows={rows} noun="job" />
-            </>
-          )
-        }
-      </Query>
+      <ListTable
+        list={parked}
+        noun="job"
+        label="Parked jobs"
+        columns={columns}
+        rowKey={({ job_id }) => job_id}
+        none={<p className="soft">No job is parked.</p>}
+      />
       <ConfirmAction
         opened={removing !== null}
         onClose={() => setRemoving(null)}

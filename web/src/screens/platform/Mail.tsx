@@ -1,32 +1,19 @@
 import { Button } from '@mantine/core';
 import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { api } from '~/api/client';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import { signInOptionsQuery } from '~/api/queries';
 import type { Mail as Message } from '~/api/types';
-import { type Column, DataTable } from '~/components/DataTable';
+import type { Column } from '~/components/DataTable';
+import { ListTable } from '~/components/ListTable';
 import { MailOutcome } from '~/components/MailOutcome';
 import { Card, Page } from '~/components/Page';
-import { Query } from '~/components/Query';
-import { ShowMore } from '~/components/ShowMore';
-import { EmptyState, NoPermission } from '~/components/states';
+import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { useSession } from '~/session';
 
-const pageSize = 100;
 const mailKey = ['mail'] as const;
-
-export default function Mail() {
-  const { account } = useSession();
-  if (!account.platform_admin) {
-    return (
-      <Page title="Mail">
-        <NoPermission need="platform">This requires a platform admin.</NoPermission>
-      </Page>
-    );
-  }
-  return <MailList />;
-}
 
 const kinds: Record<string, string> = {
   invitation: 'Invitation',
@@ -58,15 +45,13 @@ const columns: Column<Message>[] = [
   },
 ];
 
-function MailList() {
+export default function Mail() {
   const { account } = useSession();
   const queries = useQueryClient();
   const options = useQuery(signInOptionsQuery);
   const mail = useInfiniteQuery({
-    queryKey: mailKey,
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/mail', { limit: pageSize, cursor, signal }),
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    ...pagesQuery(mailKey, (cursor, signal) => api.get('/api/v1/mail', { limit: 100, cursor, signal })),
+    select: rowsOf<Message>,
     refetchInterval: 10_000,
   });
   const test = useMutation({
@@ -88,23 +73,20 @@ function MailList() {
       }
     >
       <Card flush>
-        <Query query={mail}>
-          {({ pages }) => {
-            const rows = pages.flatMap(({ items }) => items);
-            return rows.length === 0 ? (
-              <EmptyState title="No mail">
-                {options.data?.mail
-                  ? 'Invitations and password resets will appear here.'
-                  : 'No mail server is configured. Set SLUICE_SMTP_ADDR, so that invitations reach the invitee alone.'}
-              </EmptyState>
-            ) : (
-              <>
-                <DataTable label="Mail" columns={columns} rows={rows} rowKey={({ mail_id }) => mail_id} />
-                <ShowMore list={mail} rows={rows} noun="message" />
-              </>
-            );
-          }}
-        </Query>
+        <ListTable
+          list={mail}
+          noun="message"
+          label="Mail"
+          columns={columns}
+          rowKey={({ mail_id }) => mail_id}
+          none={
+            <EmptyState title="No mail">
+              {options.data?.mail
+                ? 'Invitations and password resets will appear here.'
+                : 'No mail server is configured. Set SLUICE_SMTP_ADDR, so that invitations reach the invitee alone.'}
+            </EmptyState>
+          }
+        />
       </Card>
     </Page>
   );

@@ -43,7 +43,6 @@ export function NewTenant({ onClose, onCreated }: Props) {
           <TextInput
             label="Name"
             required
-            withAsterisk={false}
             data-autofocus
             value={name}
             error={wrong('/name')}
@@ -53,7 +52,6 @@ export function NewTenant({ onClose, onCreated }: Props) {
             label="Slug"
             description="Used in URLs and commands. It cannot be changed later."
             required
-            withAsterisk={false}
             value={slug}
             error={wrong('/slug')}
             onChange={(event) => setTyped(event.currentTarget.value)}

@@ -1,25 +1,23 @@
 import { Button } from '@mantine/core';
 import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { api } from '~/api/client';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import type { RemovedTenant } from '~/api/types';
-import { type Column, DataTable } from '~/components/DataTable';
+import type { Column } from '~/components/DataTable';
+import { ListTable } from '~/components/ListTable';
 import { Card } from '~/components/Page';
-import { ShowMore } from '~/components/ShowMore';
 import { RelativeTime } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { plural } from '~/domain/format';
 
-const pageSize = 20;
 const removedKey = ['removed tenants'] as const;
 
 /** Tenants that were removed: those that can be restored, and the receipts of those that are erased. */
 export function RemovedTenants({ onRestored }: { onRestored: (slug: string) => Promise<void> }) {
   const queries = useQueryClient();
   const removed = useInfiniteQuery({
-    queryKey: removedKey,
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/removed-tenants', { limit: pageSize, cursor, signal }),
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    ...pagesQuery(removedKey, (cursor, signal) => api.get('/api/v1/removed-tenants', { limit: 20, cursor, signal })),
+    select: rowsOf<RemovedTenant>,
   });
   const restore = useMutation({
     mutationFn: ({ slug }: RemovedTenant) => api.post('/api/v1/removed-tenants/{slug}/restore', { slug }),
@@ -30,8 +28,7 @@ export function RemovedTenants({ onRestored }: { onRestored: (slug: string) => P
     onError: (error) => failed('Could not restore the tenant', error),
     onSettled: () => queries.invalidateQueries({ queryKey: removedKey }),
   });
-  const rows = removed.data?.pages.flatMap(({ items }) => items) ?? [];
-  if (rows.length === 0) return null;
+  if (!removed.data?.length) return null;
 
   const columns: Column<RemovedTenant>[] = [
     { key: 'name', header: 'Tenant', render: ({ name }) => <strong>{name}</strong> },
@@ -67,8 +64,14 @@ export function RemovedTenants({ onRestored }: { onRestored: (slug: string) => P
   ];
   return (
     <Card flush title="Removed tenants">
-      <DataTable label="Removed tenants" columns={columns} rows={rows} rowKey={({ slug }) => slug} />
-      <ShowMore list={removed} rows={rows} noun="removed tenant" />
+      <ListTable
+        list={removed}
+        noun="removed tenant"
+        label="Removed tenants"
+        columns={columns}
+        rowKey={({ slug }) => slug}
+        none={null}
+      />
     </Card>
   );
 }

@@ -7,25 +7,12 @@ import { Facts } from '~/components/Facts';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { EmptyState, NoPermission } from '~/components/states';
+import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
-import { useSession } from '~/session';
 import styles from './Platform.module.css';
 
 /** Where people can sign in beside their password, and whether that works, for platform admins. */
 export default function SignIn() {
-  const { account } = useSession();
-  if (!account.platform_admin) {
-    return (
-      <Page title="Sign-in">
-        <NoPermission need="platform">This requires a platform admin.</NoPermission>
-      </Page>
-    );
-  }
-  return <ProviderList />;
-}
-
-function ProviderList() {
   const providers = useQuery({
     queryKey: ['identity-providers'],
     queryFn: async ({ signal }) => (await api.get('/api/v1/identity-providers', { signal })).items,

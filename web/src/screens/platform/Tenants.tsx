@@ -1,57 +1,43 @@
-import { ActionIcon, Button, Menu } from '@mantine/core';
+import { Button, Menu } from '@mantine/core';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api } from '~/api/client';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import { suspension } from '~/api/suspension';
 import type { Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
-import { type Column, DataTable } from '~/components/DataTable';
+import type { Column } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { InShadow } from '~/components/InShadow';
-import { IconBan, IconCheck, IconDots, IconPlus, IconTenants, IconTrash } from '~/components/icons';
+import { IconBan, IconCheck, IconPlus, IconTenants, IconTrash } from '~/components/icons';
+import { ListTable } from '~/components/ListTable';
+import { Act, MoreMenu } from '~/components/MoreMenu';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
-import { Query } from '~/components/Query';
-import { ShowMore } from '~/components/ShowMore';
-import { EmptyState, NoPermission } from '~/components/states';
+import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import type { FindSearch } from '~/search';
-import { useSession } from '~/session';
 import { NewTenant } from './NewTenant';
 import styles from './Platform.module.css';
 import { RemovedTenants } from './RemovedTenants';
 import { RemoveTenant } from './RemoveTenant';
 
-const pageSize = 100;
-
-export default function Tenants() {
-  const { account } = useSession();
-  if (!account.platform_admin) {
-    return (
-      <Page title="Tenants">
-        <NoPermission need="platform">This requires a platform admin.</NoPermission>
-      </Page>
-    );
-  }
-  return <TenantList />;
-}
-
 type Open = { act: 'new' } | { act: 'suspend' | 'remove'; tenant: Tenant } | null;
 
-function TenantList() {
+export default function Tenants() {
   const { q } = useSearch({ strict: false }) as FindSearch;
   const navigate = useNavigate();
   const queries = useQueryClient();
   const [open, setOpen] = useState<Open>(null);
   const close = () => setOpen(null);
   const tenants = useInfiniteQuery({
-    queryKey: ['tenants', 'found', q],
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) => api.get('/api/v1/tenants', { q, limit: pageSize, cursor, signal }),
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    ...pagesQuery(['tenants', 'found', q], (cursor, signal) =>
+      api.get('/api/v1/tenants', { q, limit: 100, cursor, signal }),
+    ),
+    select: rowsOf<Tenant>,
   });
 
   const refetch = (slug: string) => changed(queries, slug, 'tenant');
@@ -104,24 +90,15 @@ function TenantList() {
             onChange={(text) => navigate({ to: '.', search: { q: text }, replace: true })}
           />
         </div>
-        <Query query={tenants}>
-          {({ pages }) => {
-            const rows = pages.flatMap(({ items }) => items);
-            if (rows.length === 0) return q ? <Nothing q={q} /> : <Teach action={create} />;
-            return (
-              <>
-                <DataTable
-                  label="Tenants"
-                  columns={columns}
-                  rows={rows}
-                  rowKey={({ slug }) => slug}
-                  to={({ slug }) => ({ to: '/t/$tenant/overview', params: { tenant: slug } })}
-                />
-                <ShowMore list={tenants} rows={rows} noun="tenant" />
-              </>
-            );
-          }}
-        </Query>
+        <ListTable
+          list={tenants}
+          noun="tenant"
+          label="Tenants"
+          columns={columns}
+          rowKey={({ slug }) => slug}
+          to={({ slug }) => ({ to: '/t/$tenant/overview', params: { tenant: slug } })}
+          none={q ? <Nothing q={q} /> : <Teach action={create} />}
+        />
       </Card>
       <RemovedTenants onRestored={refetch} />
       {open?.act === 'new' && <NewTenant onClose={close} onCreated={refetch} />}
@@ -146,28 +123,21 @@ function TenantList() {
 
 function Acts({ tenant, onOpen }: { tenant: Tenant; onOpen: (open: Open) => void }) {
   return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <ActionIcon aria-label={`Actions of ${tenant.name}`}>
-          <IconDots size={16} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item
-          leftSection={tenant.suspended ? <IconCheck size={15} /> : <IconBan size={15} />}
-          onClick={() => onOpen({ act: 'suspend', tenant })}
-        >
-          {tenant.suspended ? 'Resume …' : 'Suspend …'}
-        </Menu.Item>
-        {tenant.suspended ? (
-          <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => onOpen({ act: 'remove', tenant })}>
-            Remove …
-          </Menu.Item>
-        ) : (
-          <Menu.Label>Suspend the tenant before you remove it</Menu.Label>
-        )}
-      </Menu.Dropdown>
-    </Menu>
+    <MoreMenu label={`Actions of ${tenant.name}`}>
+      <Menu.Item
+        leftSection={tenant.suspended ? <IconCheck size={15} /> : <IconBan size={15} />}
+        onClick={() => onOpen({ act: 'suspend', tenant })}
+      >
+        {tenant.suspended ? 'Resume …' : 'Suspend …'}
+      </Menu.Item>
+      {tenant.suspended ? (
+        <Act icon={IconTrash} onClick={() => onOpen({ act: 'remove', tenant })}>
+          Remove …
+        </Act>
+      ) : (
+        <Menu.Label>Suspend the tenant before you remove it</Menu.Label>
+      )}
+    </MoreMenu>
   );
 }
 

@@ -40,7 +40,6 @@ export function PasswordCard() {
           label="Current password"
           autoComplete="current-password"
           required
-          withAsterisk={false}
           value={now}
           error={wrong('/current_password')}
           onChange={(event) => setNow(event.currentTarget.value)}
@@ -50,7 +49,6 @@ export function PasswordCard() {
           description="At least 10 characters"
           autoComplete="new-password"
           required
-          withAsterisk={false}
           value={next}
           error={wrong('/new_password')}
           onChange={(event) => setNext(event.currentTarget.value)}

@@ -1,5 +1,7 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { api } from '~/api/client';
+import { pagesQuery, rowsOf } from '~/api/pages';
+import type { SecurityEvent } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -15,17 +17,15 @@ const minute = 60_000;
 
 export function SecurityCard() {
   const events = useInfiniteQuery({
-    queryKey: ['own security log'],
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) =>
+    ...pagesQuery(['own security log'], (cursor, signal) =>
       api.get('/api/v1/account/security-log', { limit: pageSize, cursor, signal }),
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    ),
+    select: rowsOf<SecurityEvent>,
   });
   return (
     <Card flush title="Recent sign-ins" lead="Change your password if something here was not you.">
       <Query query={events}>
-        {({ pages }) => {
-          const rows = pages.flatMap(({ items }) => items);
+        {(rows) => {
           if (rows.length === 0) return <EmptyState title="Nothing yet">Sign-ins will appear here.</EmptyState>;
           return (
             <>

@@ -10,6 +10,7 @@ import { CapacityNote } from '~/components/CapacityNote';
 import { ChoiceField } from '~/components/ChoiceField';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
+import { LinkButton } from '~/components/LinkButton';
 import { Card, Page } from '~/components/Page';
 import { PatternBuilder } from '~/components/PatternBuilder';
 import { Query } from '~/components/Query';
@@ -133,9 +134,9 @@ function Form({ begin }: { begin: RuleDraft }) {
       </div>
       <Rest rest={rest} />
       <ActionBar label="Create this rule">
-        <Button variant="default" renderRoot={(props) => <Link to={back} params={{ tenant }} {...props} />}>
+        <LinkButton variant="default" to={back} params={{ tenant }}>
           Cancel
-        </Button>
+        </LinkButton>
         <Button disabled={!ready} loading={create.isPending} onClick={() => create.mutate()}>
           Create rule
         </Button>

@@ -19,6 +19,7 @@ import {
   IconPlay,
   IconTrash,
 } from '~/components/icons';
+import { Act } from '~/components/MoreMenu';
 import { done } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
@@ -26,7 +27,7 @@ import { isReplayable } from '~/features/replay/useLimitDraft';
 import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
 
-type Act = 'shadow' | 'off' | 'on' | 'remove';
+type Change = 'shadow' | 'off' | 'on' | 'remove';
 
 interface Props {
   tenant: string;
@@ -43,7 +44,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
   const queries = useQueryClient();
   const navigate = useNavigate();
   // The rule as it was when the question was asked: it may be changed before the answer.
-  const [asked, setAsked] = useState<{ act: Act; seen: Rule } | null>(null);
+  const [asked, setAsked] = useState<{ act: Change; seen: Rule } | null>(null);
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: asked !== null });
   const params = { tenant, rule_id: rule.rule_id, etag };
 
@@ -61,7 +62,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
     done('Rule removed', undoOf(tenant, removed));
   }
 
-  const acts: Record<Act, { title: string; verb: string; action: () => Promise<void> }> = {
+  const acts: Record<Change, { title: string; verb: string; action: () => Promise<void> }> = {
     shadow: {
       title: 'Stop enforcing this rule?',
       verb: 'Stop enforcing',
@@ -76,7 +77,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
     remove: { title: 'Remove this rule?', verb: 'Remove rule', action: remove },
   };
   const asking = acts[asked?.act ?? 'remove'];
-  const ask = (act: Act) => setAsked({ act, seen: rule });
+  const ask = (act: Change) => setAsked({ act, seen: rule });
   const copy = () => navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id } });
   const replay = () =>
     navigate({
@@ -95,32 +96,32 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
           </ActionIcon>
         </Menu.Target>
         <Menu.Dropdown>
-          <Menu.Item leftSection={<IconPencil size={15} />} onClick={edit}>
+          <Act icon={IconPencil} onClick={edit}>
             Edit
-          </Menu.Item>
-          <Menu.Item leftSection={<IconCopy size={15} />} onClick={copy}>
+          </Act>
+          <Act icon={IconCopy} onClick={copy}>
             Duplicate
-          </Menu.Item>
+          </Act>
           {onTry && (
-            <Menu.Item leftSection={<IconGhost size={15} />} onClick={onTry}>
+            <Act icon={IconGhost} onClick={onTry}>
               Try as shadow
-            </Menu.Item>
+            </Act>
           )}
           {onSchedule && (
-            <Menu.Item leftSection={<IconClock size={15} />} onClick={onSchedule}>
+            <Act icon={IconClock} onClick={onSchedule}>
               Schedule a change
-            </Menu.Item>
+            </Act>
           )}
           {isReplayable(rule) && (
-            <Menu.Item leftSection={<IconHistory size={15} />} onClick={replay}>
+            <Act icon={IconHistory} onClick={replay}>
               Replay another limit
-            </Menu.Item>
+            </Act>
           )}
           <Menu.Divider />
           {live && rule.is_active && (
-            <Menu.Item leftSection={<IconGhost size={15} />} disabled={dirty} onClick={() => ask('shadow')}>
+            <Act icon={IconGhost} disabled={dirty} onClick={() => ask('shadow')}>
               Stop enforcing (shadow mode)
-            </Menu.Item>
+            </Act>
           )}
           <Menu.Item
             leftSection={rule.is_active ? <IconPause size={15} /> : <IconPlay size={15} />}
@@ -129,9 +130,9 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
           >
             {rule.is_active ? 'Turn off' : 'Turn on'}
           </Menu.Item>
-          <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => ask('remove')}>
+          <Act icon={IconTrash} onClick={() => ask('remove')}>
             Remove rule
-          </Menu.Item>
+          </Act>
         </Menu.Dropdown>
       </Menu>
       <ConfirmAction
@@ -173,7 +174,7 @@ function Since({ seen, now }: { seen: Rule; now: Rule }) {
   );
 }
 
-function effectOf(act: Act, rule: Rule, denials: Verdicts | undefined): string {
+function effectOf(act: Change, rule: Rule, denials: Verdicts | undefined): string {
   const denied = rule.mode === 'shadow' ? 'would have denied' : 'denied';
   const hour = denials
     ? ` In the last hour it ${denied} ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks.`

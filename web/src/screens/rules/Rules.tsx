@@ -1,6 +1,6 @@
 import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
+import { type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
 import { serverNow } from '~/api/clock';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, ScheduledChange } from '~/api/types';
@@ -8,6 +8,7 @@ import { ChoiceField } from '~/components/ChoiceField';
 import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { IconPlus, IconRules } from '~/components/icons';
+import { LinkButton } from '~/components/LinkButton';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { sorted } from '~/components/sorted';
@@ -95,12 +96,9 @@ export default function Rules() {
   });
 
   const create = edit && (
-    <Button
-      leftSection={<IconPlus size={15} />}
-      renderRoot={(props) => <Link to="/t/$tenant/rules/new" params={{ tenant }} {...props} />}
-    >
+    <LinkButton leftSection={<IconPlus size={15} />} to="/t/$tenant/rules/new" params={{ tenant }}>
       New rule
-    </Button>
+    </LinkButton>
   );
 
   return (

@@ -32,7 +32,6 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
         autoComplete="name"
         autoFocus
         required
-        withAsterisk={false}
         value={name}
         error={wrong('/name')}
         onChange={(event) => setName(event.currentTarget.value)}
@@ -42,7 +41,6 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
         description="At least 10 characters"
         autoComplete="new-password"
         required
-        withAsterisk={false}
         value={password}
         error={wrong('/password')}
         onChange={(event) => setPassword(event.currentTarget.value)}

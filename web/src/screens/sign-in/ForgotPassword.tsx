@@ -46,7 +46,6 @@ export default function ForgotPassword() {
           autoComplete="username"
           autoFocus
           required
-          withAsterisk={false}
           value={email}
           error={wrong('/email')}
           onChange={(event) => setEmail(event.currentTarget.value)}

@@ -51,7 +51,6 @@ export default function ResetPassword() {
           autoComplete="new-password"
           autoFocus
           required
-          withAsterisk={false}
           value={password}
           error={wrong('/password')}
           onChange={(event) => setPassword(event.currentTarget.value)}

@@ -85,7 +85,6 @@ export default function SignIn() {
             autoComplete="username"
             autoFocus
             required
-            withAsterisk={false}
             {...form.getInputProps('email')}
           />
           <PasswordInput
@@ -93,7 +92,6 @@ export default function SignIn() {
             name="password"
             autoComplete="current-password"
             required
-            withAsterisk={false}
             {...form.getInputProps('password')}
           />
           {choosesTenant ? (

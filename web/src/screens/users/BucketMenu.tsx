@@ -1,6 +1,6 @@
-import { ActionIcon, Menu } from '@mantine/core';
 import type { Bucket } from '~/api/types';
-import { IconBolt, IconDots, IconPlus, IconRefresh } from '~/components/icons';
+import { IconBolt, IconPlus, IconRefresh } from '~/components/icons';
+import { Act, MoreMenu } from '~/components/MoreMenu';
 import { splitsByUser } from '~/domain/pattern';
 import { ruleLabel } from '~/domain/rule';
 
@@ -14,25 +14,18 @@ interface Props {
 
 export function BucketMenu({ bucket, onAct, onOverride }: Props) {
   return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <ActionIcon aria-label={`Actions for the bucket of ${ruleLabel(bucket)}`}>
-          <IconDots size={16} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item leftSection={<IconRefresh size={14} />} onClick={() => onAct('reset')}>
-          Refill
-        </Menu.Item>
-        <Menu.Item leftSection={<IconPlus size={14} />} onClick={() => onAct('credit')}>
-          Adjust tokens
-        </Menu.Item>
-        {splitsByUser(bucket.key_pattern) && (
-          <Menu.Item leftSection={<IconBolt size={14} />} onClick={() => onOverride(bucket.rule_id)}>
-            Override limit
-          </Menu.Item>
-        )}
-      </Menu.Dropdown>
-    </Menu>
+    <MoreMenu label={`Actions for the bucket of ${ruleLabel(bucket)}`}>
+      <Act icon={IconRefresh} onClick={() => onAct('reset')}>
+        Refill
+      </Act>
+      <Act icon={IconPlus} onClick={() => onAct('credit')}>
+        Adjust tokens
+      </Act>
+      {splitsByUser(bucket.key_pattern) && (
+        <Act icon={IconBolt} onClick={() => onOverride(bucket.rule_id)}>
+          Override limit
+        </Act>
+      )}
+    </MoreMenu>
   );
 }

@@ -1,9 +1,9 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Rule, User, Violation } from '~/api/types';
+import { LinkButton } from '~/components/LinkButton';
 import { Outcome, type Tone } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
@@ -105,13 +105,9 @@ function LastDenial({ violation, onOverride }: LastProps) {
         <RelativeTime at={violation.last_at} />: {whatHappened(violation)}
       </p>
       <span className={styles.acts}>
-        <Button
-          size="xs"
-          variant="default"
-          renderRoot={(props) => <Link {...props} {...here({ open: violation.violation_id })} />}
-        >
+        <LinkButton size="xs" variant="default" {...here({ open: violation.violation_id })}>
           Details
-        </Button>
+        </LinkButton>
         {onOverride && (
           <Button size="xs" variant="default" onClick={onOverride}>
             Raise this limit

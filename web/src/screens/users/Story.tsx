@@ -13,10 +13,9 @@ import { actorOf } from '~/domain/actor';
 import { type Change, changesOf, verbOf } from '~/domain/audit';
 import { exactTime, plainTime } from '~/domain/format';
 import { between, type Span } from '~/domain/range';
-import { storyQuery } from './queries';
+import { type Moment, storyQuery } from './queries';
 import styles from './Users.module.css';
 
-type Moment = components['schemas']['UserMoment'];
 type Denials = components['schemas']['UserDenials'];
 type Entry = NonNullable<Moment['entry']>;
 
@@ -36,7 +35,7 @@ interface Props {
  */
 export function Story({ tenant, user, rules, span }: Props) {
   const list = useInfiniteQuery(storyQuery(tenant, user, span));
-  const moments = list.data?.pages.flatMap(({ items }) => items) ?? [];
+  const moments = list.data ?? [];
   return (
     <Card title="Time line" flush>
       {list.isError && !list.data ? (

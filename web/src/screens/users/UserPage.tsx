@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Menu } from '@mantine/core';
+import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -9,7 +9,8 @@ import type { Rule, User } from '~/api/types';
 import { planOfChecks, userQuery } from '~/api/user';
 import { CopyLink } from '~/components/CopyLink';
 import { DataTable } from '~/components/DataTable';
-import { IconBolt, IconDots, IconDownload, IconTrash } from '~/components/icons';
+import { IconBolt, IconDownload, IconTrash } from '~/components/icons';
+import { Act, MoreMenu } from '~/components/MoreMenu';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -188,21 +189,14 @@ function More({ tenant, id, own, onPlan, onErase, onExport }: MoreProps) {
         Change plan
       </Button>
       {own && (
-        <Menu position="bottom-end">
-          <Menu.Target>
-            <ActionIcon variant="default" size={34} aria-label={`More actions for user ${id}`}>
-              <IconDots size={16} />
-            </ActionIcon>
-          </Menu.Target>
-          <Menu.Dropdown>
-            <Menu.Item leftSection={<IconDownload size={14} />} onClick={() => onExport(userDataAddress(tenant, id))}>
-              Export data
-            </Menu.Item>
-            <Menu.Item leftSection={<IconTrash size={14} />} color="red" onClick={onErase}>
-              Erase user
-            </Menu.Item>
-          </Menu.Dropdown>
-        </Menu>
+        <MoreMenu label={`More actions for user ${id}`} variant="default" size={34}>
+          <Act icon={IconDownload} onClick={() => onExport(userDataAddress(tenant, id))}>
+            Export data
+          </Act>
+          <Act icon={IconTrash} color="red" onClick={onErase}>
+            Erase user
+          </Act>
+        </MoreMenu>
       )}
     </>
   );

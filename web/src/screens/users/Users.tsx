@@ -8,13 +8,14 @@ import { topQuery } from '~/api/traffic';
 import type { Assignment } from '~/api/types';
 import { knownUsersQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
-import { type Column, DataTable } from '~/components/DataTable';
+import type { Column } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { IconDownload, IconUpload, IconUsers } from '~/components/icons';
+import { LinkButton } from '~/components/LinkButton';
+import { ListTable } from '~/components/ListTable';
 import { Num } from '~/components/Num';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { ShowMore } from '~/components/ShowMore';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { clockTime } from '~/domain/format';
@@ -97,13 +98,9 @@ function Found({ tenant, prefix }: { tenant: string; prefix: string }) {
   const known = useQuery(knownUsersQuery(tenant, prefix));
   const ids = (known.data ?? []).map(({ user_id }) => user_id).filter((id) => id.startsWith(prefix));
   const open = (id: string, label: string) => (
-    <Button
-      key={id}
-      variant="default"
-      renderRoot={(props) => <Link {...props} to="/t/$tenant/users/$user" params={{ tenant, user: id }} />}
-    >
+    <LinkButton key={id} variant="default" to="/t/$tenant/users/$user" params={{ tenant, user: id }}>
       {label}
-    </Button>
+    </LinkButton>
   );
   return (
     <>
@@ -132,24 +129,15 @@ function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
   const list = useInfiniteQuery(usersQuery(tenant, search));
   return (
     <Card title="Assigned plans" flush>
-      <Query query={list} loading={<LoadingLines />}>
-        {({ pages }) => {
-          const rows = pages.flatMap(({ items }) => items);
-          if (rows.length === 0) return <NoUsers {...{ search, edit, onImport }} />;
-          return (
-            <>
-              <DataTable
-                label="Users with an assigned plan"
-                columns={columns}
-                rows={rows}
-                rowKey={({ user_id }) => user_id}
-                to={({ user_id }) => ({ to: '/t/$tenant/users/$user', params: { tenant, user: user_id } })}
-              />
-              <ShowMore list={list} rows={rows} noun="user" />
-            </>
-          );
-        }}
-      </Query>
+      <ListTable
+        list={list}
+        noun="user"
+        label="Users with an assigned plan"
+        columns={columns}
+        rowKey={({ user_id }) => user_id}
+        to={({ user_id }) => ({ to: '/t/$tenant/users/$user', params: { tenant, user: user_id } })}
+        none={<NoUsers {...{ search, edit, onImport }} />}
+      />
     </Card>
   );
 }

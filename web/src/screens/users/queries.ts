@@ -1,46 +1,37 @@
-import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
+import { queryOptions } from '@tanstack/react-query';
 import { api } from '~/api/client';
 import { serverNow } from '~/api/clock';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import { keepSame, tenantKey } from '~/api/queries';
+import type { components } from '~/api/schema';
+import type { Assignment } from '~/api/types';
 import { isoMoments, type Span } from '~/domain/range';
 import type { UsersSearch } from '~/search';
+
+export type Moment = components['schemas']['UserMoment'];
 
 const perPage = 100;
 
 /** Users with an assigned plan, by id. Users on the default plan are in no list. */
 export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) => {
   const queryKey = tenantKey(tenant, 'users', 'list', { prefix, plan });
-  return infiniteQueryOptions({
-    queryKey,
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam, signal }) =>
-      api.get('/api/v1/tenants/{tenant}/users', { tenant, prefix, plan, limit: perPage, cursor: pageParam, signal }),
-    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
-    placeholderData: keepSame(queryKey),
-  });
+  const list = pagesQuery(queryKey, (cursor, signal) =>
+    api.get('/api/v1/tenants/{tenant}/users', { tenant, prefix, plan, limit: perPage, cursor, signal }),
+  );
+  return { ...list, select: rowsOf<Assignment>, placeholderData: keepSame(queryKey) };
 };
 
 export const storyQuery = (tenant: string, user: string, span: Span) => {
   const queryKey = tenantKey(tenant, 'users', 'story', user, span.text);
-  return infiniteQueryOptions({
+  const list = pagesQuery(
     queryKey,
-    initialPageParam: undefined as { cursor: string; from: string; until: string } | undefined,
-    queryFn: async ({ pageParam, signal }) => {
-      const { cursor, ...moments } = pageParam ?? { cursor: undefined, ...isoMoments(span, serverNow()) };
-      const query = { ...moments, cursor, limit: 25 };
-      const page = await api.get('/api/v1/tenants/{tenant}/users/{user_id}/story', {
-        tenant,
-        user_id: user,
-        ...query,
-        signal,
-      });
-      return { ...page, moments };
+    (cursor, signal, times) => {
+      const request = { tenant, user_id: user, ...times, limit: 25, cursor, signal };
+      return api.get('/api/v1/tenants/{tenant}/users/{user_id}/story', request);
     },
-    // The range is part of the cursor, so all pages have that of the first.
-    getNextPageParam: ({ next_cursor, moments }) =>
-      next_cursor === null ? undefined : { cursor: next_cursor, ...moments },
-    placeholderData: keepSame(queryKey),
-  });
+    () => isoMoments(span, serverNow()),
+  );
+  return { ...list, select: rowsOf<Moment>, placeholderData: keepSame(queryKey) };
 };
 
 export const bucketsQuery = (tenant: string, user: string, plan: string | undefined) =>

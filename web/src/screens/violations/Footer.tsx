@@ -1,10 +1,10 @@
 import { Button } from '@mantine/core';
 import type { InfiniteData, UseInfiniteQueryResult } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import type { Violation } from '~/api/types';
 import type { ViolationPage } from '~/api/violations';
 import { Announce } from '~/components/Announce';
 import { IconViolations } from '~/components/icons';
+import { LinkButton } from '~/components/LinkButton';
 import { EmptyState } from '~/components/states';
 import { exactTime, plural } from '~/domain/format';
 import styles from './Violations.module.css';
@@ -49,9 +49,9 @@ export function Nothing(props: { list: List; filtered: boolean; live: boolean; t
       icon={icon}
       title="No violations in this time range"
       action={
-        <Button variant="default" renderRoot={(link) => <Link {...link} to="/t/$tenant/try" params={{ tenant }} />}>
+        <LinkButton variant="default" to="/t/$tenant/try" params={{ tenant }}>
           Try a check
-        </Button>
+        </LinkButton>
       }
     >
       A violation is a check that a rule denied, or that a shadow rule would have denied.

@@ -23,8 +23,7 @@ export function Deliveries({ tenant, alert, nameOf }: DeliveriesProps) {
     <section>
       <h3>Deliveries</h3>
       <Query query={deliveries}>
-        {({ pages }) => {
-          const items = pages.flatMap((page) => page.items);
+        {(items) => {
           if (items.length === 0)
             return <p className="soft">No deliveries yet. Send a test to check that it arrives.</p>;
           return (

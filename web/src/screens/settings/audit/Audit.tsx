@@ -4,13 +4,13 @@ import { useSearch } from '@tanstack/react-router';
 import { api } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { exportAddress } from '~/api/exports';
+import { pagesQuery, rowsOf } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 import type { AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
-import { type Column, DataTable } from '~/components/DataTable';
+import type { Column } from '~/components/DataTable';
 import { IconDownload, IconHistory } from '~/components/icons';
+import { ListTable } from '~/components/ListTable';
 import { Card } from '~/components/Page';
-import { Query } from '~/components/Query';
-import { ShowMore } from '~/components/ShowMore';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { useTimeRange } from '~/components/TimeRange';
@@ -35,17 +35,13 @@ export default function Audit() {
   const range = useTimeRange('30d');
   const names = useNames(tenant);
   const entries = useInfiniteQuery({
-    queryKey: tenantKey(tenant, 'audit', { ...search, entry: undefined, export: undefined }),
-    initialPageParam: undefined as string | undefined,
-    queryFn: ({ pageParam: cursor, signal }) =>
-      api.get('/api/v1/tenants/{tenant}/audit', {
-        tenant,
-        ...filterOf(search, range),
-        limit: pageSize,
-        cursor,
-        signal,
-      }),
-    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    ...pagesQuery(
+      tenantKey(tenant, 'audit', { ...search, entry: undefined, export: undefined }),
+      (cursor, signal, filter) =>
+        api.get('/api/v1/tenants/{tenant}/audit', { tenant, ...filter, limit: pageSize, cursor, signal }),
+      () => filterOf(search, range),
+    ),
+    select: rowsOf<AuditEntry>,
   });
   const open = usePanel<string>('entry');
   const { start, isStarting, dialog } = useExport(tenant);
@@ -66,26 +62,17 @@ export default function Audit() {
       }
     >
       <Filters tenant={tenant} search={search} />
-      <Query query={entries}>
-        {({ pages }) => {
-          const rows = pages.flatMap(({ items }) => items);
-          if (rows.length === 0) return <Nothing filtered={Object.keys(search).length > 0} />;
-          return (
-            <>
-              <DataTable
-                label="Changes"
-                columns={columnsWith(names)}
-                rows={rows}
-                rowKey={({ audit_id }) => audit_id}
-                open={search.entry}
-                to={({ audit_id }) => here({ entry: audit_id })}
-                onOpen={({ audit_id }) => open(audit_id)}
-              />
-              <ShowMore list={entries} rows={rows} noun="change" />
-            </>
-          );
-        }}
-      </Query>
+      <ListTable
+        list={entries}
+        noun="change"
+        label="Changes"
+        columns={columnsWith(names)}
+        rowKey={({ audit_id }) => audit_id}
+        open={search.entry}
+        to={({ audit_id }) => here({ entry: audit_id })}
+        onOpen={({ audit_id }) => open(audit_id)}
+        none={<Nothing filtered={Object.keys(search).length > 0} />}
+      />
       {dialog}
       <EntryPanel tenant={tenant} id={search.entry} object={search.object} onClose={() => open(undefined)} />
     </Card>

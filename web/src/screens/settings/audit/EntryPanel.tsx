@@ -1,6 +1,5 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
@@ -8,6 +7,7 @@ import type { AuditEntry } from '~/api/types';
 import { changeQuery, entryQuery, unpacked } from '~/api/undo';
 import { Facts } from '~/components/Facts';
 import { IconUndo } from '~/components/icons';
+import { LinkButton } from '~/components/LinkButton';
 import { Query } from '~/components/Query';
 import { ShowMore } from '~/components/ShowMore';
 import { SidePanel } from '~/components/SidePanel';
@@ -113,17 +113,14 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
           </Button>
         )}
         {!row_count && (
-          <Button
-            variant="default"
-            renderRoot={(props) => <Link {...props} to="." search={{ kind: object.kind, object: object.id }} />}
-          >
+          <LinkButton variant="default" to="." search={{ kind: object.kind, object: object.id }}>
             View history
-          </Button>
+          </LinkButton>
         )}
         {actor.act && (
-          <Button variant="default" renderRoot={(props) => <Link {...props} to="." search={{ change: change_id }} />}>
+          <LinkButton variant="default" to="." search={{ change: change_id }}>
             View full change
-          </Button>
+          </LinkButton>
         )}
       </div>
       {asking && (

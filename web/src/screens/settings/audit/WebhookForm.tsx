@@ -62,7 +62,6 @@ export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
             }
             placeholder={webhook ? 'Unchanged' : 'https://siem.example.com/sluice'}
             required={!webhook}
-            withAsterisk={false}
             data-autofocus
             value={url}
             error={wrong('/url')}

@@ -63,7 +63,6 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
             label="E-mail"
             type="email"
             required
-            withAsterisk={false}
             data-autofocus
             value={email}
             error={wrong('/email')}
