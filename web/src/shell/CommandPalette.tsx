@@ -1,7 +1,8 @@
 import { Modal } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
+import type { Icon } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useParams } from '@tanstack/react-router';
+import { type LinkProps, useNavigate, useParams } from '@tanstack/react-router';
 import { useEffect, useId, useMemo, useRef, useState } from 'react';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import { topQuery } from '~/api/traffic';
@@ -18,8 +19,8 @@ import {
   IconRoute,
   IconRules,
   IconSearch,
+  IconSettings,
   IconShield,
-  IconSignIn,
   IconTenants,
   IconUndo,
   IconUser,
@@ -29,7 +30,7 @@ import { namedSpan } from '~/domain/range';
 import { ruleDetail, ruleEffect, ruleTitle } from '~/domain/rule';
 import { useRole, useSession } from '~/session';
 import styles from './CommandPalette.module.css';
-import { settingsIcon as IconSettings, settingsSections, tenantScreens } from './navigation';
+import { platformScreens, settingsSections, tenantScreens } from './navigation';
 import { useShownTenant } from './useShownTenant';
 import { useTenantChoices } from './useTenantChoices';
 
@@ -40,8 +41,8 @@ interface Entry {
   label: string;
   description?: string;
   words?: string;
-  icon: React.ReactNode;
-  go: () => void;
+  icon: Icon;
+  link: LinkProps;
 }
 
 interface Props {
@@ -53,6 +54,7 @@ interface Props {
 
 /** The command palette (Ctrl-K). One result is always selected, and later results do not move it. */
 export default function CommandPalette({ opened, query, onQuery, onClose }: Props) {
+  const navigate = useNavigate();
   const groups = useGroups(query);
   const entries = groups.flatMap((group) => group.entries);
   const [choice, setChoice] = useState({ query, id: '' });
@@ -76,7 +78,7 @@ export default function CommandPalette({ opened, query, onQuery, onClose }: Prop
   function go(entry: Entry) {
     entered.current = false;
     onClose();
-    entry.go();
+    navigate(entry.link as Parameters<typeof navigate>[0]);
   }
 
   function move(step: number) {
@@ -149,7 +151,7 @@ export default function CommandPalette({ opened, query, onQuery, onClose }: Prop
                 className={styles.option}
                 onClick={() => go(entry)}
               >
-                {entry.icon}
+                <entry.icon size={16} />
                 <span>{entry.label}</span>
                 <span className={styles.description}>{entry.description}</span>
               </button>
@@ -225,80 +227,71 @@ function rankOf(label: string, asked: string): number {
 }
 
 function useActions(tenant: string | undefined, query: string): Entry[] {
-  const navigate = useNavigate();
   const { edit, own } = useRole();
   const { rule: here } = useParams({ strict: false });
   const { data = [] } = useQuery({ ...rulesQuery(tenant ?? ''), enabled: !!tenant });
   if (!tenant || !edit) return [];
   const params = { tenant };
-  const setting = (section: string) => () =>
-    navigate({ to: '/t/$tenant/settings/$section', params: { tenant, section } });
   const schedule = (rule: Rule): Entry => ({
     id: `schedule ${rule.rule_id}`,
     label: `Schedule a change of ${ruleTitle(rule)}`,
     description: `${ruleDetail(rule)} · ${ruleEffect(rule)}`,
     words: rule.key_pattern,
-    icon: <IconClock size={16} />,
-    go: () =>
-      navigate({
-        to: '/t/$tenant/rules/$rule',
-        params: { tenant, rule: String(rule.rule_id) },
-        search: { open: 'schedule' },
-      }),
+    icon: IconClock,
+    link: { to: '/t/$tenant/rules/$rule', params: { tenant, rule: rule.rule_id }, search: { open: 'schedule' } },
   });
   // Each rule has a schedule, so they are offered only on request.
   const isAsked = /\bsched/i.test(query);
-  const limits = data.filter(({ action, rule_id }) => action === 'limit' && (isAsked || String(rule_id) === here));
+  const limits = data.filter(({ action, rule_id }) => action === 'limit' && (isAsked || rule_id === here));
   return [
-    {
-      id: 'new rule',
-      label: 'New rule',
-      icon: <IconPlus size={16} />,
-      go: () => navigate({ to: '/t/$tenant/rules/new', params }),
-    },
+    { id: 'new rule', label: 'New rule', icon: IconPlus, link: { to: '/t/$tenant/rules/new', params } },
     {
       id: 'block',
       label: 'Block an address or network',
       description: 'Violations',
-      icon: <IconBan size={16} />,
-      go: () => navigate({ to: '/t/$tenant/violations', params, search: { group: 'network' } }),
+      icon: IconBan,
+      link: { to: '/t/$tenant/violations', params, search: { group: 'network' } },
     },
     {
       id: 'raise',
       label: 'Raise the limit of a user',
       description: 'Users',
-      icon: <IconUser size={16} />,
-      go: () => navigate({ to: '/t/$tenant/users', params }),
+      icon: IconUser,
+      link: { to: '/t/$tenant/users', params },
     },
     {
       id: 'schedule plans',
       label: 'Schedule a change of plans',
       description: 'Plans',
-      icon: <IconClock size={16} />,
-      go: () => navigate({ to: '/t/$tenant/plans', params, search: { open: 'schedule' } }),
+      icon: IconClock,
+      link: { to: '/t/$tenant/plans', params, search: { open: 'schedule' } },
     },
     {
       id: 'replay',
       label: 'Replay another limit',
       description: 'Replays',
-      icon: <IconHistory size={16} />,
-      go: () => navigate({ to: '/t/$tenant/replays', params, search: { open: 'new' } }),
+      icon: IconHistory,
+      link: { to: '/t/$tenant/replays', params, search: { open: 'new' } },
     },
     {
       id: 'undo',
       label: 'Undo a change',
       description: 'Audit log',
-      icon: <IconUndo size={16} />,
-      go: setting('audit'),
+      icon: IconUndo,
+      link: settings(tenant, 'audit'),
     },
     ...(own
       ? [
-          { id: 'new key', label: 'Create an API key', icon: <IconKey size={16} />, go: setting('keys') },
-          { id: 'invite', label: 'Invite a member', icon: <IconMail size={16} />, go: setting('members') },
+          { id: 'new key', label: 'Create an API key', icon: IconKey, link: settings(tenant, 'keys') },
+          { id: 'invite', label: 'Invite a member', icon: IconMail, link: settings(tenant, 'members') },
         ]
       : []),
     ...limits.map(schedule),
   ];
+}
+
+function settings(tenant: string, section: string): LinkProps {
+  return { to: '/t/$tenant/settings/$section', params: { tenant, section } };
 }
 
 function fits(entry: Entry, query: string): boolean {
@@ -307,69 +300,55 @@ function fits(entry: Entry, query: string): boolean {
 }
 
 function useScreens(tenant: string | undefined): Entry[] {
-  const navigate = useNavigate();
   const { account } = useSession();
-  const entries: Entry[] = [];
-  if (tenant) {
-    for (const { to, label, icon: Icon } of tenantScreens) {
-      entries.push({
-        id: to,
-        label,
-        icon: <Icon size={16} />,
-        go: () => navigate({ to, params: { tenant } }),
-      });
-    }
-    for (const { section, label } of settingsSections) {
-      const go = () => navigate({ to: '/t/$tenant/settings/$section', params: { tenant, section } });
-      entries.push({ id: section, label, description: 'Settings', icon: <IconSettings size={16} />, go });
-    }
-  }
-  const profile = () => navigate({ to: '/profile' });
-  entries.push({ id: 'profile', label: 'Profile', icon: <IconUser size={16} />, go: profile });
-  if (account.platform_admin) {
-    const tenants = () => navigate({ to: '/platform/tenants' });
-    const accounts = () => navigate({ to: '/platform/accounts' });
-    const keys = () => navigate({ to: '/platform/service-keys' });
-    entries.push({ id: 'tenants', label: 'All tenants', icon: <IconTenants size={16} />, go: tenants });
-    const mail = () => navigate({ to: '/platform/mail' });
-    entries.push({ id: 'mail', label: 'Mail', icon: <IconMail size={16} />, go: mail });
-    const jobs = () => navigate({ to: '/platform/jobs' });
-    entries.push({ id: 'jobs', label: 'Jobs', icon: <IconClock size={16} />, go: jobs });
-    const security = () => navigate({ to: '/platform/security-log' });
-    entries.push({ id: 'security-log', label: 'Security log', icon: <IconShield size={16} />, go: security });
-    const signIn = () => navigate({ to: '/platform/sign-in' });
-    entries.push({ id: 'sign-in', label: 'Sign-in', icon: <IconSignIn size={16} />, go: signIn });
-    entries.push({ id: 'accounts', label: 'Accounts', icon: <IconUser size={16} />, go: accounts });
-    entries.push({ id: 'service-keys', label: 'Service keys', icon: <IconKey size={16} />, go: keys });
-  }
-  return entries;
+  const ofTenant = tenant
+    ? [
+        ...tenantScreens.map(({ to, label, icon }) => ({ id: to, label, icon, link: { to, params: { tenant } } })),
+        ...settingsSections.map(({ section, label }) => ({
+          id: section,
+          label,
+          description: 'Settings',
+          icon: IconSettings,
+          link: settings(tenant, section),
+        })),
+      ]
+    : [];
+  const ofPlatform = platformScreens.map(({ to, label, icon }) => ({
+    id: to,
+    label,
+    description: 'Platform',
+    icon,
+    link: { to },
+  }));
+  return [
+    ...ofTenant,
+    { id: 'profile', label: 'Profile', icon: IconUser, link: { to: '/profile' } },
+    ...(account.platform_admin ? ofPlatform : []),
+  ];
 }
 
 function useTenants(query: string): Entry[] {
-  const navigate = useNavigate();
   return useTenantChoices(query).map(({ slug, name }) => ({
     id: `tenant ${slug}`,
     label: name,
     description: slug,
-    icon: <IconTenants size={16} />,
-    go: () => navigate({ to: '/t/$tenant/overview', params: { tenant: slug } }),
+    icon: IconTenants,
+    link: { to: '/t/$tenant/overview', params: { tenant: slug } },
   }));
 }
 
 function usePlans(tenant: string | undefined): Entry[] {
-  const navigate = useNavigate();
   const { data = [] } = useQuery({ ...plansQuery(tenant ?? ''), enabled: !!tenant });
   return data.map(({ name }) => ({
     id: `plan ${name}`,
     label: `Plan ${name}`,
     description: 'Rules of this plan',
-    icon: <IconPlans size={16} />,
-    go: () => navigate({ to: '/t/$tenant/rules', params: { tenant: tenant ?? '' }, search: { plan: name } }),
+    icon: IconPlans,
+    link: { to: '/t/$tenant/rules', params: { tenant }, search: { plan: name } },
   }));
 }
 
 function useRules(tenant = ''): Entry[] {
-  const navigate = useNavigate();
   const { data } = useQuery({ ...rulesQuery(tenant), enabled: tenant !== '' });
   return useMemo(
     () =>
@@ -378,16 +357,15 @@ function useRules(tenant = ''): Entry[] {
         label: ruleTitle(rule),
         description: `${rule.plan ?? 'all plans'} · ${ruleEffect(rule)}`,
         words: rule.key_pattern,
-        icon: <IconRules size={16} />,
-        go: () => navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(rule.rule_id) } }),
+        icon: IconRules,
+        link: { to: '/t/$tenant/rules/$rule', params: { tenant, rule: rule.rule_id } },
       })),
-    [data, navigate, tenant],
+    [data, tenant],
   );
 }
 
 /** The endpoints with denials in the last day; each opens its denials. */
 function useEndpoints(tenant: string | undefined, query: string): Entry[] {
-  const navigate = useNavigate();
   const enabled = !!tenant && query.trim().length > 1;
   const { data } = useQuery({ ...topQuery(tenant ?? '', namedSpan('24h'), 'endpoint', 100), enabled });
   if (!enabled || !data) return [];
@@ -395,14 +373,13 @@ function useEndpoints(tenant: string | undefined, query: string): Entry[] {
     id: `endpoint ${value}`,
     label: value,
     description: 'Violations',
-    icon: <IconRoute size={16} />,
-    go: () => navigate({ to: '/t/$tenant/violations', params: { tenant }, search: { endpoint: value } }),
+    icon: IconRoute,
+    link: { to: '/t/$tenant/violations', params: { tenant }, search: { endpoint: value } },
   }));
 }
 
 /** The denials of an address or network that is typed, from where it can be blocked. */
 function useAddress(tenant: string | undefined, query: string): Entry[] {
-  const navigate = useNavigate();
   const ip = query.trim();
   if (!tenant || !looksLikeAddress(ip)) return [];
   return [
@@ -410,8 +387,8 @@ function useAddress(tenant: string | undefined, query: string): Entry[] {
       id: `address ${ip}`,
       label: `Address ${ip}`,
       description: 'Violations, block or let through',
-      icon: <IconShield size={16} />,
-      go: () => navigate({ to: '/t/$tenant/violations', params: { tenant }, search: { ip } }),
+      icon: IconShield,
+      link: { to: '/t/$tenant/violations', params: { tenant }, search: { ip } },
     },
   ];
 }
@@ -423,7 +400,6 @@ function looksLikeAddress(text: string): boolean {
 
 /** Known users whose id starts with the text, and the id itself if it is unknown. */
 function useUsers(tenant: string | undefined, text: string): { known: Entry[]; unknown: Entry[] } {
-  const navigate = useNavigate();
   const id = text.trim();
   const [prefix] = useDebouncedValue(id, 150);
   const { data, isError, isPlaceholderData } = useQuery({
@@ -435,8 +411,8 @@ function useUsers(tenant: string | undefined, text: string): { known: Entry[]; u
     id: `user ${user}`,
     label,
     description,
-    icon: <IconUser size={16} />,
-    go: () => navigate({ to: '/t/$tenant/users/$user', params: { tenant, user } }),
+    icon: IconUser,
+    link: { to: '/t/$tenant/users/$user', params: { tenant, user } },
   });
   const found = (data ?? []).filter(({ user_id }) => user_id.startsWith(id));
   const isAsked = prefix === id && (isError || (!!data && !isPlaceholderData));

@@ -1,17 +1,9 @@
-import { Link, useLocation } from '@tanstack/react-router';
-import {
-  IconClock,
-  IconKey,
-  IconMail,
-  IconSearch,
-  IconShield,
-  IconSignIn,
-  IconTenants,
-  IconUsers,
-} from '~/components/icons';
+import type { Icon } from '@tabler/icons-react';
+import { Link, type LinkProps, useLocation } from '@tanstack/react-router';
+import { IconSearch, IconSettings } from '~/components/icons';
 import { useSession } from '~/session';
 import { AccountMenu } from './AccountMenu';
-import { settingsIcon as IconSettings, tenantScreens } from './navigation';
+import { platformScreens, tenantScreens } from './navigation';
 import styles from './Sidebar.module.css';
 import { TenantSwitcher } from './TenantSwitcher';
 import { useShownTenant } from './useShownTenant';
@@ -33,13 +25,8 @@ export function Sidebar({ onFind }: { onFind: () => void }) {
       <nav aria-label="Screens" className={styles.screens}>
         {tenant && (
           <ul>
-            {tenantScreens.map(({ to, label, icon: Icon }) => (
-              <li key={to}>
-                <Link to={to} params={{ tenant }} className={styles.link}>
-                  <Icon size={16} stroke={1.75} aria-hidden />
-                  {label}
-                </Link>
-              </li>
+            {tenantScreens.map((screen) => (
+              <Screen key={screen.to} {...screen} params={{ tenant }} />
             ))}
             <li className={styles.apart}>
               <Link
@@ -58,53 +45,30 @@ export function Sidebar({ onFind }: { onFind: () => void }) {
           <>
             <h2 className={styles.group}>Platform</h2>
             <ul>
-              <li>
-                <Link to="/platform/tenants" className={styles.link}>
-                  <IconTenants size={16} stroke={1.75} aria-hidden />
-                  Tenants
-                </Link>
-              </li>
-              <li>
-                <Link to="/platform/accounts" className={styles.link}>
-                  <IconUsers size={16} stroke={1.75} aria-hidden />
-                  Accounts
-                </Link>
-              </li>
-              <li>
-                <Link to="/platform/service-keys" className={styles.link}>
-                  <IconKey size={16} stroke={1.75} aria-hidden />
-                  Service keys
-                </Link>
-              </li>
-              <li>
-                <Link to="/platform/mail" className={styles.link}>
-                  <IconMail size={16} stroke={1.75} aria-hidden />
-                  Mail
-                </Link>
-              </li>
-              <li>
-                <Link to="/platform/jobs" className={styles.link}>
-                  <IconClock size={16} stroke={1.75} aria-hidden />
-                  Jobs
-                </Link>
-              </li>
-              <li>
-                <Link to="/platform/security-log" className={styles.link}>
-                  <IconShield size={16} stroke={1.75} aria-hidden />
-                  Security log
-                </Link>
-              </li>
-              <li>
-                <Link to="/platform/sign-in" className={styles.link}>
-                  <IconSignIn size={16} stroke={1.75} aria-hidden />
-                  Sign-in
-                </Link>
-              </li>
+              {platformScreens.map((screen) => (
+                <Screen key={screen.to} {...screen} params={{}} />
+              ))}
             </ul>
           </>
         )}
       </nav>
       <AccountMenu />
     </div>
+  );
+}
+
+interface ScreenProps extends Pick<LinkProps, 'to' | 'params'> {
+  label: string;
+  icon: Icon;
+}
+
+function Screen({ label, icon: Shape, ...link }: ScreenProps) {
+  return (
+    <li>
+      <Link {...link} className={styles.link}>
+        <Shape size={16} stroke={1.75} aria-hidden />
+        {label}
+      </Link>
+    </li>
   );
 }

@@ -1,10 +1,15 @@
 import {
   IconBolt,
+  IconClock,
   IconHistory,
+  IconKey,
+  IconMail,
   IconOverview,
   IconPlans,
   IconRules,
-  IconSettings,
+  IconShield,
+  IconSignIn,
+  IconTenants,
   IconTry,
   IconUsers,
   IconViolations,
@@ -21,6 +26,16 @@ export const tenantScreens = [
   { to: '/t/$tenant/try', label: 'Try it', icon: IconTry },
 ] as const;
 
+export const platformScreens = [
+  { to: '/platform/tenants', label: 'Tenants', icon: IconTenants },
+  { to: '/platform/accounts', label: 'Accounts', icon: IconUsers },
+  { to: '/platform/service-keys', label: 'Service keys', icon: IconKey },
+  { to: '/platform/mail', label: 'Mail', icon: IconMail },
+  { to: '/platform/jobs', label: 'Jobs', icon: IconClock },
+  { to: '/platform/security-log', label: 'Security log', icon: IconShield },
+  { to: '/platform/sign-in', label: 'Sign-in', icon: IconSignIn },
+] as const;
+
 export const settingsSections = [
   { section: 'keys', label: 'API keys' },
   { section: 'members', label: 'Members' },
@@ -31,5 +46,3 @@ export const settingsSections = [
   { section: 'audit', label: 'Audit log' },
   { section: 'security', label: 'Security log' },
 ] as const;
-
-export const settingsIcon = IconSettings;

@@ -11,23 +11,11 @@ import { patternInWords } from '~/domain/pattern';
 import { type Limit, limitSentence } from '~/domain/rate';
 import { ruleEffect, ruleName } from '~/domain/rule';
 import { whenWords } from '~/domain/scheduled';
-import { CellEditor, CellValue } from './Cell';
-import { type Edit, modelOf, type Place, type Row, type Unread } from './draft';
+import { CellValue } from './Cell';
+import type { Edit, Row, Unread } from './draft';
 import { heldTo, type InForce } from './inForce';
 import styles from './Matrix.module.css';
 import type { Position } from './useVisible';
-
-export interface CellActions {
-  onFocus: (at: Position) => void;
-  onKeyDown: (event: React.KeyboardEvent, at: Position, place: Place, rule: Rule | null) => void;
-  onOpen: (at: Position, rule: Rule | null) => void;
-  onSplit: (row: Row) => void;
-  onCancel: (at: Position, place: Place) => void;
-  onLeave: (place: Place) => void;
-  onCommit: (at: Position, place: Place, rule: Rule | null, limit: Limit, how: 'enter' | 'blur') => void;
-  onUnread: (place: Place, typed: Unread) => void;
-  onTyping: (typing: boolean) => void;
-}
 
 interface Props {
   tenant: string;
@@ -39,6 +27,8 @@ interface Props {
   change: Edit | undefined;
   now: InForce;
   unread: Unread | undefined;
+  /** The fields of the cell, while it is edited. */
+  editor: React.ReactNode;
   error: string | undefined;
   lastHour: Verdicts | undefined;
   share: number | undefined;
@@ -48,10 +38,8 @@ interface Props {
   scheduled: ScheduledChange | undefined;
   /** The cell has the keyboard focus of the grid. */
   here: boolean;
-  editing: { typed?: string } | null;
-  /** The limit for all plans can be split. */
-  splittable: boolean;
-  actions: CellActions;
+  /** Splits the limit for all plans; undefined where it cannot be. */
+  onSplit: ((row: Row) => void) | undefined;
 }
 
 /** One cell: the limit in force, the change, or the editor, drawn again only if its content changes. */
@@ -67,12 +55,10 @@ function same(a: object, b: object): boolean {
 }
 
 function DrawnCell(props: Props) {
-  const { tenant, row, plan, at, rule, change, now, unread, error, lastHour, share, here, editing } = props;
-  const { candidate, scheduled, splittable, actions } = props;
-  const place = { key_pattern: row.key_pattern, name: row.name, plan };
+  const { tenant, row, plan, at, rule, change, now, unread, error, lastHour, share, here, editor } = props;
+  const { candidate, scheduled, onSplit } = props;
   const limit = change ? change.limit : rule;
-  const called = [patternInWords(row.key_pattern), ruleName(row)].filter(Boolean).join(' ');
-  const label = `${called}, ${plan ?? 'all plans'}`;
+  const label = cellLabel(row, plan);
   const wrong = error ?? unread?.wrong;
   return (
     <td
@@ -82,26 +68,9 @@ function DrawnCell(props: Props) {
       data-changed={change ? true : undefined}
       data-wrong={wrong ? true : undefined}
       style={lastHour && !change && rule?.mode === 'enforce' ? tint(lastHour) : undefined}
-      tabIndex={here && !editing ? 0 : -1}
-      onFocus={(event) => event.target === event.currentTarget && actions.onFocus(at)}
-      onKeyDown={(event) => actions.onKeyDown(event, at, place, rule)}
-      onClick={(event) => !editing && isOnCell(event) && actions.onOpen(at, rule)}
+      tabIndex={here && !editor ? 0 : -1}
     >
-      {editing ? (
-        <CellEditor
-          label={label}
-          start={limit}
-          model={modelOf(row)}
-          inherited={now.kind === 'inherited' ? now.all : undefined}
-          unread={unread}
-          typed={editing.typed}
-          onCancel={() => actions.onCancel(at, place)}
-          onLeave={() => actions.onLeave(place)}
-          onCommit={(limit, how) => actions.onCommit(at, place, rule, limit, how)}
-          onUnread={(typed) => actions.onUnread(place, typed)}
-          onTyping={actions.onTyping}
-        />
-      ) : (
+      {editor ?? (
         <div className={styles.cell}>
           {unread ? (
             <span className={styles.rate}>{[unread.rate, unread.burst].filter(Boolean).join(' · ')}</span>
@@ -137,12 +106,7 @@ function DrawnCell(props: Props) {
           )}
           {change && !change.limit && <span className={styles.removed}>removed</span>}
           {now.kind === 'held' && (
-            <Held
-              own={now.own}
-              all={now.all}
-              onSplit={splittable ? () => actions.onSplit(row) : undefined}
-              here={here}
-            />
+            <Held own={now.own} all={now.all} onSplit={onSplit && (() => onSplit(row))} here={here} />
           )}
           {rule && !change && (
             <Link
@@ -157,7 +121,7 @@ function DrawnCell(props: Props) {
           )}
         </div>
       )}
-      {wrong && !editing && (
+      {wrong && !editor && (
         <p role="alert" className={styles.wrong}>
           {wrong}
         </p>
@@ -166,8 +130,9 @@ function DrawnCell(props: Props) {
   );
 }
 
-function isOnCell({ target }: React.MouseEvent): boolean {
-  return target instanceof Element && !target.closest('a, button, input');
+export function cellLabel(row: Row, plan: string | null): string {
+  const called = [patternInWords(row.key_pattern), ruleName(row)].filter(Boolean).join(' ');
+  return `${called}, ${plan ?? 'all plans'}`;
 }
 
 interface HeldProps {

@@ -5,9 +5,10 @@ import { meterUnit } from '~/domain/meter';
 import { patternInWords, upper } from '~/domain/pattern';
 import type { Limit } from '~/domain/rate';
 import { ruleName } from '~/domain/rule';
+import { CellEditor } from './Cell';
 import { cellId, type Draft, type Edit, modelOf, type Place, type Row, rowId, ruleAt, type Unread } from './draft';
-import { type CellActions, GridCell } from './GridCell';
-import { inForce, splitProblem } from './inForce';
+import { cellLabel, GridCell } from './GridCell';
+import { type InForce, inForce, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
 import { PlanHeader } from './PlanHeader';
 import { type Position, useVisible } from './useVisible';
@@ -108,18 +109,14 @@ export function MatrixGrid(props: Props) {
     focusing.current = { row, column };
   }
 
-  function edit(place: Place, base: Rule | null, limit: Limit | null) {
-    const before = draft.get(cellId(place));
-    const row = rows.find((one) => rowId(one) === rowId(place));
-    const counted = limit && { ...limit, meter: base?.meter ?? row?.meter };
-    onUnread(place, null);
-    onEdit({ base, charge: row && modelOf(row)?.charge, ...before, place, limit: counted });
-  }
+  const isFree = (rule: Rule | null) => editable && (!rule || rule.action === 'limit');
 
-  function keys(event: React.KeyboardEvent, position: Position, place: Place, rule: Rule | null) {
-    if (event.target !== event.currentTarget) return;
+  function keys(event: React.KeyboardEvent) {
+    const position = positionOf(event.target);
+    if (!position || !isCell(event.target)) return;
+    const { place, rule } = cellAt(position);
     const step = steps[event.key];
-    const free = editable && (!rule || rule.action === 'limit');
+    const free = isFree(rule);
     if (step) focus({ row: position.row + step[0], column: position.column + step[1] });
     else if (event.key === 'Home') focus({ ...position, column: 0 });
     else if (event.key === 'End') focus({ ...position, column: columns.length - 1 });
@@ -132,43 +129,66 @@ export function MatrixGrid(props: Props) {
     event.preventDefault();
   }
 
-  // One object for the life of the grid, so that a cell is drawn again only when its content changes.
-  const latest = useRef<CellActions>(null);
-  latest.current = {
-    onFocus: ({ row, column }) => (row !== at.row || column !== at.column) && setAt({ row, column }),
-    onKeyDown: keys,
-    onOpen(position, rule) {
-      if (!editable || (rule && rule.action !== 'limit')) return;
-      setAt(position);
-      setEditing({});
-    },
-    onSplit,
-    onCancel(position, place) {
-      onUnread(place, null);
-      focus(position);
-    },
-    onLeave(place) {
-      onUnread(place, null);
-      setEditing(null);
-    },
-    onCommit(position, place, rule, limit, how) {
-      edit(place, rule, limit);
-      if (how === 'enter') focus({ ...position, row: position.row + 1 });
-      else setEditing(null);
-    },
-    onUnread(place, typed) {
-      onUnread(place, typed);
-      setEditing(null);
-    },
-    onTyping,
-  };
-  const [actions] = useState(() => lasting(latest as React.RefObject<CellActions>));
+  function click({ target }: React.MouseEvent) {
+    const position = positionOf(target);
+    const isOnControl = (target as Element).closest('a, button, input');
+    if (!position || isOnControl || (editing && isSame(position, at)) || !isFree(cellAt(position).rule)) return;
+    setAt(position);
+    setEditing({});
+  }
 
-  function cell(row: Row, position: Position, splittable: boolean) {
-    const plan = columns[position.column]?.name ?? null;
-    const id = cellId({ ...row, plan });
-    const rule = ruleAt(row, plan);
-    const here = at.row === position.row && at.column === position.column;
+  function cellAt({ row, column }: Position) {
+    const plan = columns[column]?.name ?? null;
+    const of = rows[row] as Row;
+    return { row: of, plan, place: { key_pattern: of.key_pattern, name: of.name, plan }, rule: ruleAt(of, plan) };
+  }
+
+  function edit(place: Place, base: Rule | null, limit: Limit | null) {
+    const before = draft.get(cellId(place));
+    const row = rows.find((one) => rowId(one) === rowId(place));
+    const counted = limit && { ...limit, meter: base?.meter ?? row?.meter };
+    onUnread(place, null);
+    onEdit({ base, charge: row && modelOf(row)?.charge, ...before, place, limit: counted });
+  }
+
+  function editorOf(position: Position, now: InForce) {
+    const { row, plan, place, rule } = cellAt(position);
+    const change = draft.get(cellId(place));
+    return (
+      <CellEditor
+        label={cellLabel(row, plan)}
+        start={change ? change.limit : rule}
+        model={modelOf(row)}
+        inherited={now.kind === 'inherited' ? now.all : undefined}
+        unread={unread.get(cellId(place))}
+        typed={editing?.typed}
+        onCancel={() => {
+          onUnread(place, null);
+          focus(position);
+        }}
+        onLeave={() => {
+          onUnread(place, null);
+          setEditing(null);
+        }}
+        onCommit={(limit, how) => {
+          edit(place, rule, limit);
+          if (how === 'enter') focus({ ...position, row: position.row + 1 });
+          else setEditing(null);
+        }}
+        onUnread={(typed) => {
+          onUnread(place, typed);
+          setEditing(null);
+        }}
+        onTyping={onTyping}
+      />
+    );
+  }
+
+  function cell(position: Position, splittable: boolean) {
+    const { row, plan, place, rule } = cellAt(position);
+    const id = cellId(place);
+    const here = isSame(at, position);
+    const now = inForce(row, plan, draft, plans);
     return (
       <GridCell
         tenant={tenant}
@@ -177,17 +197,16 @@ export function MatrixGrid(props: Props) {
         at={position}
         rule={rule}
         change={draft.get(id)}
-        now={inForce(row, plan, draft, plans)}
+        now={now}
         unread={unread.get(id)}
+        editor={here && editing ? editorOf(position, now) : null}
         error={errors.get(id)}
         lastHour={rule ? lastHour.get(rule.rule_id) : undefined}
         share={rule ? shares.get(rule.rule_id) : undefined}
         candidate={rule ? candidates.get(rule.rule_id) : undefined}
         scheduled={rule ? scheduled.get(rule.rule_id) : undefined}
         here={here}
-        editing={here ? editing : null}
-        splittable={splittable}
-        actions={actions}
+        onSplit={splittable ? onSplit : undefined}
       />
     );
   }
@@ -205,6 +224,13 @@ export function MatrixGrid(props: Props) {
         aria-readonly={!editable}
         aria-rowcount={rows.length + 1}
         aria-colcount={columns.length + 1}
+        // The cells' events are handled here, so that a cell is drawn again only when its content changes.
+        onFocus={({ target }) => {
+          const position = positionOf(target);
+          if (position && isCell(target) && !isSame(position, at)) setAt(position);
+        }}
+        onKeyDown={keys}
+        onClick={click}
       >
         <colgroup>
           <col className={styles.first} />
@@ -280,7 +306,7 @@ export function MatrixGrid(props: Props) {
                   {visible.columns.map((column) => (
                     <Fragment key={columns[column.index]?.name ?? ''}>
                       <SkippedColumns count={column.skipped} />
-                      {cell(row, { row: index, column: column.index }, splittable)}
+                      {cell({ row: index, column: column.index }, splittable)}
                     </Fragment>
                   ))}
                   <SkippedColumns count={visible.columnsAfter} />
@@ -307,18 +333,15 @@ function rowOf(rows: Row[], { row, rule }: Current): number | null {
   return moved < 0 ? null : moved;
 }
 
-function lasting(latest: React.RefObject<CellActions>): CellActions {
-  return {
-    onFocus: (...of) => latest.current.onFocus(...of),
-    onKeyDown: (...of) => latest.current.onKeyDown(...of),
-    onOpen: (...of) => latest.current.onOpen(...of),
-    onSplit: (...of) => latest.current.onSplit(...of),
-    onCancel: (...of) => latest.current.onCancel(...of),
-    onLeave: (...of) => latest.current.onLeave(...of),
-    onCommit: (...of) => latest.current.onCommit(...of),
-    onUnread: (...of) => latest.current.onUnread(...of),
-    onTyping: (...of) => latest.current.onTyping(...of),
-  };
+const isCell = (target: EventTarget) => (target as Element).hasAttribute('data-cell');
+
+const isSame = (a: Position, b: Position) => a.row === b.row && a.column === b.column;
+
+/** The cell that an element is in; null for those of the header, and of tooltips. */
+function positionOf(target: EventTarget): Position | null {
+  const cell = (target as Element).closest<HTMLElement>('[data-cell]')?.dataset.cell;
+  const [row, column] = cell?.split('-').map(Number) ?? [];
+  return row === undefined || column === undefined ? null : { row, column };
 }
 
 function SkippedColumns({ count }: { count: number }) {

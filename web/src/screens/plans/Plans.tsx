@@ -1,7 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { useMemo, useState } from 'react';
+import { useCallback, useMemo, useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
 import { adaptingQuery, lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
@@ -117,10 +117,13 @@ export default function Plans() {
     });
   }
 
-  function giveEach(row: MatrixRow) {
-    setDraft((before) => split(before, row, plans.data ?? []));
-    setErrors(new Map());
-  }
+  const giveEach = useCallback(
+    (row: MatrixRow) => {
+      setDraft((before) => split(before, row, plans.data ?? []));
+      setErrors(new Map());
+    },
+    [plans.data],
+  );
 
   const blank = useMemo(() => withoutLimit(added, draft, unread), [added, draft, unread]);
   const changes = draft.size + unread.size;
