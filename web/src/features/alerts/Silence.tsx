@@ -1,23 +1,23 @@
-import { NativeSelect, TextInput } from '@mantine/core';
+import { TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import type { Alert } from '~/api/types';
+import { DurationField } from '~/components/DurationField';
 import { FormDialog } from '~/components/FormDialog';
 import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
-import { plural, shortTime } from '~/domain/format';
-
-const hours = [1, 4, 8, 24, 72, 168];
+import { shortTime } from '~/domain/format';
+import { lengthOf } from '~/domain/lengths';
 
 export default function Silence({ tenant, alert, onClose }: { tenant: string; alert: Alert; onClose: () => void }) {
   const queries = useQueryClient();
-  const [length, setLength] = useState('1');
+  const [length, setLength] = useState('1h');
   const [reason, setReason] = useState('');
   const now = useNow();
-  const end = (from: number) => from + Number(length) * 3_600_000;
+  const end = (from: number) => from + lengthOf(length).ms;
 
   async function save() {
     const until = new Date(end(serverNow())).toISOString();
@@ -30,25 +30,14 @@ export default function Silence({ tenant, alert, onClose }: { tenant: string; al
   return (
     <FormDialog
       title={`Silence ${alert.name}`}
-      lead="Nothing is sent meanwhile, and what waits now is not sent later. Firing is recorded."
+      lead="Nothing is sent meanwhile or later. Firing is recorded."
       verb="Silence"
       onClose={onClose}
       save={save}
     >
       {(wrong) => (
         <>
-          <NativeSelect
-            label="Duration"
-            description={`Ends ${shortTime(end(now))}`}
-            inputWrapperOrder={['label', 'input', 'description', 'error']}
-            data={hours.map((one) => ({
-              value: String(one),
-              label: one < 48 ? plural(one, 'hour') : plural(one / 24, 'day'),
-            }))}
-            value={length}
-            onChange={({ currentTarget: { value } }) => setLength(value)}
-            error={wrong('/until')}
-          />
+          <DurationField value={length} onChange={setLength} end={end(now)} error={wrong('/until')} />
           <TextInput
             label="Reason"
             placeholder="Load test of search"

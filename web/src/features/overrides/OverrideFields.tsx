@@ -1,11 +1,11 @@
-import { Chip, NativeSelect } from '@mantine/core';
+import { Chip } from '@mantine/core';
 import type { Rule } from '~/api/types';
+import { DurationField } from '~/components/DurationField';
 import { MomentField } from '~/components/MomentField';
 import { useNow } from '~/components/Time';
-import { shortTime } from '~/domain/format';
 import { type Limit, limitSentence, times } from '~/domain/rate';
 import { endInWords } from './draft';
-import { type Expiry, expiresAt, lengths, withLength } from './expiry';
+import { type Expiry, ends, expiresAt, withLength } from './expiry';
 import styles from './OverrideEditor.module.css';
 
 interface MultiplierProps {
@@ -48,26 +48,19 @@ interface DurationProps {
 
 /** How long the override lasts. The end that is saved can stay as it is. */
 export function Duration({ expiry, error, onChange }: DurationProps) {
-  const choices = lengths.map(({ value, label }) => ({ value, label }));
   const { saved, length } = expiry;
   const now = useNow();
   const end = expiresAt(expiry, now);
-  if (saved !== undefined) {
-    choices.unshift({
-      value: 'same',
-      label: saved ? `Unchanged: until ${endInWords(saved)}` : 'Unchanged: no end',
-    });
-  }
+  const unchanged = saved ? `Unchanged: until ${endInWords(saved)}` : 'Unchanged: no end';
   return (
     <div className={styles.ends}>
-      <NativeSelect
-        label="Duration"
-        description={end && length !== 'until' && length !== 'same' && `Ends ${shortTime(Date.parse(end))}`}
-        inputWrapperOrder={['label', 'input', 'description', 'error']}
+      <DurationField
         value={length}
-        data={choices}
+        onChange={(length) => onChange(withLength(expiry, length, now))}
+        end={end && length !== 'until' && length !== 'same' ? Date.parse(end) : null}
         error={length === 'until' ? undefined : error}
-        onChange={(event) => onChange(withLength(expiry, event.currentTarget.value, now))}
+        before={saved === undefined ? [] : [{ value: 'same', label: unchanged }]}
+        after={ends}
       />
       {length === 'until' && (
         <MomentField

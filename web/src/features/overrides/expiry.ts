@@ -1,22 +1,15 @@
+import { lengthOf } from '~/domain/lengths';
 import { endOfDay } from '~/domain/zone';
 
-const hour = 3_600_000;
-const day = 24 * hour;
-const after = (ms: number) => (now: number) => now + ms;
-
-export const lengths = [
-  { value: '1h', label: '1 hour', end: after(hour) },
-  { value: 'tonight', label: 'Until tonight', end: (now: number) => endOfDay(now) },
-  { value: '1d', label: '1 day', end: after(day) },
-  { value: '7d', label: '7 days', end: after(7 * day) },
-  { value: '30d', label: '30 days', end: after(30 * day) },
-  { value: '90d', label: '90 days', end: after(90 * day) },
-  { value: 'until', label: 'Until a date', end: null },
-  { value: 'never', label: 'No end', end: null },
+/** The ends that are no lengths. */
+export const ends = [
+  { value: 'tonight', label: 'Until tonight' },
+  { value: 'until', label: 'Until a date' },
+  { value: 'never', label: 'No end' },
 ];
 
 export interface Expiry {
-  /** A value of lengths, or "same", which keeps the saved end. */
+  /** A value of lengths or ends, or "same", which keeps the saved end. */
   length: string;
   /** In milliseconds; see MomentField. */
   until: number | null;
@@ -28,8 +21,8 @@ export interface Expiry {
 export function expiresAt({ length, until, saved = null }: Expiry, now: number): string | null | undefined {
   if (length === 'same') return saved;
   if (length === 'never') return null;
-  const chosen = lengths.find(({ value }) => value === length);
-  if (chosen?.end) return new Date(chosen.end(now)).toISOString();
+  if (length !== 'until')
+    return new Date(length === 'tonight' ? endOfDay(now) : now + lengthOf(length).ms).toISOString();
   return until !== null && until > now ? new Date(until).toISOString() : undefined;
 }
 

@@ -1,68 +1,83 @@
-import { NativeSelect, SegmentedControl } from '@mantine/core';
+import { SegmentedControl } from '@mantine/core';
 import { BurstInput } from '~/components/BurstInput';
+import { DurationField } from '~/components/DurationField';
+import { FormDialog } from '~/components/FormDialog';
 import { RateInput } from '~/components/RateInput';
-import { shortTime } from '~/domain/format';
-import { type Limit, limitProblems } from '~/domain/rate';
-import { lengths } from './draft';
+import { lengthOf } from '~/domain/lengths';
+import { isValid, type Limit, limitProblems } from '~/domain/rate';
 import styles from './temporary.module.css';
 
 interface Props<Action extends string> {
+  /** What follows the verb in the title: " user 42". */
+  of: string;
   actions: Action[];
   verbs: Record<Action, string>;
   action: Action;
   onAction: (action: Action) => void;
-  minutes: string;
-  onMinutes: (minutes: string) => void;
+  length: string;
+  onLength: (length: string) => void;
   /** The limit that is asked for; null if the action has none. */
   limit: Limit | null;
   onLimit: (limit: Limit) => void;
   withRate: boolean;
   now: number;
-  /** The server's errors, by the name of a field; `end` is that of the duration. */
-  wrong: (field: 'end' | 'rate_per_second' | 'burst_capacity') => string | undefined;
+  /** The JSON pointers of the duration, and of what has the limit's fields. */
+  pointers: { end: string; limit: string };
+  disabled?: boolean;
+  onClose: () => void;
+  save: () => Promise<unknown>;
+  /** The effect. */
+  children: React.ReactNode;
 }
 
-/** What is done for a time, for how long, and with which limit. */
+/** Asks what is done for a time, for how long, and with which limit. */
 export function ForATime<Action extends string>(props: Props<Action>) {
-  const { actions, verbs, action, onAction, minutes, onMinutes, limit, onLimit, withRate, now, wrong } = props;
+  const { of, actions, verbs, action, onAction, length, onLength, limit, onLimit, withRate } = props;
+  const { now, pointers, disabled, onClose, save, children } = props;
   const problems = limit ? limitProblems(limit) : {};
+  const { label, ms } = lengthOf(length);
   return (
-    <>
-      {actions.length > 1 && (
-        <SegmentedControl
-          fullWidth
-          aria-label="Action"
-          data={actions.map((value) => ({ value, label: verbs[value] }))}
-          value={action}
-          onChange={(value) => onAction(value as Action)}
-        />
-      )}
-      <NativeSelect
-        label="Duration"
-        description={`Ends ${shortTime(now + Number(minutes) * 60_000)}, by itself.`}
-        value={minutes}
-        data={lengths}
-        error={wrong('end')}
-        onChange={(event) => onMinutes(event.currentTarget.value)}
-      />
-      {limit && (
-        <div className={styles.limit}>
-          {withRate && (
-            <RateInput
-              label="Rate"
-              value={limit}
-              error={problems.rate ?? wrong('rate_per_second')}
-              onChange={(rate) => onLimit({ ...limit, ...rate })}
+    <FormDialog
+      title={verbs[action] + of}
+      verb={`${verbs[action]} for ${label}`}
+      destructive={action === 'block'}
+      disabled={disabled || (limit !== null && !isValid(limit))}
+      onClose={onClose}
+      save={save}
+    >
+      {(wrong) => (
+        <>
+          {actions.length > 1 && (
+            <SegmentedControl
+              fullWidth
+              aria-label="Action"
+              data={actions.map((value) => ({ value, label: verbs[value] }))}
+              value={action}
+              onChange={(value) => onAction(value as Action)}
             />
           )}
-          <BurstInput
-            label="Burst"
-            value={limit.burst_capacity}
-            error={problems.burst ?? wrong('burst_capacity')}
-            onChange={(burst_capacity) => onLimit({ ...limit, burst_capacity })}
-          />
-        </div>
+          <DurationField value={length} onChange={onLength} end={now + ms} error={wrong(pointers.end)} />
+          {limit && (
+            <div className={styles.limit}>
+              {withRate && (
+                <RateInput
+                  label="Rate"
+                  value={limit}
+                  error={problems.rate ?? wrong(`${pointers.limit}/rate_per_second`)}
+                  onChange={(rate) => onLimit({ ...limit, ...rate })}
+                />
+              )}
+              <BurstInput
+                label="Burst"
+                value={limit.burst_capacity}
+                error={problems.burst ?? wrong(`${pointers.limit}/burst_capacity`)}
+                onChange={(burst_capacity) => onLimit({ ...limit, burst_capacity })}
+              />
+            </div>
+          )}
+          <div className={styles.effect}>{children}</div>
+        </>
       )}
-    </>
+    </FormDialog>
   );
 }

@@ -7,20 +7,18 @@ import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { Effect } from '~/components/Effect';
-import { FormDialog } from '~/components/FormDialog';
 import { RuleLink } from '~/components/RuleLink';
 import { ErrorState } from '~/components/states';
 import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
 import { plural, shortTime } from '~/domain/format';
+import { lengthOf } from '~/domain/lengths';
 import { newRuleOf } from '~/domain/newRule';
-import { hasRate, limitProblems, sameLimit } from '~/domain/rate';
+import { hasRate, isValid, sameLimit } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import { refusal } from '~/domain/scheduled';
-import { lengths } from './draft';
 import { ForATime } from './ForATime';
 import { actionsOf, changeOfRule, limitToBegin, type RuleAction, ruleConsequence, ruleVerbs } from './ruleDraft';
-import styles from './temporary.module.css';
 import { useOpenRule } from './useOpenRule';
 
 interface Props {
@@ -57,7 +55,7 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
   const open = useOpenRule(tenant);
   const actions = actionsOf(rule);
   const [chosen, setChosen] = useState(asked);
-  const [minutes, setMinutes] = useState('60');
+  const [length, setLength] = useState('1h');
   const [limit, setLimit] = useState(() => limitToBegin(rule));
   const now = useNow();
   const action = actions.includes(chosen) ? chosen : actions[0];
@@ -70,10 +68,9 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
       </Dialog>
     );
   }
-  const wrong = action === 'limit' && Object.keys(limitProblems(limit)).length > 0;
+  const wrong = action === 'limit' && !isValid(limit);
   const same = action === 'limit' && sameLimit(limit, rule);
   const change = changeOfRule(action, rule, limit);
-  const length = lengths.find(({ value }) => value === minutes)?.label;
 
   async function save() {
     const made = await api
@@ -81,7 +78,7 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
         tenant,
         body: {
           rules: [{ rule_id: rule.rule_id, version: rule.version, change }],
-          ends_in_seconds: Number(minutes) * 60,
+          ends_in_seconds: lengthOf(length).ms / 1000,
         },
       })
       .catch(async (error) => {
@@ -98,38 +95,26 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
   }
 
   return (
-    <FormDialog
-      title={`${ruleVerbs[action]}: ${ruleLabel(rule)}`}
-      verb={`${ruleVerbs[action]} for ${length}`}
-      destructive={action === 'block'}
-      disabled={wrong || same}
+    <ForATime
+      of={`: ${ruleLabel(rule)}`}
+      actions={actions}
+      verbs={ruleVerbs}
+      action={action}
+      onAction={setChosen}
+      length={length}
+      onLength={setLength}
+      limit={action === 'limit' ? limit : null}
+      onLimit={setLimit}
+      withRate={hasRate(rule.algorithm)}
+      now={now}
+      pointers={{ end: '/ends_in_seconds', limit: '/rules/0/change' }}
+      disabled={same}
       onClose={onClose}
       save={save}
     >
-      {(field) => (
-        <>
-          <ForATime
-            actions={actions}
-            verbs={ruleVerbs}
-            action={action}
-            onAction={setChosen}
-            minutes={minutes}
-            onMinutes={setMinutes}
-            limit={action === 'limit' ? limit : null}
-            onLimit={setLimit}
-            withRate={hasRate(rule.algorithm)}
-            now={now}
-            wrong={(name) => field(name === 'end' ? '/ends_in_seconds' : `/rules/0/change/${name}`)}
-          />
-          <div className={styles.effect}>
-            <p>{ruleConsequence(action)}</p>
-            <p>In the time that is shown, it denied {plural(denied, 'check')}.</p>
-            {!wrong && !same && (
-              <Effect tenant={tenant} question={{ rules: [newRuleOf({ ...rule, ...change } as Rule)] }} />
-            )}
-          </div>
-        </>
-      )}
-    </FormDialog>
+      <p>{ruleConsequence(action)}</p>
+      <p>In the time that is shown, it denied {plural(denied, 'check')}.</p>
+      {!wrong && !same && <Effect tenant={tenant} question={{ rules: [newRuleOf({ ...rule, ...change } as Rule)] }} />}
+    </ForATime>
   );
 }

@@ -6,14 +6,13 @@ import { isStatus } from '~/api/problem';
 import { rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Effect } from '~/components/Effect';
-import { FormDialog } from '~/components/FormDialog';
 import { RuleLink } from '~/components/RuleLink';
 import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
 import { noLimit } from '~/domain/algorithm';
 import { plural, shortTime } from '~/domain/format';
 import { type Group, groupNouns, hasExpired } from '~/domain/group';
-import { limitProblems } from '~/domain/rate';
+import { isValid } from '~/domain/rate';
 import { BypassNote } from './BypassNote';
 import {
   type Action,
@@ -22,7 +21,6 @@ import {
   consequence,
   type Draft,
   groupName,
-  lengths,
   participles,
   savedRule,
   temporaryRule,
@@ -52,7 +50,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   const saved = savedRule(rules.data ?? [], group);
   const now = useNow(1000); // a bypass that was ended a moment ago is gone at once
   const change = (part: Partial<Draft>) => setDraft((before) => ({ ...before, ...part }));
-  const wrong = draft.action === 'limit' && Object.keys(limitProblems(draft.limit)).length > 0;
+  const wrong = draft.action === 'limit' && !isValid(draft.limit);
   const { by, value } = group;
   const allBypasses = useMemo(() => matching(rules.data ?? [], { by, value }, 'bypass'), [rules.data, by, value]);
   const opens = useMemo(() => opened(rules.data ?? [], { by, value }), [rules.data, by, value]).filter(
@@ -63,7 +61,6 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
     ({ rule }) => draft.action !== 'bypass' && rule.rule_id !== saved?.rule_id && !hasExpired(rule, now),
   );
   const holds = saved?.is_active && saved.expires_at && !hasExpired(saved, now) ? saved : undefined;
-  const length = lengths.find(({ value }) => value === draft.minutes)?.label;
 
   async function save() {
     const rule = await put(tenant, group, draft, saved).catch(async (error) => {
@@ -84,51 +81,41 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   }
 
   return (
-    <FormDialog
-      title={`${verbs[draft.action]} ${groupName(group)}`}
-      verb={`${verbs[draft.action]} for ${length}`}
-      destructive={draft.action === 'block'}
-      disabled={wrong || rules.isPending}
+    <ForATime
+      of={` ${groupName(group)}`}
+      actions={['block', 'limit', 'bypass']}
+      verbs={verbs}
+      action={draft.action}
+      onAction={(action) => change({ action })}
+      length={draft.length}
+      onLength={(length) => change({ length })}
+      limit={draft.action === 'limit' ? draft.limit : null}
+      onLimit={(limit) => change({ limit })}
+      withRate
+      now={now}
+      pointers={{ end: '/expires_in_seconds', limit: '' }}
+      disabled={rules.isPending}
       onClose={onClose}
       save={save}
     >
-      {(field) => (
-        <>
-          <ForATime
-            actions={['block', 'limit', 'bypass']}
-            verbs={verbs}
-            action={draft.action}
-            onAction={(action) => change({ action })}
-            minutes={draft.minutes}
-            onMinutes={(minutes) => change({ minutes })}
-            limit={draft.action === 'limit' ? draft.limit : null}
-            onLimit={(limit) => change({ limit })}
-            withRate
-            now={now}
-            wrong={(name) => field(name === 'end' ? '/expires_in_seconds' : `/${name}`)}
-          />
-          <div className={styles.effect}>
-            {holds && (
-              <p>
-                This {groupNouns[by]} is {participles[holds.action]} already, until{' '}
-                {shortTime(Date.parse(holds.expires_at ?? ''))}, by rule{' '}
-                <RuleLink tenant={tenant} id={holds.rule_id} rule={holds} />. Saving replaces that.
-              </p>
-            )}
-            {bypasses.every(({ partly }) => partly) && <p>{consequence(draft, group)}</p>}
-            {draft.action === 'bypass' && <Opened tenant={tenant} rules={opens} />}
-            {bypasses.length > 0 && <BypassNote tenant={tenant} group={group} bypasses={bypasses} />}
-            {denied !== undefined && (
-              <p>
-                In the time that is shown, {plural(denied, 'check')} of this {groupNouns[group.by]} were denied.
-              </p>
-            )}
-            <Recent tenant={tenant} group={group} />
-            {!wrong && <Effect tenant={tenant} question={{ rules: [question(group, draft)] }} />}
-          </div>
-        </>
+      {holds && (
+        <p>
+          This {groupNouns[by]} is {participles[holds.action]} already, until{' '}
+          {shortTime(Date.parse(holds.expires_at ?? ''))}, by rule{' '}
+          <RuleLink tenant={tenant} id={holds.rule_id} rule={holds} />. Saving replaces that.
+        </p>
       )}
-    </FormDialog>
+      {bypasses.every(({ partly }) => partly) && <p>{consequence(draft, group)}</p>}
+      {draft.action === 'bypass' && <Opened tenant={tenant} rules={opens} />}
+      {bypasses.length > 0 && <BypassNote tenant={tenant} group={group} bypasses={bypasses} />}
+      {denied !== undefined && (
+        <p>
+          In the time that is shown, {plural(denied, 'check')} of this {groupNouns[group.by]} were denied.
+        </p>
+      )}
+      <Recent tenant={tenant} group={group} />
+      {!wrong && <Effect tenant={tenant} question={{ rules: [question(group, draft)] }} />}
+    </ForATime>
   );
 }
 

@@ -1,6 +1,7 @@
 import type { NewRule, Rule } from '~/api/types';
 import { newLimit } from '~/domain/algorithm';
 import { type Group, groupNouns, groupPattern } from '~/domain/group';
+import { lengthOf } from '~/domain/lengths';
 import type { Limit } from '~/domain/rate';
 
 export type Action = Rule['action'];
@@ -8,23 +9,15 @@ export type Action = Rule['action'];
 /** The name of the rules that are made here. A group has at most one of them. */
 const ruleName = 'temporary';
 
-export const lengths = [
-  { value: '15', label: '15 minutes' },
-  { value: '60', label: '1 hour' },
-  { value: '360', label: '6 hours' },
-  { value: '1440', label: '1 day' },
-  { value: '10080', label: '7 days' },
-];
-
 export interface Draft {
   action: Action;
-  minutes: string;
+  length: string;
   limit: Limit;
 }
 
 export function beginDraft(action: Action): Draft {
   const limit = { ...newLimit, rate_per_second: 1, rate_unit: 'minute' as const, burst_capacity: 60 };
-  return { action, minutes: '60', limit };
+  return { action, length: '1h', limit };
 }
 
 export const verbs: Record<Action, string> = {
@@ -63,7 +56,7 @@ export function temporaryRule(group: Group, draft: Draft): NewRule {
 
 export function changeOf(draft: Draft) {
   const { rate_per_second, rate_unit, burst_capacity } = draft.limit;
-  const expires_in_seconds = Number(draft.minutes) * 60;
+  const expires_in_seconds = lengthOf(draft.length).ms / 1000;
   const base = { action: draft.action, mode: 'enforce' as const, is_active: true, expires_in_seconds };
   if (draft.action !== 'limit') return base;
   return { ...base, algorithm: 'token_bucket' as const, rate_per_second, rate_unit, burst_capacity };
