@@ -33,7 +33,7 @@ export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheir
       title={title}
       closeButtonProps={{ 'aria-label': 'Back to editing' }}
     >
-      <p className="soft">Your version is not saved yet. Choose the version to keep.</p>
+      <p className="soft">Your version is not saved yet.</p>
       <table className={styles.versions}>
         <thead>
           <tr>

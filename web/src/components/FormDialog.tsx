@@ -29,6 +29,14 @@ export function fieldErrors(error: unknown): { wrong: Wrong; rest: () => string 
   return { wrong, rest };
 }
 
+/** Handles the submission of a form. */
+export function submits(act: () => void) {
+  return (event: React.FormEvent) => {
+    event.preventDefault();
+    act();
+  };
+}
+
 export function FormError({ children }: { children: string | null }) {
   return children ? (
     <p role="alert" className={styles.error}>

@@ -66,7 +66,7 @@ export function NeedsFactor() {
         </Button>
       }
     >
-      This is open only to accounts that sign in with a one-time code too. It takes a minute and an authenticator app.
+      It takes a minute and an authenticator app.
     </EmptyState>
   );
 }

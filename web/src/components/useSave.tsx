@@ -4,6 +4,7 @@ import type { Tagged } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { makeStore, useStore } from '~/api/store';
 import { ConflictDialog } from './ConflictDialog';
+import type { Wrong } from './FormDialog';
 
 /** How a thing is edited and saved: V is what the server holds, D the fields of its form. */
 interface Saving<V, D extends object> {
@@ -35,9 +36,10 @@ interface State<V, D> {
 type Typed<T> = T | React.ChangeEvent<{ value: string }>;
 
 /** The props of inputs, by the field of a draft that each edits: `{...field('name')}`. */
-export function fieldsOf<D extends object>(draft: D, change: (part: Partial<D>) => void) {
+export function fieldsOf<D extends object>(draft: D, change: (part: Partial<D>) => void, wrong?: Wrong) {
   return <K extends keyof D & string>(name: K) => ({
     value: draft[name],
+    error: wrong?.(`/${name}`),
     onChange: (typed: Typed<D[K]>) => {
       const isEvent = typeof typed === 'object' && typed !== null && 'currentTarget' in typed;
       change({ [name]: isEvent ? typed.currentTarget.value : typed } as Partial<D>);

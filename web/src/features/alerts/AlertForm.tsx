@@ -6,10 +6,10 @@ import type { Alert, Rule } from '~/api/types';
 import { CapacityNote } from '~/components/CapacityNote';
 import { FormDialog } from '~/components/FormDialog';
 import { done, failed } from '~/components/toast';
-import { useSave } from '~/components/useSave';
+import { fieldsOf, useSave } from '~/components/useSave';
 import { Condition } from './Condition';
 import { Destination } from './Destination';
-import { type AlertDraft, conditionIn, draftOf, wantedBy } from './draft';
+import { type AlertDraft, conditionIn, draftOf, type Field, wantedBy } from './draft';
 import { Preview } from './Preview';
 import { sayField } from './versions';
 
@@ -28,7 +28,7 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
   const queries = useQueryClient();
   const path = { tenant, alert_id: alert?.alert_id ?? '' };
   const begunWith = rules.find(({ rule_id }) => rule_id === rule);
-  const { draft, field, change, save, conflict } = useSave<Alert | null, AlertDraft>({
+  const { draft, change, save, conflict } = useSave<Alert | null, AlertDraft>({
     what: 'this alert',
     saved: tag(alert),
     draftOf: (saved) => draftOf(saved, begunWith),
@@ -78,52 +78,34 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
       save={save}
       beside={conflict}
     >
-      {(wrong) => (
-        <>
-          {!alert && <CapacityNote tenant={tenant} thing="alerts" />}
-          <TextInput
-            label="Name"
-            placeholder="Search abuse"
-            required
-            data-autofocus
-            {...field('name')}
-            error={wrong('/name')}
-          />
-          <Condition
-            draft={draft}
-            field={field}
-            change={change}
-            rules={rules}
-            errors={{
-              kind: wrong('/kind'),
-              rule_id: wrong('/rule_id'),
-              threshold: wrong('/threshold'),
-              window_minutes: wrong('/window_minutes'),
-              per: wrong('/per'),
-            }}
-          />
-          <Preview tenant={tenant} condition={conditionIn(draft)} rules={rules} />
-          <Destination
-            tenant={tenant}
-            alert={alert}
-            draft={draft}
-            field={field}
-            change={change}
-            errors={{
-              format: wrong('/format'),
-              url: wrong('/url'),
-              routing_key: wrong('/routing_key'),
-              email: wrong('/email'),
-            }}
-          />
-          <Switch
-            label="On"
-            checked={draft.is_active}
-            onChange={(event) => change({ is_active: event.currentTarget.checked })}
-          />
-        </>
-      )}
+      {(wrong) => <Fields {...{ tenant, alert, draft, change, rules }} field={fieldsOf(draft, change, wrong)} />}
     </FormDialog>
+  );
+}
+
+interface FieldsProps {
+  tenant: string;
+  alert: Alert | null;
+  draft: AlertDraft;
+  field: Field;
+  change: (part: Partial<AlertDraft>) => void;
+  rules: Rule[];
+}
+
+function Fields({ tenant, alert, draft, field, change, rules }: FieldsProps) {
+  return (
+    <>
+      {!alert && <CapacityNote tenant={tenant} thing="alerts" />}
+      <TextInput label="Name" placeholder="Search abuse" required data-autofocus {...field('name')} />
+      <Condition draft={draft} field={field} change={change} rules={rules} />
+      <Preview tenant={tenant} condition={conditionIn(draft)} rules={rules} />
+      <Destination tenant={tenant} alert={alert} draft={draft} field={field} change={change} />
+      <Switch
+        label="On"
+        checked={draft.is_active}
+        onChange={(event) => change({ is_active: event.currentTarget.checked })}
+      />
+    </>
   );
 }
 

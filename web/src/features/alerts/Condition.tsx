@@ -1,20 +1,18 @@
 import { Group, NativeSelect, NumberInput, Select } from '@mantine/core';
 import type { Rule } from '~/api/types';
-import type { fieldsOf } from '~/components/useSave';
 import { ruleLabel } from '~/domain/rule';
-import { type AlertDraft, allowedInFiveMinutes, everyRule, suggestedThreshold } from './draft';
+import { type AlertDraft, allowedInFiveMinutes, everyRule, type Field, suggestedThreshold } from './draft';
 import { countedAs } from './versions';
 import { hasSubjects, type Kind, kindHints, kindNames } from './words';
 
 interface Props {
   draft: AlertDraft;
-  field: ReturnType<typeof fieldsOf<AlertDraft>>;
+  field: Field;
   change: (part: Partial<AlertDraft>) => void;
   rules: Rule[];
-  errors: Partial<Record<'kind' | 'rule_id' | 'threshold' | 'window_minutes' | 'per', string>>;
 }
 
-export function Condition({ draft, field, change, rules, errors }: Props) {
+export function Condition({ draft, field, change, rules }: Props) {
   const { kind } = draft;
   const isShare = kind === 'near_limit';
   const ruleOf = (id: string | null) => rules.find(({ rule_id }) => String(rule_id) === id);
@@ -35,7 +33,6 @@ export function Condition({ draft, field, change, rules, errors }: Props) {
             ...(next === 'near_limit' ? { threshold: 50 } : isShare && { threshold: suggestedThreshold(rule) }),
           });
         }}
-        error={errors.kind}
       />
       <Select
         label="Rule"
@@ -49,7 +46,6 @@ export function Condition({ draft, field, change, rules, errors }: Props) {
         onChange={(id) => {
           change({ rule_id: id, ...(isSuggested && { threshold: suggestedThreshold(ruleOf(id)) }) });
         }}
-        error={errors.rule_id}
       />
       <Group grow gap={8} align="start">
         <NumberInput
@@ -65,24 +61,14 @@ export function Condition({ draft, field, change, rules, errors }: Props) {
               : undefined
           }
           {...field('threshold')}
-          error={errors.threshold}
         />
-        <NumberInput
-          label="Within"
-          suffix=" min"
-          min={1}
-          max={60}
-          allowDecimal={false}
-          {...field('window_minutes')}
-          error={errors.window_minutes}
-        />
+        <NumberInput label="Within" suffix=" min" min={1} max={60} allowDecimal={false} {...field('window_minutes')} />
       </Group>
       {hasSubjects(kind) && (
         <NativeSelect
           label="Count"
           data={Object.entries(countedAs).map(([value, label]) => ({ value, label }))}
           {...field('per')}
-          error={errors.per}
         />
       )}
     </>

@@ -2,8 +2,7 @@ import { NativeSelect, PasswordInput, Select, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { membersQuery, signInOptionsQuery } from '~/api/queries';
 import type { Alert } from '~/api/types';
-import type { fieldsOf } from '~/components/useSave';
-import type { AlertDraft } from './draft';
+import type { AlertDraft, Field } from './draft';
 import { formatNames } from './versions';
 
 interface Props {
@@ -11,14 +10,11 @@ interface Props {
   /** null: a new alert. */
   alert: Alert | null;
   draft: AlertDraft;
-  field: ReturnType<typeof fieldsOf<AlertDraft>>;
+  field: Field;
   change: (part: Partial<AlertDraft>) => void;
-  errors: Errors;
 }
 
-type Errors = Partial<Record<'format' | 'url' | 'routing_key' | 'email', string>>;
-
-export function Destination({ tenant, alert, draft, field, change, errors }: Props) {
+export function Destination({ tenant, alert, draft, field, change }: Props) {
   const { format } = draft;
   const kept = alert?.format === format ? (alert.url ?? undefined) : undefined;
   return (
@@ -30,7 +26,6 @@ export function Destination({ tenant, alert, draft, field, change, errors }: Pro
         onChange={({ currentTarget: { value } }) => {
           change({ format: value as AlertDraft['format'], url: '' });
         }}
-        error={errors.format}
       />
       {(format === 'webhook' || format === 'slack') && (
         <TextInput
@@ -51,7 +46,6 @@ export function Destination({ tenant, alert, draft, field, change, errors }: Pro
           }
           required={!kept}
           {...field('url')}
-          error={errors.url}
         />
       )}
       {format === 'pagerduty' && (
@@ -62,16 +56,16 @@ export function Destination({ tenant, alert, draft, field, change, errors }: Pro
           required={alert?.format !== 'pagerduty'}
           autoComplete="off"
           {...field('routing_key')}
-          error={errors.routing_key ?? errors.url}
+          error={field('routing_key').error ?? field('url').error}
         />
       )}
-      {format === 'email' && <Recipient tenant={tenant} field={field} error={errors.email} />}
+      {format === 'email' && <Recipient tenant={tenant} field={field} />}
     </>
   );
 }
 
 /** Mail goes to members only, so that nobody else is flooded. */
-function Recipient({ tenant, field, error }: Pick<Props, 'tenant' | 'field'> & { error?: string }) {
+function Recipient({ tenant, field }: Pick<Props, 'tenant' | 'field'>) {
   const members = useQuery(membersQuery(tenant));
   const { data: options } = useQuery(signInOptionsQuery);
   const noMail = options?.mail === false;
@@ -86,7 +80,6 @@ function Recipient({ tenant, field, error }: Pick<Props, 'tenant' | 'field'> & {
       disabled={noMail}
       data={(members.data ?? []).filter(({ proven, disabled }) => proven && !disabled).map(({ email }) => email)}
       {...field('email')}
-      error={error}
     />
   );
 }

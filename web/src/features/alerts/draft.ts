@@ -1,6 +1,9 @@
 import type { Alert, AlertCondition, NewAlert, Rule } from '~/api/types';
+import type { fieldsOf } from '~/components/useSave';
 import { hasRate } from '~/domain/rate';
 import { windowSeconds } from '~/domain/window';
+
+export type Field = ReturnType<typeof fieldsOf<AlertDraft>>;
 
 export const everyRule = 'every';
 

@@ -28,7 +28,7 @@ interface Props {
   /** The reader may create and revoke them. */
   own: boolean;
   title: string;
-  lead: string;
+  lead?: string;
   empty: string;
 }
 

@@ -35,7 +35,7 @@ export function RotateKey({ room, item, label, onClose, onCreated }: Props) {
   return (
     <FormDialog
       title={`Rotate ${label}`}
-      lead="Creates a new key with the same name and permissions. The old key works until it expires."
+      lead="The new key has the same name and permissions."
       verb="Rotate key"
       onClose={onClose}
       save={rotate}

@@ -22,7 +22,7 @@ export function EndingSoon({ tenant }: { tenant: string }) {
           {plural(count, 'override')}
         </Link>{' '}
         {count === 1 && !hasMore ? 'ends' : 'end'} within 7 days, the first{' '}
-        <RelativeTime at={first?.expires_at ?? ''} />. The rules’ limits apply after that.
+        <RelativeTime at={first?.expires_at ?? ''} />.
       </p>
     </section>
   );

@@ -89,7 +89,7 @@ export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onS
   if (started) {
     return (
       <Dialog title="Replay started" onClose={onClose} size={440}>
-        <p>It runs in the background. What you edit here stays.</p>
+        <p>What you edit here stays.</p>
         <p>
           <Link to="/t/$tenant/replays/$replay" params={{ tenant, replay: String(started.replay_id) }} target="_blank">
             Open the replay in a new tab
@@ -106,11 +106,7 @@ export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onS
   return (
     <FormDialog
       title="Replay recorded checks"
-      lead={
-        none
-          ? 'No checks are recorded yet. The page Replays has the switch.'
-          : 'Decides recorded checks again with the new rules. No limit is changed.'
-      }
+      lead={none ? 'No checks are recorded yet. The page Replays has the switch.' : 'No limit is changed.'}
       verb="Start replay"
       disabled={none || outside || !asked}
       onClose={onClose}

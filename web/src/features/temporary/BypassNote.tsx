@@ -24,7 +24,7 @@ export function BypassNote({ tenant, group, bypasses }: Props) {
     <div className={styles.bypasses}>
       <p>
         {all
-          ? `No effect now: every check of this ${noun} is let through by these rules.`
+          ? `No effect now: these rules let every check of this ${noun} through.`
           : `Some checks of this ${noun} stay allowed by these rules.`}
       </p>
       <ul className={styles.list} aria-label="Rules that let through">

@@ -114,11 +114,7 @@ function Filters({ search, rules, onChange }: FilterProps) {
 function None({ search, create }: { search: OverridesSearch; create: React.ReactNode }) {
   const icon = <IconBolt size={20} aria-hidden />;
   if (search.prefix || search.rule) {
-    return (
-      <EmptyState icon={icon} title="No results">
-        No override matches these filters.
-      </EmptyState>
-    );
+    return <EmptyState icon={icon} title="No results" />;
   }
   if (search.ends === 'soon') {
     return <EmptyState icon={icon} title="No override ends within 7 days" />;

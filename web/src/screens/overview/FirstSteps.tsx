@@ -34,7 +34,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
           <p className="soft">
             {limits > 0
               ? `${plural(limits, 'rule')} ${onPlans(rules.data ?? [])}.`
-              : 'A rule limits how often each user may call your service. Each plan can have its own limit.'}
+              : 'A rule limits how often each user may call your service.'}
           </p>
           <Button
             variant={limits === 0 && edit ? undefined : 'default'}
@@ -50,9 +50,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
           </Button>
         </Step>
         <Step number={2} done={hasKey} title="Create an API key">
-          <p className="soft">
-            {hasKey ? 'This tenant has a key.' : 'Your service sends it with each check. It identifies the tenant.'}
-          </p>
+          <p className="soft">{hasKey ? 'This tenant has a key.' : 'Your service sends it with each check.'}</p>
           <LinkButton
             variant={limits > 0 && !hasKey && own ? undefined : 'default'}
             to="/t/$tenant/settings/$section"
@@ -74,7 +72,6 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
           <LinkButton variant="default" to="/t/$tenant/try" params={{ tenant }}>
             Preview a decision
           </LinkButton>
-          <p className="soft">A preview sends nothing, so this step stays open until a check arrives.</p>
           <Waiting>Waiting for the first check …</Waiting>
         </Step>
       </ol>

@@ -75,7 +75,7 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
   return (
     <FormDialog
       title="Copy or multiply limits"
-      lead="Changes the shown limits of a plan. Nothing is saved before the review."
+      lead="Nothing is saved before the review."
       verb={result ? `Change ${plural(result.changed, 'limit')}` : 'Change'}
       disabled={!result?.changed}
       onClose={onClose}

@@ -48,7 +48,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
           {!plan && (
             <TextInput
               label="Name"
-              description="The identifier that services send: free, pro, enterprise"
+              description="As services send it: free, pro, enterprise"
               required
               data-autofocus
               {...field('name')}

@@ -382,7 +382,7 @@ function Teach({ plans, edit, onNew }: { plans: Plan[]; edit: boolean; onNew: ()
       title="No rules yet"
       action={edit && <Button onClick={onNew}>Add rule</Button>}
     >
-      Each row is a rule and each column a plan: 10 per second on free, 100 per second on pro.{' '}
+      Each row is a rule and each column a plan.{' '}
       {plans.length === 0
         ? 'There are no plans yet. A rule for all plans needs none.'
         : `This tenant has ${plural(plans.length, 'plan')}.`}

@@ -96,11 +96,7 @@ function Parked() {
   ];
   const rows = parked.data ?? [];
   return (
-    <Card
-      flush={rows.length > 0}
-      title="Parked jobs"
-      lead="Their last attempt failed; they wait until somebody retries or removes them."
-    >
+    <Card flush={rows.length > 0} title="Parked jobs">
       <ListTable
         list={parked}
         noun="job"

@@ -63,7 +63,7 @@ export default function Mail() {
   return (
     <Page
       title="Mail"
-      lead="What Sluice has sent to people in the last 30 days, and what waits."
+      lead="Of the last 30 days"
       actions={
         options.data?.mail && (
           <Button variant="default" loading={test.isPending} onClick={() => test.mutate()}>

@@ -50,7 +50,7 @@ export function NewTenant({ onClose, onCreated }: Props) {
           />
           <TextInput
             label="Slug"
-            description="Used in URLs and commands. It cannot be changed later."
+            description="Used in URLs; it cannot be changed later."
             required
             value={slug}
             error={wrong('/slug')}
@@ -58,7 +58,7 @@ export function NewTenant({ onClose, onCreated }: Props) {
           />
           <TextInput
             label="Default plan"
-            description="Created with the tenant, for users without an assigned plan. Optional."
+            description="For users without an assigned plan; optional."
             value={plan}
             error={wrong('/default_plan')}
             onChange={(event) => setPlan(event.currentTarget.value)}

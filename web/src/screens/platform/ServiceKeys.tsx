@@ -17,8 +17,8 @@ export default function ServiceKeys() {
         keys={keys}
         own
         title="Service keys"
-        lead="A service key acts in every tenant, within its permissions. Only the admin API accepts it."
-        empty="Automation, such as Terraform, sends a service key to create tenants and to change what is in them."
+        lead="They act in every tenant, on the admin API only."
+        empty="For automation, such as Terraform."
       />
     </Page>
   );

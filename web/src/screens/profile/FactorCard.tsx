@@ -35,7 +35,7 @@ export function FactorCard() {
   const close = () => setAsking(null);
 
   return (
-    <Card title="Second factor" lead="A code from an app on your phone, besides your password.">
+    <Card title="Second factor">
       <Query query={factor}>
         {({ enabled, since, recovery_codes, available }) =>
           enabled ? (
@@ -59,7 +59,7 @@ export function FactorCard() {
             </div>
           ) : available ? (
             <div className={styles.factor}>
-              <p className={styles.detail}>Off. You need an authenticator app.</p>
+              <p className={styles.detail}>Off</p>
               <Button variant="default" loading={begin.isPending} onClick={() => begin.mutate()}>
                 Set up …
               </Button>

@@ -100,7 +100,7 @@ function LinkDialog({ provider, onClose }: { provider: ProviderName; onClose: ()
   return (
     <FormDialog
       title={`Link ${provider.name}`}
-      lead="You sign in there, and come back here. From then on it signs in to this account."
+      lead="From then on it signs in to this account."
       verb={`Go to ${provider.name}`}
       onClose={onClose}
       onSaved={() => undefined} // the page is about to be left

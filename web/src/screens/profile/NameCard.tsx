@@ -4,7 +4,7 @@ import { useState } from 'react';
 import { api, etagOf } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { sessionKey, signInOptionsQuery } from '~/api/queries';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { Card } from '~/components/Page';
 import { SignInAddress } from '~/components/SignInAddress';
 import { done, failed } from '~/components/toast';
@@ -34,13 +34,7 @@ export function NameCard() {
   const { wrong, rest } = fieldErrors(save.error);
   return (
     <Card title="Account" lead={account.email}>
-      <form
-        className={styles.form}
-        onSubmit={(event) => {
-          event.preventDefault();
-          save.mutate();
-        }}
-      >
+      <form className={styles.form} onSubmit={submits(() => save.mutate())}>
         {!account.proven && home && (
           <p>
             Your sign-in address is

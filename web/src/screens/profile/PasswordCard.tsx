@@ -2,7 +2,7 @@ import { Button, PasswordInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '~/api/client';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { Card } from '~/components/Page';
 import { done } from '~/components/toast';
 import { useSession } from '~/session';
@@ -26,14 +26,8 @@ export function PasswordCard() {
   const { wrong, rest } = fieldErrors(change.error);
   if (!has_password) return null;
   return (
-    <Card title="Password" lead="Changing it ends all your other sessions.">
-      <form
-        className={styles.form}
-        onSubmit={(event) => {
-          event.preventDefault();
-          change.mutate();
-        }}
-      >
+    <Card title="Password">
+      <form className={styles.form} onSubmit={submits(() => change.mutate())}>
         {/* For password managers: whose password it is. */}
         <input type="hidden" autoComplete="username" value={account.email} readOnly />
         <PasswordInput

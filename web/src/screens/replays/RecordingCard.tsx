@@ -6,6 +6,7 @@ import { api, tagged } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { tenantKey, tenantQuery } from '~/api/queries';
 import { Facts } from '~/components/Facts';
+import { submits } from '~/components/FormDialog';
 import { IconHistory } from '~/components/icons';
 import { Card } from '~/components/Page';
 import { EmptyState } from '~/components/states';
@@ -42,8 +43,7 @@ function useDays(tenant: string) {
   return { save, ready: saved !== undefined };
 }
 
-const costs = (budget: number) =>
-  `Takes at most ${size(budget)} of the database; above that, a sample of whole users is kept.`;
+const costs = (budget: number) => `Takes at most ${size(budget)}; above that, a sample of users is kept.`;
 
 export function StartRecording({ tenant, recording }: Props) {
   const { own } = useRole();
@@ -90,17 +90,11 @@ export function RecordingCard({ tenant, recording }: Props) {
         }}
       />
       {own && (
-        <form
-          className={styles.days}
-          onSubmit={(event) => {
-            event.preventDefault();
-            save.mutate(Number(days));
-          }}
-        >
+        <form className={styles.days} onSubmit={submits(() => save.mutate(Number(days)))}>
           <Group gap={8} align="end">
             <NumberInput
               label="Days kept"
-              description="0 turns recording off. What is recorded is then deleted within an hour"
+              description="0 turns recording off, and deletes what is recorded"
               value={days}
               min={0}
               max={30}

@@ -73,7 +73,7 @@ function Loaded({ tenant, replay }: { tenant: string; replay: Replay }) {
 function inWords({ state, progress, failure }: Replay): string {
   switch (state) {
     case 'waiting':
-      return 'It waits for its turn. One replay of a tenant runs at a time.';
+      return 'One replay of a tenant runs at a time.';
     case 'running':
       return `${percent(progress)} of the time is replayed.`;
     case 'failed':

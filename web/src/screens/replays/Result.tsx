@@ -68,7 +68,7 @@ export function Result({ tenant, replay, result }: Props) {
         />
       </Card>
       {shadow.length > 0 && (
-        <Card title="In shadow mode" lead="What these rules would deny. It is in no other figure." flush>
+        <Card title="In shadow mode" lead="In no other figure" flush>
           <DataTable
             label="In shadow mode"
             columns={[byRule(tenant), ...counts(wouldBe)]}
@@ -87,7 +87,7 @@ export function Result({ tenant, replay, result }: Props) {
         />
       </Card>
       {result.listed.length > 0 && (
-        <Card title="Denied outside of the sample" lead="Denied at the time; outside the sample, so not in the totals.">
+        <Card title="Denied outside of the sample" lead="Not in the totals">
           <p>
             {result.listed.map(({ user_id, ip, denied }) => `${user_id ?? ip} (${exactNumber(denied)})`).join(', ')}
           </p>

@@ -14,7 +14,7 @@ export function AdaptFields({ draft, onChange, problem, disabled }: FieldProps) 
     <div>
       <Switch
         label="Adapt to a backend"
-        description="Lowers the rate while the backend behind it is overloaded. Services report how it does."
+        description="Lowers the rate while the backend is overloaded."
         checked={adapt !== null}
         disabled={disabled}
         error={adapt === null ? problem('/adapt') : undefined}

@@ -124,9 +124,7 @@ export default function Rules() {
                         Show all {plural(items.length, 'rule')}
                       </Button>
                     }
-                  >
-                    No rule matches these filters.
-                  </EmptyState>
+                  />
                 ) : (
                   <DataTable
                     label="Rules"

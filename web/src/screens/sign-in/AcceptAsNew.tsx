@@ -4,7 +4,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api } from '~/api/client';
 import type { InvitationOffer } from '~/api/types';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { SignInAddress } from '~/components/SignInAddress';
 import styles from './Frame.module.css';
 import { useWelcome } from './welcome';
@@ -19,13 +19,7 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
   });
   const { wrong, rest } = fieldErrors(accept.error);
   return (
-    <form
-      className={styles.form}
-      onSubmit={(event) => {
-        event.preventDefault();
-        accept.mutate();
-      }}
-    >
+    <form className={styles.form} onSubmit={submits(() => accept.mutate())}>
       <input type="hidden" autoComplete="username" value={offer.email} readOnly />
       <TextInput
         label="Your name"

@@ -12,7 +12,6 @@ export default function Confirmed() {
   const router = useRouter();
   const options = useQuery({ ...signInOptionsQuery, enabled: !!failed });
   useEffect(() => {
-    document.title = 'Confirm that it is you · Sluice';
     if (failed) return;
     done('Confirmed that it is you. Your change was not made yet: make it again.');
     router.history.replace(next);

@@ -1,9 +1,9 @@
 import { Button, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { Link, useSearch } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
+import { useState } from 'react';
 import { api } from '~/api/client';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
 
@@ -11,9 +11,6 @@ import styles from './Frame.module.css';
 export default function ForgotPassword() {
   const [email, setEmail] = useState('');
   const { tenant } = useSearch({ strict: false }) as { tenant?: string };
-  useEffect(() => {
-    document.title = 'Reset password · Sluice';
-  }, []);
   const ask = useMutation({ mutationFn: () => api.post('/api/v1/password-reset', { body: { email } }) });
   const { wrong, rest } = fieldErrors(ask.error);
   if (ask.isSuccess) {
@@ -29,17 +26,8 @@ export default function ForgotPassword() {
     );
   }
   return (
-    <Frame
-      title="Reset your password"
-      lead="A link goes to your address. If you joined by a link, ask an owner to invite you again."
-    >
-      <form
-        className={styles.form}
-        onSubmit={(event) => {
-          event.preventDefault();
-          ask.mutate();
-        }}
-      >
+    <Frame title="Reset your password" lead="If you joined by a link, ask an owner to invite you again.">
+      <form className={styles.form} onSubmit={submits(() => ask.mutate())}>
         <TextInput
           label="E-mail"
           type="email"

@@ -1,7 +1,6 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useLocation } from '@tanstack/react-router';
-import { useEffect } from 'react';
 import { api } from '~/api/client';
 import { isStatus, sentence } from '~/api/problem';
 import { sessionQuery } from '~/api/queries';
@@ -16,9 +15,6 @@ import { Frame } from './Frame';
 /** The screen of an invitation link: the offer, and a way to accept it with or without an account. */
 export default function Invitation() {
   const token = useLocation({ select: ({ hash }) => hash });
-  useEffect(() => {
-    document.title = 'Invitation · Sluice';
-  }, []);
   const offer = useQuery({
     queryKey: ['invitation', token],
     queryFn: ({ signal }) => api.post('/api/v1/invitations/look', { body: { token }, signal }),

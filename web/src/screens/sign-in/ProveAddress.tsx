@@ -1,7 +1,6 @@
 import { Button } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useLocation, useNavigate } from '@tanstack/react-router';
-import { useEffect } from 'react';
 import { api } from '~/api/client';
 import { sessionKey, sessionQuery } from '~/api/queries';
 import { FormError, fieldErrors } from '~/components/FormDialog';
@@ -15,9 +14,6 @@ export default function ProveAddress() {
   const session = useQuery(sessionQuery);
   const queries = useQueryClient();
   const navigate = useNavigate();
-  useEffect(() => {
-    document.title = 'Verify your address · Sluice';
-  }, []);
   const prove = useMutation({
     mutationFn: () => api.post('/api/v1/account/proof/finish', { body: { token } }),
     onSuccess: async () => {

@@ -1,10 +1,10 @@
 import { Button, PasswordInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link, useLocation, useNavigate } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
+import { useState } from 'react';
 import { api } from '~/api/client';
 import { isStatus } from '~/api/problem';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { done } from '~/components/toast';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
@@ -15,9 +15,6 @@ export default function ResetPassword() {
   const [password, setPassword] = useState('');
   const navigate = useNavigate();
   const queries = useQueryClient();
-  useEffect(() => {
-    document.title = 'Reset password · Sluice';
-  }, []);
   const finish = useMutation({
     mutationFn: () => api.post('/api/v1/password-reset/finish', { body: { token, password } }),
     onSuccess: async () => {
@@ -38,13 +35,7 @@ export default function ResetPassword() {
   }
   return (
     <Frame title="Choose a new password" lead="Saving it ends all your sessions.">
-      <form
-        className={styles.form}
-        onSubmit={(event) => {
-          event.preventDefault();
-          finish.mutate();
-        }}
-      >
+      <form className={styles.form} onSubmit={submits(() => finish.mutate())}>
         <PasswordInput
           label="New password"
           description="At least 10 characters"

@@ -5,7 +5,7 @@ import { api } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
 import type { Session } from '~/api/types';
 import { CodeInput } from '~/components/CodeInput';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import styles from './Frame.module.css';
 
 interface Props {
@@ -29,13 +29,7 @@ export function SecondStep({ onSignedIn, onOver }: Props) {
   const field = wrong('/code');
   const tooSoon = isStatus(finish.error, 429) && finish.error instanceof ProblemError && finish.error.retryAfter;
   return (
-    <form
-      className={styles.form}
-      onSubmit={(event) => {
-        event.preventDefault();
-        finish.mutate();
-      }}
-    >
+    <form className={styles.form} onSubmit={submits(() => finish.mutate())}>
       <CodeInput value={code} onChange={setCode} error={field} autoFocus />
       <FormError>{tooSoon ? `Too many codes. Try again in ${tooSoon} s.` : rest()}</FormError>
       <Button type="submit" fullWidth loading={finish.isPending}>

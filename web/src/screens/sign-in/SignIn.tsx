@@ -2,7 +2,7 @@ import { Button, PasswordInput, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useParams, useRouter, useSearch } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
+import { useState } from 'react';
 import { api } from '~/api/client';
 import { signInOptionsQuery } from '~/api/queries';
 import { FormError, fieldErrors } from '~/components/FormDialog';
@@ -22,10 +22,6 @@ export default function SignIn() {
   const options = useQuery(signInOptionsQuery);
   const router = useRouter();
   const { providers = [], passwords: takesPasswords = true } = options.data ?? {};
-  useEffect(() => {
-    document.title = 'Sign in · Sluice';
-  }, []);
-
   const [choosesTenant, setChoosesTenant] = useState(false);
   const [needsCode, setNeedsCode] = useState(step === 'code');
   const [over, setOver] = useState<string>();

@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { Link, useLocation } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
+import { useState } from 'react';
 import { api } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { FormError, fieldErrors } from '~/components/FormDialog';
@@ -15,9 +15,6 @@ export default function SignInLink() {
   const token = useLocation({ select: ({ hash }) => hash });
   const signedIn = useSignedIn('/');
   const [needsCode, setNeedsCode] = useState(false);
-  useEffect(() => {
-    document.title = 'Sign in · Sluice';
-  }, []);
   const use = useMutation({
     mutationFn: () => api.post('/api/v1/session/link', { body: { token } }),
     onSuccess: (answer) => ('account' in answer ? signedIn(answer) : setNeedsCode(true)),

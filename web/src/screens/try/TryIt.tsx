@@ -113,8 +113,6 @@ function Teach({ onAsk }: { onAsk: (search: TrySearch) => void }) {
           Fill in an example
         </Button>
       }
-    >
-      The result shows which rules match, and code that sends the same check.
-    </EmptyState>
+    />
   );
 }

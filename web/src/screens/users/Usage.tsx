@@ -87,7 +87,7 @@ export function UsageFiles({ tenant, onExport }: FilesProps) {
   const [month, setMonth] = useState(months[0] ?? '');
   const range = month === '' ? {} : { from: month, to: month };
   return (
-    <Card title="Usage per month" lead="Months in UTC. Costs are those of allowed checks, records and settlements.">
+    <Card title="Usage per month" lead="Months in UTC">
       <div className={styles.usage}>
         <NativeSelect
           label="Month"

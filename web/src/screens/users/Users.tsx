@@ -164,9 +164,7 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
           </Button>
         )
       }
-    >
-      Every id that a service sends is a user.
-    </EmptyState>
+    />
   );
 }
 

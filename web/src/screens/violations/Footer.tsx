@@ -53,9 +53,7 @@ export function Nothing(props: { list: List; filtered: boolean; live: boolean; t
           Try a check
         </LinkButton>
       }
-    >
-      A violation is a check that a rule denied, or that a shadow rule would have denied.
-    </EmptyState>
+    />
   );
 }
 

@@ -51,7 +51,7 @@ function Story({ tenant, alert, nameOf, onEdit, onSecret, onClose }: Props & { a
       {alert.rule_removed ? (
         <p>Its rule was removed, which turned the alert off. Edit it to watch another rule.</p>
       ) : (
-        <p>Fires at {conditionOf(alert, nameOf(alert.rule_id))}. It can fire again after a full window.</p>
+        <p>Fires at {conditionOf(alert, nameOf(alert.rule_id))}.</p>
       )}
       <Facts
         facts={{
@@ -76,7 +76,7 @@ function Story({ tenant, alert, nameOf, onEdit, onSecret, onClose }: Props & { a
       {silence && (
         <p role="status">
           Silenced until {exactTime(Date.parse(silence.until))} by {silence.by}
-          {silence.reason && `: ${silence.reason}`}. It is recorded here when it fires, and nothing is sent.
+          {silence.reason && `: ${silence.reason}`}.
         </p>
       )}
       {own && <Acts tenant={tenant} alert={alert} onEdit={onEdit} onSecret={onSecret} onClose={onClose} />}

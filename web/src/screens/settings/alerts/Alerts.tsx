@@ -88,7 +88,7 @@ export default function Alerts() {
           items.length === 0 ? (
             <Card>
               <EmptyState icon={<IconBell size={20} aria-hidden />} title="No alerts yet" action={create}>
-                By webhook, Slack, PagerDuty or e-mail, when a rule denies more than you expect.
+                By webhook, Slack, PagerDuty or e-mail.
               </EmptyState>
             </Card>
           ) : (

@@ -31,7 +31,7 @@ export function WebhookCard() {
   const [secret, setSecret] = useState<string | null>(null);
   const close = () => setOpen(null);
   return (
-    <Card title="Webhook of the audit log" lead="Sends each change to your log system, in order, until it has arrived.">
+    <Card title="Webhook of the audit log">
       <Query query={webhook}>
         {(saved) =>
           saved ? (

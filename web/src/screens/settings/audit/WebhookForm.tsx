@@ -46,7 +46,7 @@ export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
   return (
     <FormDialog
       title={webhook ? 'Webhook of the audit log' : 'Send the audit log to a webhook'}
-      lead={webhook ? undefined : 'Sends each change from now on, in order, until the receiver has it.'}
+      lead={webhook ? undefined : 'Sends each change from now on, in order.'}
       verb={webhook ? 'Save' : 'Create webhook'}
       onClose={onClose}
       save={save}

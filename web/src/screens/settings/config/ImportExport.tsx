@@ -14,7 +14,7 @@ export default function ImportExport() {
       <Card title="Export">
         <div className={styles.apart}>
           <p className="soft">
-            Plans, rules and overrides as YAML, which <code>admin apply</code> reads.
+            Plans, rules and overrides, which <code>admin apply</code> reads.
           </p>
           <Button
             component="a"

@@ -5,7 +5,7 @@ import { useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { authorizeKind, descriptorKind, type Kind, mappingQuery, type Stored } from '~/api/gateways';
 import { ConfirmAction } from '~/components/ConfirmAction';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -93,13 +93,7 @@ function Mapping<M extends object>({ saved, ...props }: Props<M> & { saved: Tagg
     <div className={styles.columns}>
       <div className={styles.column}>
         <Card title="Mapping" lead={is_default && 'Not set. The defaults apply.'}>
-          <form
-            className={styles.stack}
-            onSubmit={(event) => {
-              event.preventDefault();
-              if (editor.mapping && editor.dirty) editor.save();
-            }}
-          >
+          <form className={styles.stack} onSubmit={submits(() => editor.mapping && editor.dirty && editor.save())}>
             <Textarea
               label="JSON"
               autosize

@@ -14,7 +14,6 @@ export function HttpRecipes() {
   return (
     <Card
       title="Connect your proxy"
-      lead="The files hand on what the saved mapping reads."
       actions={
         <SegmentedControl
           size="xs"

@@ -14,8 +14,7 @@ export default function Keys() {
       keys={keys}
       own={own}
       title="API keys"
-      lead="Services send a key with each check. Automation uses one to change rules."
-      empty="A service sends an API key with each check. The key identifies the tenant."
+      empty="A service sends one with each check."
     />
   );
 }

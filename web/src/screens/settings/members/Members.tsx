@@ -115,7 +115,6 @@ export default function Members() {
       <Card
         flush
         title="Members"
-        lead="Viewers can read. Editors can change plans, rules and users. Owners can change everything."
         actions={
           own && (
             <Button leftSection={<IconPlus size={15} aria-hidden />} onClick={() => setInviting(true)}>

@@ -18,11 +18,7 @@ export function CapacityCard({ tenant, editable }: { tenant: string; editable: b
   return (
     <Card
       title="Capacity"
-      lead={
-        editable
-          ? 'How much this tenant may hold. More is refused; what is there stays.'
-          : 'How much this tenant may hold. A platform admin can change it.'
-      }
+      lead={!editable && 'A platform admin can change it.'}
       actions={
         editable &&
         capacity.data && (

@@ -42,7 +42,7 @@ export default function CapacityForm({ tenant, saved, onClose }: Props) {
   return (
     <FormDialog
       title="Edit capacity"
-      lead="Empty is the platform’s default. A number below what is held removes nothing, and refuses more."
+      lead="Empty: the default. A number below what is held removes nothing, and refuses more."
       verb="Save capacity"
       onClose={onClose}
       save={save}

@@ -13,13 +13,13 @@ export function EnforcementCard({ tenant }: { tenant: Tenant }) {
   const [asking, setAsking] = useState(false);
   const on = tenant.enforcement === 'on';
   return (
-    <Card title="Enforcement" lead="An emergency switch, for example when a rule denies customers by mistake.">
+    <Card title="Enforcement">
       <div className={styles.apart}>
         <div>
           {on ? <Outcome tone="allowed">On</Outcome> : <InShadow />}
           <p className={styles.dim} style={{ marginTop: 4 }}>
             {on
-              ? 'Every rule uses its own mode. In shadow, every rule only reports and every check is allowed.'
+              ? 'Every rule uses its own mode.'
               : 'Every check is allowed. Rules only report what they would have denied.'}
           </p>
         </div>

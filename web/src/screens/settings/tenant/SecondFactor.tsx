@@ -24,9 +24,7 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
         <div>
           <Outcome tone={required ? 'allowed' : 'neutral'}>{required ? 'Required' : 'Optional'}</Outcome>
           <p className={styles.dim} style={{ marginTop: 4 }}>
-            {required
-              ? 'Members need one to reach this tenant. API keys are not affected.'
-              : 'Each member decides. API keys are not affected either way.'}
+            {required ? 'API keys are not affected.' : 'Each member decides.'}
           </p>
         </div>
         {own && (

@@ -22,7 +22,7 @@ export function Suspension({ saved: { value: tenant } }: { saved: Tagged<Tenant>
           <p className={styles.dim} style={{ marginTop: 4 }}>
             {tenant.suspended
               ? 'Every check is refused with 403. Members can read, but not change anything.'
-              : 'Checks are answered. Suspending refuses them within 2 s, and keeps all data.'}
+              : 'Checks are answered.'}
           </p>
         </div>
         <Button variant="default" onClick={() => setAsking(true)}>

@@ -6,7 +6,7 @@ import { tenantQuery } from '~/api/queries';
 import type { Tenant } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { ChoiceField } from '~/components/ChoiceField';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { done } from '~/components/toast';
 import { useSave } from '~/components/useSave';
@@ -47,13 +47,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
   });
 
   return (
-    <form
-      className={styles.field}
-      onSubmit={(event) => {
-        event.preventDefault();
-        editor.submit();
-      }}
-    >
+    <form className={styles.field} onSubmit={submits(() => editor.submit())}>
       <TextInput
         label="Name"
         description={`The slug ${slug} cannot be changed`}
