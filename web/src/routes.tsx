@@ -36,7 +36,6 @@ function Root() {
 
 type First = (queries: QueryClient, params: Record<string, string | undefined>) => void;
 
-/** Returns what makes the route of a screen below another route. */
 function below<const Parent extends AnyRoute>(parent: Parent) {
   return <const Path extends string, Search = Record<never, never>>(
     path: Path,

@@ -37,7 +37,6 @@ function oneOf<const T extends string>(...known: T[]) {
   return (value: unknown): T | undefined => known.find((one) => one === value);
 }
 
-/** Only a local path: a link must not redirect people to another site. Browsers skip tabs and line breaks. */
 function localPath(value: unknown): string | undefined {
   const path = text(value);
   return path && /^\/(?!\/)[^\\\s\p{Cc}]*$/u.test(path) ? path : undefined;

@@ -24,10 +24,7 @@ export function useTenant(): string {
   return tenant;
 }
 
-/**
- * The permissions of the reader in the tenant: `const { edit } = useRole()`. Screens hide buttons that would
- * fail.
- */
+/** The permissions of the reader in the tenant: `const { edit } = useRole()`. Screens hide buttons that would fail. */
 export function useRole(): Permissions {
   const { tenant } = useParams({ strict: false });
   const { data } = useQuery(sessionQuery);
@@ -75,7 +72,6 @@ export function isIn({ account, memberships, has_more_memberships }: Session, sl
   return account.platform_admin || has_more_memberships || memberships.some(({ tenant }) => tenant.slug === slug);
 }
 
-/** The tenant to sign in to: the one that a path leads to, else the last one. */
 export function signInTenant(next = ''): string | undefined {
   return /^\/t\/([a-z0-9-]{1,63})(?![^/?#])/.exec(next)?.[1] ?? lastTenant();
 }

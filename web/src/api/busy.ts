@@ -9,7 +9,6 @@ interface Busy {
 
 const busy = makeStore<Busy | null>(null);
 
-/** Notes a denial by a rate limit. Its wait is in Retry-After. */
 export function noteBusy({ document, retryAfter }: ProblemError): void {
   const [reason = document.title] = (document.detail ?? document.title).split(';');
   busy.set({ until: Date.now() + (retryAfter ?? 1) * 1000, reason });

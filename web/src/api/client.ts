@@ -26,13 +26,11 @@ function patienceFor({ method, url }: Request): number {
   return 32_000;
 }
 
-/** How often and after how long a lost answer is asked for again. */
 const repeats = [300, 1000, 3000];
 
 /**
  * Sends a request. If the server wants its sender to sign in again, a dialog asks them, and the same request is sent
- * once
- * more.
+ * once more.
  */
 export async function send(request: Request): Promise<Response> {
   if (request.method === 'GET') {
@@ -185,12 +183,10 @@ export const api = {
   delete: method('delete'),
 };
 
-/** The header of the response that an answer came with. */
 export function headerOf(answer: object, name: string): string | null {
   return (answer instanceof Response ? answer : responses.get(answer))?.headers.get(name) ?? null;
 }
 
-/** The id of the request of an answer. */
 export function requestOf(answer: object | null | undefined): string | undefined {
   return (answer && headerOf(answer, 'X-Request-Id')) ?? undefined;
 }

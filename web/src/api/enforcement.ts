@@ -4,7 +4,6 @@ import { api, tagged } from './client';
 import { tenantKey } from './queries';
 import type { AuditEntry, Enforcement, Tenant } from './types';
 
-/** How many changes of the tenant are searched. */
 const searched = 100;
 
 /** The latest change of a tenant’s enforcement; null if it is not among the latest changes. */

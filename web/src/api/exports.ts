@@ -6,7 +6,6 @@ type Exported = 'audit/export' | 'export' | 'usage/export' | 'users/export' | 'v
 
 type SecurityFilter = NonNullable<paths['/api/v1/security-log/export']['get']['parameters']['query']>;
 
-/** The address from which the browser downloads an export, without undefined parameters. */
 export function exportAddress(
   tenant: string,
   what: Exported,
@@ -15,7 +14,6 @@ export function exportAddress(
   return `/api/v1/tenants/${encodeURIComponent(tenant)}/${what}?${queryOf(parameters)}`;
 }
 
-/** Lets a job write the file of an address. */
 export function startExport(address: string): Promise<Export> {
   return api.post(address as '/api/v1/tenants/{tenant}/users/export', {} as never);
 }
@@ -29,7 +27,6 @@ export async function securityExport(query: SecurityFilter): Promise<Blob> {
   return (await api.get('/api/v1/security-log/export', { ...query, parseAs: 'blob' })) as unknown as Blob;
 }
 
-/** Lets the browser save a file. */
 export function save(file: Blob, name: string): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(file);

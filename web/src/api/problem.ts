@@ -1,4 +1,3 @@
-/** A problem document (RFC 9457), as the API answers every error. */
 export interface ProblemDocument {
   type: string;
   title: string;
@@ -60,7 +59,6 @@ export function sentence(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Reads an error answer; anything that is no problem document becomes one. */
 export async function problemOf(response: Response): Promise<ProblemError | AwayError> {
   const type = response.headers.get('Content-Type') ?? '';
   if (!type.startsWith('application/problem+json')) {

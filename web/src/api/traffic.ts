@@ -100,7 +100,6 @@ export const topQuery = (
   });
 };
 
-/** Who and what is denied at present, by the last full ten seconds. */
 export const presentQuery = (tenant: string, by: TopBy, meter?: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'present', by, meter ?? null),
@@ -109,7 +108,6 @@ export const presentQuery = (tenant: string, by: TopBy, meter?: string) =>
     refetchInterval: often,
   });
 
-/** Who makes most checks, by the last full minute. */
 export const busiestQuery = (tenant: string, by: Busiest['by']) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'busiest', by),

@@ -18,7 +18,6 @@ export const changeQuery = (tenant: string, of: ChangeOf) => ({
   },
 });
 
-/** One entry, with the rows of a packed one. */
 export const entryQuery = (tenant: string, audit_id: string) => ({
   queryKey: tenantKey(tenant, 'audit', audit_id),
   queryFn: ({ signal }: { signal: AbortSignal }) =>

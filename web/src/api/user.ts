@@ -15,7 +15,6 @@ export const userQuery = (tenant: string, user: string) =>
     refetchInterval: 5_000,
   });
 
-/** The first users of whom something is known whose id has a prefix. */
 export const knownUsersQuery = (tenant: string, prefix: string) => {
   const queryKey = tenantKey(tenant, 'users', 'known', prefix);
   return queryOptions({

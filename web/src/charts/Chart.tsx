@@ -6,7 +6,6 @@ import { Legend } from './Legend';
 
 const Canvas = lazy(() => import('./ChartCanvas'));
 
-/** A chart, loaded and drawn once it is nearly in view, in a place of its size. */
 export function Chart(props: ChartProps) {
   const height = props.height ?? 180;
   const { ref, entry } = useIntersection({ rootMargin: '200px' });

@@ -15,7 +15,6 @@ export interface Series {
 }
 
 export interface ChartProps {
-  /** A sentence for readers who cannot see the chart. */
   label: string;
   /** Seconds since the epoch, or since the beginning if elapsed is set; ascending. */
   x: number[];

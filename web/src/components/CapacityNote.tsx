@@ -4,7 +4,6 @@ import type { CapacityThing } from '~/api/types';
 import { fullText, isFull } from '~/domain/capacity';
 import styles from './CapacityNote.module.css';
 
-/** Says where something is created that the tenant's capacity is reached; else nothing. */
 export function CapacityNote({ tenant, thing }: { tenant: string; thing: CapacityThing }) {
   const capacity = useQuery(capacityQuery(tenant));
   const full = capacity.data?.value.items.find((one) => one.thing === thing);

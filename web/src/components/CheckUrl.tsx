@@ -2,7 +2,6 @@ import { useLocalStorage } from '@mantine/hooks';
 import { unknownCheckUrl } from '~/domain/snippets';
 import { useSession } from '~/session';
 
-/** The URL of the check endpoint: from the server, else as typed here before. */
 export function useCheckUrl() {
   const { check_url } = useSession();
   const [typed, type] = useLocalStorage({
@@ -13,7 +12,6 @@ export function useCheckUrl() {
   return { url: check_url ?? (typed || unknownCheckUrl), isKnown: check_url !== null, typed, type };
 }
 
-/** Explains the placeholder in a snippet while the URL is not known. */
 export function CheckUrlHint() {
   const { isKnown, typed } = useCheckUrl();
   if (isKnown || typed) return null;

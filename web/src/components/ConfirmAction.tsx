@@ -7,7 +7,6 @@ import { Dialog } from './Dialog';
 interface Props {
   opened: boolean;
   onClose: () => void;
-  /** A question: "Remove this rule?" */
   title: string;
   effect: React.ReactNode;
   verb: string;

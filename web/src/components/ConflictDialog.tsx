@@ -19,7 +19,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Shown when somebody else saved first: both versions side by side, to choose one. */
 export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheirs, onClose }: Props) {
   useFocusBack(opened);
   useEscape(opened, onClose);

@@ -8,8 +8,7 @@ import { failed } from './toast';
 
 /**
  * Copies the address of this page. A range that ends now becomes the range that is shown, so that the reader of the
- * link
- * sees the same. Readers sign in by themselves: the address has no secret.
+ * link sees the same. Readers sign in by themselves: the address has no secret.
  */
 export function CopyLink({ range }: { range: Span }) {
   const { copy, copied, error } = useClipboard({ timeout: 3_000 });
@@ -27,7 +26,6 @@ export function CopyLink({ range }: { range: Span }) {
   );
 }
 
-/** The address with the range as it is now, and without the live view. */
 function fixedLink(href: string, range: Span, now: number): string {
   const url = new URL(href);
   const { from, until } = range.at(now);

@@ -9,7 +9,6 @@ import { followRow, RowOpener } from './RowOpener';
 export interface Column<Row> {
   key: string;
   header: string;
-  /** The header is for screen readers only, as for a column of buttons. */
   quiet?: boolean;
   /** CSS width; the columns without one share the rest. */
   width?: number | string;
@@ -32,7 +31,6 @@ export interface TableProps<Row> {
   columns: Column<Row>[];
   rows: Row[];
   rowKey: (row: Row) => string | number;
-  /** The link of a row: a page, or this page with a panel. */
   to?: (row: Row) => LinkProps;
   /** Handles a plain click instead of the link, such as for a panel that shares one history entry. */
   onOpen?: (row: Row) => void;
@@ -50,9 +48,8 @@ const virtualFrom = 200;
 const narrow = '(width <= 720px)';
 
 /**
- * A table with keyboard navigation: arrows, Home, End, Page up and down, Enter to open. A row has one link,
- * and a click anywhere on the row follows it. Above 200 rows the table scrolls by itself and renders only the
- * visible rows.
+ * A table with keyboard navigation: arrows, Home, End, Page up and down, Enter to open. A row has one link, and a click
+ * anywhere on the row follows it. Above 200 rows the table scrolls by itself and renders only the visible rows.
  */
 export function DataTable<Row>(props: TableProps<Row>) {
   const { label, columns, rows, rowKey, to, onOpen, open } = props;

@@ -167,7 +167,6 @@ function change({ newly_denied, no_longer_denied }: EffectOfUser): number {
   return newly_denied - no_longer_denied;
 }
 
-/** Whether every check is decided as it was. */
 function isNone({ newly_denied, no_longer_denied }: Counts): boolean {
   return newly_denied.value === 0 && no_longer_denied.value === 0;
 }
@@ -189,7 +188,6 @@ function notesOf(rules: EffectOfRule[]): string {
   return [...new Set(rules.flatMap(({ note }) => (note ? [` ${note}`] : [])))].join('');
 }
 
-/** Which rules took no part, by reason. */
 function leftOut(all: EffectLeftOut[]): string {
   return [...new Set(all.map(({ why }) => why))]
     .map((why) => {

@@ -1,6 +1,5 @@
 import styles from './Facts.module.css';
 
-/** A list of names and values. Entries that are null, undefined or false are left out. */
 export function Facts({ facts }: { facts: Record<string, React.ReactNode> }) {
   return (
     <dl className={styles.facts}>

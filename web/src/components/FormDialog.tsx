@@ -10,8 +10,7 @@ import styles from './FormDialog.module.css';
 export type Wrong = (pointer: string) => string | undefined;
 
 /**
- * Splits an error into field errors and the rest. Call `rest()` last: it returns the errors that no field
- * asked for.
+ * Splits an error into field errors and the rest. Call `rest()` last: it returns the errors that no field asked for.
  */
 export function fieldErrors(error: unknown): { wrong: Wrong; rest: () => string | null } {
   const asked = new Set<string>();

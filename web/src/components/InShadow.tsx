@@ -1,7 +1,6 @@
 import { IconGhost } from './icons';
 import styles from './Outcome.module.css';
 
-/** Marks a tenant in shadow. Unlike a shadow rule it is red, because nothing is protected. */
 export function InShadow() {
   return (
     <span className={styles.chip} data-tone="denied">

@@ -87,7 +87,6 @@ export function Leaving({ when, what, inDialog = false }: Props) {
   );
 }
 
-/** "Your changes to this rule and what you typed" */
 function inWords(lost: Draft[]): string {
   return lost
     .map(({ what }, index) => (index === 0 ? what : what.charAt(0).toLowerCase() + what.slice(1)))

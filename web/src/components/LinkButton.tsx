@@ -3,5 +3,4 @@ import { createLink } from '@tanstack/react-router';
 
 type Props = ButtonProps & { ref?: React.Ref<HTMLAnchorElement>; 'aria-label'?: string };
 
-/** A link that looks like a button. */
 export const LinkButton = createLink((props: Props) => <Button component="a" {...props} />);

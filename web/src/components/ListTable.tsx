@@ -10,7 +10,6 @@ interface Props<Row> extends Omit<TableProps<Row>, 'rows'> {
   none: React.ReactNode;
 }
 
-/** The table of a list that is read page by page. */
 export function ListTable<Row>({ list, noun, none, ...table }: Props<Row>) {
   return (
     <Query query={list}>

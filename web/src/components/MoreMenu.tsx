@@ -7,7 +7,6 @@ interface Props extends ActionIconProps {
   children: React.ReactNode;
 }
 
-/** A button of three dots, which opens what can be done with a thing. */
 export function MoreMenu({ label, children, ...button }: Props) {
   return (
     <Menu position="bottom-end">

@@ -1,6 +1,5 @@
 import { Outcome } from './Outcome';
 
-/** Marks an account whose address nobody has verified; renders nothing for others. */
 export function NotVerified({ account: { proven } }: { account: { proven: boolean } }) {
   if (proven) return null;
   return (

@@ -1,7 +1,6 @@
 import { Tooltip } from '@mantine/core';
 import { exactNumber, shortNumber } from '~/domain/format';
 
-/** A number as 12.4 k, with the exact one on hover. */
 export function Num({ value, unit }: { value: number; unit?: string }) {
   const short = shortNumber(value);
   const exact = exactNumber(value);

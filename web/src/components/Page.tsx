@@ -11,7 +11,6 @@ interface Props {
   children: React.ReactNode;
 }
 
-/** A screen: its title, its primary action top right, its content. */
 export function Page({ title, beside, lead, above, actions, children }: Props) {
   useEffect(() => {
     document.title = `${title} · Sluice`;

@@ -12,7 +12,6 @@ interface Props {
   secret?: string;
 }
 
-/** The files of a proxy, made from the tenant's mapping as it is saved. */
 export default function ProxyCode(props: Props) {
   const { tenant } = useParams({ strict: false });
   return tenant ? <OfTenant tenant={tenant} {...props} /> : <Files mapping={{}} {...props} />;

@@ -2,7 +2,6 @@ import { signInAddress } from '~/session';
 import { Copy } from './Copy';
 import styles from './SignInAddress.module.css';
 
-/** The address to keep for somebody who joined a tenant by a link, on a line of its own. */
 export function SignInAddress({ tenant }: { tenant: string }) {
   const address = signInAddress(tenant);
   return (

@@ -57,7 +57,6 @@ export function useLastPassed(moments: number[]): number {
   });
 }
 
-/** "3 min ago", with the exact time on hover. */
 export function RelativeTime({ at }: { at: string }) {
   const now = useNow();
   const time = Date.parse(at);
@@ -70,7 +69,6 @@ export function RelativeTime({ at }: { at: string }) {
   );
 }
 
-/** "350 ms", "2 min" */
 export function Duration({ ms }: { ms: number }) {
   return <span className="numeric">{duration(ms)}</span>;
 }

@@ -23,7 +23,6 @@ export function useTimeRange(fallback = '1h') {
     /** The moments as of now, in milliseconds. */
     at: (now: number) => parseRange(text, now) ?? parseRange(fallback, now) ?? { from: now - 3_600_000, until: now },
     set,
-    /** Sets a range chosen on a chart, in seconds. */
     brush: (from: number, until: number) => set(between(from * 1000, until * 1000)),
   };
 }

@@ -20,7 +20,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Undoes a change as a whole, or one row of a packed entry, and shows each value with its former one. */
 export default function UndoChange({ tenant, of, names, onClose }: Props) {
   const queries = useQueryClient();
   const change = useQuery(changeQuery(tenant, of));

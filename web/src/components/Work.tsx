@@ -9,7 +9,6 @@ interface Props {
   of?: number;
 }
 
-/** How far work behind the scenes is, and why its latest try failed. */
 export function Work({ work: { finished_at, error, next_try_at }, label, done, of }: Props) {
   return (
     <>

@@ -78,7 +78,6 @@ function title(error: unknown): string {
   return 'Something went wrong';
 }
 
-/** Shown instead of a screen that the reader’s role does not allow. */
 export function NoPermission({
   need = 'own',
   children,

@@ -27,8 +27,7 @@ function show(data: NotificationData, autoClose: number): void {
 
 /**
  * Confirms an action for a few seconds. Toasts wait while the pointer is over one or the focus in it; one with
- * something
- * to do stays longer.
+ * something to do stays longer.
  */
 export function done(message: string, act?: Act): void {
   const id = randomID();
@@ -47,7 +46,6 @@ export function done(message: string, act?: Act): void {
   show({ id, message: words ?? message }, act ? 10_000 : 4000);
 }
 
-/** Reports a failure, for long enough to be read. Nothing can be done in the toast itself. */
 export function failed(what: string, error: unknown): void {
   const request = error instanceof ProblemError ? error.document.request_id : undefined;
   const message = request ? `${sentence(error)} (request ${request})` : sentence(error);

@@ -9,8 +9,7 @@ const handled = new WeakSet<Event>();
 
 /**
  * Acts on Escape in the topmost dialog alone. Mantine's own handler acts in all that are open, so a modal that uses
- * this
- * has closeOnEscape={false}.
+ * this has closeOnEscape={false}.
  */
 export function useEscape(isOpen: boolean, act: () => void) {
   // Counted while rendering, because a dialog renders before one inside of it, but its effects run later.

@@ -16,13 +16,11 @@ interface Saving<V, D extends object> {
   draftOf: (value: V) => D;
   /** Saves a draft over a version, and fails with 412 if another one is saved. */
   send: (draft: D, base: Tagged<V>) => Promise<Tagged<V>>;
-  /** Reads the saved version after a lost race. */
   read: () => Promise<Tagged<V>>;
   /** A field in words, with its label; theirs is the saved version if the draft is its own. */
   say: (field: keyof D & string, draft: D, theirs?: V) => [label: string, text: string];
   /** Puts a version that was saved or read into the cache. */
   store?: (now: Tagged<V>) => unknown;
-  /** Runs after the reader's own save. */
   onSaved?: (now: Tagged<V>) => unknown;
 }
 
@@ -47,7 +45,6 @@ export function fieldsOf<D extends object>(draft: D, change: (part: Partial<D>) 
   });
 }
 
-/** How often a save is merged with what somebody else saved meanwhile, before it fails. */
 export const mostMerges = 5;
 
 function same(a: unknown, b: unknown): boolean {
@@ -56,8 +53,7 @@ function same(a: unknown, b: unknown): boolean {
 
 /**
  * Merges two drafts of one base, field by field. Clashes are the fields that both changed, to different values; they
- * are
- * mine in the result. Without a base all fields that differ clash.
+ * are mine in the result. Without a base all fields that differ clash.
  */
 export function merge<D extends object>(base: D | null, mine: D, theirs: D) {
   const draft = { ...theirs };

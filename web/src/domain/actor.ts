@@ -1,6 +1,5 @@
 import type { AuditEntry } from '~/api/types';
 
-/** "ada@example.com", "API key ci", "sluice dev" */
 export function actorOf({ actor: { kind, name, id } }: AuditEntry): string {
   return kind === 'api_key' ? `API key ${name || id}` : name || id || kind;
 }

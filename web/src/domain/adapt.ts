@@ -6,7 +6,6 @@ export function adaptOf<T extends Adapt | null>(limit: Pick<Limit, 'algorithm'>,
   return hasRate(limit.algorithm) ? adapt : null;
 }
 
-/** "backend search, floor 20 %, p99 at most 300 ms, errors at most 1 %" */
 export function adaptText(adapt: Adapt | null): string {
   if (!adapt) return 'no';
   return [`backend ${adapt.backend}`, `floor ${adapt.floor_percent} %`, ...targets(adapt)].join(', ');

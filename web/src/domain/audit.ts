@@ -83,7 +83,6 @@ const causes: Record<string, string> = {
   'new URL': 'new URL of a webhook',
 };
 
-/** "Each user · daily · free" */
 function ruleOf(key_pattern: string, name: string, plan: string, meter: string): string {
   return [ruleTitle({ key_pattern, name, meter }), plan].filter(Boolean).join(' · ');
 }
@@ -175,7 +174,6 @@ const labels: Record<string, string> = {
   url: 'Address',
 };
 
-/** The values that differ; for a creation or removal, all values. */
 export function changesOf(entry: AuditEntry): Change[] {
   const [before, after] = [plain(entry.before), plain(entry.after)];
   const fields = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
@@ -255,7 +253,6 @@ function content(row: Row | null): string {
   return JSON.stringify(row && fields.toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** Whether an entry undid a certain other, or a row of it. */
 export function undoes({ actor: { act } }: AuditEntry, { audit_id }: AuditEntry, row?: number): boolean {
   return act === `revert ${audit_id}` || (row !== undefined && act === `revert ${audit_id} row ${row}`);
 }

@@ -15,7 +15,6 @@ export const capacityWords: Record<CapacityThing, { label: string; many: string;
   members: { label: 'Members', many: 'members', room: 'Remove some' },
 };
 
-/** The part of a capacity that is used, 0 to 1. */
 export function usedShare({ held, allowed }: ThingCapacity): number {
   return allowed === 0 ? 1 : Math.min(1, held / allowed);
 }
@@ -24,7 +23,6 @@ export function isFull({ held, allowed }: ThingCapacity): boolean {
   return held >= allowed;
 }
 
-/** "9,800 of 10,000" */
 export function usedText({ held, allowed }: ThingCapacity): string {
   return `${exactNumber(held)} of ${exactNumber(allowed)}`;
 }

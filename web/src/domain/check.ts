@@ -3,7 +3,6 @@ import type { TrySearch } from '~/search';
 import { duration, exactNumber } from './format';
 import { meterUnit } from './meter';
 
-/** A check from the texts of the address, without empty ones. */
 export function checkOf(search: TrySearch): Check {
   const check: Check = {};
   if (search.user) check.user_id = search.user;

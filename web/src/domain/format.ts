@@ -23,18 +23,15 @@ export function shortNumber(value: number): string {
   return plain.format(value);
 }
 
-/** "120 per minute", "less than 0.1 per minute" */
 export function perMinuteText(rate: number): string {
   if (rate > 0 && rate < 0.1) return 'less than 0.1 per minute';
   return `${shortNumber(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate))} per minute`;
 }
 
-/** 12,408 */
 export function exactNumber(value: number): string {
   return new Intl.NumberFormat('en', { maximumFractionDigits: 6 }).format(value);
 }
 
-/** 3.4 %; only nothing is 0 % and only all is 100 %. */
 export function percent(share: number): string {
   const value = share * 100;
   if (value > 0 && value < 0.1) return `under 0.1${thin}%`;
@@ -77,7 +74,6 @@ export function duration(ms: number, exact = false): string {
   return '';
 }
 
-/** "just now", "3 min ago", "in 2 days". */
 export function relative(at: number, now: number): string {
   const distance = at - now;
   if (Math.abs(distance) < 5_000) return 'just now';
@@ -130,7 +126,6 @@ export function zonedTime(at: number, zone: string): string {
   }
 }
 
-/** "21 Nov 2026, 06:33:56 UTC+01:00", in the zone that the reader chose. */
 export function exactTime(at: number): string {
   return `${plainTime(at)} ${zoneOf(at, offset)}`;
 }
@@ -139,7 +134,6 @@ const weekday = new Intl.DateTimeFormat('en-GB', { weekday: 'short', timeZone })
 const minuteOfDay = new Intl.DateTimeFormat('en-GB', { ...clock, timeZone });
 const secondOfDay = new Intl.DateTimeFormat('en-GB', { ...clock, second: '2-digit', timeZone });
 
-/** "21 Nov, 06:33 UTC+1", in the zone that the reader chose. */
 export function shortTime(at: number): string {
   return `${plainTime(at, 'minute')} ${zoneOf(at)}`;
 }
@@ -174,7 +168,6 @@ export function momentSpan(from: number, until: number): string {
   return `${zoneOf(from) === zoneOf(until) ? plainMoment(from) : moment(from)} to ${moment(until)}`;
 }
 
-/** "Europe/Berlin (UTC+1)": the zone of all shown times. */
 export function ownZone(now: number): string {
   const { timeZone } = offset.resolvedOptions();
   const zone = zoneOf(now);

@@ -2,7 +2,6 @@ import type { NewRule, Rule } from '~/api/types';
 import { requests } from './meter';
 import { shapeOf } from './rate';
 
-/** A saved rule as the body that would create it, for what looks at its effect. */
 export function newRuleOf(rule: Rule): NewRule {
   const { key_pattern, name, plan, action, mode, is_active } = rule;
   const base = { key_pattern, name, plan, action, mode, is_active };

@@ -76,13 +76,11 @@ function ordered(segments: Segment[]): Segment[] {
 
 const compare = (a: string, b: string) => (a < b ? -1 : Number(a > b));
 
-/** The tier of limit: the first segment's field; attributes belong to the user. */
 export function scopeOf(segments: Segment[]): 'user' | 'endpoint' | 'ip' | 'global' {
   const field = segments[0]?.field ?? 'global';
   return field === 'attr' ? 'user' : field;
 }
 
-/** The pattern's text, with quotes only where they must be. */
 export function printPattern(segments: Segment[]): string {
   return segments.map(printSegment).join(':');
 }

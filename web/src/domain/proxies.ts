@@ -26,7 +26,6 @@ export const keyInFiles = 'slk_YOUR_KEY';
 
 export const addressInFiles = '127.0.0.1:8080';
 
-/** Whether an address can stand in the files, which connect without TLS and know no path. */
 export function fits(url: string): boolean {
   if (!URL.canParse(url)) return false;
   const { protocol, pathname } = new URL(url);
@@ -201,7 +200,6 @@ function moveLine(code: string, headers: Header[], text: string, before: string)
   });
 }
 
-/** Puts lines in the place of the one that has a text. */
 function replaceLine(code: string, text: string, by: (indent: string, line: string) => string[]): string {
   return code
     .split('\n')

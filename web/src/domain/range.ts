@@ -34,7 +34,6 @@ export function namedSpan(text: '1h' | '24h' | '30d'): Span {
   return { text, moves: true, at: (now) => parseRange(text, now) ?? { from: now, until: now } };
 }
 
-/** The same length of time, so many milliseconds earlier. */
 export function earlier({ text, moves, at }: Span, ms: number): Span {
   return {
     text: `${text} − ${ms}`,
@@ -46,7 +45,6 @@ export function earlier({ text, moves, at }: Span, ms: number): Span {
   };
 }
 
-/** The moments of a range, in milliseconds; null if the text is no range. */
 export function parseRange(text: string, now: number): Moments | null {
   const named = ranges.find(({ value }) => value === text);
   if (named) return { from: now - named.ms, until: now };

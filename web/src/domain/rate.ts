@@ -31,7 +31,6 @@ export interface Limit extends Rate, WindowParts {
   algorithm?: Algorithm;
   refill_interval?: string | null;
   max_hold?: string | null;
-  /** Left out: requests. */
   meter?: string;
 }
 
@@ -80,7 +79,6 @@ export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
   return { number: rounded(scaled), unit: rate_unit };
 }
 
-/** A limit so many times as high: 10 times 1000 per day is 10,000 per day, exactly. */
 export function times(limit: Limit, factor: number): Limit {
   const { number, unit } = perUnit(limit);
   return {
@@ -121,13 +119,11 @@ const short: Record<RateUnit, string> = { second: 's', minute: 'min', hour: 'h',
 
 const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
 
-/** "1,000 per day" */
 export function rateSentence(rate: Rate & Pick<Limit, 'meter'>): string {
   const { number, unit } = perUnit(rate);
   return `${amount(number, rate.meter)} per ${unit}`;
 }
 
-/** "1,000", "1,000 input tokens" */
 function amount(number: number, meter: string | undefined): string {
   return `${exact.format(number)} ${meterUnit(meter)}`.trimEnd();
 }
@@ -243,7 +239,6 @@ export interface LimitProblems {
   notify_at?: string;
 }
 
-/** The errors of a limit, to follow the field's name; the server has the last word. */
 export function limitProblems(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): LimitProblems {
   const problems: LimitProblems = {};
   const { rate_per_second: rate, burst_capacity: burst, algorithm } = limit;

@@ -15,12 +15,10 @@ export function ruleName({ name, meter }: Pick<Named, 'name' | 'meter'>): string
   return [unit, unit && name === meter ? '' : name].filter(Boolean).join(' · ');
 }
 
-/** "Each user · daily", "Each user · input tokens" */
 export function ruleTitle(rule: Omit<Named, 'plan'>): string {
   return [patternInWords(rule.key_pattern), ruleName(rule)].filter(Boolean).join(' · ');
 }
 
-/** A rule in a list or a choice: "Each user · daily · pro · shadow". */
 export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>>): string {
   const state = rule.is_active === false ? 'off' : rule.mode === 'shadow' && 'shadow';
   return [ruleTitle(rule), rule.plan ?? 'all plans', state].filter(Boolean).join(' · ');
@@ -35,12 +33,10 @@ export function identityLabel(identity: string): string {
   return key_pattern ? ruleLabel({ key_pattern, name, plan }) : identity;
 }
 
-/** Tells rules of one pattern apart: "daily · pro". */
 export function ruleDetail(rule: Omit<Named, 'key_pattern'>): string {
   return [ruleName(rule), rule.plan ?? 'all plans'].filter(Boolean).join(' · ');
 }
 
-/** The effect of a rule: "10 per second, bursts to 50", "Always denied". */
 export function ruleEffect(rule: Limit & Pick<Rule, 'action'>): string {
   return rule.action === 'limit' ? limitSentence(rule) : actionLabels[rule.action];
 }

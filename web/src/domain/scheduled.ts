@@ -10,13 +10,11 @@ export function byRule(open: ScheduledChange[]): Map<string, ScheduledChange> {
 
 export const isOpen = ({ state }: ScheduledChange) => state === 'waiting' || state === 'in_force';
 
-/** "Mon 23 Nov 2026, 09:00 to Fri 27 Nov 2026, 17:00 UTC", "from Mon 23 Nov 2026, 09:00 UTC on" */
 export function whenWords({ starts_at, ends_at }: Pick<ScheduledChange, 'starts_at' | 'ends_at'>): string {
   const start = Date.parse(starts_at);
   return ends_at ? momentSpan(start, Date.parse(ends_at)) : `from ${moment(start)} on`;
 }
 
-/** The state of a change: "Waiting", "Partly taken back". */
 export function stateWords({ state, rules }: ScheduledChange): string {
   if (state === 'edited' && rules.some(({ failure }) => failure === null)) return 'Partly taken back';
   return {
@@ -29,7 +27,6 @@ export function stateWords({ state, rules }: ScheduledChange): string {
   }[state];
 }
 
-/** The rule after a change: "50 per second, bursts to 300", "Shadow". */
 export function becomes(rule: Rule, change: ScheduledRule['change']): string {
   const after = { ...rule, ...change } as Rule;
   const limits = ['action', 'algorithm', 'rate_per_second', 'rate_unit', 'burst_capacity', 'window'];

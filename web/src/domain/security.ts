@@ -33,14 +33,12 @@ export const tenantSecurityKinds = securityKinds.filter(({ value }) =>
   ['refused', 'outside_network', 'denied', 'exported', 'key_left_behind'].includes(value),
 );
 
-/** "Sign-in failed", "Sign-in failed, 12 times". */
 export function titleOf({ kind, count }: Pick<SecurityEvent, 'kind' | 'count'>): string {
   const title = titles[kind] ?? kind.replaceAll('_', ' ').replace(/^./, (first) => first.toUpperCase());
   return count > 1 ? `${title}, ${count} times` : title;
 }
 
 interface FoldedEvent extends SecurityEvent {
-  /** When the first of them was; at is when the latest was. */
   since: string;
 }
 

@@ -152,7 +152,6 @@ if (decision.allowed) {
 `;
 }
 
-/** The cost of requests, and those of other meters. */
 function costsOf({ cost = 1, costs = {} }: Check) {
   const { requests = cost, ...others } = costs;
   return { cost: requests, others };

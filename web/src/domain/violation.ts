@@ -11,7 +11,6 @@ export function laterFirst(a: Violation, b: Violation): number {
   return otherAt - at || otherNumber - number;
 }
 
-/** "10 per second, bursts to 50": the limit as it was then; null for a rule that blocks. */
 export function limitThen(violation: Violation): string | null {
   const { rate_per_second, burst_capacity, limit_text } = violation;
   if (limit_text !== '') return limit_text;
@@ -25,7 +24,6 @@ export function who(violation: Violation): string {
   return violation.ip_address ?? 'An anonymous caller';
 }
 
-/** "GET /api/search" */
 export function endpointOf({ method, endpoint }: Violation): string | null {
   if (endpoint === null) return method;
   return method ? `${method} ${endpoint}` : endpoint;

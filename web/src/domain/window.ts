@@ -4,14 +4,11 @@ import { duration } from './format';
 
 const units = { s: 1, m: 60, h: 3600 } as const;
 
-/** The longest window, and refill interval, in seconds. */
 const maxWindow = 366 * 86_400;
-/** The longest hold of a concurrency slot, in seconds. */
 export const maxHold = 86_400;
 
 const day = 86_400;
 
-/** A duration in seconds, or what to type instead. */
 export function parseDuration(text: string): { seconds: number } | { error: string } {
   const found = /^([1-9]\d{0,8})([smh])$/.exec(text);
   const seconds = found ? Number(found[1]) * units[found[2] as keyof typeof units] : 0;
@@ -41,7 +38,6 @@ export function parseWindow(text: string): { seconds: number } | { calendar: Cal
   };
 }
 
-/** The length of a window in seconds; of the calendar's, the longest. */
 export function windowSeconds(text: string): number {
   if (isCalendar(text)) return { day, week: 7 * day, month: 31 * day }[text];
   const read = parseDuration(text);

@@ -3,7 +3,6 @@ import { useBusy } from '~/api/busy';
 import { IconAlert } from '~/components/icons';
 import styles from './AwayBanner.module.css';
 
-/** Shown while the server denies requests for a time. Queries continue by themselves. */
 export function BusyBanner() {
   const busy = useBusy();
   const [now, setNow] = useState(Date.now);

@@ -176,7 +176,6 @@ const kinds: Record<string, string> = {
   endpoint: 'Endpoints',
 };
 
-/** Takes a leading word such as "user" off a query. */
 function splitKind(query: string): { kind: string | undefined; rest: string } {
   const [, word = '', rest = ''] = /^\s*(\w+)\s+(\S.*)$/.exec(query) ?? [];
   const kind = kinds[word.toLowerCase()];
@@ -209,7 +208,6 @@ function useGroups(query: string): { label: string; entries: Entry[] }[] {
   );
 }
 
-/** The entries that a query finds, those whose label fits best first, and how well the best fits. */
 function ranked(label: string, entries: Entry[], query: string) {
   const asked = query.trim().toLowerCase();
   if (asked === '') return { label, entries: entries.slice(0, most), rank: 0 };
@@ -364,7 +362,6 @@ function useRules(tenant = ''): Entry[] {
   );
 }
 
-/** The endpoints with denials in the last day; each opens its denials. */
 function useEndpoints(tenant: string | undefined, query: string): Entry[] {
   const enabled = !!tenant && query.trim().length > 1;
   const { data } = useQuery({ ...topQuery(tenant ?? '', namedSpan('24h'), 'endpoint', 100), enabled });
@@ -378,7 +375,6 @@ function useEndpoints(tenant: string | undefined, query: string): Entry[] {
   }));
 }
 
-/** The denials of an address or network that is typed, from where it can be blocked. */
 function useAddress(tenant: string | undefined, query: string): Entry[] {
   const ip = query.trim();
   if (!tenant || !looksLikeAddress(ip)) return [];

@@ -16,8 +16,7 @@ const lead = 'This change needs a recent sign-in, and you signed in more than 10
 
 /**
  * The forms of the dialog: the password, or signing in again at a linked provider; and, of an account with a second
- * factor, a
- * code.
+ * factor, a code.
  */
 export default function ProofForm({ session }: { session: Session }) {
   const { account, has_password } = session;
@@ -110,7 +109,6 @@ function AtProvider({ needsCode }: { needsCode: boolean }) {
   );
 }
 
-/** The address of this page; without its parameters if it is longer than the server takes. */
 function here(): string {
   const { pathname, search, hash } = window.location;
   const whole = pathname + search + hash;

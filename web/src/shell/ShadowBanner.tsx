@@ -15,10 +15,8 @@ const TurnEnforcement = lazy(async () => ({
   default: (await import('~/components/TurnEnforcement')).TurnEnforcement,
 }));
 
-/** How often an open screen checks the enforcement. */
 const every = 15_000;
 
-/** The banner on every screen of a tenant in shadow: since when, by whom, and how to end it. */
 export function ShadowBanner() {
   const { tenant: slug } = useParams({ strict: false });
   const { data } = useQuery({ ...tenantQuery(slug ?? ''), enabled: !!slug, refetchInterval: every });

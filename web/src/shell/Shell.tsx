@@ -17,8 +17,7 @@ const CommandPalette = lazy(() => import('./CommandPalette'));
 const PhoneMenu = lazy(() => import('./PhoneMenu'));
 
 /**
- * The frame of every screen: navigation at the left, the screen at the right. On phones the navigation is a
- * drawer.
+ * The frame of every screen: navigation at the left, the screen at the right. On phones the navigation is a drawer.
  */
 export function Shell() {
   const [menu, setMenu] = useState<'never' | 'open' | 'closed'>('never');
@@ -49,7 +48,6 @@ export function Shell() {
     [router],
   );
 
-  // The session ended elsewhere: the route runs again and redirects to sign-in.
   useEffect(() => {
     if (!session) router.invalidate();
   }, [session, router]);

@@ -14,8 +14,7 @@ interface TenantChoice {
 const most = 20;
 
 /**
- * The tenants that the reader can open and the query matches: memberships first, then, for platform admins,
- * others.
+ * The tenants that the reader can open and the query matches: memberships first, then, for platform admins, others.
  */
 export function useTenantChoices(query: string, enabled = true): TenantChoice[] {
   const { account, memberships } = useSession();

@@ -15,11 +15,9 @@ import { sayField } from './versions';
 
 interface Props {
   tenant: string;
-  /** null: creates an alert. */
   alert: Alert | null;
   rules: Rule[];
   rule?: string;
-  /** Called with the secret of a new webhook, which is shown once. */
   onSecret: (secret: string) => void;
   onClose: () => void;
 }
@@ -58,7 +56,6 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
     },
   });
 
-  /** Shows the secret of an alert that became a webhook. The alert is saved, also if this fails. */
   async function sign(saved: Alert) {
     const params = { tenant, alert_id: saved.alert_id, etag: etagOf(saved) };
     try {

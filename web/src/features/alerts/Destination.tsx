@@ -7,7 +7,6 @@ import { formatNames } from './versions';
 
 interface Props {
   tenant: string;
-  /** null: a new alert. */
   alert: Alert | null;
   draft: AlertDraft;
   field: Field;

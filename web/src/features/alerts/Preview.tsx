@@ -16,7 +16,6 @@ const hour = 3_600_000;
 
 interface Props {
   tenant: string;
-  /** null while the form is not filled in. */
   condition: AlertCondition | null;
   rules: Rule[];
 }

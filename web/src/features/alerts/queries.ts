@@ -14,7 +14,6 @@ export const alertsQuery = (tenant: string) =>
 const soon = 2_000;
 const later = 15_000;
 
-/** The deliveries of an alert, latest first, refetched sooner while one is pending. */
 export const deliveriesQuery = (tenant: string, alert_id: string) => ({
   ...pagesQuery(tenantKey(tenant, 'alerts', alert_id, 'deliveries'), (cursor, signal) =>
     api.get('/api/v1/tenants/{tenant}/alerts/{alert_id}/deliveries', { tenant, alert_id, cursor, signal }),

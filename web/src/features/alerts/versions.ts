@@ -11,7 +11,6 @@ export const formatNames = {
   email: 'E-mail',
 } as const satisfies Record<Alert['format'], string>;
 
-/** "Webhook https://hooks.example.com/sluice", "E-mail ada@example.com", "PagerDuty" */
 function destinationOf({ format = 'webhook', url, email }: Partial<Alert>): string {
   if (format === 'pagerduty') return formatNames.pagerduty;
   return `${formatNames[format]} ${(format === 'email' ? email : url) ?? ''}`;

@@ -20,7 +20,6 @@ export const kindHints = {
 
 export const hasSubjects = (kind: Kind) => kind === 'denials' || kind === 'crossings';
 
-/** "1,200 denials", "40 %" */
 export function countedText(kind: Kind, count: number): string {
   if (kind === 'near_limit') return `${count} %`;
   const noun = { denials: 'denial', crossings: 'crossing', degraded: 'degraded decision' }[kind];
@@ -62,7 +61,6 @@ export function outcomeOf({ state, is_under_way }: AlertDelivery): { tone: Tone;
   }
 }
 
-/** "answered 503 after 3 attempts", "connection refused" */
 export function detailOf({ state, attempts, last_status, last_error }: AlertDelivery): string {
   if (state === 'silenced') return 'not sent';
   if (attempts === 0) return 'not sent yet';

@@ -15,7 +15,6 @@ export function CreatedKey({
   used,
   onClose,
 }: {
-  /** null: a service key */
   tenant: string | null;
   created: Created;
   used: boolean;

@@ -25,7 +25,6 @@ type Open = { act: 'new' } | { act: 'rotate' | 'revoke'; key: Key } | null;
 interface Props {
   room: KeyRoom;
   keys: UseQueryResult<Key[]>;
-  /** The reader may create and revoke them. */
   own: boolean;
   title: string;
   lead?: string;

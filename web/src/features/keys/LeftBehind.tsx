@@ -10,13 +10,11 @@ import type { KeyRoom } from './room';
 interface Props {
   room: KeyRoom;
   keys: Key[];
-  /** The reader may revoke and keep them. */
   own: boolean;
   labelOf: (key: Key) => string;
   onRevoke: (key: Key) => void;
 }
 
-/** Keys that outlive the people who made them, each with a decision to make. */
 export function LeftBehind({ room, keys, own, labelOf, onRevoke }: Props) {
   return (
     <div className={styles.left} role="status">

@@ -11,7 +11,6 @@ export interface KeyRoom {
   create: (key: NewKey) => Promise<{ key: Key; secret: string }>;
   rotate: (key: Key, graceSeconds: number) => Promise<{ key: Key; secret: string }>;
   revoke: (key: Key) => Promise<unknown>;
-  /** Notes that a key stays although its creator has left. */
   keep: (key: Key) => Promise<unknown>;
   changed: () => Promise<void>;
 }

@@ -7,7 +7,6 @@ import { plural } from '~/domain/format';
 import styles from './EndingSoon.module.css';
 import { endingSoonQuery } from './queries';
 
-/** Warns about overrides that end within seven days; renders nothing if there are none. */
 export function EndingSoon({ tenant }: { tenant: string }) {
   const { data, isPending } = useQuery(endingSoonQuery(tenant));
   if (isPending) return <Awaited />;

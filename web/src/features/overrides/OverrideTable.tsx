@@ -30,7 +30,6 @@ interface Props {
   none: React.ReactNode;
 }
 
-/** Overrides of a tenant, a rule or a user, with the menu to edit and remove each. */
 export function OverrideTable({ tenant, which, rules, without, edit, onEdit, none }: Props) {
   const queries = useQueryClient();
   const list = useInfiniteQuery(overridesQuery(tenant, which));

@@ -37,7 +37,6 @@ export function amounts({ rate_per_second, burst_capacity, algorithm }: Limit) {
   return { ...(hasRate(algorithm) && { rate_per_second }), burst_capacity };
 }
 
-/** Whether an override would give what the rule gives to everybody. */
 export function isOwnLimit(rule: Rule, limit: Limit): boolean {
   return JSON.stringify(amounts(limit)) === JSON.stringify(amounts(rule));
 }
@@ -70,7 +69,6 @@ export function sayField(
   }
 }
 
-/** Whom an override is for; the plan is undefined where it is not known. */
 export interface Subject {
   user_id: string;
   plan?: string | null;

@@ -13,11 +13,9 @@ export interface Expiry {
   length: string;
   /** In milliseconds; see MomentField. */
   until: number | null;
-  /** The saved end, for "same". */
   saved?: string | null;
 }
 
-/** When an override ends: null for never, undefined while no future time is chosen. */
 export function expiresAt({ length, until, saved = null }: Expiry, now: number): string | null | undefined {
   if (length === 'same') return saved;
   if (length === 'never') return null;

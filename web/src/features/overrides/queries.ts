@@ -13,7 +13,6 @@ const soon = 7 * 86_400_000;
 
 type Filter = NonNullable<paths['/api/v1/tenants/{tenant}/overrides']['get']['parameters']['query']>;
 
-/** Which overrides: the filters of the tenant's list, or those of one user. */
 export interface Which extends OverridesSearch {
   user?: string;
 }
@@ -27,7 +26,6 @@ function filterOf({ ends, rule, prefix, user }: Which): Filter {
   return { ...byEnd, rule_id: rule, prefix, user_id: user };
 }
 
-/** Overrides, page by page. One user's are read again and again, because they expire on screen. */
 export const overridesQuery = (tenant: string, which: Which) => {
   const { user, ...filters } = which;
   const queryKey = tenantKey(tenant, 'overrides', user ?? null, filters);

@@ -10,12 +10,10 @@ import { custom, momentsOf, type TimeDraft, timeProblem, times } from './time';
 interface Props {
   draft: TimeDraft;
   recording: Recording;
-  /** The server's error. */
   error?: string;
   onChange: (draft: TimeDraft) => void;
 }
 
-/** Chooses the time of a replay, and says which moments that are and since when checks are recorded. */
 export function TimeFields({ draft, recording, error, onChange }: Props) {
   const label = useId();
   const now = useNow();

@@ -15,7 +15,6 @@ export const recordingQuery = (tenant: string) =>
     queryFn: ({ signal }) => api.get('/api/v1/tenants/{tenant}/recording', { tenant, signal }),
   });
 
-/** The latest replays, asked again while one of them is under way. */
 export const replaysQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'replays'),

@@ -37,7 +37,6 @@ export function momentsOf({ choice, from, until }: TimeDraft, now: number): Mome
   return parseRange(choice, now) ?? dayBefore(now);
 }
 
-/** Why a time cannot be replayed; null if it can. */
 export function timeProblem({ from, until }: Moments, { oldest, newest }: Recording): string | null {
   if (!(from < until)) return 'The end must be later than the start.';
   if (oldest && until <= Date.parse(oldest)) {

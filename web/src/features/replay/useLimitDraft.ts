@@ -31,7 +31,6 @@ export function useLimitDraft(tenant: string, begin: ReplaysSearch, enabled: boo
   };
 }
 
-/** Whether a replay can answer what another limit of the rule would have done. */
 export function isReplayable({ action, algorithm }: Rule): boolean {
   return action === 'limit' && algorithm !== 'concurrency';
 }

@@ -15,7 +15,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Edits a waiting change: its times and, for a single rule, the limit. A new change replaces it. */
 export function EditScheduled({ tenant, change, rules, onClose }: Props) {
   const [seen] = useState(rules);
   const [patches, setPatches] = useState(() => change.rules.map((one) => one.change as RulePatch));

@@ -16,9 +16,7 @@ interface Props {
   tenant: string;
   rules: NewScheduledRule[];
   children: React.ReactNode;
-  /** The waiting change that this one replaces. */
   replaces?: ScheduledChange;
-  /** There is nothing to schedule yet. */
   disabled?: boolean;
   onClose: () => void;
   onScheduled: () => void;
@@ -28,7 +26,6 @@ interface Props {
 
 const hour = 3_600_000;
 
-/** Schedules changes of rules as one: when it begins, and when the rules go back. */
 export function ScheduleDialog(props: Props) {
   const { tenant, rules, children, replaces, disabled, onClose, onScheduled, onRaceLost } = props;
   const queries = useQueryClient();

@@ -70,7 +70,6 @@ export function Events({
   name: readonly unknown[];
   filter: Filter;
   none: string;
-  /** Leaves the tenant out. */
   ofTenant?: boolean;
   read: (query: Filter & Span & { limit: number; cursor?: string }, signal: AbortSignal) => Promise<SecurityEventList>;
 }) {

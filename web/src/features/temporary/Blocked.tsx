@@ -10,7 +10,6 @@ import { EndNow } from './EndNow';
 import { type Match, matching } from './matching';
 import styles from './temporary.module.css';
 
-/** The rule that blocks all checks of a group now, if one does. */
 export function useBlock(tenant: string, { by, value }: Group): Match | undefined {
   const { data } = useQuery(blocksQuery(tenant));
   const blocks = useMemo(
@@ -21,7 +20,6 @@ export function useBlock(tenant: string, { by, value }: Group): Match | undefine
   return blocks.find(({ rule }) => !hasExpired(rule, now));
 }
 
-/** Says that a group is blocked, and until when, and ends it. Nothing if it is not blocked. */
 export function Blocked({ tenant, group }: { tenant: string; group: Group }) {
   const { edit } = useRole();
   const block = useBlock(tenant, group);

@@ -15,7 +15,6 @@ interface Props {
   group: Group;
   /** How many of its checks were denied in the range that is shown; left out where no range is. */
   denied?: number;
-  /** The button that opens the menu; left out, it is an icon. */
   label?: string;
   /**
    * Opens the override that raises a user's limit. Without it, the menu leads to the user’s page; null offers neither.

@@ -7,7 +7,6 @@ import { Act, MoreMenu } from '~/components/MoreMenu';
 import { ruleLabel } from '~/domain/rule';
 import { type RuleAction, ruleVerbs } from './ruleDraft';
 
-// As in GroupMenu: most visits open none.
 const RuleForATime = lazy(() => import('./RuleForATime'));
 
 interface Props {

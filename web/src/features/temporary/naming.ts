@@ -1,7 +1,6 @@
 import type { Rule } from '~/api/types';
 import { parsePattern } from '~/domain/pattern';
 
-/** The rules whose patterns name this user, in the order in which they decide, without inactive ones. */
 export function rulesNaming(rules: Rule[], user: string): Rule[] {
   const rank = { bypass: 0, block: 1, limit: 2 };
   return rules

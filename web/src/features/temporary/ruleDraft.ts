@@ -13,7 +13,6 @@ export const ruleVerbs: Record<RuleAction, string> = {
   enforce: 'Enforce',
 };
 
-/** The possible actions for a rule; none for one that decides nothing, or lets everything pass. */
 export function actionsOf(rule: Rule): RuleAction[] {
   const { action, mode } = rule;
   if (!isOn(rule, serverNow()) || action === 'bypass') return [];
@@ -21,7 +20,6 @@ export function actionsOf(rule: Rule): RuleAction[] {
   return action === 'block' ? ['pass'] : ['pass', 'limit', 'block'];
 }
 
-/** The limit to begin with: the double, the most frequent need. */
 export function limitToBegin(rule: Rule): Limit {
   const double = times(rule, 2);
   return isValid(double) ? double : rule;

@@ -73,11 +73,6 @@ const columnsWith = (rules: Rule[]): Column<Violation>[] => [
   },
 ];
 
-/**
- * The columns of a list of violations. A user's page leaves out the column that would repeat the user. The delay of
- * queues
- * is there if a row is of one.
- */
 export function violationColumns(rules: Rule[], rows: Violation[], without?: 'who'): Column<Violation>[] {
   const queues = rows.some(({ queue_ms }) => queue_ms !== null);
   return columnsWith(rules).filter(({ key }) => key !== without && (queues || key !== 'queue'));

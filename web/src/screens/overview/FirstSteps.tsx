@@ -98,7 +98,6 @@ function Step({ number, done, title, children }: StepProps) {
   );
 }
 
-/** "for all plans", "on 2 plans", "on 1 plan and for all plans" */
 function onPlans(rules: Rule[]): string {
   const named = new Set(rules.map(({ plan }) => plan));
   const all = named.delete(null) && 'for all plans';

@@ -25,7 +25,6 @@ const ShadowRules = lazy(() => import('./ShadowRules'));
 
 const month = namedSpan('30d');
 
-/** The chosen meter, from the URL; undefined for all. */
 function useMeter() {
   const { meter } = overviewSearch(useSearch({ strict: false }));
   const navigate = useNavigate();

@@ -88,7 +88,6 @@ function Tile({ label, hint, value, tone, children }: TileProps) {
   );
 }
 
-/** The share of degraded decisions; without Redis there are none. */
 function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
   const status = useQuery(tenantStatusQuery(useTenant()));
   if (degraded > 0) return <>{percent(degraded / checks)} of all checks</>;

@@ -26,7 +26,6 @@ export interface Limited {
   trend: 'up' | 'down' | 'steady';
   /** The rule that denies most now or, if none does, that of most of the latest denials. */
   rule: (Pick<RuleName, 'rule_id' | 'key_pattern' | 'meter'> & { name?: string }) | undefined;
-  /** The endpoint of most of the latest recorded denials. */
   endpoint: string | undefined;
   users: (string | null)[];
 }
@@ -35,15 +34,11 @@ type Kinds<T> = Record<'user' | 'network', T>;
 
 export interface Answer {
   rows: Limited[];
-  /** Denials of all, a minute. */
   now: number;
-  /** Whether some denials of the range are not recorded. */
   isPart: boolean;
-  /** All who are known to be denied, listed or not. */
   known: Row[];
 }
 
-/** The most denied: users, and networks without the denials of listed users. */
 export const limitedQuery = (tenant: string, span: Span, meter?: string) => {
   const queryKey = tenantKey(tenant, 'stats', 'limited', meter ?? null, span.text);
   return queryOptions({
@@ -102,7 +97,6 @@ function rowsOf(by: keyof Kinds<Top>, top: Top, present: Present, span: Span): R
   );
 }
 
-/** The answer with what is denied at present, which is read more often. */
 export function atPresent(answer: Answer, present: Partial<Kinds<Present>>): Answer {
   const rows = answer.rows.map((row) => {
     const found = present[row.group.by as keyof Kinds<Present>];
@@ -185,9 +179,7 @@ export function standsOut({ rows, now }: Answer): Limited | undefined {
 
 export interface Flood {
   source: Limited;
-  /** Of the tenant's checks. */
   share: number;
-  /** Checks a minute. */
   checks: number;
 }
 

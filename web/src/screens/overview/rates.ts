@@ -15,8 +15,7 @@ const least = 15_000;
 
 /**
  * Checks per minute of each step. An unfinished step is divided by its elapsed time, so that a new minute is no fall;
- * one that
- * has hardly begun is left out.
+ * one that has hardly begun is left out.
  */
 export function perMinute({ points: all, step_seconds }: Series, now: number): Rates {
   const step = step_seconds * 1000;

@@ -62,7 +62,6 @@ export function AddRule({ taken, onClose, onAdd }: Props) {
   );
 }
 
-/** The first common pattern that has no row yet. */
 function first(taken: string[]): string {
   const usual = ['user:{user_id}', 'ip:{ip}', 'endpoint:{endpoint}', 'global'];
   return usual.find((key_pattern) => !taken.includes(rowId({ key_pattern, name: '' }))) ?? '';

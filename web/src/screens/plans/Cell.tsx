@@ -160,7 +160,6 @@ interface EditorProps {
   onTyping: (typing: boolean) => void;
 }
 
-/** Edits a cell: rate and burst. Enter commits, Escape cancels. */
 export function CellEditor(props: EditorProps) {
   const { label, start, inherited, unread, typed, onCommit, onLeave, onUnread, onCancel, onTyping } = props;
   const model = start ?? inherited ?? props.model;

@@ -34,15 +34,12 @@ interface Props {
   share: number | undefined;
   /** Tried beside the rule. */
   candidate: Rule | undefined;
-  /** The next scheduled change of the rule. */
   scheduled: ScheduledChange | undefined;
-  /** The cell has the keyboard focus of the grid. */
   here: boolean;
   /** Splits the limit for all plans; undefined where it cannot be. */
   onSplit: ((row: Row) => void) | undefined;
 }
 
-/** One cell: the limit in force, the change, or the editor, drawn again only if its content changes. */
 export const GridCell = memo(
   DrawnCell,
   ({ at, now, ...before }, { at: atAfter, now: nowAfter, ...after }) =>
@@ -142,7 +139,6 @@ interface HeldProps {
   onSplit: (() => void) | undefined;
 }
 
-/** Warns that the limit for all plans is lower, and offers to split it. */
 function Held({ own, all, here, onSplit }: HeldProps) {
   return (
     <span className={styles.held}>
@@ -171,7 +167,6 @@ function Held({ own, all, here, onSplit }: HeldProps) {
   );
 }
 
-/** The background: redder as the share of denied checks grows. */
 function tint({ denied, checks }: Verdicts): React.CSSProperties {
   const share = checks > 0 ? denied / checks : 0;
   return { background: `color-mix(in srgb, var(--denied) ${Math.round(3 + share * 13)}%, var(--surface))` };

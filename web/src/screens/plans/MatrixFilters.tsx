@@ -16,7 +16,6 @@ export function rowFits(row: Row, { q, scope }: PlansSearch): boolean {
 interface Props {
   rows: Row[];
   shown: number;
-  /** More rows are being read. */
   isPart: boolean;
   search: PlansSearch;
   set: (change: PlansSearch) => void;
@@ -24,7 +23,6 @@ interface Props {
   onChangeMany: (() => void) | undefined;
 }
 
-/** Filters the rows by words and by scope, and multiplies the limits of the shown rows. */
 export function MatrixFilters({ rows, shown, isPart, search, set, onChangeMany }: Props) {
   const choices = Object.entries(scopeLabels).map(([value, label]) => ({
     value,

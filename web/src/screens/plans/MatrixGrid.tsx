@@ -25,7 +25,6 @@ interface Props {
   shares: Map<string, number>;
   /** Candidates by the id of the rule that they are tried for. */
   candidates: Map<string, Rule>;
-  /** The next scheduled change of each rule that has one, by rule id. */
   scheduled: Map<string, ScheduledChange>;
   editable: boolean;
   /** A row that was just added. Its first cell is edited at once. */
@@ -37,7 +36,6 @@ interface Props {
   onMultiply: ((plan: string) => void) | null;
   /** Moves a plan's column to an index among the plans' columns. */
   onMove: (plan: Plan, to: number) => void;
-  /** Whether a cell has input that is not in the draft yet. */
   onTyping: (typing: boolean) => void;
 }
 
@@ -51,7 +49,6 @@ const steps: Record<string, [number, number]> = {
 /** The type of a dragged column's data, which is the name of its plan. */
 const dragged = 'text/x-plan';
 
-/** How many rows Page up and Page down move. */
 const page = 10;
 
 /** Whether a key writes a character. The first one replaces the cell, as in a spreadsheet. */

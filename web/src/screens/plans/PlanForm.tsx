@@ -11,7 +11,6 @@ import { useSave } from '~/components/useSave';
 
 interface Props {
   tenant: string;
-  /** null: creates a plan. */
   plan: Plan | null;
   onClose: () => void;
 }

@@ -13,7 +13,6 @@ interface Props {
   plan: Plan;
   plans: Plan[];
   editable: boolean;
-  /** null while not all limits are known. */
   onMultiply: (() => void) | null;
   onMove: (plan: Plan, to: number) => void;
 }

@@ -67,10 +67,8 @@ export default function Plans() {
   const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
   const queries = useQueryClient();
   const [open, setOpen] = useState<'plan' | 'limit' | 'many' | 'review' | 'schedule' | null>(null);
-  /** The plan whose limits are multiplied; undefined: the first. */
   const [multiplied, setMultiplied] = useState<string>();
   const [added, setAdded] = useState<Row[]>([]);
-  /** Added rows whose rules start in shadow mode. */
   const [shadows, setShadows] = useState<ReadonlySet<string>>(new Set());
   const [draft, setDraft] = useState<Draft>(new Map());
   const [unread, setUnread] = useState<ReadonlyMap<string, Unread>>(new Map());

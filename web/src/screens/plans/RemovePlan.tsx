@@ -16,7 +16,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Removes a plan with its rules, and asks where its users go. */
 export function RemovePlan({ tenant, plan, plans, onClose }: Props) {
   const queries = useQueryClient();
   const others = plans.filter(({ name }) => name !== plan.name);

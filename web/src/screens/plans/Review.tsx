@@ -25,7 +25,6 @@ import { matrixQuery, withSaved } from './queries';
 interface Props {
   tenant: string;
   draft: Draft;
-  /** The draft with all that its save changes. */
   saved: Draft;
   /** Rows where the limit for all plans is lower than a limit in the draft. */
   held: HeldRow[];
@@ -38,7 +37,6 @@ interface Props {
   schedule: boolean;
   onClose: () => void;
   onSaved: () => void;
-  /** Called with an error for each cell that cannot be saved. */
   onErrors: (errors: Map<string, string>) => void;
   /** Merges the draft with the saved version; null if the reader has to choose. */
   onRaceLost: () => Promise<Draft | null>;

@@ -17,13 +17,11 @@ export interface Place {
 export interface Edit {
   place: Place;
   base: Rule | null;
-  /** null: the rule is to be removed. */
   limit: Limit | null;
   /** For a new rule: the rule that its other fields are copied from. */
   like?: Rule;
   /** For a new rule: when the other rules of its row charge. */
   charge?: Rule['charge'];
-  /** A new rule that starts in shadow mode. */
   shadow?: boolean;
 }
 
@@ -52,7 +50,6 @@ export function rowId({ key_pattern, name }: { key_pattern: string; name: string
   return JSON.stringify([key_pattern, name]);
 }
 
-/** The candidates among the rules of some rows, by the id of their live rule. */
 export function candidatesOf(rows: MatrixRow[]): Map<string, Rule> {
   const live = new Set(rows.flatMap(({ rules }) => rules.map(({ rule_id }) => rule_id)));
   return new Map(
@@ -74,7 +71,6 @@ export function ruleAt(row: MatrixRow, plan: string | null): Rule | null {
   return row.rules.find((rule) => rule.plan === plan) ?? null;
 }
 
-/** The draft with one edit. An edit back to the saved limit is dropped. */
 export function edited(draft: Draft, edit: Edit): Draft {
   const next = new Map(draft);
   if (same(edit.base, edit.limit)) next.delete(cellId(edit.place));
@@ -123,7 +119,6 @@ export function toSchedule(draft: Draft): { changes: NewScheduledRule[]; others:
   return { changes, others: cells.length - changes.length };
 }
 
-/** Why a draft cannot be scheduled; null if it can. */
 export function scheduleProblem(draft: Draft): string | null {
   return toSchedule(draft).others === 0 ? null : 'A change that adds or removes a rule cannot be scheduled.';
 }

@@ -69,7 +69,6 @@ function isSeparable(row: MatrixRow, all: Limit, draft: Draft, plans: Plan[]): b
   });
 }
 
-/** Whether a limit allows more than another; limits of different kinds are not compared. */
 function isLooser(own: Limit, all: Limit): boolean {
   return sameKind(own, all) && (own.rate_per_second > all.rate_per_second || own.burst_capacity > all.burst_capacity);
 }
@@ -112,7 +111,6 @@ export function asSaved(draft: Draft, rows: MatrixRow[], plans: Plan[]): Draft {
   }, draft);
 }
 
-/** The rows of the draft where the limit for all plans lowers those of plans. */
 export function heldRows(rows: MatrixRow[], plans: Plan[], draft: Draft): HeldRow[] {
   return touchedRows(rows, draft).flatMap((row) => {
     const isTouched = (plan: string | null) => draft.has(cellId({ ...row, plan }));
@@ -129,7 +127,6 @@ function isShared({ key_pattern }: MatrixRow): boolean {
   return !/(^|:)user:/.test(key_pattern);
 }
 
-/** Why the limit for all plans cannot be split; null if it can. */
 export function splitProblem(row: MatrixRow, plans: Plan[]): string | null {
   const idle = plans.filter(({ name }) => {
     const rule = ruleAt(row, name);
@@ -167,7 +164,6 @@ export function removalNotes(row: MatrixRow, plans: Plan[], draft: Draft): strin
   return notes;
 }
 
-/** The draft after a split: each plan without a limit gets that of all plans, which is removed. */
 export function split(draft: Draft, row: MatrixRow, plans: Plan[]): Draft {
   const all = decides(row, null, draft);
   if (!isLimit(all)) return draft;
@@ -190,7 +186,6 @@ function baseOf(draft: Draft, row: MatrixRow, plan: string | null): Rule | null 
   return change ? change.base : ruleAt(row, plan);
 }
 
-/** "pro is limited to 6/min, burst 6": the plans and the lower limit. */
 export function heldSentence({ all, plans }: HeldRow): string {
   const held = plans.map(({ name, own }) => `${name} is limited to ${heldTo(own, all)}`).join('; ');
   return `${held}. The limit for all plans, ${limitSentence(all)}, applies too.`;

@@ -9,7 +9,6 @@ import { rowId } from './draft';
 interface Matrix {
   rows: MatrixRow[];
   etag: string;
-  /** More rows are being read. */
   isPart?: boolean;
 }
 
@@ -57,7 +56,6 @@ export function withSaved(matrix: Matrix, changes: RuleChange[], etag: string): 
   };
 }
 
-/** The server's order of rows. */
 function byRow(a: MatrixRow, b: MatrixRow): number {
   if (a.key_pattern !== b.key_pattern) return a.key_pattern < b.key_pattern ? -1 : 1;
   return a.name < b.name ? -1 : Number(a.name > b.name);

@@ -25,7 +25,6 @@ export default function Jobs() {
   );
 }
 
-/** "scheduled changes 12" */
 function named({ kind, about }: ParkedJob): string {
   return about ? `${kind} ${about}` : kind;
 }

@@ -10,7 +10,6 @@ interface Props {
   onCreated: (slug: string) => Promise<void>;
 }
 
-/** "Acme Payments, Ltd." → "acme-payments-ltd" */
 export function slugOf(name: string): string {
   return name
     .normalize('NFD')
@@ -21,7 +20,6 @@ export function slugOf(name: string): string {
     .slice(0, 63);
 }
 
-/** Creates a tenant and opens it. The slug follows the name until it is typed. */
 export function NewTenant({ onClose, onCreated }: Props) {
   const navigate = useNavigate();
   const [name, setName] = useState('');

@@ -12,7 +12,6 @@ import { plural } from '~/domain/format';
 
 const removedKey = ['removed tenants'] as const;
 
-/** Tenants that were removed: those that can be restored, and the receipts of those that are erased. */
 export function RemovedTenants({ onRestored }: { onRestored: (slug: string) => Promise<void> }) {
   const queries = useQueryClient();
   const removed = useInfiniteQuery({

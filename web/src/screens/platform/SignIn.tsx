@@ -11,7 +11,6 @@ import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import styles from './Platform.module.css';
 
-/** Where people can sign in beside their password, and whether that works, for platform admins. */
 export default function SignIn() {
   const providers = useQuery({
     queryKey: ['identity-providers'],

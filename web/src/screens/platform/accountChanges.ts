@@ -11,7 +11,6 @@ export interface AccountChange {
   destructive: boolean;
 }
 
-/** The changes that an account offers; proof is for one whose address is not verified. */
 export function changes(account: Account): {
   admin: AccountChange;
   access: AccountChange;

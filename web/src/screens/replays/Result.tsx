@@ -212,7 +212,6 @@ const wouldBe = {
   after: 'Would deny with the change',
 };
 
-/** The columns of a sum: denied then, the additions and subtractions, and denied with the change. */
 function counts<Row extends Counts>(headers: typeof sums, moved = false): Column<Row>[] {
   const column = (key: keyof typeof sums, width: string, render: Column<Row>['render']): Column<Row> => ({
     key,

@@ -13,7 +13,6 @@ export function counted({ value, error }: Figure): string {
   return error > 0 ? `${exactNumber(Math.round(value))} ± ${exactNumber(Math.ceil(error))}` : exactNumber(value);
 }
 
-/** "+240" of a sum's part; "0" has no sign. */
 export function signed(sign: '+' | '−', text: string): string {
   return text === '0' ? text : sign + text;
 }

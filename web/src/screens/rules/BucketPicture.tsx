@@ -19,7 +19,6 @@ interface Props {
   limit: Limit;
 }
 
-/** Simulates a limit: tokens over time for adjustable traffic, computed by the code that decides checks. */
 export function BucketPicture({ limit }: Props) {
   return (
     <Card title="Simulation">
@@ -114,7 +113,6 @@ function Picture({ limit }: Props) {
 
 type Simulated = ReturnType<typeof simulated>;
 
-/** The rule to simulate: what the limit is made of, and nothing that does not change the simulation. */
 function simulated(limit: Limit) {
   const parts = Object.entries(shapeOf(limit)).filter(([, value]) => value !== null && value !== undefined);
   return {
@@ -125,7 +123,6 @@ function simulated(limit: Limit) {
   };
 }
 
-/** "120 requests in 30 s: 97 allowed, 23 denied, the first after 8 s; the longest wait is 2 s." */
 export function inWords(timeline: Timeline, arrivals: Arrivals, meter: string | undefined): string {
   const total = arrivals.counts.reduce((sum, count) => sum + count, 0);
   const denied = deniedBySlice(arrivals, timeline).reduce((sum, count) => sum + count, 0);

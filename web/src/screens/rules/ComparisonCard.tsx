@@ -13,7 +13,6 @@ import styles from './Comparison.module.css';
 import { type Comparison, comparisonQuery, comparisonWords, isCollecting } from './comparison';
 import { promoted } from './ruleDraft';
 
-/** A candidate beside its live rule: its additional denials, over time and by user, and the effect of promoting it. */
 export function ComparisonCard({ tenant, candidate }: { tenant: string; candidate: Rule }) {
   const comparison = useQuery(comparisonQuery(tenant, candidate.rule_id));
   return (

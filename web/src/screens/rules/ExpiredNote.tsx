@@ -16,7 +16,6 @@ interface Props {
   hasCandidate: boolean;
 }
 
-/** On the page of a rule that has ended: when it is removed, and what keeps it. */
 export function ExpiredNote({ tenant, rule, hasCandidate }: Props) {
   const now = useNow();
   const expired = hasExpired(rule, now);

@@ -10,7 +10,6 @@ interface Props {
   onChange: (part: Partial<RuleDraft>) => void;
 }
 
-/** The numbers of a limit, in dialogs that change nothing else of a rule. */
 export function LimitPair({ draft, onChange }: Props) {
   const wrong = limitProblems(draft);
   return (

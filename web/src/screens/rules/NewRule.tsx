@@ -146,7 +146,6 @@ function Form({ begin }: { begin: RuleDraft }) {
   );
 }
 
-/** Errors of the server that no field shows; rendered after the fields, which ask for their errors. */
 function Rest({ rest }: { rest: () => string | null }) {
   return <FormError>{rest()}</FormError>;
 }

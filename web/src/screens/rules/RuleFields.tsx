@@ -141,7 +141,6 @@ function endOf(at: number | null): string | null {
   return Number.isNaN(at) ? '' : new Date(at).toISOString();
 }
 
-/** The change to another action. A new limit starts with common values. */
 function withAction(draft: RuleDraft, action: RuleDraft['action']): Partial<RuleDraft> {
   if (action !== 'limit' || draft.burst_capacity > 0) return { action };
   return { action, ...fitted({ ...newLimit, algorithm: draft.algorithm }) };

@@ -13,7 +13,6 @@ interface Props {
   onSaved: () => void;
 }
 
-/** Saves the draft as the rule’s candidate. The live rule does not change. */
 export function TryAsShadow({ tenant, rule, draft, ready, onSaved }: Props) {
   const begin = useTryAsShadow(tenant, rule);
   const save = useMutation({

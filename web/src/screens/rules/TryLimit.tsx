@@ -15,7 +15,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Asks for the limit to try beside a live rule, and begins with the live one. */
 export default function TryLimit({ tenant, rule, onClose }: Props) {
   // The rest follows the live rule, so that the candidate differs from it only in the typed fields.
   const [typed, setTyped] = useState<Partial<RuleDraft>>({});

@@ -36,7 +36,6 @@ function rateOf(limit: Limit): number {
   return hasRate(limit.algorithm) ? limit.rate_per_second : (limit.burst_capacity / timeToFull(limit)) * 1000;
 }
 
-/** A window that shows the limit’s effect: about twice the time to fill an empty bucket. */
 export function windowMs(limit: Limit): number {
   const wanted = (timeToFull(limit) / 1000) * 2.5;
   const single = 12 / rateOf(limit); // with a burst of one, a dozen refills
@@ -46,7 +45,6 @@ export function windowMs(limit: Limit): number {
 
 export type Shape = 'spike' | 'steady' | 'ramp';
 
-/** The traffic to start with: a spike, just above the rate, or a ramp. */
 export function shaped(shape: Shape, limit: Limit): Arrivals {
   const sliceMs = windowMs(limit) / slices;
   const rate = (rateOf(limit) * sliceMs) / 1000;
@@ -68,7 +66,6 @@ export function shaped(shape: Shape, limit: Limit): Arrivals {
   return { sliceMs, counts, most };
 }
 
-/** How many requests become one with their cost, if there are too many to draw. */
 export function bundle({ counts }: Arrivals): number {
   return Math.max(1, Math.ceil(counts.reduce((sum, count) => sum + count, 0) / mostMarks));
 }
@@ -93,7 +90,6 @@ export function deniedBySlice(arrivals: Arrivals, { decisions }: Timeline): numb
   return denied;
 }
 
-/** The lines of the chart: tokens over time, and a cross for each denial. */
 export function pictureOf(limit: Limit, arrivals: Arrivals, { tiers, decisions }: Timeline) {
   const levels = tiers[0]?.levels ?? [];
   const end = arrivals.sliceMs * slices;

@@ -6,7 +6,6 @@ import { exactNumber, percent, plural, shortTime } from '~/domain/format';
 
 export type Comparison = components['schemas']['RuleComparison'];
 
-/** A candidate and its live rule on the checks of the same time. */
 export const comparisonQuery = (tenant: string, candidate: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'comparison', candidate),

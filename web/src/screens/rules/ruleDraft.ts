@@ -36,7 +36,6 @@ export function sayField(field: keyof RuleDraft, draft: RuleDraft): [string, str
   return known ? [fieldLabels[known], say(draft, known)] : [field, String(draft[field])];
 }
 
-/** A copy of a rule under a free name: "daily-copy". */
 export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
   const { key_pattern, plan, meter, mode, action, charge, failure_mode, lease, is_active, description } = rule;
   const taken = (name: string) =>
@@ -66,7 +65,6 @@ export function replayed(rule: Rule, draft: RuleDraft): NewRule {
   return creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name });
 }
 
-/** A live rule with the limit of its candidate, as effects take it. */
 export function promoted(candidate: Rule, { name }: Rule): NewRule {
   return creation({ ...copyOf(candidate, []), name, mode: 'enforce', is_active: true });
 }
@@ -205,7 +203,6 @@ function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
   }
 }
 
-/** "80 %, 100 %" */
 function sharesText(shares: number[]): string {
   return shares.map((share) => `${share} %`).join(', ');
 }

@@ -7,7 +7,6 @@ import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
 
-/** Asks for a link to choose a new password. The answer is the same for every address. */
 export default function ForgotPassword() {
   const [email, setEmail] = useState('');
   const { tenant } = useSearch({ strict: false }) as { tenant?: string };

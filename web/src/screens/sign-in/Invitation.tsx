@@ -12,7 +12,6 @@ import { AcceptAsNew } from './AcceptAsNew';
 import { AcceptSignedIn } from './AcceptSignedIn';
 import { Frame } from './Frame';
 
-/** The screen of an invitation link: the offer, and a way to accept it with or without an account. */
 export default function Invitation() {
   const token = useLocation({ select: ({ hash }) => hash });
   const offer = useQuery({

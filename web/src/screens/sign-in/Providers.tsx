@@ -12,7 +12,6 @@ interface Props {
   onStart: () => void;
 }
 
-/** A button for each provider, which leads there and from there to the path. */
 export function Providers({ providers, next, onStart }: Props) {
   const start = useMutation({
     mutationFn: (provider: string) => api.post('/api/v1/auth/{provider}/start', { provider, body: { next } }),

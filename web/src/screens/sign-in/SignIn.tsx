@@ -14,7 +14,6 @@ import { Providers } from './Providers';
 import { SecondStep } from './SecondStep';
 import { useSignedIn } from './signedIn';
 
-/** The one page to sign in, at a tenant’s address or without a tenant. */
 export default function SignIn() {
   const { slug = '' } = useParams({ strict: false }) as { slug?: string };
   const form = useForm({ initialValues: { email: '', password: '', tenant: slug } });

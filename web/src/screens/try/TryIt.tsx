@@ -18,10 +18,8 @@ import { CheckForm } from './CheckForm';
 import { Snippets } from './Snippets';
 import styles from './TryIt.module.css';
 
-/** Where the answer is below the form; TryIt.module.css. */
 const stacked = '(width <= 1080px)';
 
-/** The refetch interval, because buckets refill. */
 const every = 2_000;
 
 export default function TryIt() {
@@ -41,7 +39,6 @@ export default function TryIt() {
   const place = useRef<HTMLDivElement>(null);
   async function ask(next: TrySearch) {
     await navigate({ to: '.', search: next, resetScroll: false });
-    // Below the form the answer would be out of sight.
     if (matchMedia(stacked).matches) place.current?.scrollIntoView();
   }
   const fieldErrors = answer.error instanceof ProblemError && answer.error.document.errors ? answer.error : undefined;

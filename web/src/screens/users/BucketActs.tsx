@@ -107,7 +107,6 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
   );
 }
 
-/** "12 tokens", "0.75 USD" */
 function heldText(held: number, { meter }: Bucket): string {
   return meterUnit(meter) ? exactAmount(held, meter) : plural(Math.floor(held), 'token');
 }

@@ -23,7 +23,6 @@ interface Props {
   tenant: string;
   user: User;
   edit: boolean;
-  /** The rules that the user can have an override of, by their ids. */
   overridable: ReadonlySet<string>;
   onOverride: (rule: string) => void;
 }
@@ -74,7 +73,6 @@ function addressesOf({ recent_violations }: User): string[] {
   return [...new Set(recent_violations.flatMap(({ ip_address }) => ip_address ?? []))].slice(0, 3);
 }
 
-/** Says that an address of the user is blocked, with what ends it. Nothing if it is not. */
 function BlockOfAddress({ tenant, ip, edit }: { tenant: string; ip: string; edit: boolean }) {
   const block = useBlock(tenant, { by: 'ip', value: ip });
   if (!block) return null;

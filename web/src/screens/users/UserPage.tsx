@@ -36,7 +36,6 @@ import { Story } from './Story';
 import { Usage } from './Usage';
 import styles from './Users.module.css';
 
-/** How many of the recent denials are listed. */
 const latest = 5;
 
 export default function UserPage() {

@@ -4,7 +4,6 @@ import { roomOf } from '~/domain/lent';
 
 const frame = 100;
 
-/** The level of a bucket some milliseconds after it was read, if nothing was taken. */
 export function levelAfter(
   bucket: Pick<Bucket, 'tokens' | 'burst_capacity' | 'rate_per_second' | 'lent'>,
   ms: number,

@@ -20,7 +20,6 @@ export const usageQuery = (tenant: string, user: string) =>
     refetchInterval: 15_000,
   });
 
-/** "Nov 2026" */
 export function monthName(month: string): string {
   return new Intl.DateTimeFormat('en-GB', { month: 'short', year: 'numeric', timeZone: 'UTC' }).format(
     Date.parse(`${month}-01T00:00:00Z`),

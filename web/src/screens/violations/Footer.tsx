@@ -25,7 +25,6 @@ export function Footer({ list, rows }: { list: List; rows: Violation[] }) {
   );
 }
 
-/** The empty list: still searching, filtered out, or no violations at all. */
 export function Nothing(props: { list: List; filtered: boolean; live: boolean; tenant: string }) {
   const { list, filtered, live, tenant } = props;
   const icon = <IconViolations size={20} aria-hidden />;
@@ -65,7 +64,6 @@ function GoOn({ list, children }: { list: List; children: React.ReactNode }) {
   );
 }
 
-/** How far back the list is complete; null if it covers the whole range. */
 function reachedBackTo(list: List): string | null {
   const last = list.data?.pages.at(-1);
   if (!last || last.next_cursor === null) return null;

@@ -44,7 +44,6 @@ interface Props {
   search: ViolationsSearch;
 }
 
-/** The denials of the range in groups, the largest first, with actions for each. */
 export function Groups({ tenant, span, by, search }: Props) {
   // A user whom only a shadow rule would deny was not denied. A rule says itself that it is a shadow.
   const mode = search.mode ?? (by === 'rule' ? undefined : 'enforce');
@@ -159,7 +158,6 @@ function columnsOf(
   ];
 }
 
-/** Whether a group is blocked, and how many of its checks are denied now. */
 function Now({ tenant, group, rate }: { tenant: string; group: Group; rate: string | undefined }) {
   const block = useBlock(tenant, group);
   if (!block) return <Rate rate={rate} />;

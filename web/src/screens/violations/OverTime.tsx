@@ -24,7 +24,6 @@ function isExact({ user, ip, endpoint, scope, plan, rule, mode }: ViolationsSear
   return others === undefined && (mode === undefined || (mode === 'enforce' && rule === undefined));
 }
 
-/** All denials that a ranking's are a share of; undefined until they are known. */
 export function useWhole(tenant: string, span: Span, search: ViolationsSearch): number | undefined {
   const exact = isExact(search);
   const counts = useQuery({ ...seriesQuery(tenant, span, { rule_id: search.rule }), enabled: exact });

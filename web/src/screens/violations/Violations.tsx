@@ -154,7 +154,6 @@ export default function Violations() {
   );
 }
 
-/** Whom the filters name, if it is one user or one address or network. */
 function groupNamed({ user, ip }: ViolationsSearch): Group | undefined {
   if (user !== undefined) return { by: 'user', value: user };
   if (ip !== undefined) return { by: ip.includes('/') ? 'network' : 'ip', value: ip };

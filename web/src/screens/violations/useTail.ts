@@ -17,7 +17,6 @@ interface Tail {
   rows: Violation[];
   /** The ids of rows that are held back, so that no row moves under the pointer. */
   held: ReadonlySet<string>;
-  /** Older rows were dropped, so some are missing between these and the list. */
   dropped: boolean;
   state: 'off' | 'connecting' | 'live' | 'stopped';
   /** Rows are missing between this time and the ones before it, because too many arrived meanwhile. */
@@ -67,7 +66,6 @@ export function useTail(tenant: string, filter: ViolationFilter, range: string, 
     ...now,
     latest,
     show: () => setNow((before) => ({ ...before, held: new Set() })),
-    /** Drops the rows and refetches the lists. */
     forget() {
       setNow((before) => ({ ...off, state: before.state }));
       queries.invalidateQueries({ queryKey: tenantKey(tenant, 'violations') });
@@ -79,7 +77,6 @@ type Update = (change: (now: Tail) => Tail) => void;
 
 interface Hooks {
   signedOut: () => void;
-  /** Reads what the stream did not bring. */
   fill: () => Promise<unknown>;
 }
 
@@ -139,7 +136,6 @@ function withRows(now: Tail, more: Violation[]): Tail {
   };
 }
 
-/** Whether an error goes by: the server is away, or there are too many requests or live views for now. */
 function passes(error: unknown): boolean {
   return error instanceof AwayError || error instanceof TypeError || isStatus(error, 503) || isStatus(error, 429);
 }

@@ -21,7 +21,6 @@ import { Deliveries } from './Deliveries';
 
 interface Props {
   tenant: string;
-  /** undefined: closed. */
   alert?: Alert;
   /** The rule with its plan; undefined for no rule in particular. */
   nameOf: (rule: string | null) => string | undefined;

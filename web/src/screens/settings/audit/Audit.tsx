@@ -106,7 +106,6 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
   },
 ];
 
-/** The first values that an update changed. */
 function Values({ entry }: { entry: AuditEntry }) {
   const changes = changesOf(entry);
   const shown = changes.slice(0, 2).map(({ field, before, after }) => `${field} ${before ?? '–'} → ${after ?? '–'}`);
@@ -114,7 +113,6 @@ function Values({ entry }: { entry: AuditEntry }) {
   return shown.length > 0 && <span className={`soft ${styles.values}`}>{shown.join(', ')}</span>;
 }
 
-/** The filters of the address, in the API's names. */
 function filterOf(search: SettingsSearch, span: Span) {
   const { range, actor, action, kind, object, change } = search;
   return {

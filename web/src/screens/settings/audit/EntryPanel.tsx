@@ -33,14 +33,12 @@ import { useNames } from './names';
 
 interface Props {
   tenant: string;
-  /** undefined: closed. */
   id?: string;
   /** The id of the object that a packed entry is opened for; undefined: all its rows. */
   object?: string;
   onClose: () => void;
 }
 
-/** One change: what differed, who made it, and the button to undo it. */
 export function EntryPanel({ tenant, id, object, onClose }: Props) {
   const entry = useQuery({ ...entryQuery(tenant, id ?? ''), enabled: id !== undefined });
   const { isPending } = useNames(tenant); // they make the first sentence longer
@@ -137,7 +135,6 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
 
 const rowsAtOnce = 50;
 
-/** The objects of a packed entry, each with its undo. */
 function Rows({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
   const role = useRole();
   const names = useNames(tenant);

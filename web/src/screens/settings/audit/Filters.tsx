@@ -10,7 +10,6 @@ import { keysQuery } from '../keys/queries';
 import { membersQuery } from '../members/queries';
 import styles from './Audit.module.css';
 
-/** The filters of the audit log, which live in the address. */
 export function Filters({ tenant, search }: { tenant: string; search: SettingsSearch }) {
   const navigate = useNavigate();
   const members = useQuery(membersQuery(tenant));

@@ -22,7 +22,6 @@ import { auditWebhookQuery, isReceived, resultOf, stateOf, waitingOf } from './w
 
 type Open = 'edit' | 'rotate' | 'remove' | null;
 
-/** Where the audit log is sent, and how far it was. */
 export function WebhookCard() {
   const tenant = useTenant();
   const { own } = useRole();

@@ -9,14 +9,12 @@ import { done } from '~/components/toast';
 
 interface Props {
   tenant: string;
-  /** null: creates it. */
   webhook: AuditWebhook | null;
   /** Called with a new webhook’s secret, which is shown once. */
   onSecret: (secret: string) => void;
   onClose: () => void;
 }
 
-/** Creates or edits where the audit log is sent. */
 export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
   const queries = useQueryClient();
   const [url, setURL] = useState('');

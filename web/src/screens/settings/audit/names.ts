@@ -4,7 +4,6 @@ import type { Names } from '~/domain/audit';
 import { ruleLabel } from '~/domain/rule';
 import { membersQuery } from '../members/queries';
 
-/** The names of the members and rules that still exist. */
 export function useNames(tenant: string): Names & { isPending: boolean } {
   const { data: members, isPending: awaitsMembers } = useQuery(membersQuery(tenant));
   const { data: rules, isPending: awaitsRules } = useQuery(rulesQuery(tenant));

@@ -20,7 +20,6 @@ export const auditWebhookQuery = (tenant: string) =>
       data && (data.test?.is_waiting || data.is_under_way || (data.is_active && data.waiting > 0)) ? soon : later,
   });
 
-/** Whether entries arrive. */
 export function stateOf({ is_active, failures }: AuditWebhook): { tone: Tone; word: string } {
   if (!is_active) return { tone: 'neutral', word: 'Off' };
   if (failures > 0) return { tone: 'denied', word: 'Failing' };
@@ -30,7 +29,6 @@ export function stateOf({ is_active, failures }: AuditWebhook): { tone: Tone; wo
 /** The server counts no further. */
 const mostCounted = 10_000;
 
-/** "None", "1 change", "10,000 changes or more" */
 export function waitingOf({ waiting }: AuditWebhook): string {
   if (waiting === 0) return 'None';
   const counted = `${exactNumber(waiting)} ${waiting === 1 ? 'change' : 'changes'}`;
@@ -42,5 +40,4 @@ export function resultOf(status: number | null, error: string): string {
   return error || (status === null ? 'no answer' : `answered ${status}`);
 }
 
-/** Whether a status means that the receiver has it. */
 export const isReceived = (status: number | null) => status !== null && status >= 200 && status < 300;

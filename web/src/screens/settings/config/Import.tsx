@@ -24,7 +24,6 @@ rules:
 /** Longer files are not looked at for their effect. */
 const mostOfEffect = 500_000;
 
-/** Imports a file: a dry run shows the changes, then a second request applies them. */
 export function Import({ tenant }: { tenant: string }) {
   const queries = useQueryClient();
   const [text, setText] = useState('');

@@ -18,7 +18,6 @@ export function useRefusal(error: unknown, onRefused: (words: string | undefined
 
 const nameOf = (pointer: string) => pointer.replace(/^\/(mapping(\/|$))?/, '').replaceAll('/', '.');
 
-/** Why there is no check: the mapping is not valid, or the request is not. */
 export function Refused({ error }: { error: unknown }) {
   if (!(error instanceof ProblemError) || error.status !== 400) return <ErrorState error={error} />;
   const all = error.document.errors ?? [];

@@ -14,7 +14,6 @@ import { factsOf, Refused, useRefusal } from './Checked';
 import { descriptorsOf, firstDescriptors } from './descriptorSample';
 import styles from './Gateways.module.css';
 
-/** How long typing must pause before the server is asked. */
 const pause = 300;
 
 interface Props {

@@ -8,7 +8,6 @@ import { type ProxyName, proxies } from '~/domain/snippets';
 import envoy from '../../../../../deploy/examples/envoy/ratelimit.yaml?raw';
 import styles from './Gateways.module.css';
 
-/** The files of a proxy that asks over HTTP. */
 export function HttpRecipes() {
   const [proxy, setProxy] = useState<ProxyName>('nginx');
   return (

@@ -14,7 +14,6 @@ import { factsOf, Refused, useRefusal } from './Checked';
 import styles from './Gateways.module.css';
 import { firstSample, headersOf, type SampleDraft, sampleOf } from './sample';
 
-/** How long typing must pause before the server is asked. */
 const pause = 300;
 
 interface Props {

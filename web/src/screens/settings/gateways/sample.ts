@@ -3,7 +3,6 @@ import type { AuthorizeMapping, SampleRequest } from '~/api/types';
 export interface SampleDraft {
   method: string;
   url: string;
-  /** "Name: value", one per line. */
   headers: string;
   claims: string;
 }

@@ -76,7 +76,6 @@ function Effect({ tenant }: { tenant: string }) {
   );
 }
 
-/** "ada@example.com, bob@example.com and 3 more" */
 function namesOf(members: Member[]): string {
   const shown = members.slice(0, 5).map(({ email }) => email);
   const more = members.length - shown.length;
