@@ -1,4 +1,3 @@
-import { Button } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
@@ -6,11 +5,10 @@ import { api, type Tagged } from '~/api/client';
 import type { Member, Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Outcome } from '~/components/Outcome';
-import { Card } from '~/components/Page';
 import { plural } from '~/domain/format';
 import { useRole, useSession } from '~/session';
 import { membersQuery } from '../members/queries';
-import styles from '../Settings.module.css';
+import { SwitchCard } from './SwitchCard';
 
 export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Tagged<Tenant> }) {
   const { own } = useRole();
@@ -19,20 +17,13 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
   const [asking, setAsking] = useState(false);
   const required = tenant.settings.require_second_factor;
   return (
-    <Card title="Second factor">
-      <div className={styles.apart}>
-        <div>
-          <Outcome tone={required ? 'allowed' : 'neutral'}>{required ? 'Required' : 'Optional'}</Outcome>
-          <p className={styles.dim} style={{ marginTop: 4 }}>
-            {required ? 'API keys are not affected.' : 'Each member decides.'}
-          </p>
-        </div>
-        {own && (
-          <Button variant="default" onClick={() => setAsking(true)}>
-            {required ? 'Make optional …' : 'Require …'}
-          </Button>
-        )}
-      </div>
+    <SwitchCard
+      title="Second factor"
+      state={<Outcome tone={required ? 'allowed' : 'neutral'}>{required ? 'Required' : 'Optional'}</Outcome>}
+      note={required ? 'API keys are not affected.' : 'Each member decides.'}
+      verb={required ? 'Make optional' : 'Require'}
+      onSwitch={own ? () => setAsking(true) : undefined}
+    >
       <ConfirmAction
         opened={asking}
         onClose={() => setAsking(false)}
@@ -55,7 +46,7 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
           await changed(queries, tenant.slug, 'tenant');
         }}
       />
-    </Card>
+    </SwitchCard>
   );
 }
 
