@@ -44,6 +44,11 @@ export function FormError({ children }: { children: string | null }) {
   ) : null;
 }
 
+/** Errors of the server that no field shows; rendered after the fields, which ask for their errors. */
+export function Rest({ rest }: { rest: () => string | null }) {
+  return <FormError>{rest()}</FormError>;
+}
+
 interface Props {
   title: string;
   lead?: React.ReactNode;
@@ -107,7 +112,7 @@ export function FormDialog(props: Props) {
         <fieldset className={styles.lock} disabled={saving.isPending}>
           {lead && <p className="soft">{lead}</p>}
           {fields}
-          <FormError>{rest()}</FormError>
+          <Rest rest={rest} />
           <DialogButtons>
             <Button variant="default" onClick={onClose}>
               {cancel}

@@ -3,9 +3,10 @@ import { Link } from '@tanstack/react-router';
 import type { Crossing, Rule } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
 import { RuleLink } from '~/components/RuleLink';
 import { ShowMore } from '~/components/ShowMore';
-import { ErrorState, LoadingLines } from '~/components/states';
+import { LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { exactNumber, percent, plainTime, zonedTime } from '~/domain/format';
 import { exactAmount } from '~/domain/meter';
@@ -27,26 +28,24 @@ export function Crossings({ tenant, which, rules }: Props) {
   if (rows.length === 0 && !list.isError) return null;
   return (
     <Card title="Threshold events" flush>
-      {list.data ? (
-        <>
-          <ul className={styles.list} aria-label="Crossings">
-            {rows.map((crossing) => (
-              <Row
-                key={crossing.crossing_id}
-                tenant={tenant}
-                crossing={crossing}
-                rule={rules && (rules.find(({ rule_id }) => rule_id === crossing.rule_id) ?? null)}
-                names={'rule' in which ? 'who' : 'rule'}
-              />
-            ))}
-          </ul>
-          {(list.hasNextPage || rows.length > 10) && <ShowMore list={list} rows={rows} noun="crossing" />}
-        </>
-      ) : list.isError ? (
-        <ErrorState error={list.error} onRetry={() => list.refetch()} />
-      ) : (
-        <LoadingLines lines={2} />
-      )}
+      <Query query={list} loading={<LoadingLines lines={2} />}>
+        {() => (
+          <>
+            <ul className={styles.list} aria-label="Crossings">
+              {rows.map((crossing) => (
+                <Row
+                  key={crossing.crossing_id}
+                  tenant={tenant}
+                  crossing={crossing}
+                  rule={rules && (rules.find(({ rule_id }) => rule_id === crossing.rule_id) ?? null)}
+                  names={'rule' in which ? 'who' : 'rule'}
+                />
+              ))}
+            </ul>
+            {(list.hasNextPage || rows.length > 10) && <ShowMore list={list} rows={rows} noun="crossing" />}
+          </>
+        )}
+      </Query>
     </Card>
   );
 }

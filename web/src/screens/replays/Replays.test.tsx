@@ -147,7 +147,7 @@ test('a tenant that records nothing is told what recording costs, and an owner t
     [`PATCH ${acme}`]: () => problem(412, 'precondition-failed'),
   });
   const { user } = open('/t/acme/replays');
-  expect(await screen.findByText(/Takes at most 512 MiB of the database/)).toBeTruthy();
+  expect(await screen.findByText(/Takes at most 512 MiB/)).toBeTruthy();
   await user.click(await screen.findByRole('button', { name: 'Record checks for 7 days' }));
   await waitFor(() =>
     expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ settings: { record_days: 7 } }),

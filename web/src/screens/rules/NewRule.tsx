@@ -8,7 +8,7 @@ import { plansQuery, rulesQuery } from '~/api/queries';
 import { ActionBar } from '~/components/ActionBar';
 import { CapacityNote } from '~/components/CapacityNote';
 import { ChoiceField } from '~/components/ChoiceField';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { fieldErrors, Rest } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { LinkButton } from '~/components/LinkButton';
 import { Card, Page } from '~/components/Page';
@@ -144,8 +144,4 @@ function Form({ begin }: { begin: RuleDraft }) {
       <Leaving when={dirty} what="The new rule" />
     </Page>
   );
-}
-
-function Rest({ rest }: { rest: () => string | null }) {
-  return <FormError>{rest()}</FormError>;
 }

@@ -6,9 +6,10 @@ import { FormerRuleLink } from '~/components/FormerRuleLink';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
 import { RuleLink } from '~/components/RuleLink';
 import { ShowMore } from '~/components/ShowMore';
-import { ErrorState, LoadingLines } from '~/components/states';
+import { LoadingLines } from '~/components/states';
 import { actorOf } from '~/domain/actor';
 import { type Change, changesOf, verbOf } from '~/domain/audit';
 import { exactTime, plainTime } from '~/domain/format';
@@ -35,31 +36,30 @@ interface Props {
  */
 export function Story({ tenant, user, rules, span }: Props) {
   const list = useInfiniteQuery(storyQuery(tenant, user, span));
-  const moments = list.data ?? [];
   return (
     <Card title="Time line" flush>
-      {list.isError && !list.data ? (
-        <ErrorState error={list.error} onRetry={() => list.refetch()} />
-      ) : !list.data ? (
-        <LoadingLines lines={4} />
-      ) : moments.length === 0 ? (
-        <p className={styles.none}>Nothing in this time range.</p>
-      ) : (
-        <>
-          <ol className={styles.story} aria-label="Time line">
-            {moments.map(({ at, denials, entry }) => (
-              <li key={`${at} ${denials?.rule_id ?? ''} ${entry?.audit_id ?? ''}`}>
-                <time dateTime={at} title={exactTime(Date.parse(at))} className="numeric soft">
-                  {plainTime(Date.parse(at), 'minute')}
-                </time>
-                {denials && <Denied tenant={tenant} user={user} at={at} denials={denials} />}
-                {entry && <Changed tenant={tenant} entry={entry} rules={rules} />}
-              </li>
-            ))}
-          </ol>
-          {(list.hasNextPage || moments.length > 10) && <ShowMore list={list} rows={moments} noun="event" />}
-        </>
-      )}
+      <Query query={list} loading={<LoadingLines lines={4} />}>
+        {(moments) =>
+          moments.length === 0 ? (
+            <p className={styles.none}>Nothing in this time range.</p>
+          ) : (
+            <>
+              <ol className={styles.story} aria-label="Time line">
+                {moments.map(({ at, denials, entry }) => (
+                  <li key={`${at} ${denials?.rule_id ?? ''} ${entry?.audit_id ?? ''}`}>
+                    <time dateTime={at} title={exactTime(Date.parse(at))} className="numeric soft">
+                      {plainTime(Date.parse(at), 'minute')}
+                    </time>
+                    {denials && <Denied tenant={tenant} user={user} at={at} denials={denials} />}
+                    {entry && <Changed tenant={tenant} entry={entry} rules={rules} />}
+                  </li>
+                ))}
+              </ol>
+              {(list.hasNextPage || moments.length > 10) && <ShowMore list={list} rows={moments} noun="event" />}
+            </>
+          )
+        }
+      </Query>
     </Card>
   );
 }
