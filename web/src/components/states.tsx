@@ -1,4 +1,5 @@
 import { Button, Code, Skeleton } from '@mantine/core';
+import type { Icon } from '@tabler/icons-react';
 import { Link } from '@tanstack/react-router';
 import { AwayError, isKind, isStatus, ProblemError, sentence } from '~/api/problem';
 import { leastRole } from '~/domain/roles';
@@ -6,16 +7,20 @@ import { IconAlert, IconLock } from './icons';
 import styles from './states.module.css';
 
 interface EmptyProps {
-  icon?: React.ReactNode;
+  icon?: Icon;
   title: string;
   children?: React.ReactNode;
   action?: React.ReactNode;
 }
 
-export function EmptyState({ icon, title, children, action }: EmptyProps) {
+export function EmptyState({ icon: Shape, title, children, action }: EmptyProps) {
   return (
     <div className={styles.state}>
-      {icon && <div className={styles.icon}>{icon}</div>}
+      {Shape && (
+        <div className={styles.icon}>
+          <Shape size={20} aria-hidden />
+        </div>
+      )}
       <h2>{title}</h2>
       {children && <p className={styles.text}>{children}</p>}
       {action && <div className={styles.action}>{action}</div>}
@@ -58,7 +63,7 @@ export function ErrorState({ error, onRetry }: ErrorProps) {
 export function NeedsFactor() {
   return (
     <EmptyState
-      icon={<IconLock size={20} aria-hidden />}
+      icon={IconLock}
       title="Set up a second factor first"
       action={
         <Button component={Link} to="/profile">

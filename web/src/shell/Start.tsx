@@ -3,7 +3,7 @@ import { EmptyState } from '~/components/states';
 
 export function Start() {
   return (
-    <EmptyState icon={<IconTenants size={20} aria-hidden />} title="You are not a member of any tenant yet">
+    <EmptyState icon={IconTenants} title="You are not a member of any tenant yet">
       Ask an owner of a tenant to invite you, then open the link that you get.
     </EmptyState>
   );

@@ -103,7 +103,7 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
             return (
               <Card>
                 <EmptyState
-                  icon={<IconKey size={20} aria-hidden />}
+                  icon={IconKey}
                   title={`No ${title.toLowerCase().replace('api', 'API')} yet`}
                   action={own && create}
                 >

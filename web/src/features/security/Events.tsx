@@ -1,11 +1,11 @@
-import { Button, Select } from '@mantine/core';
+import { Select } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { serverNow } from '~/api/clock';
 import { pagesQuery, rowsOf } from '~/api/pages';
 import type { SecurityEvent, SecurityEventList } from '~/api/types';
+import { ClearFilters } from '~/components/ClearFilters';
 import type { Column } from '~/components/DataTable';
-import { IconX } from '~/components/icons';
 import { ListTable } from '~/components/ListTable';
 import { Outcome } from '~/components/Outcome';
 import { EmptyState } from '~/components/states';
@@ -45,16 +45,7 @@ const isFiltered = (filter: Filter) => Object.values(filter).some((value) => val
 export function Clear({ filter }: { filter: Filter }) {
   const set = useSet();
   if (!isFiltered(filter)) return null;
-  return (
-    <Button
-      variant="subtle"
-      color="gray"
-      leftSection={<IconX size={14} aria-hidden />}
-      onClick={() => set({ kind: undefined, email: undefined, ip: undefined, tenant: undefined })}
-    >
-      Clear
-    </Button>
-  );
+  return <ClearFilters onClear={() => set({ kind: undefined, email: undefined, ip: undefined, tenant: undefined })} />;
 }
 
 type Filter = Omit<SecuritySearch, 'range'>;

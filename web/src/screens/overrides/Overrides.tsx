@@ -112,7 +112,7 @@ function Filters({ search, rules, onChange }: FilterProps) {
 }
 
 function None({ search, create }: { search: OverridesSearch; create: React.ReactNode }) {
-  const icon = <IconBolt size={20} aria-hidden />;
+  const icon = IconBolt;
   if (search.prefix || search.rule) {
     return <EmptyState icon={icon} title="No results" />;
   }

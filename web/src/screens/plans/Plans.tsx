@@ -207,7 +207,7 @@ export default function Plans() {
                   {isPart && matrix.isError && <ErrorState error={matrix.error} onRetry={() => matrix.refetch()} />}
                   {shown.length === 0 && isPart && <Loading />}
                   {shown.length === 0 && !isPart && (
-                    <EmptyState icon={<IconPlans size={20} aria-hidden />} title="No rule matches">
+                    <EmptyState icon={IconPlans} title="No rule matches">
                       Change the search or the scope.
                     </EmptyState>
                   )}
@@ -375,11 +375,7 @@ function Loading() {
 
 function Teach({ plans, edit, onNew }: { plans: Plan[]; edit: boolean; onNew: () => void }) {
   return (
-    <EmptyState
-      icon={<IconPlans size={20} aria-hidden />}
-      title="No rules yet"
-      action={edit && <Button onClick={onNew}>Add rule</Button>}
-    >
+    <EmptyState icon={IconPlans} title="No rules yet" action={edit && <Button onClick={onNew}>Add rule</Button>}>
       Each row is a rule and each column a plan.{' '}
       {plans.length === 0
         ? 'There are no plans yet. A rule for all plans needs none.'

@@ -147,7 +147,7 @@ function Nothing({ q }: { q: string }) {
 
 function Teach({ action }: { action: React.ReactNode }) {
   return (
-    <EmptyState icon={<IconTenants size={20} aria-hidden />} title="No tenants yet" action={action}>
+    <EmptyState icon={IconTenants} title="No tenants yet" action={action}>
       A tenant is a product or team with its own rules.
     </EmptyState>
   );

@@ -51,7 +51,7 @@ export function StartRecording({ tenant, recording }: Props) {
   return (
     <Card>
       <EmptyState
-        icon={<IconHistory size={20} aria-hidden />}
+        icon={IconHistory}
         title="Record checks first"
         action={
           own && (

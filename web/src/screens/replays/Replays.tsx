@@ -77,7 +77,7 @@ export default function Replays() {
           all.length === 0 && recording.data?.checks === 0 ? null : (
             <Card title="Replays" flush>
               {all.length === 0 ? (
-                <EmptyState icon={<IconHistory size={20} aria-hidden />} title="No replays yet" action={start} />
+                <EmptyState icon={IconHistory} title="No replays yet" action={start} />
               ) : (
                 <DataTable
                   label="Replays"

@@ -203,7 +203,7 @@ function Filters({ tenant, search, set, rules }: FilterProps) {
 
 function Teach({ action }: { action: React.ReactNode }) {
   return (
-    <EmptyState icon={<IconRules size={20} aria-hidden />} title="No rules yet" action={action}>
+    <EmptyState icon={IconRules} title="No rules yet" action={action}>
       Without rules every request is allowed.
     </EmptyState>
   );

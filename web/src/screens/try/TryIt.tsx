@@ -103,7 +103,7 @@ const example: TrySearch = { user: '42', endpoint: '/api/reports', method: 'GET'
 function Teach({ onAsk }: { onAsk: (search: TrySearch) => void }) {
   return (
     <EmptyState
-      icon={<IconTry size={20} aria-hidden />}
+      icon={IconTry}
       title="Try a check"
       action={
         <Button variant="default" onClick={() => onAsk(example)}>

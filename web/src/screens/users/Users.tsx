@@ -143,7 +143,7 @@ function Assigned({ tenant, search, edit, onImport }: AssignedProps) {
 }
 
 function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
-  const icon = <IconUsers size={20} aria-hidden />;
+  const icon = IconUsers;
   if (search.prefix || search.plan) {
     return (
       <EmptyState icon={icon} title="No results">

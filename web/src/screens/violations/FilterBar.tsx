@@ -1,10 +1,10 @@
-import { Button, NativeSelect, SegmentedControl, Select } from '@mantine/core';
+import { NativeSelect, SegmentedControl, Select } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import { useRemovedRule } from '~/api/removal';
 import { ChoiceField } from '~/components/ChoiceField';
+import { ClearFilters } from '~/components/ClearFilters';
 import { FilterField } from '~/components/FilterField';
-import { IconX } from '~/components/icons';
 import { choicesOf, ruleLabel, scopeLabels } from '~/domain/rule';
 import type { ViolationsSearch } from '~/search';
 import { Fold } from './Fold';
@@ -84,11 +84,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
           />
         </>
       )}
-      {isFiltered(search) && (
-        <Button variant="subtle" color="gray" leftSection={<IconX size={14} />} onClick={() => onChange(none)}>
-          Clear
-        </Button>
-      )}
+      {isFiltered(search) && <ClearFilters onClear={() => onChange(none)} />}
     </search>
   );
 }

@@ -27,7 +27,7 @@ export function Footer({ list, rows }: { list: List; rows: Violation[] }) {
 
 export function Nothing(props: { list: List; filtered: boolean; live: boolean; tenant: string }) {
   const { list, filtered, live, tenant } = props;
-  const icon = <IconViolations size={20} aria-hidden />;
+  const icon = IconViolations;
   const back = reachedBackTo(list);
   if (back !== null) {
     return (

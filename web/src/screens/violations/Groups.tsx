@@ -67,7 +67,7 @@ export function Groups({ tenant, span, by, search }: Props) {
     <>
       <Card flush>
         {rows.length === 0 ? (
-          <EmptyState icon={<IconViolations size={20} aria-hidden />} title="No denials in this time range" />
+          <EmptyState icon={IconViolations} title="No denials in this time range" />
         ) : (
           <div className={top.isPlaceholderData ? styles.old : undefined} aria-busy={top.isPlaceholderData}>
             <DataTable

@@ -87,7 +87,7 @@ export default function Alerts() {
         {(items) =>
           items.length === 0 ? (
             <Card>
-              <EmptyState icon={<IconBell size={20} aria-hidden />} title="No alerts yet" action={create}>
+              <EmptyState icon={IconBell} title="No alerts yet" action={create}>
                 By webhook, Slack, PagerDuty or e-mail.
               </EmptyState>
             </Card>

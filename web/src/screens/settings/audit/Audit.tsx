@@ -127,7 +127,7 @@ function filterOf(search: SettingsSearch, span: Span) {
 
 function Nothing({ filtered }: { filtered: boolean }) {
   return (
-    <EmptyState icon={<IconHistory size={20} aria-hidden />} title={filtered ? 'No results' : 'No changes yet'}>
+    <EmptyState icon={IconHistory} title={filtered ? 'No results' : 'No changes yet'}>
       {filtered ? 'Remove a filter to see more.' : 'Every change is recorded here.'}
     </EmptyState>
   );

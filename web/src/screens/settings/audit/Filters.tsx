@@ -1,7 +1,7 @@
-import { Button, Select } from '@mantine/core';
+import { Select } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { IconX } from '~/components/icons';
+import { ClearFilters } from '~/components/ClearFilters';
 import { actions, kinds } from '~/domain/audit';
 import { keyLabel } from '~/domain/key';
 import { ranges } from '~/domain/range';
@@ -60,16 +60,7 @@ export function Filters({ tenant, search }: { tenant: string; search: SettingsSe
         value={search.range ?? null}
         onChange={(range) => set({ range: range ?? undefined })}
       />
-      {filtered && (
-        <Button
-          variant="subtle"
-          color="gray"
-          leftSection={<IconX size={14} aria-hidden />}
-          onClick={() => navigate({ to: '.', search: {} })}
-        >
-          Clear
-        </Button>
-      )}
+      {filtered && <ClearFilters onClear={() => navigate({ to: '.', search: {} })} />}
     </div>
   );
 }
