@@ -29,6 +29,7 @@ export function usedText({ held, allowed }: ThingCapacity): string {
 
 export function fullText(capacity: ThingCapacity): string {
   const { many, room } = capacityWords[capacity.thing];
-  const holds = `This tenant holds ${exactNumber(capacity.held)} ${many} and may hold ${exactNumber(capacity.allowed)}.`;
+  const [held, allowed] = [exactNumber(capacity.held), exactNumber(capacity.allowed)];
+  const holds = `This tenant holds ${held} ${many} and may hold ${allowed}.`;
   return `${holds} ${room}, or ask a platform admin to raise its capacity.`;
 }

@@ -73,8 +73,10 @@ export function verdict(explanation: Explanation): string {
       return 'The tenant has as many open reservations as it may. Settle some, or let them expire.';
     case 'store_unavailable':
       return `Redis is not responding, and ${rule} denies until it does.`;
-    default:
-      return `${rule} has ${describedMeter(explanation) ? 'too little left' : 'too few tokens'}. It would be allowed in ${duration(decision.retry_after_ms ?? 0)}.`;
+    default: {
+      const lacks = describedMeter(explanation) ? 'too little left' : 'too few tokens';
+      return `${rule} has ${lacks}. It would be allowed in ${duration(decision.retry_after_ms ?? 0)}.`;
+    }
   }
 }
 

@@ -69,6 +69,7 @@ function go(url: string, check: Check): string {
   if (named.length > 0) fields.push(['Attributes', `map[string]string{${named.join(', ')}}`]);
   const longest = Math.max(...fields.map(([name]) => name.length)); // values stand in a column, as gofmt has them
   const lines = fields.map(([name, value]) => `\t\t${`${name}:`.padEnd(longest + 1)} ${value},\n`);
+  const fieldsText = lines.length > 0 ? `\n${lines.join('')}\t` : '';
   return `// Command check asks Sluice whether a request may pass.
 // Its client: go mod edit -replace github.com/sluicegate/sluice=PATH/TO/CHECKOUT
 package main
@@ -91,7 +92,7 @@ func main() {
 		log.Fatal(err)
 	}
 	defer limits.Close()
-	decision, err := limits.Check(context.Background(), sluice.Check{${lines.length > 0 ? `\n${lines.join('')}\t` : ''}})
+	decision, err := limits.Check(context.Background(), sluice.Check{${fieldsText}})
 	if err != nil {
 		log.Fatal(err) // the check is not valid
 	}

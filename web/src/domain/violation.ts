@@ -30,9 +30,9 @@ export function endpointOf({ method, endpoint }: Violation): string | null {
 }
 
 /**
- * A violation in spoken words: "User 42 on free was denied 11 times within 790 ms on GET /api/search. Their bucket for
- * “Each user” (10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have been allowed 35 ms
- * later."
+ * A violation in spoken words: "User 42 on free was denied 11 times within 790 ms on GET /api/search. Their
+ * bucket for “Each user” (10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have
+ * been allowed 35 ms later."
  */
 export function whatHappened(violation: Violation): string {
   const plan = violation.plan ? ` on ${violation.plan}` : '';

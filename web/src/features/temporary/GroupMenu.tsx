@@ -17,7 +17,7 @@ interface Props {
   denied?: number;
   label?: string;
   /**
-   * Opens the override that raises a user's limit. Without it, the menu leads to the user’s page; null offers neither.
+   * Opens the override that raises a user's limit. Without it, the menu leads to the user's page; null offers neither.
    */
   onRaise?: (() => void) | null;
 }

@@ -293,7 +293,8 @@ test('a result is shown in all, by rule, plan and user, with its error', async (
         String.raw`pro changed10\+305 ± 19−5 ± 2\+849 ± 31310 ± 20$`,
     ),
   );
-  expect(screen.getByRole('table', { name: 'In shadow mode' }).textContent).toMatch(/Each user · tried · pro 10\+305/);
+  const shadow = screen.getByRole('table', { name: 'In shadow mode' });
+  expect(shadow.textContent).toMatch(/Each user · tried · pro 10\+305/);
   expect(screen.getByRole('table', { name: 'By plan' }).textContent).toMatch(/pro10\+305 ± 19−5 ± 2310 ± 20/);
   const users = screen.getByRole('table', { name: 'By user' });
   expect(users.textContent).toMatch(/42 pro1\+30031/);

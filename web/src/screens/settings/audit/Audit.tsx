@@ -108,7 +108,8 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
 
 function Values({ entry }: { entry: AuditEntry }) {
   const changes = changesOf(entry);
-  const shown = changes.slice(0, 2).map(({ field, before, after }) => `${field} ${before ?? '–'} → ${after ?? '–'}`);
+  const none = '–';
+  const shown = changes.slice(0, 2).map((one) => `${one.field} ${one.before ?? none} → ${one.after ?? none}`);
   if (changes.length > shown.length) shown.push(`${changes.length - shown.length} more`);
   return shown.length > 0 && <span className={`soft ${styles.values}`}>{shown.join(', ')}</span>;
 }

@@ -57,7 +57,7 @@ export function WebhookCard() {
       {secret && (
         <SecretDialog title="Signing secret" what="secret" secret={secret} onClose={() => setSecret(null)}>
           <p className="soft">
-            Each post has the header <code>Sluice-Signature: t=…,v1=…</code>, where <code>v1</code> is the hexadecimal
+            Each post has the header <code>Sluice-Signature: t=…,v1=…</code>: <code>v1</code> is the hexadecimal
             HMAC-SHA256, under this secret, of <code>t</code>, a dot and the body.
           </p>
           <CodeBlock label="Check a post in Node.js" code={recipe} />
