@@ -1586,7 +1586,7 @@ CREATE TABLE job (
     last_run_at   timestamptz, -- when the latest attempt ended
     took_ms       bigint      NOT NULL DEFAULT 0, -- that attempt
     created_at    timestamptz NOT NULL DEFAULT now(),
-    due_at        timestamptz, -- of a periodic job: since when a run is due that ends all there is to do
+    due_at        timestamptz, -- of a periodic job: when it fell due; kept until a run finishes all work
     CONSTRAINT job_pkey PRIMARY KEY (tenant_id, job_id),
     CONSTRAINT job_job_id_key UNIQUE (job_id),
     CONSTRAINT job_about_key UNIQUE (tenant_id, kind, about),

@@ -58,8 +58,8 @@ func (s *surface) accessEvent(q *apiRequest, kind auth.AccessKind, detail string
 	}
 }
 
-// noteRefusal logs a caller without permission, and one whose key or session is not in force. The refusal of a key is
-// in the log of its tenant, wherever it was sent.
+// noteRefusal logs callers without permission, and keys and sessions that are not valid. A refused key is logged for
+// its own tenant, wherever it was sent.
 func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
 	var problem *httpapi.Problem
 	if !errors.As(asProblem(err), &problem) {

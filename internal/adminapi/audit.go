@@ -96,7 +96,7 @@ func auditFilter(
 		RequestID: valueOf(request),
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {
-		return filter, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
+		return filter, httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
 			httpapi.FieldError{
 				Pointer: "/query/object_kind",
 				Detail:  "is missing: different kinds can have the same id",
@@ -218,7 +218,7 @@ func (s *surface) RevertChange(ctx context.Context,
 	q, id, whole := requestOf(ctx), auth.AuditID(request.AuditId), valueOf(request.Params.Whole)
 	row := valueOf(request.Params.Row)
 	if whole && row != 0 {
-		return nil, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
+		return nil, httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
 			httpapi.FieldError{Pointer: "/query/row", Detail: "must not be given with whole, which undoes all rows"})
 	}
 	entry, err := s.Stores.AuditEntry(ctx, q.tenant.ID, id)
@@ -262,8 +262,8 @@ func (s *surface) RevertChange(ctx context.Context,
 	return openapi.RevertChange200JSONResponse(answer), nil
 }
 
-// mayRevert refuses callers who may not undo an entry. Within a change, an alert's entry says that it was turned off
-// with its rule: who may bring the rule back may turn it on.
+// mayRevert refuses callers who may not undo an entry. In a larger change, an alert's entry says that it went off with
+// its rule: who may restore the rule may turn it on.
 func (s *surface) mayRevert(q *apiRequest, entry *auth.AuditEntry, isPart bool) error {
 	if isPart && entry.Object.Kind == "alert" {
 		return nil
@@ -277,7 +277,7 @@ func (s *surface) mayRevert(q *apiRequest, entry *auth.AuditEntry, isPart bool) 
 	}
 	// Undoing may revoke a key or restore its expiry, and may resume a tenant.
 	if entry.Object.Kind == "api_key" || least == aPlatformAdmin {
-		if err := s.needsFreshProof(q); err != nil {
+		if err := s.requireFreshProof(q); err != nil {
 			return err
 		}
 	}
@@ -303,7 +303,7 @@ func undoProblem(clash *auth.UndoError) *httpapi.Problem {
 			why, detail = "is of a kind that cannot be undone", "A change of this kind cannot be undone."
 		case errors.As(one.Err, &wrong):
 			why = "cannot become what it was: " + wrong.Error()
-			detail = "What it was is not valid any more; errors says why."
+			detail = "Its former state is no longer valid; see errors."
 		default:
 			why = "cannot become what it was, because of later changes"
 			detail = "Later changes prevent this, such as a plan that was removed or is in use; undo those first."

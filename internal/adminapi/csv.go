@@ -11,9 +11,9 @@ const (
 	cellEnds = ";,|\t\r\n\""
 )
 
-// inert escapes a cell so that no spreadsheet takes it, or a part that it splits off, for a formula: it puts an
-// apostrophe before each such part. An existing apostrophe is doubled, so that alive can undo it.
-func inert(cell string) string {
+// escapeFormulas escapes a cell so that no spreadsheet takes it, or a part that it splits off, for a formula: it puts an
+// apostrophe before each such part. An existing apostrophe is doubled, so that unescapeFormulas can undo it.
+func escapeFormulas(cell string) string {
 	if !strings.ContainsAny(cell, formulaStarts) {
 		return cell
 	}
@@ -29,8 +29,8 @@ func inert(cell string) string {
 	return out.String()
 }
 
-// alive undoes inert.
-func alive(cell string) string {
+// unescapeFormulas undoes escapeFormulas.
+func unescapeFormulas(cell string) string {
 	if !strings.Contains(cell, "'") {
 		return cell
 	}

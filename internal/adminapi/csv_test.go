@@ -19,7 +19,7 @@ func TestFormulasGetAnApostrophe(t *testing.T) {
 		"a|=1":   "a|'=1",
 		"a; '=1": "a;' '=1", "a;b": "a;b", `{"rate":-5}`: `{"rate":-5}`, "a\n-1": "a\n'-1",
 	} {
-		if got := inert(cell); got != want {
+		if got := escapeFormulas(cell); got != want {
 			t.Errorf("%q is written %q, want %q", cell, got, want)
 		}
 	}
@@ -40,8 +40,8 @@ func TestNoSpreadsheetComputesACell(t *testing.T) {
 		out := csv.NewWriter(&file)
 		written := make([]string, len(cells))
 		for i, cell := range cells {
-			if written[i] = inert(cell); alive(written[i]) != cell {
-				t.Fatalf("%q is written %q and read %q", cell, written[i], alive(written[i]))
+			if written[i] = escapeFormulas(cell); unescapeFormulas(written[i]) != cell {
+				t.Fatalf("%q is written %q and read %q", cell, written[i], unescapeFormulas(written[i]))
 			}
 		}
 		if err := out.Write(written); err != nil {

@@ -138,7 +138,7 @@ func (o *rowWriter) put(cells []string, value any) {
 		return
 	}
 	for i := range cells {
-		cells[i] = inert(cells[i])
+		cells[i] = escapeFormulas(cells[i])
 	}
 	o.err = o.csv.Write(cells)
 }
@@ -180,7 +180,7 @@ func (s *surface) start(ctx context.Context, e *exportRequest) (started openapi.
 	export, err := s.store(ctx).RequestExport(ctx, q.tenant.ID, request)
 	if errors.Is(err, rules.ErrTooManyExports) {
 		return started, httpapi.Conflict.Problem(fmt.Sprintf(
-			"%d exports of a tenant and %d of one caller are made at once. Wait until one has finished.",
+			"A tenant has at most %d exports under way, a caller %d. Wait until one has finished.",
 			rules.MaxOpenExports, rules.MaxOwnExports))
 	}
 	if err != nil {

@@ -52,8 +52,8 @@ func valueAt(value any, pointer string) (any, bool) {
 	return value, true
 }
 
-// needsFreshProof returns an error unless the session is fresh. API keys are not sessions.
-func (s *surface) needsFreshProof(q *apiRequest) error {
+// requireFreshProof returns an error unless the session is fresh. API keys are not sessions.
+func (s *surface) requireFreshProof(q *apiRequest) error {
 	if q.session == nil || q.session.IsFresh(s.Now()) {
 		return nil
 	}
@@ -62,9 +62,9 @@ func (s *surface) needsFreshProof(q *apiRequest) error {
 			"the request again.")
 }
 
-// needsFactor returns an error if the caller is a person without a second factor that the platform or the tenant
+// requireFactor returns an error if the caller is a person without a second factor that the platform or the tenant
 // requires. The person's own account stays reachable for enrolment.
-func (s *surface) needsFactor(q *apiRequest, rt route) error {
+func (s *surface) requireFactor(q *apiRequest, rt route) error {
 	if q.session == nil || rt.least == anAccount || q.session.HasTwoFactors() {
 		return nil
 	}

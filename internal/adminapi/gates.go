@@ -126,7 +126,7 @@ func (s *surface) admit(q *apiRequest) error {
 			return err
 		}
 	}
-	if err := s.needsFactor(q, q.route); err != nil {
+	if err := s.requireFactor(q, q.route); err != nil {
 		return err
 	}
 	reads := q.route.method == http.MethodGet || q.route.least == aViewer || q.operation.hasDryRun
@@ -151,7 +151,7 @@ func (*surface) receiveBody(q *apiRequest) (err error) {
 	return err
 }
 
-func (*surface) checkRepeat(q *apiRequest) error { return q.mayRepeat(q.body) }
+func (*surface) checkRepeat(q *apiRequest) error { return q.readIdempotencyKey(q.body) }
 
 func (*surface) checkBody(q *apiRequest) (err error) {
 	q.value, err = q.operation.checkBody(q.r, q.body)
@@ -173,7 +173,7 @@ func (q *apiRequest) isDryRun() bool {
 
 func (s *surface) checkFreshProof(q *apiRequest) error {
 	if q.operation.wantsFreshProof(q.value) {
-		return s.needsFreshProof(q)
+		return s.requireFreshProof(q)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func idempotencyKeyOf(r *http.Request) (string, error) {
 	return key, nil
 }
 
-func (q *apiRequest) mayRepeat(body []byte) error {
+func (q *apiRequest) readIdempotencyKey(body []byte) error {
 	if !q.operation.takesKey {
 		return nil
 	}

@@ -119,8 +119,8 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 			continue
 		}
 		one := rules.Assignment{
-			TenantID: tenant, UserID: strings.Clone(alive(record[0])),
-			Plan: strings.Clone(alive(record[1])),
+			TenantID: tenant, UserID: strings.Clone(unescapeFormulas(record[0])),
+			Plan: strings.Clone(unescapeFormulas(record[1])),
 		}
 		wrong = append(wrong, pointers(linePointer(line), one.Validate(plans))...)
 		if earlier := lines[one.UserID]; earlier != 0 {

@@ -48,7 +48,7 @@ func TestParkedJobsAreListedRetriedAndRemoved(t *testing.T) {
 	}
 	failed := errors.New("out of order")
 	kind := jobs.Kind{
-		Name: "test", AtOnce: 9, PerTenant: 9, Longest: time.Minute,
+		Name: "test", MaxConcurrent: 9, PerTenant: 9, Timeout: time.Minute,
 		Do: func(context.Context, *jobs.Job) (time.Time, error) { return time.Time{}, failed },
 	}
 	runner := jobs.New(w.store, []jobs.Kind{kind}, slog.New(slog.DiscardHandler))

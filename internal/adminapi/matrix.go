@@ -99,8 +99,8 @@ func (s *surface) SaveMatrix(ctx context.Context,
 	return saved, nil
 }
 
-// revisionOf returns the tenant's revision after a save, as the rules carry it that the save changed or made. It is 0
-// if a rule was removed, since its candidates went with it and are not in the diff, and if nothing changed.
+// revisionOf returns the tenant's revision after a save, from a rule that the save made or changed. It is 0 if nothing
+// changed, or if a rule was removed: its candidates went with it and are not in the diff.
 func revisionOf(diff []ruleset.RuleChanged) (revision int64) {
 	for i := range diff {
 		before, after := diff[i].Before, diff[i].After
@@ -224,7 +224,7 @@ func (c *cells) problem() error {
 	case len(c.lost) > 0:
 		return httpapi.Changed.Problem(readAgain+" Nothing was saved.", c.lost[:min(len(c.lost), 20)]...)
 	case len(c.taken) > 0:
-		return httpapi.Conflict.Problem("The rules that errors names exist; nothing was saved.",
+		return httpapi.Conflict.Problem("The rules listed in errors exist; nothing was saved.",
 			c.taken[:min(len(c.taken), 20)]...)
 	}
 	return nil

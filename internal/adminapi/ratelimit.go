@@ -126,8 +126,8 @@ func (s *surface) charge(q *apiRequest) error {
 func (s *surface) deny(q *apiRequest, decision *enforce.Decision) error {
 	showRateLimit(q.w.Header(), decision)
 	tier := decision.DecidingTier()
-	if tier == nil {
-		return nil
+	if tier == nil { // these buckets are in memory, so only a fault of ours denies without a limit
+		return httpapi.Unavailable.Problem("The rate limits cannot be read; nothing was done. Try again in a second.")
 	}
 	payer := Payer(tier.Match.Rule.Name)
 	s.RateLimiter.denied[payer].Add(1)

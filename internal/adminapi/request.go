@@ -112,7 +112,7 @@ func (o *operation) checkAddress(r *http.Request) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return httpapi.InvalidRequest.Problem("Correct the parameters that errors names; nothing was done.",
+		return httpapi.InvalidRequest.Problem("Correct the parameters listed in errors; nothing was done.",
 			wrong[:min(len(wrong), httpapi.MaxFieldErrors)]...)
 	}
 	return nil

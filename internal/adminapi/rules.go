@@ -112,7 +112,7 @@ func (s *surface) ListRules(ctx context.Context,
 	if text := valueOf(p.Pattern); text != "" {
 		pattern, err := rules.ParsePattern(text)
 		if err != nil {
-			return nil, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
+			return nil, httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
 				httpapi.FieldError{Pointer: "/query/pattern", Detail: err.Error()})
 		}
 		filter.Pattern = pattern.String()

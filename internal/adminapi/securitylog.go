@@ -38,7 +38,7 @@ func accessFilter(from, until *time.Time, kind *string, account *openapi.ID, ip 
 	if ip != nil {
 		address, err := netip.ParseAddr(*ip)
 		if err != nil || address.Zone() != "" {
-			return filter, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
+			return filter, httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
 				httpapi.FieldError{Pointer: "/query/ip", Detail: "must be an IP address such as 203.0.113.9"})
 		}
 		filter.IP = address.Unmap()

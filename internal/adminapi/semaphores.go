@@ -44,9 +44,9 @@ const (
 	heavyTimeout = 15 * time.Second
 	// bulkTimeout is about as long as an import of 100,000 users.
 	bulkTimeout = 30 * time.Second
-	// refusalPause is the least time that a refusal takes, and half of the longest. Without it a client that retries at
-	// once, in dozens of loops, keeps a processor busy with refusals alone. The random part keeps the loops from coming
-	// back at the same moment.
+	// A refusal takes between one and two times refusalPause. Without it a client that retries at once, in dozens of
+	// loops, keeps a processor busy with refusals alone. The random part keeps the loops from coming back at the same
+	// moment.
 	refusalPause = time.Second
 	// maxPaused caps the refusals that wait; beyond it, callers are refused at once.
 	maxPaused = 512

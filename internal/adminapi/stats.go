@@ -82,7 +82,6 @@ func (s *surface) GetSeries(ctx context.Context,
 	}, nil
 }
 
-// rulesOf returns the number under which the rules of a meter are counted together.
 // meterOf returns the meter of a parameter, which has been checked, or nil.
 func meterOf(word *openapi.Meter) *rules.Meter {
 	if word == nil {

@@ -111,7 +111,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 }
 
 func wrongQuery(name, detail string) error {
-	return httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
+	return httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
 		httpapi.FieldError{Pointer: "/query/" + name, Detail: detail})
 }
 

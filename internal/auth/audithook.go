@@ -135,11 +135,11 @@ func AuditKinds(outbox AuditOutbox, sender AuditSender) []jobs.Kind {
 	c := auditCourier{outbox, sender}
 	return []jobs.Kind{
 		{
-			Name: AuditWebhookKind, AtOnce: auditAtOnce, PerTenant: 1, Longest: time.Minute, Attempts: jobs.Endless,
+			Name: AuditWebhookKind, MaxConcurrent: auditAtOnce, PerTenant: 1, Timeout: time.Minute, Attempts: jobs.Endless,
 			Do: c.sendBatch,
 		},
 		{
-			Name: AuditTestKind, AtOnce: auditAtOnce, PerTenant: 1, Longest: time.Minute, Attempts: 1,
+			Name: AuditTestKind, MaxConcurrent: auditAtOnce, PerTenant: 1, Timeout: time.Minute, Attempts: 1,
 			Do: c.sendTest, GiveUp: c.giveUpTest,
 		},
 	}

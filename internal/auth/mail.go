@@ -156,7 +156,7 @@ func NewPostOffice(store Store, sender MailSender, log *slog.Logger) *PostOffice
 // Jobs returns the jobs that send mail.
 func (p *PostOffice) Jobs() jobs.Kind {
 	return jobs.Kind{
-		Name: MailJob, AtOnce: mailAtOnce, PerTenant: mailPerTenant, Longest: time.Minute,
+		Name: MailJob, MaxConcurrent: mailAtOnce, PerTenant: mailPerTenant, Timeout: time.Minute,
 		Do: p.attempt, GiveUp: p.giveUp,
 	}
 }

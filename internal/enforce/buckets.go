@@ -46,7 +46,7 @@ type BucketCheck struct {
 	Look bool
 	// NoDelay denies a check that a queue would delay.
 	NoDelay bool
-	// Record charges each tier its cost for something that has happened, as far as a tier with After could be charged,
+	// Record charges the tiers for something that has already happened, as much as a tier with After would be charged,
 	// even if nothing is left. An answered Record is Allowed, and all its tiers hold. It takes no concurrency slots and
 	// never reserves.
 	Record bool
@@ -179,9 +179,9 @@ type Tier struct {
 	Shadow bool  // never decides
 	// NeverLease: the rule forbids leasing its tokens.
 	NeverLease bool
-	// After: the tier holds any cost, even 0, only while a millionth of a token is left. An allowed check
-	// is charged its cost as far as it fits: a token bucket can go into debt by one burst, and other algorithms give
-	// what is left. Leases do not serve the tier.
+	// After: it holds any cost while a millionth of a token is left, else not even 0. An allowed check is charged its
+	// cost as far as it fits: a token bucket can go into debt by one burst, and other algorithms give what is left.
+	// Leases do not serve the tier.
 	After bool
 	// Meter is what the tier counts. Only reservations need it.
 	Meter rules.Meter

@@ -33,8 +33,8 @@ type Recollection interface {
 // Recovery knows the states of buckets of long limits that the shared store may have lost.
 type Recovery interface {
 	// Recover returns the newest known states of some buckets of a tenant, within the budget of the store. Keys are
-	// Bounded. The Stamp of a bucket that nobody has used is 0. isNew: nobody knew a bucket of the tenant when it was
-	// first asked about in its era, which began at a time in microseconds since the Unix epoch.
+	// Bounded. The Stamp of a bucket that nobody has used is 0. isNew: no bucket of the tenant was known at its first
+	// look-up in the era. The era began at era, in microseconds since the Unix epoch.
 	Recover(keys []Key, era int64) (known []Checkpoint, isNew bool, err error)
 }
 
@@ -50,8 +50,8 @@ const checkpointShare = 50
 // HasMoved reports whether an advanced bucket differs from what its last checkpoint would have become by 2 % of the
 // limit or more. A bucket without one would be full; the Stamp of last is then 0.
 //
-// Restoring advances a checkpoint by the rule's latest limit only, so a bucket that an edit moved by 2 % is written
-// too, before a second edit.
+// A restore knows only the rule's latest limit, so a bucket that an edit moved by 2 % is also written, before a second
+// edit hides the first.
 func (s *State) HasMoved(last *State) bool {
 	would := NewState(s.Limit, s.Stamp)
 	if last.Stamp > 0 {

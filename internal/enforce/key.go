@@ -14,8 +14,8 @@ import (
 
 // KeyOf returns the key of a match's bucket.
 //
-// Buckets of a check's own limit have the negative rule id, so that no edit of the rule's limit advances them, and the
-// limit in the subject, so that a caller that changes its limit back and forth fills no bucket.
+// A bucket of a check's own limit has the negative rule id, so edits of the rule do not advance it, and the limit in
+// its subject, so a caller that switches between two limits refills neither bucket.
 func KeyOf(tenant *rules.Tenant, m *rules.Match) Key {
 	if m.IsOwn {
 		return Key{Tenant: tenant.ID, Rule: -m.Rule.ID, Subject: rules.OwnSubject(m.Limit, m.Subject)}

@@ -257,7 +257,7 @@ func (s *State) untilBeside(amount Tokens) int64 {
 //
 // A grant covers Need or is refused. Beyond Need it is the least of
 //   - Want
-//   - the larger of half an equal share of the level, and a share of what was earned since the owner's last request
+//   - half of the level or what was earned since the owner's last request, the larger, divided by the owners
 //   - half of the burst, less the amount that is lent
 func (s *State) Lease(ask *Ask) Grant {
 	if !CanLease(s.Limit) {

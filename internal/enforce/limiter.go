@@ -23,7 +23,7 @@ type Observer interface {
 
 // SettlementObserver is an Observer that also observes settlements.
 type SettlementObserver interface {
-	// Settled is called for each settled or extended reservation. Those of a process's own buckets have no Windows.
+	// Settled is called for each settled or extended reservation. From this process's own buckets, Buckets is nil.
 	Settled(tenant *snapshot.Tenant, settled *Settled)
 }
 
@@ -74,8 +74,8 @@ const MaxTogether = 256
 var ErrTooManyBuckets = errors.New("the checks reach too many buckets")
 
 // DecideTogether decides checks of one tenant that are parts of one request: all are records, or none. Tokens are taken
-// for all checks or, if one is denied, for none, and allowed reports which. decisions[i] answers checks[i] at the
-// largest cost of each bucket, even in a denied request. It reuses the memory of the decisions.
+// for all checks or, if one is denied, for none, and allowed reports which. decisions[i] answers checks[i], even in a
+// denied request, with the largest cost of each shared bucket. Its memory is reused.
 //
 // A bucket that several checks share is charged once, at the largest of their costs. A bypass or a block decides its
 // own check only. The observer gets all checks of an allowed request, and only the denied ones of a denied request.

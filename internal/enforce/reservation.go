@@ -160,8 +160,8 @@ func (w *Settlement) CanDeny(c *Charge) bool {
 	return !c.Shadow && (w.Denies == nil || w.Denies(c.Key.Rule))
 }
 
-// LimitFor returns the caller's limit if it is newer than the reservation's: a bucket forgotten since the edit is full
-// by the new limit, and settling by the old one would restore the former burst.
+// LimitFor returns the newer limit, the caller's or the reservation's. If the bucket was forgotten since an edit, the
+// older limit would give back the former burst.
 func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, reserved Limit) Limit {
 	if w.Limit != nil {
 		if limit, ok := w.Limit(rule, subject, isHashed); ok && limit.Since > reserved.Since {
@@ -355,8 +355,8 @@ type Charge struct {
 	Shadow, After bool
 }
 
-// IsPlain reports whether the charge is of an enforced rule that counts requests before the work, as all were when
-// there was only that.
+// IsPlain reports whether an enforced rule charged for requests, before the work. Stores keep such charges in their
+// oldest format.
 func (c *Charge) IsPlain() bool { return c.Meter == "" && !c.Shadow && !c.After }
 
 // Charges returns the amounts that a check took.

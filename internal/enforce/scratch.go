@@ -20,7 +20,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{indexes: map[Key]int{}} }}
 
-// add makes one bucket check of the limits of a group, unless it has none and nothing of it must be remembered.
+// add makes one bucket check of a group's limits, or none if it has no limits and nothing to be remembered.
 func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisions []Decision) {
 	before := len(s.tiers)
 	var group BucketCheck
@@ -41,8 +41,8 @@ func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisio
 	}
 }
 
-// untouched is a bucket that nobody takes from. Stores remember a reservation or a record's id beside the buckets of a
-// check, which this one lacks.
+// untouched is a bucket that nobody takes from, for a check without buckets: stores keep its reservation or record id
+// beside a bucket.
 func untouched(tenant rules.TenantID) Tier {
 	slots := Limit{Kind: rules.KindConcurrency, Burst: 1, Interval: MaxReserveFor.Microseconds()}
 	return Tier{Key: Key{Tenant: tenant}, Limit: slots, Shadow: true, NeverLease: true}

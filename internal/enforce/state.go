@@ -38,9 +38,9 @@ const CommitTime = int64(10 * time.Second / time.Microsecond)
 // the new one's Since and by the new one after it. A clock that went back earns nothing, also when it comes to a window
 // again whose tokens the bucket has had.
 //
-// readAt is when the caller last read all limits; see BucketCheck.ReadAt. If that was more than CommitTime after the
-// bucket's limit began, and the caller's differs without being newer, the database lost the bucket's. The caller's
-// replaces it from readAt on, with Since = readAt − CommitTime, so that a later edit still wins.
+// readAt is when the caller last read all limits; see BucketCheck.ReadAt. If the caller read more than CommitTime after
+// the bucket's limit began and has another limit that is not newer, the database lost the bucket's limit. The caller's
+// replaces it from readAt on, with Since = readAt − CommitTime, so a later edit wins.
 //
 // Advance reports whether the bucket must be written even if nothing is taken, because its limit was edited or its
 // clock stepped back.

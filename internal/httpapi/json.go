@@ -50,7 +50,7 @@ func BodyProblem(mistakes []FieldError) error {
 	if len(mistakes) == 0 {
 		return nil
 	}
-	return InvalidRequest.Problem("Correct the fields that errors names; nothing was done.",
+	return InvalidRequest.Problem("Correct the fields listed in errors; nothing was done.",
 		mistakes[:min(len(mistakes), MaxFieldErrors)]...)
 }
 

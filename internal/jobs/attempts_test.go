@@ -23,7 +23,7 @@ func TestAJobThatPanicsIsParkedAfterTheLastAttemptAndOthersGoOn(t *testing.T) {
 	var log strings.Builder
 	var sent, tries int
 	r := jobs.New(b.Store, []jobs.Kind{{
-		Name: "send", Longest: time.Minute, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
+		Name: "send", Timeout: time.Minute, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
 			if job.About == "1" {
 				tries++
 				panic("poison")
@@ -64,7 +64,7 @@ func TestAFailedAttemptIsRepeatedAfterAPauseThatDoubles(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)
 	b.queue(t, b.greedy, "send", 1)
-	r := b.runner(jobs.Kind{Name: "send", Longest: time.Minute, Do: failing(errors.New("refused"))})
+	r := b.runner(jobs.Kind{Name: "send", Timeout: time.Minute, Do: failing(errors.New("refused"))})
 	for attempt := range 4 {
 		round(t, r)
 		pause := 30 << attempt
@@ -96,7 +96,7 @@ func TestAnAttemptSaysWhenItsJobIsDueAgain(t *testing.T) {
 	b.queue(t, b.greedy, "send", 1)
 	again := time.Now().Add(time.Hour)
 	r := b.runner(jobs.Kind{
-		Name: "send", Longest: time.Minute,
+		Name: "send", Timeout: time.Minute,
 		Do: func(context.Context, *jobs.Job) (time.Time, error) { return again, nil },
 	})
 	round(t, r)
@@ -121,7 +121,7 @@ func TestAnAttemptThatTakesTooLongFails(t *testing.T) {
 	b := newBase(t)
 	b.queue(t, b.greedy, "send", 1)
 	round(t, b.runner(jobs.Kind{
-		Name: "send", Longest: time.Millisecond,
+		Name: "send", Timeout: time.Millisecond,
 		Do: func(ctx context.Context, _ *jobs.Job) (time.Time, error) {
 			<-ctx.Done()
 			return time.Time{}, ctx.Err()
@@ -138,7 +138,7 @@ func TestAnAttemptThatTheProcessInterruptsDoesNotCount(t *testing.T) {
 	b.queue(t, b.greedy, "send", 1)
 	ctx, stop := context.WithCancel(t.Context())
 	r := b.runner(jobs.Kind{
-		Name: "send", Longest: time.Minute, Do: func(ctx context.Context, _ *jobs.Job) (time.Time, error) {
+		Name: "send", Timeout: time.Minute, Do: func(ctx context.Context, _ *jobs.Job) (time.Time, error) {
 			stop()
 			<-ctx.Done()
 			return time.Time{}, ctx.Err()
@@ -157,7 +157,7 @@ func TestWhatAnotherSystemCausesEndsAfterItsAttemptsWithoutBeingParked(t *testin
 	var given []string
 	var log strings.Builder
 	r := jobs.New(b.Store, []jobs.Kind{{
-		Name: "send", Longest: time.Minute, Attempts: 2,
+		Name: "send", Timeout: time.Minute, Attempts: 2,
 		Do: failing(jobs.Elsewhere(errors.New("the receiver refused"))),
 		GiveUp: func(_ context.Context, job *jobs.Job, err error) error {
 			given = append(given, job.About+": "+err.Error())
@@ -185,7 +185,7 @@ func TestAJobIsParkedOnceItsRowKnows(t *testing.T) {
 	var given []string
 	isAway := true
 	r := b.runner(jobs.Kind{
-		Name: "send", Longest: time.Minute, Attempts: 1,
+		Name: "send", Timeout: time.Minute, Attempts: 1,
 		Do: func(context.Context, *jobs.Job) (time.Time, error) { panic("poison") },
 		GiveUp: func(_ context.Context, _ *jobs.Job, err error) error {
 			if isAway {
@@ -214,7 +214,7 @@ func TestATenantsReceiverParksNothingThoughTheDatabaseWasAway(t *testing.T) {
 	var tries int
 	var given []string
 	r := b.runner(jobs.Kind{
-		Name: "send", Longest: time.Minute, Attempts: 1,
+		Name: "send", Timeout: time.Minute, Attempts: 1,
 		Do: failing(jobs.Elsewhere(errors.New("the receiver refused"))),
 		GiveUp: func(_ context.Context, _ *jobs.Job, err error) error {
 			if tries++; tries == 1 {
@@ -238,7 +238,7 @@ func TestAJobWhoseProcessesEndIsParked(t *testing.T) {
 	b.queue(t, b.greedy, "send", 1)
 	var given []string
 	kind := jobs.Kind{
-		Name: "send", Longest: time.Minute, Attempts: 1,
+		Name: "send", Timeout: time.Minute, Attempts: 1,
 		Do: func(context.Context, *jobs.Job) (time.Time, error) {
 			t.Error("it is attempted after it ended two processes")
 			return done()
@@ -278,7 +278,7 @@ func TestTheJobOfAKilledProcessIsAttemptedAgain(t *testing.T) {
 	_ = process.Wait() // killed
 	var attempts int
 	r := b.runner(jobs.Kind{
-		Name: "send", Longest: time.Minute, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
+		Name: "send", Timeout: time.Minute, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
 			attempts = job.Attempts
 			return done()
 		},
@@ -332,7 +332,7 @@ func TestWhoLostAJobStoresNothing(t *testing.T) {
 	began := make(chan struct{})
 	var given atomic.Int64
 	r := b.runner(jobs.Kind{
-		Name: "send", Longest: time.Minute, Attempts: 1,
+		Name: "send", Timeout: time.Minute, Attempts: 1,
 		Do: func(ctx context.Context, _ *jobs.Job) (time.Time, error) {
 			close(began)
 			<-ctx.Done()
@@ -354,7 +354,7 @@ func TestErrorsFitTheTable(t *testing.T) {
 	b := newBase(t)
 	b.queue(t, b.greedy, "send", 1)
 	round(t, b.runner(jobs.Kind{
-		Name: "send", Longest: time.Minute,
+		Name: "send", Timeout: time.Minute,
 		Do: failing(errors.New("refused \x00\xff" + strings.Repeat("ä", 1000))),
 	}))
 	if b.like(t, "error LIKE 'refused ??ä%' AND octet_length(error) BETWEEN 490 AND 500") != 1 {

@@ -33,7 +33,7 @@ func waitToBeKilled(url string) {
 		os.Exit(1)
 	}
 	jobs.New(store, []jobs.Kind{{
-		Name: "send", Longest: time.Hour, Do: func(ctx context.Context, _ *jobs.Job) (time.Time, error) {
+		Name: "send", Timeout: time.Hour, Do: func(ctx context.Context, _ *jobs.Job) (time.Time, error) {
 			_, _ = os.Stdout.WriteString("begun\n")
 			<-ctx.Done()
 			return time.Time{}, ctx.Err()

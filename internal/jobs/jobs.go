@@ -7,8 +7,8 @@
 // Tenants take turns: each gets its first attempt before any gets a second, and each has a cap in all processes
 // together. A failed attempt is repeated after a pause that doubles. After the last one the job is parked: it stays in
 // the table with its error until a platform admin retries or removes it. A panic is a failed attempt. What another
-// system causes, such as a receiver that refuses, is never parked: see Elsewhere. A job gets one attempt more if it is
-// unknown how the last one ended, because the process died or could not store the result.
+// system causes, such as a receiver that refuses, is never parked: see Elsewhere. If the result of the last attempt was
+// not stored, because the process or the database failed, the job gets one more.
 //
 // Work that has a row of its own, such as a message, has a job about the row's id, made in the same transaction. The
 // job says when the work is attempted, and the row how it ended.
@@ -54,18 +54,19 @@ type Kind struct {
 	Name string
 	// Every is the pause between the runs of a periodic kind; 0 is for one-off work.
 	Every time.Duration
-	// AtOnce caps the attempts in flight of this process, PerTenant those of one tenant in all processes. 0 is 1.
-	AtOnce, PerTenant int
-	Longest           time.Duration
-	// Attempts is how many may fail (0: MaxAttempts), plus one if the last one's end was never stored. Periodic kinds
-	// ignore it.
+	// MaxConcurrent caps the attempts in flight of this process, PerTenant those of one tenant in all processes. 0 is 1.
+	MaxConcurrent, PerTenant int
+	// Timeout is how long one attempt may take.
+	Timeout time.Duration
+	// Attempts caps failed attempts (0: MaxAttempts). One more follows if no result was stored. Periodic kinds ignore
+	// it.
 	Attempts int
 	// Do makes one attempt. The returned time is when the job is due again; zero means done, or, for a periodic kind,
-	// done until the next run. ctx ends after Longest, when the process stops, and when another process has the job or
+	// done until the next run. ctx ends after Timeout, when the process stops, and when another process has the job or
 	// the job is gone.
 	Do func(ctx context.Context, job *Job) (again time.Time, err error)
-	// GiveUp stores in the job's row that the last attempt failed, or panicked, or that its process died. Called before
-	// the job is parked, and again if it fails. nil is for jobs without a row.
+	// GiveUp tells the row that the job is about that its last attempt failed. Runner calls it before it parks the job,
+	// and again if GiveUp fails. nil: the job is about no row.
 	GiveUp func(ctx context.Context, job *Job, err error) error
 }
 
@@ -89,7 +90,7 @@ func IsElsewhere(err error) bool {
 
 // Periodic returns a kind that does something every so often, and for at most an hour.
 func Periodic(name string, every time.Duration, do func(context.Context) error) Kind {
-	return Kind{Name: name, Every: every, Longest: time.Hour, Do: func(ctx context.Context, _ *Job) (time.Time, error) {
+	return Kind{Name: name, Every: every, Timeout: time.Hour, Do: func(ctx context.Context, _ *Job) (time.Time, error) {
 		return time.Time{}, do(ctx)
 	}}
 }
@@ -230,7 +231,7 @@ func (r *Runner) room() (asked []Claim) {
 		busy[h.job.Kind]++
 	}
 	for _, kind := range r.kinds {
-		if room := max(1, kind.AtOnce) - busy[kind.Name]; room > 0 {
+		if room := max(1, kind.MaxConcurrent) - busy[kind.Name]; room > 0 {
 			asked = append(asked, Claim{kind.Name, room, max(1, kind.PerTenant)})
 		}
 	}
@@ -268,7 +269,7 @@ func (r *Runner) renew(ctx context.Context) error {
 }
 
 func (r *Runner) begin(ctx context.Context, kind Kind, job Job) {
-	working, cancel := context.WithTimeout(ctx, kind.Longest)
+	working, cancel := context.WithTimeout(ctx, kind.Timeout)
 	r.mu.Lock()
 	if former, ok := r.inFlight[job.ID]; ok { // its lease ended while the machine was suspended
 		former.cancel()
@@ -332,7 +333,7 @@ func (r *Runner) attempt(ctx, stopping context.Context, kind Kind, job *Job) {
 		}
 	}
 	if err := r.store.FinishJob(after, job, result); err != nil {
-		r.log.WarnContext(after, "the result of a job was not stored, so it is attempted again after its lease",
+		r.log.WarnContext(after, "could not store the result of a job; it runs again when its lease ends",
 			"kind", kind.Name, "tenant", job.Tenant, "about", job.About, "error", err)
 	}
 }
@@ -342,7 +343,7 @@ func Storing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
 }
 
-// giveUp reports whether the job's row knows that its last attempt failed. Else that is tried again after the lease.
+// giveUp calls kind.GiveUp and reports whether it succeeded. If not, it is called again when the lease ends.
 func (r *Runner) giveUp(ctx context.Context, kind Kind, job *Job, cause error) bool {
 	if kind.GiveUp == nil {
 		return true

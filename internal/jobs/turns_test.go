@@ -27,7 +27,7 @@ func TestAGreedyNeighbourDelaysNobodysFirst(t *testing.T) {
 	inFlight, most, served := map[string]int{}, map[string]int{}, map[string]int{}
 	kind := func(name string, atOnce, perTenant int) jobs.Kind {
 		return jobs.Kind{
-			Name: name, AtOnce: atOnce, PerTenant: perTenant, Longest: time.Hour,
+			Name: name, MaxConcurrent: atOnce, PerTenant: perTenant, Timeout: time.Hour,
 			Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -80,7 +80,7 @@ func TestATurnEndsWithTheAttempt(t *testing.T) {
 	b.queue(t, b.greedy, "erasure", 20)
 	var order []int64
 	r := b.runner(jobs.Kind{
-		Name: "erasure", Longest: time.Hour, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
+		Name: "erasure", Timeout: time.Hour, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
 			order = append(order, job.Tenant)
 			if job.Tenant == b.quiet {
 				return done()
@@ -177,7 +177,7 @@ func TestARemovedTenantsJobsWait(t *testing.T) {
 	b.exec(t, "UPDATE tenant SET removed_at = now(), suspended_at = now() WHERE tenant_id = $1", b.greedy)
 	var tenants []int64
 	round(t, b.runner(jobs.Kind{
-		Name: "send", Longest: time.Minute, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
+		Name: "send", Timeout: time.Minute, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
 			tenants = append(tenants, job.Tenant)
 			return done()
 		},
@@ -193,7 +193,7 @@ func TestARunnerGoesOnUntilItIsStopped(t *testing.T) {
 	b.queue(t, b.greedy, "send", 30)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	r := b.runner(jobs.Kind{Name: "send", AtOnce: 2, PerTenant: 2, Longest: time.Minute, Do: failing(nil)})
+	r := b.runner(jobs.Kind{Name: "send", MaxConcurrent: 2, PerTenant: 2, Timeout: time.Minute, Do: failing(nil)})
 	running.Go(func() { r.Run(ctx) })
 	waitFor(t, func() bool { return b.like(t, "true") == 0 })
 	stop()

@@ -101,7 +101,7 @@ type FillBuckets func(ctx context.Context, tenant rules.TenantID, userID string)
 // erased must not be forgotten.
 func (s *Store) ErasureWork(fill FillBuckets) jobs.Kind {
 	return jobs.Kind{
-		Name: erasureKind, AtOnce: erasuresAtOnce, PerTenant: 1, Longest: longestWork, Attempts: jobs.Endless,
+		Name: erasureKind, MaxConcurrent: erasuresAtOnce, PerTenant: 1, Timeout: longestWork, Attempts: jobs.Endless,
 		Do: func(ctx context.Context, job *jobs.Job) (time.Time, error) {
 			id, err := strconv.ParseInt(job.About, 10, 64)
 			if err != nil {

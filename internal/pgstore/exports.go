@@ -97,7 +97,7 @@ func (s *Store) ExportChunk(ctx context.Context, tenant rules.TenantID, id int64
 // ExportWork returns the kind of job that writes the files of exports.
 func (s *Store) ExportWork(write WriteExport) jobs.Kind {
 	return jobs.Kind{
-		Name: exportKind, AtOnce: exportsAtOnce, PerTenant: 1, Longest: longestWork,
+		Name: exportKind, MaxConcurrent: exportsAtOnce, PerTenant: 1, Timeout: longestWork,
 		Do: func(ctx context.Context, job *jobs.Job) (time.Time, error) {
 			tenant, id, err := exportOf(job)
 			if err != nil {

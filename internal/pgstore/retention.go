@@ -64,7 +64,7 @@ const (
 func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []jobs.Kind) {
 	for _, one := range s.retentions(keep) {
 		kinds = append(kinds, jobs.Kind{
-			Name: "keep " + one.name, Every: one.every, Longest: time.Hour,
+			Name: "keep " + one.name, Every: one.every, Timeout: time.Hour,
 			Do: func(ctx context.Context, _ *jobs.Job) (again time.Time, err error) {
 				kept, err := one.do(ctx, time.Now())
 				if kept != (Kept{}) {

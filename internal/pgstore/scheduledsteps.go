@@ -25,7 +25,7 @@ const scheduledKind = "scheduled changes"
 func (s *Store) ScheduledWork() jobs.Kind {
 	const atOnce, longest = 4, 5 * time.Minute
 	return jobs.Kind{
-		Name: scheduledKind, AtOnce: atOnce, PerTenant: 1, Longest: longest, Attempts: jobs.Endless,
+		Name: scheduledKind, MaxConcurrent: atOnce, PerTenant: 1, Timeout: longest, Attempts: jobs.Endless,
 		Do: func(ctx context.Context, job *jobs.Job) (time.Time, error) {
 			change, err := strconv.ParseInt(job.About, 10, 64)
 			if err != nil {

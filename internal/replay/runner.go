@@ -47,7 +47,7 @@ type runner struct {
 func Jobs(store Store, plans func(context.Context, rules.TenantID) ([]string, error), log *slog.Logger) jobs.Kind {
 	r := &runner{store: store, plans: plans, log: log, turns: NewTurns()}
 	return jobs.Kind{
-		Name: JobKind, AtOnce: atOnce, PerTenant: 1, Longest: longestRun + time.Minute, Attempts: jobs.Endless,
+		Name: JobKind, MaxConcurrent: atOnce, PerTenant: 1, Timeout: longestRun + time.Minute, Attempts: jobs.Endless,
 		Do: r.attempt,
 	}
 }

@@ -47,14 +47,14 @@ const (
 func AlertKinds(outbox Outbox, sender Sender, log *slog.Logger) []jobs.Kind {
 	c := courier{outbox, sender}
 	delivery := jobs.Kind{
-		Name: DeliveryKind, AtOnce: attemptsAtOnce, PerTenant: attemptsPerTenant, Longest: time.Minute,
+		Name: DeliveryKind, MaxConcurrent: attemptsAtOnce, PerTenant: attemptsPerTenant, Timeout: time.Minute,
 		Do: c.attempt, GiveUp: c.giveUp,
 	}
 	test := delivery
 	test.Name, test.Attempts = TestKind, 1
 	return []jobs.Kind{
 		{
-			Name: "raise alerts", Every: raiseEvery, Longest: raiseRound,
+			Name: "raise alerts", Every: raiseEvery, Timeout: raiseRound,
 			Do: func(ctx context.Context, _ *jobs.Job) (time.Time, error) {
 				return time.Time{}, RaiseAll(ctx, outbox, time.Now(), log)
 			},

@@ -193,8 +193,8 @@ func checkpointOf(row *rules.Checkpoint) (c enforce.Checkpoint, ok bool) {
 // else a process knows it writes within seconds.
 const marksKept = enforce.MaxReserveFor + time.Hour
 
-// Tidy deletes the checkpoints of buckets that are surely full: older than two times that the bucket takes to refill at
-// the slowest rate that its rule may have, one of them for a debt.
+// Tidy deletes the checkpoints of buckets that are surely full: those older than twice the slowest refill that the rule
+// allows. The second refill covers a debt.
 func Tidy(ctx context.Context, table Table, latest *snapshot.Snapshot, now time.Time) (deleted int64, err error) {
 	err = walk(ctx, table, func(rows []rules.Checkpoint) error {
 		var full []rules.Checkpoint

@@ -144,9 +144,8 @@ func (l *Lookups) isNew(tenant rules.TenantID, era int64) bool {
 	return l.known[tenant] == tenantEra{era, true}
 }
 
-// findNew finds out once per era of which tenants of a batch nobody knows a bucket, so that nothing more is looked up
-// for them. Look-ups do not wait for it. What fails, or comes while it is busy, is asked after the tenant's next
-// look-up.
+// findNew finds out, once per era, which tenants of a batch have no known bucket, so that no more is looked up for
+// them. Look-ups do not wait for it. If it fails or is busy, the tenant's next look-up asks again.
 func (l *Lookups) findNew(batch []lookup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -4,7 +4,7 @@
 // more than burst + rate × time. A lease can only admit less: tokens that are not spent here are missing elsewhere
 // until they are given back or forgotten.
 //
-// [Buckets] stands in front of the store. Takes the leased buckets of a check, and the store decides the others. Leased
+// [Buckets] stands in front of the store. It decides the leased buckets of a check, and the store the others. Leased
 // tokens are spent if the check is allowed, and put back if it is denied.
 //
 // A lease ends on the monotonic or the wall clock, whichever is first, because one of them may stand still while the

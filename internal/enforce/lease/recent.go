@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// recent counts checks by bucket in bounded memory. A bucket has one of two adjacent counters. Before a bucket can take
-// over another's counter, its checks count that counter down, so a busy bucket keeps its own.
+// recent counts checks by bucket in bounded memory. A bucket has one of two adjacent counters. To take over a counter,
+// a bucket must first count it down, one per check, so a busy bucket keeps its counter.
 //
 // Counters are small and adjacent because nearly every check of an idle bucket misses the processor's caches here.
 //

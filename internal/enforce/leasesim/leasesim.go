@@ -97,8 +97,8 @@ type World struct {
 	Lowest float64
 	// Unbacked is the largest excess of held over lent tokens.
 	Unbacked float64
-	// Regained is the most that a bucket had more after a recovery than 2 % of its limit, what was taken since
-	// checkpoints were last written, and what was lent.
+	// Regained is the most that a recovery gave a bucket beyond what is allowed: 2 % of its limit, the takes since its
+	// checkpoint, and what was lent.
 	Regained float64
 
 	start     func(*Node) Process

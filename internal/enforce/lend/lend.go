@@ -95,8 +95,8 @@ type Grant struct {
 // longestPause caps a pause against a faulty server.
 const longestPause = 100 * time.Millisecond
 
-// Pause returns how long an owner leaves a bucket alone, given the level after its request: 0 if half of an equal share
-// of the level is at least a token and nothing was refused; else until the bucket has earned a token for each owner.
+// Pause returns how long an owner leaves a bucket alone after its request: 0 if nothing was refused and the level is
+// two tokens or more for each owner, else the time in which the bucket earns a token for each.
 func Pause(level Tokens, holders int64, rate float64, refused bool) time.Duration {
 	n := float64(max(1, holders))
 	if !refused && float64(level)/2/n >= float64(Token) {

@@ -145,8 +145,8 @@ func (l *Lot) left() (sum int64) {
 // unreported returns what is left, what checks hold that have not ended, and what was spent since the last report. If
 // empties, nothing stays in the cells.
 //
-// Beside checks that run at the same time, spent is never too much, and the next report has the rest: ended is read
-// first and taken last, so what such a check took counts as held, wherever its tokens were when their cells were read.
+// Checks may run meanwhile. spent can then be too low, and the next report has the rest, but never too high: ended is
+// read first and taken last, so tokens that a check is moving count as held.
 func (l *Lot) unreported(empties bool) (left, held, spent int64) {
 	for c := range l.all() {
 		held -= c.ended.Load()

@@ -32,7 +32,7 @@
 -- Names in capitals are constants; see sources.go. Functions here take all variables as arguments, because Lua 5.1
 -- would capture outer variables at every call of the script, which takes longer.
 
--- Level.earn: adds the earnings of a rate in elapsed microseconds, capped. `x - x % 1` is floor(x).
+-- Level.earnUpTo: adds the earnings of a rate in elapsed microseconds, capped. `x - x % 1` is floor(x).
 local function earn(micros, fraction, elapsed, rate, full)
   local part = rate % 1
   local gain = elapsed * part
@@ -96,9 +96,9 @@ end
 -- The value of an era is the run id of the server (40 bytes), the time when that server first saw the data that it has
 -- of a tenant (double), and a byte: 1 if no bucket of a long limit was used before, else 0. See era.go.
 
--- read_era returns when the era of a tenant began, or false if nothing of long limits can be missing, and its value.
--- kept is the value in the key. expected is what the caller knows of this server; another value sends read_era to look
--- at the run id. With a 1 at the end of expected, the caller found out that no bucket was used before.
+-- read_era returns the start of a tenant's era, or false if no bucket of a long limit can be lost, and its value. kept
+-- is the value in the key. expected is what the caller knows of this server; another value sends read_era to look at
+-- the run id. A 1 at the end of expected: the caller found out that no bucket was used before.
 local run_id
 local function read_era(key, kept, expected, now)
   local sub, byte = string.sub, string.byte
@@ -231,8 +231,8 @@ local function make_lender(earn, full_step)
     if forgot then keep(b, l) end
   end
 
-  -- A step that ends no earlier than a bucket with lent tokens is full. Earnings before the last time slot is forgotten
-  -- are ignored, because the exact step takes a look at each slot.
+  -- latest_step returns the step in which a bucket with lent tokens is full, or a later one. It ignores earnings until
+  -- the last time slot is forgotten, to save a look at each slot.
   local function latest_step(b)
     local ends = (unpack_struct('<d', b.entries, #b.entries - 19) + 1) * SLOT_LENGTH + SLOT_GUARD
     return full_step(b.stamp, math.max(0, ends - b.stamp) + (b.burst * TOKEN - b.micros) / b.rate + b.interval)
@@ -633,8 +633,8 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     return interval -- no slot is held for longer
   end
 
-  -- write stores a bucket. Its key expires after it is full and every caller knows its limit; given when the era of a
-  -- long limit began, not before a missing bucket no longer counts as lost.
+  -- write stores a bucket. Its key expires once it is full and every caller knows its limit. With begun, the key lasts
+  -- until a missing bucket would surely be full, so it never looks lost.
   local function write(key, b, begun)
     local value
     if b.kind == 0 and #b.entries == 0 and b.interval == 0 and b.micros >= -1 then
@@ -667,7 +667,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     end
   end
 
-  -- release frees a holder's concurrency slot or, given ends, extends it; see State.release and State.Extend.
+  -- release frees a holder's concurrency slot or, given ends, extends it; see State.release and State.extend.
   local function release(b, holder, ends)
     for at = 1, #b.entries, 16 do
       if sub(b.entries, at, at + 7) == holder then

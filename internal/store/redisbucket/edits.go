@@ -364,6 +364,6 @@ func (s *script) addKey(key string, limit enforce.Limit) {
 func (s *script) finishLook() {
 	s.wires = append(s.wires, uint16(len(s.limitOf)), flagLook)
 	for index := range s.limitOf {
-		s.wires = append(s.wires, uint16(2*index))
+		s.wires = append(s.wires, uint16(wireIndex*index))
 	}
 }

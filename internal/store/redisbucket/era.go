@@ -28,7 +28,7 @@ import (
 //
 // Scripts do not look at the run id each time, because that takes 30 µs. A process sends the value of the era that it
 // knows. It sends none if it made a connection since it learned the value: after a restart or a failover all
-// connections that work are new. The value is chosen when the connection of a script is, so that none slips through.
+// connections that work are new. The value is chosen after the script has its connection, so no stale value is sent.
 // Behind a proxy that keeps its clients' connections only an emptied Redis is noticed.
 //
 // Each script answers errLost for a lost bucket; untilRestored and submitLong then have it restored and ask again.
@@ -233,8 +233,8 @@ func (s *Store) lostBucketOf(key enforce.Key, limit enforce.Limit) lostBucket {
 	return lostBucket{string(appendKey(nil, s.prefix, key)), key.Bounded(), limit}
 }
 
-// budgetsToRecover is for how many budgets of the store a call whose buckets were lost is repeated: the next attempt
-// may find further lost buckets.
+// budgetsToRecover caps how long a call with lost buckets is repeated, in budgets of the store: each attempt may find
+// further lost buckets.
 const budgetsToRecover = 2
 
 // untilRestored repeats an attempt after restoring the buckets that it returns with errLost.

@@ -151,8 +151,7 @@ func settingsWarnings(ctx context.Context, name string, client redis.Cmdable) (w
 	}
 	if policy := settings["maxmemory-policy"]; policy != "noeviction" {
 		warnings = append(warnings, fmt.Sprintf(
-			"%s's maxmemory-policy is %s: it may drop buckets that are in use, whose owners then start with a full "+
-				"one; set noeviction",
+			"%s's maxmemory-policy is %s, so Redis may drop buckets in use, which then start full; set it to noeviction",
 			name, policy))
 	}
 	return warnings, nil

@@ -18,8 +18,8 @@
 --   ARGV[2]  the limits of the buckets, 32 bytes each
 --   ARGV[3]  the calendars of these limits
 --   ARGV[4]  the act (byte; 0: settle, 1: extend), and the cost of each bucket (doubles; -1: keep the estimate). An
---            extension decides higher costs like a check, and keeps the estimate of lower ones. For it whether each
---            bucket can deny (bytes) and the new owner follow
+--            extension decides a higher cost like a check and ignores a lower one. For an extension follow: whether
+--            each bucket can deny (bytes); the new owner
 --   ARGV[5]  the id (16 bytes)
 --   ARGV[6]  absent or empty without a long limit; else the expected value of the era, whose key is the last, and for
 --            each bucket whether its limit is long (byte)

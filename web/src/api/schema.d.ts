@@ -3833,7 +3833,7 @@ export interface components {
          *       "type": "urn:sluice:problem:invalid-request",
          *       "title": "The request is not valid",
          *       "status": 400,
-         *       "detail": "Correct the fields that errors names; nothing was done.",
+         *       "detail": "Correct the fields listed in errors; nothing was done.",
          *       "request_id": "5f0c9a1e7b3d2468",
          *       "errors": [
          *         {
