@@ -8,11 +8,12 @@ FROM decision_minute AS d
 WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.rule_id = 0 AND d.minute >= sqlc.arg(earlier)
     AND d.minute <= sqlc.arg(minute)
 UNION ALL
-(SELECT r.value, r.checks, coalesce((
-        SELECT sum(b.checks) FROM recent_check AS b
-        WHERE b.tenant_id = r.tenant_id AND b.dimension = r.dimension AND b.value = r.value
-            AND b.minute >= sqlc.arg(earlier) AND b.minute < sqlc.arg(minute)), 0)::bigint AS earlier
+(SELECT r.value, (sum(r.checks) FILTER (WHERE r.minute = sqlc.arg(minute)))::bigint AS checks,
+    coalesce(sum(r.checks) FILTER (WHERE r.minute < sqlc.arg(minute)), 0)::bigint AS earlier
 FROM recent_check AS r
-WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = sqlc.arg(dimension)::text AND r.minute = sqlc.arg(minute)
-ORDER BY r.checks DESC, r.value
+WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = sqlc.arg(dimension)::text
+    AND r.minute >= sqlc.arg(earlier) AND r.minute <= sqlc.arg(minute)
+GROUP BY r.value
+HAVING bool_or(r.minute = sqlc.arg(minute))
+ORDER BY checks DESC, r.value
 LIMIT sqlc.arg(page_size));

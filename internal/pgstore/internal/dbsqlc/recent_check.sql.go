@@ -20,13 +20,14 @@ FROM decision_minute AS d
 WHERE d.tenant_id = $2 AND d.rule_id = 0 AND d.minute >= $3
     AND d.minute <= $1
 UNION ALL
-(SELECT r.value, r.checks, coalesce((
-        SELECT sum(b.checks) FROM recent_check AS b
-        WHERE b.tenant_id = r.tenant_id AND b.dimension = r.dimension AND b.value = r.value
-            AND b.minute >= $3 AND b.minute < $1), 0)::bigint AS earlier
+(SELECT r.value, (sum(r.checks) FILTER (WHERE r.minute = $1))::bigint AS checks,
+    coalesce(sum(r.checks) FILTER (WHERE r.minute < $1), 0)::bigint AS earlier
 FROM recent_check AS r
-WHERE r.tenant_id = $2 AND r.dimension = $4::text AND r.minute = $1
-ORDER BY r.checks DESC, r.value
+WHERE r.tenant_id = $2 AND r.dimension = $4::text
+    AND r.minute >= $3 AND r.minute <= $1
+GROUP BY r.value
+HAVING bool_or(r.minute = $1)
+ORDER BY checks DESC, r.value
 LIMIT $5)
 `
 
