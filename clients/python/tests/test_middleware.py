@@ -290,26 +290,45 @@ class MiddlewareTest(unittest.TestCase):
             self.assertEqual(response.status, 204)
             self.assertGreaterEqual(took, 0.05)
             deadline = time.monotonic() + PATIENCE
-            while len(server.requests) < 2 and time.monotonic() < deadline:  # Django releases behind the response
+            while len(server.requests) < 2 and time.monotonic() < deadline:
                 time.sleep(0.001)
             self.assertEqual([request.path for request in server.requests], ["/v1/check", "/v1/settle"])
             self.assertEqual(server.requests[1].body, '{"reservation":"r1"}')
 
-    def test_django_answers_before_the_release_has_an_answer(self) -> None:
+    def test_it_answers_before_the_release_has_an_answer(self) -> None:
         def view(request: Any) -> Any:
             return HttpResponse(status=204)
 
         async def aview(request: Any) -> Any:
             return HttpResponse(status=204)
 
-        def sync() -> None:
+        def django_sync(url: str) -> None:
+            configure(url, Check(user_id="42"), "open")
             Django(view)(RequestFactory().get("/"))
             responded.set()
 
-        def asynchronous() -> None:
+        def django_async(url: str) -> None:
+            configure(url, Check(user_id="42"), "open")
             asyncio.run(with_background(Django(aview)(AsyncRequestFactory().get("/")), responded.set))
 
-        for ask in (sync, asynchronous):
+        def wsgi(url: str) -> None:
+            with Sluice(url, TEST_KEY, timeout=PATIENCE) as limits:
+                body: Any = Wsgi(lambda environ, start: [b""], limits, lambda environ: Check(user_id="42"))({}, print)
+                body.close()
+                responded.set()
+
+        def asgi(url: str) -> None:
+            async def nothing(*given: Any) -> Any:
+                return None
+
+            async def ask() -> None:
+                async with AsyncSluice(url, TEST_KEY, timeout=PATIENCE) as limits:
+                    await Asgi(nothing, limits, lambda scope: Check(user_id="42"))({"type": "http"}, nothing, nothing)
+                    responded.set()
+
+            asyncio.run(ask())
+
+        for ask in (django_sync, django_async, wsgi, asgi):
             with self.subTest(ask.__name__):
                 responded, released = threading.Event(), queue.Queue[bool]()
 
@@ -319,8 +338,7 @@ class MiddlewareTest(unittest.TestCase):
                         return {"body": {"settled": True}}
                     return {"body": {"allowed": True, "reservation": "r1"}}
 
-                configure(Server(self, answer).url, Check(user_id="42"), "open")
-                ask()
+                ask(Server(self, answer).url)
                 self.assertTrue(released.get(timeout=PATIENCE))
 
     def test_a_server_that_cannot_answer_a_socket_closes_it(self) -> None:

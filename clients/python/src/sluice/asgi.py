@@ -61,11 +61,7 @@ class SluiceMiddleware:
 
             await self._app(scope, receive, send_with_headers)
         finally:
-            if decision.reservation:
-                try:
-                    await self._limits.release(decision.reservation)
-                except SluiceError:
-                    pass  # it is freed after its max_hold
+            self._limits._release_later(decision.reservation)
 
 
 async def _refuse(

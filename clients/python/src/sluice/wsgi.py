@@ -40,7 +40,7 @@ class SluiceMiddleware:
             return _answer(start_response, 400, [], _http.invalid())
         headers = _http.headers(decision)
         if not decision.allowed:
-            self._release(decision.reservation)
+            self._limits._release_later(decision.reservation)
             return _answer(start_response, decision.status, headers, _http.denial(decision))
         if decision.delay > 0:
             time.sleep(decision.delay)
@@ -51,17 +51,11 @@ class SluiceMiddleware:
         try:
             body = self._app(environ, start)
         except BaseException:
-            self._release(decision.reservation)
+            self._limits._release_later(decision.reservation)
             raise
         if decision.reservation is None:
             return body
-        return _Closing(body, lambda: self._release(decision.reservation))
-
-    def _release(self, reservation: str | None) -> None:
-        try:
-            self._limits.release(reservation)
-        except SluiceError:
-            pass  # it is freed after its max_hold
+        return _Closing(body, lambda: self._limits._release_later(decision.reservation))
 
 
 class _Closing:
