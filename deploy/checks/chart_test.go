@@ -115,7 +115,7 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 		"NetworkPolicy limits-sluice-admin", "NetworkPolicy limits-sluice-api",
 		"PodDisruptionBudget limits-sluice-admin",
 		"PodDisruptionBudget limits-sluice-api", "Secret limits-sluice-stores", "Service limits-sluice-admin",
-		"Service limits-sluice-api",
+		"Service limits-sluice-admin-metrics", "Service limits-sluice-api", "Service limits-sluice-api-metrics",
 		"ServiceAccount limits-sluice",
 	}
 	for name, test := range map[string]struct {
@@ -446,6 +446,9 @@ func TestAServiceForTheOutsideIsReachedFromThere(t *testing.T) {
 			}
 			if rule := policy.Spec.Ingress[0]; len(rule.From) != peers || rule.Ports[0].Port.StrVal != name {
 				t.Errorf("%q: the policy of %s admits %v", values, name, rule)
+			}
+			if strings.Contains(got["Service limits-sluice-"+name], "metrics") {
+				t.Errorf("%q: the service of %s shows its metrics", values, name)
 			}
 			if rule := policy.Spec.Ingress[1]; len(rule.From) != 1 || rule.Ports[0].Port.StrVal != "metrics" {
 				t.Errorf("%q: the policy of %s admits %v", values, name, rule)

@@ -1,5 +1,5 @@
 {{- define "sluice.name" -}}
-{{- if contains "sluice" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-sluice" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- if contains "sluice" .Release.Name }}{{ .Release.Name | trunc 49 | trimSuffix "-" }}{{ else }}{{ printf "%s-sluice" .Release.Name | trunc 49 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "sluice.labels" -}}
