@@ -11,7 +11,7 @@ const (
 	cellEnds = ";,|\t\r\n\""
 )
 
-// escapeFormulas escapes a cell so that no spreadsheet takes it, or a part that it splits off, for a formula: it puts an
+// escapeFormulas keeps spreadsheets from taking a cell, or a part that they split off, for a formula: it puts an
 // apostrophe before each such part. An existing apostrophe is doubled, so that unescapeFormulas can undo it.
 func escapeFormulas(cell string) string {
 	if !strings.ContainsAny(cell, formulaStarts) {

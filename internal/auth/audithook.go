@@ -135,8 +135,8 @@ func AuditKinds(outbox AuditOutbox, sender AuditSender) []jobs.Kind {
 	c := auditCourier{outbox, sender}
 	return []jobs.Kind{
 		{
-			Name: AuditWebhookKind, MaxConcurrent: auditAtOnce, PerTenant: 1, Timeout: time.Minute, Attempts: jobs.Endless,
-			Do: c.sendBatch,
+			Name: AuditWebhookKind, MaxConcurrent: auditAtOnce, PerTenant: 1, Timeout: time.Minute,
+			Attempts: jobs.Endless, Do: c.sendBatch,
 		},
 		{
 			Name: AuditTestKind, MaxConcurrent: auditAtOnce, PerTenant: 1, Timeout: time.Minute, Attempts: 1,

@@ -151,7 +151,7 @@ func settingsWarnings(ctx context.Context, name string, client redis.Cmdable) (w
 	}
 	if policy := settings["maxmemory-policy"]; policy != "noeviction" {
 		warnings = append(warnings, fmt.Sprintf(
-			"%s's maxmemory-policy is %s, so Redis may drop buckets in use, which then start full; set it to noeviction",
+			"%s's maxmemory-policy is %s, so it may drop buckets in use, which then start full; set it to noeviction",
 			name, policy))
 	}
 	return warnings, nil
