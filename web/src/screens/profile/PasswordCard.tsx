@@ -26,7 +26,7 @@ export function PasswordCard() {
   const { wrong, rest } = fieldErrors(change.error);
   if (!has_password) return null;
   return (
-    <Card title="Password">
+    <Card title="Password" lead="A change ends your other sessions.">
       <form className={styles.form} onSubmit={submits(() => change.mutate())}>
         {/* For password managers: whose password it is. */}
         <input type="hidden" autoComplete="username" value={account.email} readOnly />

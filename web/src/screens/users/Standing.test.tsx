@@ -116,7 +116,7 @@ test('blocking a user who is let through says that it has no effect, and offers 
   await user.click(await screen.findByRole('button', { name: 'Block or let through' }));
   await user.click(await screen.findByRole('menuitem', { name: /^Block/ }));
   const dialog = await screen.findByRole('dialog', { name: 'Block user 42' });
-  expect(dialog.textContent).toMatch(/No effect now: every check of this user is let through/);
+  expect(dialog.textContent).toMatch(/No effect now: these rules let every check of this user through/);
   expect(dialog.textContent).not.toMatch(/is denied/);
   await user.click(within(dialog).getByRole('button', { name: 'End now' }));
   await waitFor(() => expect(dialog.textContent).toMatch(/Every check of this user is denied\./));

@@ -87,7 +87,7 @@ export function UsageFiles({ tenant, onExport }: FilesProps) {
   const [month, setMonth] = useState(months[0] ?? '');
   const range = month === '' ? {} : { from: month, to: month };
   return (
-    <Card title="Usage per month" lead="Months in UTC">
+    <Card title="Usage per month" lead="In UTC; costs are of allowed checks, records and settlements">
       <div className={styles.usage}>
         <NativeSelect
           label="Month"
