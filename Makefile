@@ -41,7 +41,7 @@ run: ## Install what is missing and start everything, with demo data (ARGS="--ch
 .PHONY: test
 test: ## Install what is missing and run every test; says how long each part takes
 	@MAKE="$(MAKE)" scripts/parts.sh test/ready -- \
-		'test/go test/serial test/typescript test/python' test/ui -- test/browser
+		'test/go test/serial' 'test/ui test/typescript test/python' -- test/browser
 
 .PHONY: test/ready
 test/ready:
