@@ -23,6 +23,9 @@ const (
 	expiryEvery = 3500 * time.Millisecond
 	// applyFor is how long a failed edit is retried. By then the buckets of fast limits are forgotten.
 	applyFor = 5 * time.Minute
+	// stepsEvery is how often steps are applied: those of all tenants in one walk, and in all processes at the same
+	// time. Buckets that are forgotten before give their owners at most that long at the former share.
+	stepsEvery = time.Minute
 	// looksPerCall caps the single buckets of one Take, and looksPause is the pause after each Take.
 	looksPerCall = 200
 	looksPause   = 10 * time.Millisecond
@@ -80,7 +83,11 @@ func (e *EditApplier) add(slowed []rules.Slowdown, due, until time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range slowed {
-		e.put(slowdown{s, due, until})
+		of := slowdown{s, due, until}
+		if s.IsStep {
+			of.due = due.Truncate(stepsEvery).Add(stepsEvery)
+		}
+		e.put(of)
 	}
 }
 

@@ -29,6 +29,7 @@ type editedStore struct {
 	walks    []string
 	looks    []string
 	widest   int // the most edits of one walk
+	calls    int // of ApplyEdits
 }
 
 func (s *editedStore) seen(fails bool) (walks, looks []string) {
@@ -60,6 +61,7 @@ func (s *editedStore) ApplyEdits(_ context.Context, edits []Edit) error {
 	defer s.mu.Unlock()
 	s.mayPanic()
 	s.widest = max(s.widest, len(edits))
+	s.calls++
 	for i := range edits {
 		limit, ok := edits[i].LimitOf("42", false)
 		_, hashed := edits[i].LimitOf("digest", true)
@@ -259,6 +261,30 @@ func TestAnEditThatCannotBeSettledIsGivenUpAndCounted(t *testing.T) {
 		if e.Abandoned() != 2 || len(e.pending) != 0 {
 			t.Errorf("%d lost, %d pending", e.Abandoned(), len(e.pending))
 		}
+	})
+}
+
+// A hundred rules that step down every ten seconds would otherwise keep a walk running for ever.
+func TestStepsOfATenantWaitForAWalkAMinuteAndEditsOfOthersDoNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &editedStore{}
+		e, stop := startApplier(t, store, nil)
+		const minutes = 5
+		for second := range int64(minutes * 60) {
+			e.Add([]rules.Slowdown{{Tenant: 1, Rule: rules.RuleID(1 + second%3), To: second, IsStep: true}})
+			after(time.Second)
+		}
+		if store.calls < minutes-1 || store.calls > minutes {
+			t.Errorf("%d walks in %d minutes", store.calls, minutes)
+		}
+		walks, _ := store.seen(false)
+		e.Add([]rules.Slowdown{{Tenant: 2, Rule: 3, To: 7}})
+		after(2 * applyTick)
+		if later, _ := store.seen(false); len(later) == len(walks) {
+			t.Error("another tenant's edit waits for the steps")
+		}
+		stop()
 	})
 }
 

@@ -36,6 +36,8 @@ type Slowdown struct {
 	User string
 	// From and To are the Since of the limits before and after; From is 0 if unknown.
 	From, To int64
+	// IsStep is set for the lower share of a rule that adapts. Such edits come often, all day long.
+	IsStep bool
 }
 
 // ID is the same in all processes. From is part of it only for a limit that was later than To and is no longer stored;

@@ -100,7 +100,9 @@ func (t *tenantDraft) noteStep(row *rules.Step, next step) {
 		return
 	}
 	if to.FillsLaterThan(from) && to.Since != from.Since {
-		t.slowed = append(t.slowed, rules.Slowdown{Tenant: t.tenant.ID, Rule: rule.ID, From: from.Since, To: to.Since})
+		t.slowed = append(t.slowed, rules.Slowdown{
+			Tenant: t.tenant.ID, Rule: rule.ID, From: from.Since, To: to.Since, IsStep: true,
+		})
 	}
 }
 
