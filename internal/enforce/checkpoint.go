@@ -80,6 +80,16 @@ func (s *State) differs(other *State) bool {
 
 func distance(a, b Tokens) Tokens { return max(a-b, b-a) }
 
+// Lower brings the bucket to now, and lowers it to another state of the same bucket that has not seen all of its takes.
+func (s *State) Lower(other State, now int64) {
+	s.Advance(other.Limit, 0, now)
+	other.Advance(s.Limit, 0, now)
+	if other.Level.Micros < s.Level.Micros {
+		s.Level = other.Level
+	}
+	s.Former = max(s.Former, other.Former)
+}
+
 // State returns the bucket of an answered tier as a store keeps it, without what is lent. ok is false for lists.
 func (t *Tier) State() (state State, ok bool) {
 	if t.Bucket.Limit.Kind > rules.KindSlidingWindow {

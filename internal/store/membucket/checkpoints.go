@@ -227,8 +227,9 @@ func (s *Store) Unknown(tiers []enforce.Tier) (unknown []enforce.Checkpoint) {
 	return unknown
 }
 
-// Restore makes a bucket as its checkpoint has it, unless the store knows later. Without a checkpoint, whose Stamp is
-// then 0, a new bucket is full as long as nobody knows more.
+// Restore makes a bucket as its checkpoint has it, unless the store knows later. A guess is never raised, because no
+// checkpoint has what this process has taken. Without a checkpoint, whose Stamp is then 0, a new bucket is full as long
+// as nobody knows more.
 func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,11 +243,17 @@ func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	if b.checkpointed == nil {
 		b.checkpointed = &checkpointed{knownAt: knownAt}
 	}
-	if b.askedAt = now; isNew || checkpoint.Stamp > knownAt {
-		b.State, b.last, b.isGuess, b.knownAt = checkpoint.State, checkpoint.State, false, checkpoint.Stamp
-		if checkpoint.Stamp == 0 {
-			b.isGuess, b.knownAt = true, 1
-		}
+	b.askedAt = now
+	switch {
+	case isNew && checkpoint.Stamp == 0:
+		b.State, b.last, b.isGuess, b.knownAt = checkpoint.State, checkpoint.State, true, 1
+	case !isNew && checkpoint.Stamp <= knownAt:
+	case b.isGuess:
+		b.Lower(checkpoint.State, now)
+		b.last, b.knownAt = checkpoint.State, checkpoint.Stamp
+		s.note(b)
+	default:
+		b.State, b.last, b.knownAt = checkpoint.State, checkpoint.State, checkpoint.Stamp
 	}
 }
 

@@ -332,3 +332,50 @@ func TestAnEditMakesACopyNoNewer(t *testing.T) {
 		t.Errorf("after an edit and a check the checkpoints are %+v, want one of %d", written, learned.Stamp)
 	}
 }
+
+// TestACheckpointGivesNoTakesBack is of a process that alone cannot reach the shared store. The checkpoints of others
+// lack its takes.
+func TestACheckpointGivesNoTakesBack(t *testing.T) {
+	t.Parallel()
+	s := newLongStore(t, 100)
+	s.isCopy = true
+	for name, limit := range map[string]enforce.Limit{
+		"bucket": {Rate: 1000.0 / 86400, Burst: 1000, Kind: rules.KindTokenBucket},
+		"queue":  {Rate: 1000.0 / 86400, Burst: 1000, Kind: rules.KindLeakyBucket},
+		"fixed":  daily,
+		"slides": {Burst: 1000, Interval: day, Kind: rules.KindSlidingWindow},
+	} {
+		key := keyOf(1, name)
+		restore := func(left int64) {
+			state := enforce.NewState(limit, s.now)
+			state.Level.Micros = enforce.Tokens(left) * enforce.Token
+			s.Restore(enforce.Checkpoint{Key: key, State: state, Stamp: s.now})
+		}
+		want := func(after string, left int64) {
+			if known, _ := s.Newest(key); known.State.Level.Micros.Whole() != left || known.Stamp != s.now {
+				t.Errorf("%s: after %s %d are left, known at %d, want %d at %d", name, after,
+					known.State.Level.Micros.Whole(), known.Stamp, left, s.now)
+			}
+		}
+		restore(900)
+		s.take(key, limit, 600)
+		s.now += second
+		restore(800)
+		want("others took 100", 300)
+		s.take(key, limit, 100)
+		s.now += second
+		restore(700)
+		want("others took 100 more", 200)
+		s.now += second
+		restore(50)
+		want("others took the most", 50)
+	}
+	limit := enforce.Limit{Burst: 1000, Interval: day, Kind: rules.KindSlidingWindow}
+	s.take(keyOf(1, "slides"), limit, 50)
+	s.now += day - day/4 // a window later
+	state := enforce.NewState(limit, s.now)
+	s.Restore(enforce.Checkpoint{Key: keyOf(1, "slides"), State: state, Stamp: s.now})
+	if known, _ := s.Newest(keyOf(1, "slides")); known.State.Former.Whole() != 1000 {
+		t.Errorf("of the former sliding window %d are left over, want all that was taken", known.State.Former.Whole())
+	}
+}
