@@ -31,7 +31,7 @@ var userData = map[string]string{
 		"subject state owner",
 	"bucket_record":      "forgotten after minutes; a digest: record_id",
 	"bucket_reservation": "deleted after a day at most: reservation_id record",
-	"delivery":           "handled: subject\nabout sending: state error",
+	"delivery":           "handled: subject\nabout its alert: kind mode\nabout sending: state error",
 	"export": "handled, all of the tenant are deleted: request place\n" +
 		"about people who sign in: requested_by_kind requested_by_id\nabout exporting: error",
 	"export_chunk": "handled, with its export: data",
