@@ -112,9 +112,10 @@ func (s *State) earnUntil(to int64) {
 		ticks, from := s.ticks(to), s.ticks(s.Stamp)
 		if s.Former > 0 {
 			had := int64(s.Former) - s.Limit.Interval
-			if from = min(had, ticks); from == had {
+			if had <= ticks {
 				s.Former = 0
 			}
+			from = max(from, min(had, ticks)) // processes of another release move the Stamp and keep Former
 		}
 		s.Level = s.Level.earn(ticks-from, s.Limit)
 	}

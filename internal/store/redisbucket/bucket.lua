@@ -420,8 +420,9 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
       if interval > 0 then
         ticks, from = to - to % interval, from - from % interval
         if b.former > 0 then
-          from = min(b.former - interval, ticks)
-          if from == b.former - interval then b.former = 0 end
+          local ended = b.former - interval
+          if ended <= ticks then b.former = 0 end
+          from = max(from, min(ended, ticks)) -- processes of another release move the stamp and keep former
         end
       end
       b.micros, b.fraction = earn(b.micros, b.fraction, ticks - from, b.rate, b.burst * TOKEN)

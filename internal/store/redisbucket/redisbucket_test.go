@@ -353,6 +353,26 @@ func TestAStampAheadOfTheClockIsTheClockSteppingBack(t *testing.T) {
 			t.Errorf("after %d s: allowed %t, want %t; %v", step, checks[0].Allowed, want, err)
 		}
 	}
+
+	// A process of another release has moved the Stamp past the step that Former names, and kept Former.
+	stepped := enforce.State{
+		Bucket: enforce.Bucket{
+			Stamp: now + 25_000_000, Limit: enforce.Limit{Rate: 0.5, Burst: 20, Interval: 10_000_000},
+		},
+		Former: now + 20_000_000,
+	}
+	if err := s.rdb.Set(t.Context(), "{s1}1:steps", appendState(nil, &stepped), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	checks := one(user("steps", stepped.Limit))
+	if err := takeAt(s, now+30_000_000, checks); err != nil {
+		t.Fatal(err)
+	}
+	stepped.Advance(stepped.Limit, 0, now+30_000_000)
+	if left := checks[0].Tiers[0].Bucket.Level.Micros; left != 4*enforce.Token ||
+		stepped.Level.Micros != 5*enforce.Token {
+		t.Errorf("a step of 5 leaves %d in Redis after a check, and %d in Go before it", left, stepped.Level.Micros)
+	}
 }
 
 func TestScriptsHoldTheirBounds(t *testing.T) {
