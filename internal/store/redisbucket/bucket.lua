@@ -93,18 +93,19 @@ local function read_limits(packed, count, calendars, now)
   return rates, bursts, sinces, intervals, kinds, opens, closes, nexts
 end
 
--- The value of an era is the run id of the server (40 bytes), the time when that server first saw the data that it has
--- of a tenant (double), and a byte: 1 if no bucket of a long limit was used before, else 0. See era.go.
+-- The value of an era is the run id of the server (40 bytes), the earliest time in the era (double), the time when that
+-- server first saw the data that it has of a tenant (double), and a byte: 1 if no bucket of a long limit was used
+-- before, else 0. The times differ once the clock has stepped back. See era.go.
 
--- read_era returns the start of a tenant's era, or false if no bucket of a long limit can be lost, and its value. kept
--- is the value in the key. expected is what the caller knows of this server; another value sends read_era to look at
--- the run id. A 1 at the end of expected: the caller found out that no bucket was used before.
+-- read_era returns the start of a tenant's era, or false if no bucket of a long limit can be lost; its value; and its
+-- earliest time. kept is the value in the key. expected is what the caller knows of this server; another value sends
+-- read_era to look at the run id. A 1 at the end of expected: the caller found out that no bucket was used before.
 local run_id
 local function read_era(key, kept, expected, now)
   local sub, byte = string.sub, string.byte
   if kept ~= expected then
-    if kept and sub(kept, 1, 48) == sub(expected, 1, 48) then
-      if byte(expected, 49) == 1 then
+    if kept and sub(kept, 1, 56) == sub(expected, 1, 56) then
+      if byte(expected, 57) == 1 then
         kept = expected
         redis.call('SET', key, kept)
       end
@@ -114,19 +115,19 @@ local function read_era(key, kept, expected, now)
         run_id = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
         run_id = sub(run_id .. string.rep('0', 40), 1, 40)
       end
-      if not kept or #kept ~= 49 or sub(kept, 1, 40) ~= run_id then
-        kept = run_id .. struct.pack('<d', now) .. '\0'
+      if not kept or #kept ~= 57 or sub(kept, 1, 40) ~= run_id then
+        kept = run_id .. struct.pack('<dd', now, now) .. '\0'
         redis.call('SET', key, kept)
       end
     end
   end
-  if byte(kept, 49) ~= 0 then return false, kept end
-  local begun = struct.unpack('<d', kept, 41)
-  if begun > now then -- the clock stepped back, and what is written now must be of the era
-    begun, kept = now, sub(kept, 1, 40) .. struct.pack('<d', now) .. '\0'
+  if byte(kept, 57) ~= 0 then return false, kept end
+  local earliest, begun = struct.unpack('<dd', kept, 41)
+  if earliest > now then -- the clock stepped back, and what is written now must be of the era
+    earliest, kept = now, sub(kept, 1, 40) .. struct.pack('<d', now) .. sub(kept, 49)
     redis.call('SET', key, kept)
   end
-  return begun, kept
+  return begun, kept, earliest
 end
 
 -- full_since returns when a token bucket or a queue that is missing in an era is surely full.
@@ -137,11 +138,11 @@ end
 -- is_lost reports whether a bucket of a long limit may have had a later state than the stored one: it is missing or
 -- from before its era, and would not surely be full by now. A bucket in debt refills in twice the time. open is the
 -- start of the present window.
-local function is_lost(state, begun, now, kind, rate, burst, since, interval, open)
+local function is_lost(state, begun, earliest, now, kind, rate, burst, since, interval, open)
   if state then
     local version = string.byte(state) or 0
     if version < 1 or version > 3 or #state < 41 then return false end
-    if struct.unpack('<d', state, version == 1 and 14 or 15) >= begun then return false end
+    if struct.unpack('<d', state, version == 1 and 14 or 15) >= earliest then return false end
   end
   local from = math.max(begun, since)
   if kind == FIXED_WINDOW then return open <= from end

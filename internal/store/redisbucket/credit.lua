@@ -46,9 +46,10 @@ local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limit
 local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
   rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
 local state = call('MGET', KEYS[1])[1] -- false for a key of another type, where GET fails
-local begun = era and read_era(era, call('MGET', era)[1], ARGV[4], now)
+local begun, earliest, _
+if era then begun, _, earliest = read_era(era, call('MGET', era)[1], ARGV[4], now) end
 if begun and opens[0] ~= OUTSIDE
-    and is_lost(state, begun, now, kinds[0], rates[0], bursts[0], sinces[0], intervals[0], opens[0]) then
+    and is_lost(state, begun, earliest, now, kinds[0], rates[0], bursts[0], sinces[0], intervals[0], opens[0]) then
   return pack(REPLY, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, now, 6)
 end
 local b, _, is_broken = tools.advance(0, state, 0)

@@ -35,7 +35,7 @@ import (
 
 // eraBytes is the length of an era's value; see bucket.lua. eraNew is its last byte.
 const (
-	eraBytes = 40 + 8 + 1
+	eraBytes = 40 + 8 + 8 + 1
 	eraNew   = "\x01"
 )
 

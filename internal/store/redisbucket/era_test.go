@@ -240,6 +240,12 @@ func TestAClockThatStepsBackBehindAnErasBeginLosesNothing(t *testing.T) {
 			mustTake(t, processes[0], one(user(kind, limit)))
 		}
 	}
+	windows := []string{"fixed window", "sliding window", "calendar"}
+	for _, kind := range windows { // asked for once the clock is right again
+		mustTake(t, processes[0], []enforce.BucketCheck{{
+			Cost: 300 * enforce.Token, Tiers: []enforce.Tier{user("late in "+kind, longLimits[kind])},
+		}})
+	}
 	if err := processes[0].rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -254,6 +260,12 @@ func TestAClockThatStepsBackBehindAnErasBeginLosesNothing(t *testing.T) {
 			mustLeave(t, processes[0], user(kind, limit), left-1)
 			mustLeave(t, processes[back], user(fmt.Sprint("new in ", kind, back), limit), 999)
 		}
+	}
+	at(-2 * time.Hour) // another window
+	mustLeave(t, processes[0], user("of the day before", daily), 999)
+	at(2 * time.Minute)
+	for _, kind := range windows {
+		mustLeave(t, processes[0], user("late in "+kind, longLimits[kind]), 699)
 	}
 }
 

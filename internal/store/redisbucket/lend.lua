@@ -20,10 +20,10 @@ local KEYS, limits, asks = KEYS, ARGV[1], ARGV[2]
 
 local now, slack = read_clock(ARGV[4])
 local states = call('MGET', unpack(KEYS))
-local count, begun = #KEYS, nil
+local count, begun, earliest, _ = #KEYS, nil, nil, nil
 if ARGV[3] and #ARGV[3] > 0 then
   count = count - 1
-  begun = read_era(KEYS[count + 1], states[count + 1], sub(ARGV[3], 1, 49), now)
+  begun, _, earliest = read_era(KEYS[count + 1], states[count + 1], sub(ARGV[3], 1, 57), now)
 end
 local slot = (now + LEASE_LIFE) / SLOT_LENGTH
 slot = slot - slot % 1
@@ -89,9 +89,9 @@ for i = 1, count do
     end
   end
   local b, must_write, is_broken
-  if begun and string.byte(ARGV[3], 49 + i) == 1 then
+  if begun and string.byte(ARGV[3], 57 + i) == 1 then
     local r, burst, began, interval, kind = unpack_struct('<dIddH', sub(limits, i * 32 - 31, i * 32))
-    if is_lost(state, begun, now, kind, r, burst, began, interval, now) then micros = LOST end
+    if is_lost(state, begun, earliest, now, kind, r, burst, began, interval, now) then micros = LOST end
   end
   if micros == LOST then
   elseif micros and micros >= -1 and micros <= full and micros % 1 == 0

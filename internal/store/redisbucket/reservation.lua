@@ -56,7 +56,10 @@ local version, taken, _, life, key_length = unpack_struct('<BdddB', stored)
 local extends, denied = string.byte(ARGV[4]) == 1, false
 local eras = ARGV[6] or ''
 local count = #KEYS - (#eras > 0 and 3 or 2)
-local begun = #eras > 0 and read_era(KEYS[#KEYS], call('MGET', KEYS[#KEYS])[1], string.sub(eras, 1, 49), now)
+local begun, earliest, _
+if #eras > 0 then
+  begun, _, earliest = read_era(KEYS[#KEYS], call('MGET', KEYS[#KEYS])[1], string.sub(eras, 1, 57), now)
+end
 local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limits(ARGV[2], count, ARGV[3], now)
 local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
   rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
@@ -73,8 +76,8 @@ for i = 1, count do
   local kind, tier, estimate = unpack_struct('<HHd', stored, at + 2 + key_size + 28)
   at = at + 2 + key_size + 40
   local state, c = call('MGET', KEYS[i + 2])[1], i - 1
-  if begun and string.byte(eras, 49 + i) == 1 and opens[c] ~= OUTSIDE
-      and is_lost(state, begun, now, kinds[c], rates[c], bursts[c], sinces[c], intervals[c], opens[c]) then
+  if begun and string.byte(eras, 57 + i) == 1 and opens[c] ~= OUTSIDE
+      and is_lost(state, begun, earliest, now, kinds[c], rates[c], bursts[c], sinces[c], intervals[c], opens[c]) then
     return '\6'
   end
   local b, is_changed = tools.advance(c, state, 0)
@@ -121,7 +124,7 @@ end
 if denied then return '\4' end
 for i = 1, count do
   if buckets[i].is_changed then
-    tools.write(KEYS[i + 2], buckets[i], begun and string.byte(eras, 49 + i) == 1 and begun)
+    tools.write(KEYS[i + 2], buckets[i], begun and string.byte(eras, 57 + i) == 1 and begun)
   end
 end
 

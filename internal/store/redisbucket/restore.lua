@@ -14,7 +14,7 @@
 local call, unpack_struct = redis.call, struct.unpack
 local count, now, slack = #KEYS - 1, read_clock(ARGV[4] ~= '' and ARGV[4])
 local stored = call('MGET', unpack(KEYS))
-local begun, value = read_era(KEYS[count + 1], stored[count + 1], ARGV[3], now)
+local begun, value, earliest = read_era(KEYS[count + 1], stored[count + 1], ARGV[3], now)
 if not begun or count == 0 then return value end
 
 local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limits(ARGV[1], count, ARGV[2], now)
@@ -23,7 +23,7 @@ local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
 for i = 1, count do
   local c, state, known = i - 1, stored[i], ARGV[4 + i]
   if opens[c] ~= OUTSIDE
-      and is_lost(state, begun, now, kinds[c], rates[c], bursts[c], sinces[c], intervals[c], opens[c]) then
+      and is_lost(state, begun, earliest, now, kinds[c], rates[c], bursts[c], sinces[c], intervals[c], opens[c]) then
     if #known > 0 then
       local known_at, other = unpack_struct('<d', known), string.sub(known, 9)
       local own = state and tools.advance(c, state, 0)

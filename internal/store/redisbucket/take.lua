@@ -14,7 +14,7 @@
 --            below 0: the check passes without a reservation if there are too many), its id (16 bytes), its
 --            version, and its owner; for a record with an id, also alone: 0 (double) and the id (16 bytes); else empty
 --   ARGV[7]  absent or empty without a long limit; else the number of eras, and for each bucket the number of its era,
---            from 1, or 0 if its limit is not long (16 bits each); then for each era its expected value (49 bytes)
+--            from 1, or 0 if its limit is not long (16 bits each); then for each era its expected value (57 bytes)
 --   ARGV[8]  the time in microseconds, from tests only
 --
 -- The reply is one string; indexes count from 0:
@@ -91,19 +91,23 @@ for column = 0, last_limit do
   limit_bytes[column] = sub(ARGV[3], column * 32 + 1, column * 32 + size)
 end
 
--- begun has for each bucket when its era began, or nil if its state cannot be lost.
-local begun, era_reply = nil, ''
+-- begun has for each bucket when its era began, or nil if its state cannot be lost, and earliest the era's earliest
+-- time.
+local begun, earliest, era_reply = nil, {}, ''
 if eras > 0 then
-  local times, values, at = {}, {}, 3 + keys * 2
+  local times, values, firsts, at = {}, {}, {}, 3 + keys * 2
   for e = 1, eras do
-    local expected = sub(ARGV[7], at, at + 48)
-    times[e], values[e] = read_era(KEYS[keys + e], states[keys + e], expected, now)
+    local expected = sub(ARGV[7], at, at + 56)
+    times[e], values[e], firsts[e] = read_era(KEYS[keys + e], states[keys + e], expected, now)
     if values[e] ~= expected then era_reply = '\1' end
     if times[e] then begun = begun or {} end
-    at = at + 49
+    at = at + 57
   end
   if begun then
-    for i = 1, keys do begun[i] = times[unpack_struct('<H', ARGV[7], 1 + i * 2)] end
+    for i = 1, keys do
+      local e = unpack_struct('<H', ARGV[7], 1 + i * 2)
+      begun[i], earliest[i] = times[e], firsts[e]
+    end
   end
   era_reply = era_reply == '\1' and table.concat(values) .. '\1' or '\0'
 end
@@ -119,8 +123,8 @@ for i = 1, keys do
   local kind, interval, full = kinds[column], intervals[column], bursts[column] * TOKEN
   local m, f, stamp, former, step = nil, 0, now, 0, false
   if kind > SLIDING_WINDOW or opens[column] == OUTSIDE then
-  elseif begun and begun[i] and is_lost(state, begun[i], now, kind, rates[column], bursts[column], sinces[column],
-      interval, opens[column]) then
+  elseif begun and begun[i] and is_lost(state, begun[i], earliest[i], now, kind, rates[column], bursts[column],
+      sinces[column], interval, opens[column]) then
     m = LOST
     if state then -- kept: if an edit made the limit long, only this state knows what was used
       local full_at = closes[column]
