@@ -154,6 +154,16 @@ func TestAGatewayHandsOnWhatSluiceRefuses(t *testing.T) {
 			if got := stranger.startGateway(t, name, a.checks).ask(t, "GET", "/", nil); got.StatusCode != 500 {
 				t.Errorf("a wrong key is answered %d", got.StatusCode)
 			}
+			undecided := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusBadGateway)
+			}))
+			t.Cleanup(undecided.Close)
+			g = tn.startGateway(t, name, undecided.Listener.Addr().String())
+			for i := range 3 {
+				if got := g.ask(t, "GET", "/", nil); got.StatusCode != 200 || len(g.seen) != i+1 {
+					t.Errorf("while Sluice cannot decide it is answered %d", got.StatusCode)
+				}
+			}
 		})
 	}
 }

@@ -382,15 +382,17 @@ func (c *conn) release() {
 	memories.Put(m)
 }
 
-// reject refuses a connection beyond the reserve without reading a request.
+// reject refuses a connection beyond the reserve without reading a request. Proxies take a 502 for an outage and a 503
+// for a rule's, and clients take both for an outage.
 func (c *conn) reject() {
 	problem := tooManyConnections()
+	problem.Status = http.StatusBadGateway
 	var answer fasthttp.Response
 	answer.Header.SetContentType(httpapi.ProblemType)
 	answer.Header.Set("Cache-Control", "no-store")
 	answer.Header.Set("Retry-After", "1")
 	answer.Header.SetConnectionClose()
-	answer.SetStatusCode(http.StatusServiceUnavailable)
+	answer.SetStatusCode(problem.Status)
 	answer.SetBodyRaw(problem.Append(nil, ""))
 	_ = c.raw.SetWriteDeadline(time.Now().Add(10 * time.Millisecond)) // the buffer of a new connection has room
 	if c.raw == c.Conn {                                              // a handshake would take too long

@@ -230,7 +230,7 @@ func TestNobodyTakesTheWholeReserve(t *testing.T) {
 			synctest.Wait()
 		}
 		late := l.call(t, "192.0.2.1")
-		if got, err := late.read(); err != nil || got.status != 503 || got.header.Get("Retry-After") != "1" {
+		if got, err := late.read(); err != nil || got.status != 502 || got.header.Get("Retry-After") != "1" {
 			t.Errorf("one more is answered %d (%v)", got.status, err)
 		}
 		if got := l.call(t, "192.0.2.2").get("/healthz"); got.status != 200 {
