@@ -144,7 +144,8 @@ func TestAGatewayHandsOnWhatSluiceRefuses(t *testing.T) {
 				t.Errorf("a list of addresses that is too short is answered %d", got.StatusCode)
 			}
 			tn.apply(t, `gateways: {authorize: {jwt: {jwks: '{"keys":[{"kty":"OKP","crv":"Ed25519",`+
-				`"x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}', issuer: https://id.example.com, audience: api}}}`)
+				`"x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}', issuer: https://id.example.com, `+
+				"audience: api}}}")
 			eventually(t, patience, "tokens to be needed", func() bool {
 				got := g.ask(t, "GET", "/", nil)
 				return got.StatusCode == 401 && got.Header.Get("Www-Authenticate") == `Bearer error="invalid_token"`

@@ -21,7 +21,6 @@ var errNotLoaded = errors.New("the rules were not loaded yet")
 // out of checkpoints.
 func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets, forget func(enforce.Key),
 ) pgstore.FillBuckets {
-	const atMost = 5000
 	return func(ctx context.Context, id rules.TenantID, userID string) (filled int64, err error) {
 		if buckets == nil {
 			return 0, nil
@@ -31,26 +30,34 @@ func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets, forge
 			return 0, errNotLoaded
 		}
 		tenant := latest.Tenant(id)
-		matches := tenant.UserBucketsOfPlans(userID, time.Now(), atMost)
-		for i := range matches {
-			limit := matches[i].Rule.Limit()
-			limit.Since = max(limit.Since, matches[i].Limit.Since+1, time.Now().UnixMicro())
-			matches[i].Limit = limit
-		}
-		own, err := enforce.OwnBuckets(ctx, buckets, tenant, userID)
-		if err != nil {
-			return 0, fmt.Errorf("find the buckets of a user who was erased: %w", err)
-		}
-		for _, match := range append(matches, own...) {
+		fill := func(match rules.Match) error {
 			if match.Owner() != userID {
-				continue // a shared one
+				return nil // a shared one
 			}
 			key := enforce.KeyOf(&tenant.Tenant, &match)
 			if _, _, err := buckets.Credit(ctx, key, match.Limit, enforce.Fill); err != nil {
-				return filled, fmt.Errorf("fill the buckets of a user who was erased: %w", err)
+				return fmt.Errorf("fill the buckets of a user who was erased: %w", err)
 			}
 			forget(key)
 			filled++
+			return nil
+		}
+		for match := range tenant.UserBucketsOfPlans(userID, time.Now()) {
+			limit := match.Rule.Limit()
+			limit.Since = max(limit.Since, match.Limit.Since+1, time.Now().UnixMicro())
+			match.Limit = limit
+			if err := fill(match); err != nil {
+				return filled, err
+			}
+		}
+		own, err := enforce.OwnBuckets(ctx, buckets, tenant, userID)
+		if err != nil {
+			return filled, fmt.Errorf("find the buckets of a user who was erased: %w", err)
+		}
+		for _, match := range own {
+			if err := fill(match); err != nil {
+				return filled, err
+			}
 		}
 		return filled, nil
 	}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"sort"
 	"time"
@@ -30,29 +31,43 @@ func (t *Tenant) UserBuckets(userID, plan string, now time.Time, limit int) []ru
 	if plan != "" {
 		rest = append(rest, sorted.of("", plan), sorted.of(userID, plan))
 	}
-	return t.userBuckets(rest, userID, now, limit)
-}
-
-// UserBucketsOfPlans is UserBuckets on every plan, because a check may name another plan than its user's.
-func (t *Tenant) UserBucketsOfPlans(userID string, now time.Time, limit int) []rules.Match {
-	sorted := t.index.userLimits()
-	return t.userBuckets([][]*rules.Rule{sorted.naming(""), sorted.naming(userID)}, userID, now, limit)
-}
-
-func (t *Tenant) userBuckets(rest [][]*rules.Rule, userID string, now time.Time, limit int) []rules.Match {
 	var buckets []rules.Match
 	for len(buckets) < limit {
 		rule := popLowest(rest)
 		if rule == nil {
 			break
 		}
-		if rule.HasExpired(now) {
-			continue
+		if m, ok := t.userBucket(rule, userID, now); ok {
+			buckets = append(buckets, m)
 		}
-		subject, _ := rule.Pattern.SubjectOfUser(userID)
-		buckets = append(buckets, t.match(rule, subject, userID, now))
 	}
 	return buckets
+}
+
+// UserBucketsOfPlans returns the buckets of UserBuckets on every plan, in any order, because a check may name another
+// plan than its user's.
+func (t *Tenant) UserBucketsOfPlans(userID string, now time.Time) iter.Seq[rules.Match] {
+	return func(yield func(rules.Match) bool) {
+		if userID == "" {
+			return
+		}
+		sorted := t.index.userLimits()
+		for _, limits := range []userLimits{sorted.naming(""), sorted.naming(userID)} {
+			for _, rule := range limits {
+				if m, ok := t.userBucket(rule, userID, now); ok && !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (t *Tenant) userBucket(rule *rules.Rule, userID string, now time.Time) (m rules.Match, ok bool) {
+	if rule.HasExpired(now) {
+		return rules.Match{}, false
+	}
+	subject, _ := rule.Pattern.SubjectOfUser(userID)
+	return t.match(rule, subject, userID, now), true
 }
 
 // userLimits are the active limits that OnlyUser accepts, sorted by named user, plan and id.

@@ -213,7 +213,7 @@ func TestUserBucketsOfManyRulesAreInOrderAndBounded(t *testing.T) {
 		Plans:       []rules.Plan{{TenantID: testTenant, Name: "free"}, {TenantID: testTenant, Name: "pro"}},
 		Assignments: []rules.Assignment{{TenantID: testTenant, UserID: "42", Plan: "pro"}},
 	}
-	var want []rules.RuleID
+	var want, ofPlans []rules.RuleID
 	for id := rules.RuleID(1); id <= 500; id++ {
 		user := []string{"{user_id}", "42", "43"}[id%3]
 		rule := activeRule(t, id, fmt.Sprintf("user:%s:endpoint:/%d", user, id))
@@ -221,9 +221,22 @@ func TestUserBucketsOfManyRulesAreInOrderAndBounded(t *testing.T) {
 		if user != "43" && rule.Plan != "free" {
 			want = append(want, id)
 		}
+		if user != "43" {
+			ofPlans = append(ofPlans, id)
+		}
 		rows.Rules = append(rows.Rules, rule)
 	}
 	tenant := New(rows).Tenant(testTenant)
+	var all []rules.RuleID
+	for m := range tenant.UserBucketsOfPlans("42", testNow) {
+		all = append(all, m.Rule.ID)
+	}
+	if slices.Sort(all); !slices.Equal(all, ofPlans) {
+		t.Errorf("of all plans: %v, want %v", all, ofPlans)
+	}
+	for m := range tenant.UserBucketsOfPlans("", testNow) {
+		t.Errorf("nobody has a bucket of rule %d", m.Rule.ID)
+	}
 	for _, limit := range []int{0, 1, 100, len(want), 1000} {
 		var got []rules.RuleID
 		for _, m := range tenant.UserBuckets("42", "", testNow, limit) {
