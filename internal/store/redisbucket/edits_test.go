@@ -329,6 +329,18 @@ func TestAWalkOverManyKeysLeavesRedisTimeForChecks(t *testing.T) {
 	}
 }
 
+func TestALookHasATierForEachKey(t *testing.T) {
+	t.Parallel()
+	look := newLook(&Store{}, 1, 0)
+	for _, key := range []string{"{s1}1:42", "{s1}1:43", "{s1}1:44"} {
+		look.addKey(key, fast)
+	}
+	look.finishLook()
+	if want := []uint16{3, flagLook, 0, wireIndex, 2 * wireIndex}; !slices.Equal(look.wires, want) {
+		t.Errorf("the wires of a look at three keys are %v, want %v", look.wires, want)
+	}
+}
+
 func TestKeysAreTakenApartAsTheyWerePutTogether(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"", "blue", "s1"} {
