@@ -454,4 +454,12 @@ func TestWhatWaitsSaysWithWhatItWasRaised(t *testing.T) {
 		w.jobsLike(t, "true") != 0 {
 		t.Errorf("%+v were sent, %+v not, and %d jobs are left", target.posts, off, w.jobsLike(t, "true"))
 	}
+
+	for user := range alerts[1].Threshold {
+		w.crossQuota(t, w.ours.user, fmt.Sprint(user), now)
+	}
+	must(w.raise(ctx, w.ours.ID, now.Add(time.Second)))(t)
+	if raised := must(w.AlertDeliveries(ctx, w.ours.ID, alerts[1].ID, 0, 10))(t); len(raised) != 2 {
+		t.Errorf("an alert that counts something else than before has %d deliveries, want 2", len(raised))
+	}
 }

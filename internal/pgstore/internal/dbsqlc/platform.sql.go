@@ -2738,7 +2738,7 @@ WITH fired AS (
     WHERE NOT EXISTS (
         SELECT FROM delivery AS d
         WHERE d.tenant_id = f.tenant_id AND d.alert_id = f.alert_id AND d.subject = f.subject AND NOT d.is_test
-            AND coalesce(d.rule_id, f.rule_id) = f.rule_id AND d.raised_at > f.raised_before
+            AND coalesce(d.rule_id, f.rule_id) = f.rule_id AND d.raised_at > f.raised_before AND d.kind = h.kind
             AND (f.silenced OR NOT d.silenced)
     )
 ), turns AS (
@@ -2780,8 +2780,8 @@ type RaiseDeliveriesParams struct {
 	MostOfTenant int64
 }
 
-// A delivery and its job for each firing, unless there is one of the same rule and subject that is hardly older than
-// the alert's window. The most important go first, and a tenant's alerts take turns, because most_of_alert and
+// A delivery and its job for each firing, unless there is one of the same kind, rule and subject that is hardly older
+// than the alert's window. The most important go first, and a tenant's alerts take turns, because most_of_alert and
 // most_of_tenant cap what is pending. Deliveries of a silenced alert are only recorded, and do not keep the alert from
 // firing when the silence has ended. An alert that was changed since it was judged is left to the next pass.
 func (q *Queries) RaiseDeliveries(ctx context.Context, arg RaiseDeliveriesParams) (int64, error) {
