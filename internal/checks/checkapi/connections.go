@@ -90,11 +90,11 @@ func (s *connections) makeRoom(now time.Time) {
 	s.evict(now)
 }
 
-func (s *connections) closeLate(now time.Time) {
+func (s *connections) closeLate(now time.Time, nearlyOver bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.all {
-		if state := connState(c.state.Load()); state.late(now.Sub(c.server.began)) {
+		if state := connState(c.state.Load()); state.late(now.Sub(c.server.began), nearlyOver) {
 			c.endFrom(state)
 		}
 	}

@@ -189,7 +189,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		case <-served:
 			waits = false
 		case <-late.C:
-			s.open.closeLate(time.Now())
+			end, isBounded := ctx.Deadline()
+			s.open.closeLate(time.Now(), isBounded && time.Until(end) < slowCaller)
 		case <-ctx.Done():
 			err, waits = errors.Join(err, ctx.Err()), false
 		}

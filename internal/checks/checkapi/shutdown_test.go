@@ -181,14 +181,12 @@ func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 	})
 }
 
-// A request whose rest does not come keeps nobody waiting, nor does an answer that nobody reads.
+// A request whose rest does not come keeps nobody waiting.
 func TestShutdownDoesNotWaitForSlowCallers(t *testing.T) {
 	t.Parallel()
 	const check = "POST /v1/check HTTP/1.1\r\nHost: a\r\n" + withKey
 	inBubble(t, 4, func(t *testing.T, h *harness, l *pipes) {
-		for _, part := range []string{
-			"GET /heal", check, check + "Content-Length: 20\r\n\r\n{", "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
-		} {
+		for _, part := range []string{"GET /heal", check, check + "Content-Length: 20\r\n\r\n{"} {
 			l.call(t, "192.0.2.1").send(part)
 		}
 		synctest.Wait()
@@ -198,6 +196,29 @@ func TestShutdownDoesNotWaitForSlowCallers(t *testing.T) {
 		}
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("the shutdown took %s", took)
+		}
+	})
+}
+
+// An answer can be read while there is time, because its tokens are taken. One that nobody reads fails no shutdown.
+func TestShutdownLeavesCallersTheTimeToReadAnswers(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
+		slow, silent := l.call(t, "192.0.2.1"), l.call(t, "192.0.2.1")
+		for _, c := range []*caller{slow, silent} {
+			c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- h.server.Shutdown(ctx) }()
+		time.Sleep(8 * time.Second) //nolint:forbidigo // the bubble's clock
+		if got := slow.answer(); got.status != 200 {
+			t.Errorf("after eight seconds the answer is %d", got.status)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the shutdown ended with %v", err)
 		}
 	})
 }

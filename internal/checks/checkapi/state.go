@@ -40,8 +40,15 @@ func (s connState) evictable(now time.Duration) bool {
 }
 
 // late reports whether a shutdown, which has given idle connections the time for a last request, ends the connection.
-func (s connState) late(now time.Duration) bool {
-	return s.evictable(now) && (s.phase() != waiting || now-s.since() >= slowCaller)
+// An answer, whose tokens are taken, can be read until the shutdown is nearly over.
+func (s connState) late(now time.Duration, nearlyOver bool) bool {
+	switch s.phase() {
+	case writing:
+		return nearlyOver && s.evictable(now)
+	case waiting:
+		return now-s.since() >= slowCaller
+	}
+	return s.evictable(now)
 }
 
 // enter moves the connection to a phase, unless the server has ended it.
