@@ -163,7 +163,8 @@ func (s *Store) settleReservation(
 	return one.settled, nil
 }
 
-// confirm returns the Changes of a settlement without an answer if the reservation is no longer what it was.
+// confirm returns the Changes of a settlement without an answer if the reservation is no longer what it was, although
+// it has not ended.
 func (s *Store) confirm(ctx context.Context, one *settlement, before []byte, err error) enforce.Settled {
 	if len(one.settled.Changes) == 0 || errors.Is(err, enforce.ErrNothingTaken) {
 		return enforce.Settled{}
@@ -172,8 +173,8 @@ func (s *Store) confirm(ctx context.Context, one *settlement, before []byte, err
 	defer cancel()
 	after, err := s.readRecord(ctx, one.tenant, one.id)
 	return enforce.Settled{
-		Found: err == nil && !bytes.Equal(after, before), User: one.settled.User, Taken: one.settled.Taken,
-		Changes: one.settled.Changes,
+		Found: err == nil && !bytes.Equal(after, before) && time.Now().Before(one.until),
+		User:  one.settled.User, Taken: one.settled.Taken, Changes: one.settled.Changes,
 	}
 }
 
@@ -199,8 +200,9 @@ type settlement struct {
 	with        enforce.Settlement
 	reservation enforce.OpenReservation
 
-	held    bool  // the record exists and is locked
-	ends    int64 // when
+	held    bool      // the record exists and is locked
+	ends    int64     // when
+	until   time.Time // when it ends by the clock of this process
 	settled enforce.Settled
 	refusal error // not a failure of PostgreSQL
 }
@@ -239,6 +241,7 @@ func (g *settlement) decide(t *transaction) {
 		g.refusal = enforce.ErrRefundForbidden
 		return
 	}
+	g.until = time.Now().Add(time.Duration(g.ends-t.now) * time.Microsecond)
 	counter, buckets := &t.rows[0], t.rows[1:]
 	g.settled = g.reservation.Settle(g.with, t.now,
 		func(i int) *enforce.State {

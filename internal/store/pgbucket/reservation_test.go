@@ -2,6 +2,7 @@ package pgbucket
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"sync"
@@ -72,6 +73,11 @@ func TestLostRepliesHoldNoPlaces(t *testing.T) {
 	s, lose := open(t, throughURL, testTimeout), func() { p.loseCommit.Store(true) }
 	buckettest.RunLostReplies(t, s, membucket.New(membucket.Options{}), lose)
 	buckettest.RunLostSettlements(t, s, lose)
+
+	ended := &settlement{tenant: 1, settled: enforce.Settled{Changes: []enforce.MeterCost{{Cost: enforce.Token}}}}
+	if got := s.confirm(t.Context(), ended, []byte("what was read"), errors.New("no answer")); got.Found {
+		t.Error("a reservation that has ended counts as settled")
+	}
 }
 
 func TestOneReservationTooMany(t *testing.T) {

@@ -2,6 +2,7 @@ package redisbucket
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -145,6 +146,23 @@ func TestLostRepliesHoldNoPlaces(t *testing.T) {
 	}
 	buckettest.RunLostReplies(t, s, membucket.New(membucket.Options{}), lose(0))
 	buckettest.RunLostSettlements(t, s, lose(1)) // the first reply has the reservation
+
+	check := one(user("ends", still))[0]
+	check.Reserve = &enforce.Reservation{
+		ID: enforce.ReservationID{7}, Life: time.Millisecond, Key: "a key", User: "ends",
+		Costs: []enforce.MeterCost{{Cost: check.Cost}},
+	}
+	mustTake(t, s, []enforce.BucketCheck{check})
+	var until time.Time
+	eventually(t, "the reservation to end", testTimeout, func() bool {
+		now, end, err := s.stored(1, check.Reserve.ID)
+		until = end
+		return err == nil && now == ""
+	})
+	settled := enforce.Settled{Changes: []enforce.MeterCost{{Cost: enforce.Token}}}
+	if s.confirm(1, check.Reserve.ID, "as it was", until, settled, errors.New("no answer")).Found {
+		t.Error("a reservation that has ended counts as settled")
+	}
 }
 
 // TestRecordsOfANewerReleaseAreLeftAlone has records that this release does not know, and some that nobody could have

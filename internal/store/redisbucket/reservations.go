@@ -126,9 +126,8 @@ const settleTries = 3
 func (s *Store) SettleReservation(
 	_ context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
 ) (settled enforce.Settled, err error) {
-	key := string(appendReservationKey(nil, s.prefix, tenant, id))
 	for range settleTries {
-		text, err := s.run(tenant, &call{source: storedSource, keys: []string{key}, weight: 1})
+		text, until, err := s.stored(tenant, id)
 		again := false
 		if err == nil && text != "" {
 			settled, again, err = s.settleStored(tenant, id, text, with)
@@ -137,7 +136,8 @@ func (s *Store) SettleReservation(
 		case errors.Is(err, enforce.ErrRefundForbidden):
 			return enforce.Settled{}, enforce.ErrRefundForbidden
 		case err != nil:
-			return s.confirm(tenant, key, text, settled, err), fmt.Errorf("settle a reservation in redis: %w", err)
+			settled = s.confirm(tenant, id, text, until, settled, err)
+			return settled, fmt.Errorf("settle a reservation in redis: %w", err)
 		case !again:
 			enforce.LearnSettled(s.learner, &settled)
 			return settled, nil
@@ -147,15 +147,31 @@ func (s *Store) SettleReservation(
 		"settle a reservation in redis: other callers keep changing the reservation; try again")
 }
 
-// confirm returns the Changes of a settlement without an answer if the reservation is no longer what it was.
+// stored reads a reservation, and returns until when it is open at least.
+func (s *Store) stored(tenant rules.TenantID, id enforce.ReservationID) (text string, until time.Time, err error) {
+	start := time.Now()
+	reply, err := s.run(tenant, &call{source: storedSource, weight: 1, args: []any{id[:]}, keys: []string{
+		string(appendReservationKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
+	}})
+	if err == nil && len(reply) < 8 {
+		err = fmt.Errorf("an unexpected reply of %d bytes", len(reply))
+	}
+	if err != nil {
+		return "", start, err
+	}
+	return reply[8:], start.Add(time.Duration(float(reply)) * time.Microsecond), nil
+}
+
+// confirm returns the Changes of a settlement without an answer if the reservation is no longer what it was, although
+// it has not ended.
 func (s *Store) confirm(
-	tenant rules.TenantID, key, before string, settled enforce.Settled, err error,
+	tenant rules.TenantID, id enforce.ReservationID, before string, until time.Time, settled enforce.Settled, err error,
 ) enforce.Settled {
 	if len(settled.Changes) == 0 || errors.Is(err, enforce.ErrNothingTaken) {
 		return enforce.Settled{}
 	}
-	after, err := s.run(tenant, &call{source: storedSource, keys: []string{key}, weight: 1})
-	settled.Found = err == nil && after != before
+	after, _, err := s.stored(tenant, id)
+	settled.Found = err == nil && after != before && time.Now().Before(until)
 	return settled
 }
 

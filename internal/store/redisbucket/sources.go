@@ -30,8 +30,10 @@ var (
 	creditSource      = newSource(sourceOf(creditText))
 	reservationSource = newSource(sourceOf(reservationText))
 	restoreSource     = newSource(sourceOf(restoreText))
-	// storedSource reads a reservation. Redis answers nothing if there is no such key, or if the key has another type.
-	storedSource = newSource("return redis.call('MGET', KEYS[1])[1] or ''")
+	// storedSource reads a reservation, after for how many microseconds it stays open (double). The reservation is
+	// empty if there is no such key, or if the key has another type.
+	storedSource = newSource(`local time, ends = redis.call('TIME'), redis.call('ZSCORE', KEYS[2], ARGV[1])
+return struct.pack('<d', (ends or 0) - time[1] * 1000000 - time[2]) .. (redis.call('MGET', KEYS[1])[1] or '')`)
 )
 
 type source struct{ text, sha string }
