@@ -150,7 +150,7 @@ func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, erro
 					return
 				}
 				open = append(open, opened)
-				if due += opened.dueBefore(end); due > mostAtOnce {
+				if due += opened.dueBefore(end); due > mostAtOnce && end.Sub(start) > leastWindow {
 					end, due = narrow(open, start, end)
 				}
 				if block, err, more = next(); err != nil {
@@ -226,6 +226,9 @@ func (c *cursor) earliest() time.Time {
 	return time.UnixMilli(max(earliest, 0))
 }
 
+// leastWindow is not narrowed, because that looks at all that is open for each block.
+const leastWindow = 2 * time.Second
+
 // narrow returns the end of a window with at most mostAtOnce events, or of about a second, and how many it has.
 func narrow(open []*cursor, start, end time.Time) (narrowed time.Time, due int) {
 	for {
@@ -233,7 +236,7 @@ func narrow(open []*cursor, start, end time.Time) (narrowed time.Time, due int) 
 		for _, c := range open {
 			due += c.dueBefore(end)
 		}
-		if due <= mostAtOnce || end.Sub(start) <= 2*time.Second {
+		if due <= mostAtOnce || end.Sub(start) <= leastWindow {
 			return end, due
 		}
 		end = start.Add(end.Sub(start) / 2).Truncate(time.Second)

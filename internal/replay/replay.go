@@ -103,11 +103,10 @@ type run struct {
 	read, recordedDenied, agreeing int64
 	first, last                    int64 // times of checks that were looked at, in Unix milliseconds
 	total                          tally
-	byRule, byShadow               map[rules.RuleID]*ofRule // what rules deny, and what they would deny in shadow mode
-	byPlan                         map[string]*tally
+	byRule, byShadow               entries[rules.RuleID, ofRule] // what rules deny, and would deny in shadow mode
+	byPlan                         entries[string, tally]
 	byUser                         map[string]*OfUser
 	moreUsers                      int
-	isCut                          bool // rules or plans have no entry
 	steps                          []OfStep
 	listed                         map[Listed]int64
 	maxBuckets                     int
@@ -121,7 +120,6 @@ type ofRule struct {
 func newRun(in *Input, buckets int) *run {
 	r := &run{
 		in: in, share: traffic.Share(in.Level) * in.Draw.Share(), maxBuckets: cmp.Or(buckets, maxBuckets),
-		byRule: map[rules.RuleID]*ofRule{}, byShadow: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
 		byUser: map[string]*OfUser{}, listed: map[Listed]int64{}, first: math.MaxInt64,
 	}
 	ids := identities(in.History, in.Candidate)
@@ -208,7 +206,7 @@ func (r *run) count(events []event) {
 			continue
 		}
 		step := &r.steps[min(len(r.steps)-1, max(0, int(time.UnixMilli(e.at).Sub(r.steps[0].At)/r.step)))]
-		plan := entry(r, r.byPlan, s.run.Plan)
+		plan := r.byPlan.of(s.run.Plan)
 		if s.isIn(byAll) {
 			r.read++
 			r.total.add(asked, s, isSample)
@@ -218,7 +216,7 @@ func (r *run) count(events []event) {
 			if wasDenied {
 				r.recordedDenied++
 				if s.run.Decider != 0 {
-					entry(r, r.byRule, s.run.Decider).recorded++
+					r.byRule.of(s.run.Decider).recorded++
 				}
 			}
 			if wasDenied == r.as[0].decided[i].isDenied() {
@@ -261,15 +259,27 @@ func ipText(s *subject) string {
 	return s.run.IP.String()
 }
 
-// entry returns the entry of a rule or plan. Beyond maxEntries it is one that nobody reads.
-func entry[K comparable, V any](r *run, all map[K]*V, key K) *V {
-	of := all[key]
-	if of == nil {
-		of = new(V)
-		if r.isCut = r.isCut || len(all) >= maxEntries; len(all) < maxEntries {
-			all[key] = of
-		}
+// entries are of rules or plans.
+type entries[K comparable, V any] struct {
+	all  map[K]*V
+	rest *V // of those beyond maxEntries, which nobody reads; nil without any
+}
+
+func (e *entries[K, V]) of(key K) *V {
+	if of := e.all[key]; of != nil {
+		return of
 	}
+	if len(e.all) >= maxEntries {
+		if e.rest == nil {
+			e.rest = new(V)
+		}
+		return e.rest
+	}
+	if e.all == nil {
+		e.all = map[K]*V{}
+	}
+	of := new(V)
+	e.all[key] = of
 	return of
 }
 
@@ -279,7 +289,7 @@ func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *
 	if !s.isIn(by.kindOf(id)) {
 		return
 	}
-	of := entry(r, r.byShadow, id)
+	of := r.byShadow.of(id)
 	of.add(kind, s, r.share < 1)
 	if !slices.Contains(other.shadows, id) {
 		of.add(map[int]int{then: noLonger, now: newly}[kind], s, r.share < 1)
@@ -289,7 +299,7 @@ func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *
 func (r *run) note(kind int, decider rules.RuleID, s *subject, plan *tally, isSample bool) {
 	r.total.add(kind, s, isSample)
 	plan.add(kind, s, isSample)
-	entry(r, r.byRule, decider).add(kind, s, isSample)
+	r.byRule.of(decider).add(kind, s, isSample)
 	u := r.byUser[s.name]
 	if u == nil {
 		if len(r.byUser) >= maxTallied {
@@ -325,17 +335,18 @@ func (r *run) result() *Result {
 	if r.last > 0 {
 		result.First, result.Last = time.UnixMilli(r.first).UTC(), time.UnixMilli(r.last).UTC()
 	}
-	for _, id := range slices.Sorted(maps.Keys(r.byRule)) {
-		result.Rules = append(result.Rules, r.ofRule(id, rules.ModeEnforce, r.byRule[id]))
+	for _, id := range slices.Sorted(maps.Keys(r.byRule.all)) {
+		result.Rules = append(result.Rules, r.ofRule(id, rules.ModeEnforce, r.byRule.all[id]))
 	}
-	for _, id := range slices.Sorted(maps.Keys(r.byShadow)) {
-		result.Rules = append(result.Rules, r.ofRule(id, rules.ModeShadow, r.byShadow[id]))
+	for _, id := range slices.Sorted(maps.Keys(r.byShadow.all)) {
+		result.Rules = append(result.Rules, r.ofRule(id, rules.ModeShadow, r.byShadow.all[id]))
 	}
-	if in.Candidate != nil && !r.isCut { // also those that deny nothing
+	moreRules := r.byRule.rest != nil || r.byShadow.rest != nil
+	if in.Candidate != nil && !moreRules { // also those that deny nothing
 		for i := range in.Candidate.Config.Rules {
 			rule := &in.Candidate.Config.Rules[i]
 			id := r.world[1].ids[rule.Identity()]
-			if r.byRule[id] == nil && r.byShadow[id] == nil && r.world[1].leftOut[id] == (LeftOut{}) {
+			if r.byRule.all[id] == nil && r.byShadow.all[id] == nil && r.world[1].leftOut[id] == (LeftOut{}) {
 				result.Rules = append(result.Rules, r.ofRule(id, rule.Mode, new(ofRule)))
 			}
 		}
@@ -347,9 +358,9 @@ func (r *run) result() *Result {
 	})
 	result.MoreRules = max(0, len(result.Rules)-maxRules)
 	result.Rules = result.Rules[:min(len(result.Rules), maxRules)]
-	plans := slices.Sorted(maps.Keys(r.byPlan))
+	plans := slices.Sorted(maps.Keys(r.byPlan.all))
 	for _, plan := range plans[:min(len(plans), maxListed)] {
-		of := r.byPlan[plan]
+		of := r.byPlan.all[plan]
 		result.Plans = append(result.Plans,
 			OfPlan{Plan: plan, Checks: of.figure(asked, r.share), Counts: of.counts(r.share)})
 	}
@@ -365,7 +376,7 @@ func (r *run) result() *Result {
 		result.Notes = append(result.Notes,
 			fmt.Sprintf("More than %d users and addresses were denied; the list has the first of them.", maxTallied))
 	}
-	if r.isCut {
+	if moreRules || r.byPlan.rest != nil {
 		result.Notes = append(result.Notes,
 			fmt.Sprintf("There were more than %d rules or plans; the lists have the first of them.", maxEntries))
 	}

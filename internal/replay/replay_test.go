@@ -435,6 +435,18 @@ func TestAnEstimateFromASampleHoldsTheTruth(t *testing.T) {
 }
 
 // A new rule has a number in its replay only, which may be another rule's.
+func TestVeryManyPlansTakeNoRuleFromTheResult(t *testing.T) {
+	t.Parallel()
+	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 2, 2))
+	for plan := range 5001 {
+		s.check(noon, &rules.Request{UserID: fmt.Sprint(plan)}, fmt.Sprint("plan-", plan))
+	}
+	result := s.replay(s.input(candidateOf(rule(t, 0, "global", "", 300, 300000)), noon.Add(time.Minute)))
+	if len(result.Rules) != 1 || result.Rules[0].Rule != "global" || len(result.Notes) != 1 {
+		t.Errorf("the rules are %+v, want the one that denies nothing, and the notes %q", result.Rules, result.Notes)
+	}
+}
+
 func TestANewRuleThatIsLeftOutHasNoNumber(t *testing.T) {
 	t.Parallel()
 	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 2, 2))
