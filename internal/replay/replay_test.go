@@ -254,7 +254,7 @@ func TestTheReplayOfMetersIsWhatWasDecided(t *testing.T) {
 			check.Costs = []enforce.MeterCost{{Meter: "input_tokens", Cost: amount}}
 		case 1:
 			check.Cost, check.Record = 0, true
-			check.Costs = []enforce.MeterCost{{Meter: "input_tokens", Cost: amount}, {Meter: "usd", Cost: amount / 10_000}}
+			check.Costs = []enforce.MeterCost{{Meter: "input_tokens", Cost: amount}, {Meter: "usd", Cost: amount / 1e4}}
 		}
 		s.decide(at, check)
 		at = at.Add(time.Duration(1+random.IntN(500)) * time.Millisecond)
