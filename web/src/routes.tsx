@@ -11,6 +11,7 @@ import {
 import { AwayError } from '~/api/problem';
 import { ruleQuery, rulesQuery, sessionQuery, tenantQuery } from '~/api/queries';
 import { userQuery } from '~/api/user';
+import { Page } from '~/components/Page';
 import { ErrorState, LoadingLines, NoPermission } from '~/components/states';
 import * as search from '~/search';
 import { firstTenant, isIn, rememberTenant, signInTenant, useSession } from '~/session';
@@ -90,7 +91,12 @@ const platform = createRoute({ getParentRoute: () => shell, path: '/platform', c
 
 function Platform() {
   const { account } = useSession();
-  return account.platform_admin ? <Outlet /> : <NoPermission need="platform" />;
+  if (account.platform_admin) return <Outlet />;
+  return (
+    <Page title="Platform">
+      <NoPermission need="platform" />
+    </Page>
+  );
 }
 
 const tenant = createRoute({
