@@ -128,14 +128,22 @@ func TestAStaleCopyIsLookedUp(t *testing.T) {
 	tiers := []enforce.Tier{
 		learn("stale", time.Minute, 900), learn("new", time.Minute, 800), learn("fresh", 0, 700),
 	}
+	unlucky := []enforce.Tier{learn("unlucky", time.Minute, 600)}
 	found := make(chan []enforce.Tier)
-	for _, failure := range []error{errors.New("the database is away"), nil} {
+	for _, test := range []struct {
+		tiers   []enforce.Tier
+		asked   int
+		failure error
+	}{{unlucky, 1, errors.New("the database is away")}, {tiers, 2, nil}} {
 		lookups.restsTo = time.Time{}
-		go func() { found <- lookups.Recollect(tiers) }()
-		if places := <-r.asked; len(places) != 2 {
-			t.Errorf("%v are looked up, want the two of a minute ago", places)
+		go func() { found <- lookups.Recollect(test.tiers) }()
+		if places := <-r.asked; len(places) != test.asked {
+			t.Errorf("%v are looked up, want the %d of a minute ago", places, test.asked)
 		}
-		r.let <- failure
+		if others := memory.Unknown(test.tiers); len(others) != 0 {
+			t.Errorf("meanwhile another check waits for %v", others)
+		}
+		r.let <- test.failure
 		if unknown := <-found; len(unknown) != 0 {
 			t.Errorf("%v are unknown, although copies are held", unknown)
 		}

@@ -16,7 +16,7 @@ type checkpointed struct {
 	// Unix epoch.
 	isGuess bool
 	knownAt int64
-	askedAt int64 // when a Restore answered last
+	askedAt int64 // when Unknown named it last, or a Restore answered
 }
 
 // freshFor is for how long a copy is not asked for again. Checkpoints are written each second.
@@ -220,6 +220,10 @@ func (s *Store) Unknown(tiers []enforce.Tier) (unknown []enforce.Checkpoint) {
 			continue
 		default:
 			known.State, known.Stamp = b.State, s.knownAt(b)
+			if b.checkpointed == nil {
+				b.checkpointed = &checkpointed{knownAt: known.Stamp}
+			}
+			b.askedAt = now // others go on with this state meanwhile
 		}
 		known.Key.Subject = strings.Clone(known.Key.Subject) // it outlives the request
 		unknown = append(unknown, known)
