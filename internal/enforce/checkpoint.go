@@ -74,7 +74,10 @@ func (s *State) HasMoved(last *State) bool {
 
 // differs reports whether a bucket differs from another one by 2 % of the other one's limit or more.
 func (s *State) differs(other *State) bool {
-	by := max(distance(other.Level.Micros, s.Level.Micros), distance(other.Former, s.Former))
+	by := distance(other.Level.Micros, s.Level.Micros)
+	if s.Limit.Kind == rules.KindSlidingWindow { // else Former is a time
+		by = max(by, distance(other.Former, s.Former))
+	}
 	return by > 0 && by >= capacity(other.Limit)/checkpointShare
 }
 

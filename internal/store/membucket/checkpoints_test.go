@@ -83,6 +83,11 @@ func TestABucketIsWrittenEachTimeItMovesBy2Percent(t *testing.T) {
 	s.now += day
 	s.take(key, daily, 19)
 	s.want("another window, 19 of 1000", s.write(10, true))
+	s.take(keyOf(1, "back"), daily, 1)
+	s.now -= day
+	s.take(keyOf(1, "back"), daily, 1)
+	s.want("2 of 1000 after the clock stepped back", s.write(10, true))
+	s.now += day
 
 	short := enforce.Limit{Rate: 1, Burst: 3599, Kind: rules.KindTokenBucket}
 	s.take(keyOf(1, "short"), short, 3000)
