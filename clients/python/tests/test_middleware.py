@@ -6,11 +6,14 @@ import asyncio
 import json
 import logging
 import queue
+import sys
 import threading
 import time
 import unittest
 from collections.abc import Awaitable, Callable, Iterable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import django
 from django.conf import settings
@@ -18,7 +21,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.test import AsyncRequestFactory, RequestFactory
 
-from sluice import AsyncSluice, Check, Decision, Sluice, Tier, _http
+from sluice import AsyncSluice, Check, Decision, Sluice, Tier, _http, _sync
 from sluice.asgi import SluiceMiddleware as Asgi
 from sluice.wsgi import SluiceMiddleware as Wsgi
 
@@ -340,6 +343,16 @@ class MiddlewareTest(unittest.TestCase):
 
                 ask(Server(self, answer).url)
                 self.assertTrue(released.get(timeout=PATIENCE))
+
+    def test_under_uwsgi_without_threads_it_releases_before_the_answer_ends(self) -> None:
+        server = Server(self, lambda r: {"body": {"allowed": True, "reservation": "r1", "settled": True}})
+        app: Any = lambda environ, start: [b""]
+        with Sluice(server.url, TEST_KEY, timeout=PATIENCE) as limits, patch.dict(
+            sys.modules, {"uwsgi": SimpleNamespace(opt={})}
+        ), patch.object(_sync, "Thread", side_effect=AssertionError("uWSGI never runs it")):
+            body: Any = Wsgi(app, limits, lambda environ: Check(user_id="42"))({}, print)
+            body.close()
+            self.assertEqual([request.path for request in server.requests], ["/v1/check", "/v1/settle"])
 
     def test_a_server_that_cannot_answer_a_socket_closes_it(self) -> None:
         server = Server(self, lambda r: {"status": 429, "body": {"allowed": False, "reason": "limit_exceeded"}})

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -58,6 +59,12 @@ def _bound_reads(event: str, info: dict[str, Any]) -> None:
         return read(max_bytes, deadline.left())
 
     stream.read = bounded
+
+
+def _runs_threads() -> bool:
+    """uWSGI runs no threads of its applications without one of these options."""
+    uwsgi = sys.modules.get("uwsgi")
+    return uwsgi is None or "enable-threads" in uwsgi.opt or "threads" in uwsgi.opt
 
 
 class _Call:
@@ -333,8 +340,13 @@ class Sluice:
                 self._release_later(reservation)
 
     def _release_later(self, reservation: str | None) -> None:
-        """Releases without a wait; close and the end of the process wait for it."""
+        """Releases without a wait, where threads run; close and the end of the process wait for it."""
         if not reservation:
+            return
+        if not _runs_threads():
+            with self._lock:
+                self._requests.append(current_thread())
+            self._release_quietly(reservation)
             return
         thread = Thread(target=self._release_quietly, args=(reservation,))
         with self._lock:
