@@ -99,6 +99,14 @@ function Platform() {
   );
 }
 
+const platformStart = createRoute({
+  getParentRoute: () => platform,
+  path: '/',
+  beforeLoad: () => {
+    throw redirect({ to: '/platform/tenants' });
+  },
+});
+
 const tenant = createRoute({
   getParentRoute: () => shell,
   path: '/t/$tenant',
@@ -141,6 +149,7 @@ const routeTree = root.addChildren([
     start,
     ofShell('/profile', () => import('~/screens/profile/Profile'), search.profileSearch),
     platform.addChildren([
+      platformStart,
       ofPlatform('/tenants', () => import('~/screens/platform/Tenants'), search.findSearch),
       ofPlatform('/accounts', () => import('~/screens/platform/Accounts'), search.findSearch),
       ofPlatform('/service-keys', () => import('~/screens/platform/ServiceKeys')),

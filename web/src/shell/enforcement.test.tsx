@@ -85,7 +85,7 @@ test('the list of tenants marks those in shadow', async () => {
     'GET /api/v1/tenants': page([tenant({ enforcement: 'shadow' })]),
     'GET /api/v1/removed-tenants': page([]),
   });
-  open('/platform/tenants');
+  open('/platform');
   const table = await screen.findByRole('table', { name: 'Tenants' });
   expect(within(table).getByText('In shadow')).toBeDefined();
 });
