@@ -75,8 +75,8 @@ type tenantEra struct {
 type lookup struct {
 	key enforce.Key
 	era int64 // when it began; 0 for a look-up while the store is away
-	// full replaces a missing checkpoint in the memory, unless it is nil.
-	full  *enforce.State
+	// held replaces a missing checkpoint in the memory, unless it is nil.
+	held  *enforce.State
 	index int
 	done  chan<- answer // with room
 }
@@ -103,7 +103,7 @@ func (l *Lookups) Recollect(tiers []enforce.Tier) (unknown []enforce.Tier) {
 	}
 	lookups := make([]lookup, len(asked))
 	for i := range asked {
-		lookups[i] = lookup{key: asked[i].Key, full: &asked[i].State}
+		lookups[i] = lookup{key: asked[i].Key, held: &asked[i].State}
 	}
 	if _, err := l.lookUp(lookups); err == nil {
 		return nil
@@ -302,8 +302,8 @@ func (l *Lookups) read(batch []lookup) (found map[rules.CheckpointPlace]enforce.
 		}
 	}
 	for i := range batch { // the others have taken less than 2 % of their limits
-		if batch[i].full != nil {
-			l.memory.Restore(enforce.Checkpoint{Key: batch[i].key, State: *batch[i].full})
+		if batch[i].held != nil {
+			l.memory.Restore(enforce.Checkpoint{Key: batch[i].key, State: *batch[i].held})
 		}
 	}
 	return found, nil

@@ -498,7 +498,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
       version, kind, micros, fraction, stamp, rate, burst, since, interval, former = unpack_struct('<BBdIddIddd', state)
       if kind > CONCURRENCY then return UNKNOWN end
       entries = sub(state, 59)
-      local size = kind == LOG and 10 or kind == CONCURRENCY and 16 or LONGEST
+      local size = kind == LOG and 10 or kind == CONCURRENCY and 16 or #entries + 1 -- it has none
       if #entries % size ~= 0 or interval % 1 ~= 0 or not (former >= 0 and former < 1e16)
           or kind > FIXED_WINDOW and interval <= 0 then
         return nil
