@@ -78,7 +78,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
       <Group grow gap={8} align="start">
         <NumberInput
           label="IPv4 prefix"
-          description="Addresses with the same prefix share a bucket"
+          description="One bucket for each prefix"
           prefix="/"
           max={32}
           {...number('ipv4', 'ipv4_prefix')}
