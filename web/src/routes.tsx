@@ -124,6 +124,14 @@ function OfTenant() {
   return <Outlet key={tenant.useParams().tenant} />;
 }
 
+const tenantStart = createRoute({
+  getParentRoute: () => tenant,
+  path: '/',
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: '/t/$tenant/overview', params });
+  },
+});
+
 const rule: First = (queries, { tenant = '', rule = '' }) => queries.prefetchQuery(ruleQuery(tenant, rule));
 
 const user: First = (queries, { tenant = '', user = '' }) => {
@@ -159,6 +167,7 @@ const routeTree = root.addChildren([
       ofPlatform('/sign-in', () => import('~/screens/platform/SignIn')),
     ]),
     tenant.addChildren([
+      tenantStart,
       ofTenant('/overview', () => import('~/screens/overview/Overview'), search.overviewSearch),
       ofTenant('/plans', () => import('~/screens/plans/Plans'), search.plansSearch),
       ofTenant('/rules', () => import('~/screens/rules/Rules'), search.rulesSearch),

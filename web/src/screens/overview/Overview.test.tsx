@@ -63,7 +63,7 @@ function traffic(more: Record<string, unknown> = {}) {
 
 test('the share denied stands beside that of the same time yesterday', async () => {
   fakeServer(traffic());
-  open('/t/acme/overview');
+  open('/t/acme');
   const tiles = await screen.findByRole('region', { name: 'Summary' });
   expect(await within(tiles).findByText(/1\.0 % yesterday/)).toBeDefined();
   expect(within(tiles).getByText('2.0 %')).toBeDefined();
