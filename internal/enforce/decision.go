@@ -191,12 +191,12 @@ func (d *Decision) DecidingTier() *TierDecision {
 }
 
 // MoreAfter returns how long until the bucket has more for this caller: the wait of a denial, else the time to the next
-// whole token, and 0 if the bucket is full. A sliding window reports when it is full.
+// whole token, and 0 if the bucket is full. A window reports when it is full.
 func (t *TierDecision) MoreAfter() time.Duration {
 	switch {
 	case t.RetryAfter > 0:
 		return t.RetryAfter
-	case isListed(t.Limit):
+	case !t.Limit.Kind.Algorithm().HasRate():
 		return t.ResetAfter
 	}
 	bucket := Bucket{Level: Level{Micros: t.Remaining}, Stamp: t.Stamp, Limit: t.Limit}

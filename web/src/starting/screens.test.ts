@@ -10,7 +10,7 @@ const seldom = ['/forgot-password', '/reset-password', '/prove-address', '/invit
 test('index.html knows the code of every screen', () => {
   const { routesById } = newRouter(new QueryClient());
   const addresses = Object.values(routesById)
-    .filter(({ children, fullPath }) => !children && fullPath !== '/' && !seldom.includes(fullPath))
+    .filter(({ children, fullPath }) => !children && !fullPath.endsWith('/') && !seldom.includes(fullPath))
     .map(({ fullPath }) => fullPath.replace(/\$\w+/g, '*'))
     .flatMap((address) =>
       address === '/t/*/settings/*' ? settingsSections.map(({ section }) => `/t/*/settings/${section}`) : [address],
