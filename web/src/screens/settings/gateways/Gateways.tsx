@@ -27,7 +27,7 @@ export default function Gateways() {
         aria-label="Gateway"
         className={styles.choice}
         data={[
-          { value: 'http', label: 'HTTP: nginx, Caddy …' },
+          { value: 'http', label: 'HTTP: nginx …' },
           { value: 'envoy', label: 'gRPC: Envoy, Istio …' },
         ]}
         value={gateway ?? 'http'}
