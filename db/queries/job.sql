@@ -1,6 +1,6 @@
 -- name: EnqueueJob :execrows
--- Due at a time; null is now. If the tenant has the job already, it becomes due again if it is parked or, with is_retry,
--- if no attempt is running.
+-- Due at a time; null is now. If the tenant has the job already, it becomes due again if it is parked or, with
+-- is_retry, if no attempt is running.
 INSERT INTO job AS j (tenant_id, kind, about, next_run_at)
 VALUES (sqlc.arg(tenant_id), sqlc.arg(kind), sqlc.arg(about),
     coalesce(sqlc.narg(at)::timestamptz, clock_timestamp()))

@@ -262,8 +262,8 @@ func (s *surface) RevertChange(ctx context.Context,
 	return openapi.RevertChange200JSONResponse(answer), nil
 }
 
-// mayRevert refuses callers who may not undo an entry. In a larger change, an alert's entry says that it went off with
-// its rule: who may restore the rule may turn it on.
+// mayRevert refuses callers who may not undo an entry. A removed rule turns its alerts off in the same change, so
+// whoever may restore the rule may turn them on again.
 func (s *surface) mayRevert(q *apiRequest, entry *auth.AuditEntry, isPart bool) error {
 	if isPart && entry.Object.Kind == "alert" {
 		return nil

@@ -23,8 +23,9 @@ const (
 	expiryEvery = 3500 * time.Millisecond
 	// applyFor is how long a failed edit is retried. By then the buckets of fast limits are forgotten.
 	applyFor = 5 * time.Minute
-	// stepsEvery is how often steps are applied: those of all tenants in one walk, and in all processes at the same
-	// time. Buckets that are forgotten before give their owners at most that long at the former share.
+	// stepsEvery is how often all processes apply the steps of all tenants, in one walk each, because a walk reads
+	// every bucket. If a store forgets a bucket before the walk, its user gains at most what the former share earns in
+	// that time.
 	stepsEvery = time.Minute
 	// looksPerCall caps the single buckets of one Take, and looksPause is the pause after each Take.
 	looksPerCall = 200

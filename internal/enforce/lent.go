@@ -257,7 +257,7 @@ func (s *State) untilBeside(amount Tokens) int64 {
 //
 // A grant covers Need or is refused. Beyond Need it is the least of
 //   - Want
-//   - half of the level or what was earned since the owner's last request, the larger, divided by the owners
+//   - the owner's equal share of half the level or, if that is more, of what was earned since its last request
 //   - half of the burst, less the amount that is lent
 func (s *State) Lease(ask *Ask) Grant {
 	if !CanLease(s.Limit) {

@@ -68,8 +68,9 @@ func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {
 	return mustWrite
 }
 
-// keepWindow remembers the window or step that the bucket has had the tokens of, before the Stamp steps back to now.
-// After a large step these count as those of the next window, so that no bucket waits for more than two.
+// keepWindow remembers the window or step that the bucket has had the tokens of, before the Stamp steps back to now. If
+// the clock steps back over more than a window, they count as the tokens of the next window by the new clock, so no
+// bucket waits for more than two windows.
 func (s *State) keepWindow(now int64) {
 	if s.Limit.Kind > rules.KindFixedWindow || s.Limit.Interval == 0 || s.Entries != "" {
 		return

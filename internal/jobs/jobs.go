@@ -54,7 +54,7 @@ type Kind struct {
 	Name string
 	// Every is the pause between the runs of a periodic kind; 0 is for one-off work.
 	Every time.Duration
-	// MaxConcurrent caps the attempts in flight of this process, PerTenant those of a tenant in all processes. 0 is 1.
+	// MaxConcurrent caps the attempts in flight of this process, PerTenant a tenant's in all processes. 0 means 1.
 	MaxConcurrent, PerTenant int
 	// Timeout is how long one attempt may take.
 	Timeout time.Duration

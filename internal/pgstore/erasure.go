@@ -343,8 +343,8 @@ func inSome(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string, in
 	}
 }
 
-// counts adds the user's denials to those of all others, and deletes the estimates of the user's checks. It walks
-// through the tenant's counts by time, because a user's id can be anywhere in a subject.
+// counts adds the user's counted denials to the count of all other subjects, and deletes the user's counts of checks.
+// It reads all of the tenant's counts, in order of time, because a subject can have the user's id anywhere.
 func (e *erasing) counts(ctx context.Context, at string) (rows int64, next string, err error) {
 	since := time.Unix(0, 0)
 	if at == "" {

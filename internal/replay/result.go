@@ -147,7 +147,8 @@ const (
 // them. The error that follows is right to about a twentieth.
 const groups = 256
 
-// tally adds up checks. For a sample it also adds up those of each group of subjects, from which the error follows.
+// tally counts checks. For a sample it also counts those of each group of subjects; how much the groups differ gives
+// the error of a figure.
 type tally struct {
 	n  [kinds]int64
 	of [kinds]*[groups]int64 // nil without a sample

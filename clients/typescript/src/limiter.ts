@@ -50,7 +50,7 @@ export class Limiter {
     }
   }
 
-  /** Takes n tokens ahead of time. Returns how many milliseconds to wait before acting; null if n is above the burst. */
+  /** Takes n tokens ahead of time. Returns the milliseconds to wait before acting; null if n is above the burst. */
   reserve(n = 1): number | null {
     return this.#take(n, Number.POSITIVE_INFINITY);
   }

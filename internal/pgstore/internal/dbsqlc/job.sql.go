@@ -40,8 +40,8 @@ type EnqueueJobParams struct {
 	IsRetry  bool
 }
 
-// Due at a time; null is now. If the tenant has the job already, it becomes due again if it is parked or, with is_retry,
-// if no attempt is running.
+// Due at a time; null is now. If the tenant has the job already, it becomes due again if it is parked or, with
+// is_retry, if no attempt is running.
 func (q *Queries) EnqueueJob(ctx context.Context, arg EnqueueJobParams) (int64, error) {
 	result, err := q.db.Exec(ctx, enqueueJob,
 		arg.TenantID,
