@@ -15,6 +15,11 @@ export PATH := $(PATH):/usr/local/go/bin
 # Nothing here needs C. Only the race detector does; all else shares one compilation.
 export CGO_ENABLED := 0
 
+# Compilers collect garbage a third as often, which saves a fifth of the time. Compiled programs do as usual.
+ifeq (,$(findstring -toolexec,$(GOFLAGS)))
+export GOFLAGS := $(shell go env GOFLAGS) "-toolexec=env GOGC=300 GOMEMLIMIT=1200MiB"
+endif
+
 # Folders with Go modules. tools only pins versions; the code of all others is ours.
 ALL_MODULES := $(dir $(wildcard go.mod */go.mod */*/go.mod))
 MODULES := $(filter-out tools/,$(ALL_MODULES))
@@ -36,12 +41,11 @@ run: ## Install what is missing and start everything, with demo data (ARGS="--ch
 	@# Not by go run: it would keep signals for itself and its exit status would hide sluice's.
 	@exec .bin/sluice dev $(ARGS)
 
-# Go's tests often wait, and vitest computes, so the two run side by side. The browser's tests keep two processors busy,
-# so they run alone.
+# Go's tests often wait, so they run beside all others.
 .PHONY: test
 test: ## Install what is missing and run every test; says how long each part takes
 	@MAKE="$(MAKE)" scripts/parts.sh test/ready -- \
-		'test/go test/serial' 'test/ui test/typescript test/python' -- test/browser
+		'test/go test/serial' 'test/ui test/typescript test/python test/browser'
 
 .PHONY: test/ready
 test/ready:

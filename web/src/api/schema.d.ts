@@ -524,7 +524,7 @@ export interface paths {
         };
         /**
          * How people can sign in
-         * @description What a sign-in page offers before anybody is known.
+         * @description The ways to sign in.
          */
         get: operations["getSignInOptions"];
         put?: never;
@@ -737,7 +737,7 @@ export interface paths {
         put?: never;
         /**
          * Choose a new password
-         * @description Uses the link up and ends all sessions of the account. It signs nobody in.
+         * @description Uses the link up and ends all sessions of the account, without signing anybody in.
          */
         post: operations["finishPasswordReset"];
         delete?: never;
@@ -796,7 +796,7 @@ export interface paths {
         };
         /**
          * List mail and its state
-         * @description Mail of the last 30 days, of all tenants and of the platform. It shows neither texts nor links.
+         * @description Mail of the last 30 days, of all tenants and of the platform, without texts and links.
          */
         get: operations["listMail"];
         put?: never;
@@ -818,7 +818,7 @@ export interface paths {
         put?: never;
         /**
          * Send a test message
-         * @description It is queued; `listMail` shows whether the mail server took it. 409 while no mail server is configured.
+         * @description Queues a test mail; `listMail` shows whether the mail server took it. 409 while no mail server is configured.
          */
         post: operations["testMail"];
         delete?: never;
@@ -885,7 +885,7 @@ export interface paths {
         put?: never;
         /**
          * Retry a parked job
-         * @description It is due now, with all of its attempts. 404 if it is not parked.
+         * @description Makes the job due now, with all of its attempts. 404 if it is not parked.
          */
         post: operations["retryParkedJob"];
         delete?: never;
@@ -1241,7 +1241,7 @@ export interface paths {
         };
         /**
          * List removed tenants
-         * @description Those that can be restored, and the receipts of those that were erased.
+         * @description Removed tenants that can be restored, and the receipts of erased ones.
          */
         get: operations["listRemovedTenants"];
         put?: never;
@@ -1266,7 +1266,7 @@ export interface paths {
         put?: never;
         /**
          * Restore a removed tenant
-         * @description It is suspended, as it was when it was removed. 409 once its data is being erased.
+         * @description The tenant comes back suspended. 409 once its data is being erased.
          */
         post: operations["restoreTenant"];
         delete?: never;
@@ -1646,7 +1646,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a scheduled change
-         * @description One that waits is never made. One that is in force is taken back now, except of rules that somebody edited meanwhile. Others stay as they are.
+         * @description A waiting change is never made. A change in force is taken back now, except of rules that somebody edited meanwhile. An ended change stays as it is.
          */
         post: operations["cancelScheduledChange"];
         delete?: never;
@@ -1848,7 +1848,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a replay
-         * @description One that waits ends at once, one that runs within seconds. One that has ended stays as it is.
+         * @description A waiting replay ends at once, a running one within seconds. An ended replay stays as it is.
          */
         post: operations["cancelReplay"];
         delete?: never;
@@ -2364,7 +2364,7 @@ export interface paths {
         };
         /**
          * The receipt of an erased user
-         * @description It names nobody, and is kept as long as counts are.
+         * @description The list names nobody, and is kept as long as counts are.
          */
         get: operations["getErasure"];
         put?: never;
@@ -2932,7 +2932,7 @@ export interface paths {
         };
         /**
          * Get the webhook of the audit log
-         * @description Without its secret, and with how far the log was sent. 404 if there is none.
+         * @description The webhook without its secret, and its progress. 404 if there is none.
          */
         get: operations["getAuditWebhook"];
         put?: never;
@@ -2954,7 +2954,7 @@ export interface paths {
         head?: never;
         /**
          * Change the webhook of the audit log
-         * @description What waits is tried again at once. While the webhook is off, entries wait.
+         * @description Waiting entries are sent again at once. While the webhook is off, entries wait.
          */
         patch: operations["updateAuditWebhook"];
         trace?: never;
@@ -3110,7 +3110,7 @@ export interface paths {
         };
         /**
          * Export plans, rules and overrides
-         * @description What `admin export` prints. 503 while two other files are imported or exported.
+         * @description The file that `admin export` prints. 503 while two other files are imported or exported.
          */
         get: operations["exportConfig"];
         put?: never;
@@ -4018,7 +4018,7 @@ export interface components {
                     count?: number;
                 }[];
             }[];
-            /** @description What is known of a bucket, once. One that no check of the request takes from is lent nothing */
+            /** @description The state of each bucket, once. A bucket that no check of the request takes from is lent nothing */
             buckets?: {
                 /** @description As an answer names it */
                 bucket: string;
@@ -5238,7 +5238,7 @@ export interface components {
             after?: components["schemas"]["Rule"];
             overrides?: components["schemas"]["OverridesOfRemoved"];
         };
-        /** @description What becomes of the unexpired overrides of a removed rule that has any */
+        /** @description Counts of the unexpired overrides of a removed rule, by where they went */
         OverridesOfRemoved: {
             /**
              * Format: int64
@@ -5329,7 +5329,7 @@ export interface components {
             /** @description Rules that took no part. The checks that they denied stay denied. */
             left_out: components["schemas"]["EffectLeftOut"][];
         };
-        /** @description What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice */
+        /** @description The rule's denials or, in shadow mode, its would-be denials; a rule that was in both modes is listed twice */
         EffectOfRule: {
             /** @description Null for a new one */
             rule_id: components["schemas"]["IDOrNull"];
@@ -5366,7 +5366,7 @@ export interface components {
              * @description At most 30 days after since
              */
             until: string;
-            /** @description They stand in the place of those with the same pattern, plan and name for the whole time, or are added */
+            /** @description The rules replace those with the same pattern, plan and name for the whole time, or are added */
             rules?: components["schemas"]["NewRule"][];
             /** @description The ids of rules that are left out */
             remove?: components["schemas"]["ID"][];
@@ -6188,7 +6188,7 @@ export interface components {
         AuditAction: "create" | "update" | "remove" | "reset" | "credit";
         /** @enum {string} */
         AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway" | "replay" | "audit_webhook" | "capacity" | "scheduled_change";
-        /** @description What the file of exportUserData has */
+        /** @description The file of exportUserData */
         UserData: {
             user_id: string;
             /** Format: date-time */
@@ -6434,7 +6434,7 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
-        /** @description Where the audit log is sent, and how far it was */
+        /** @description The receiver of the audit log, and the progress of sending */
         AuditWebhook: {
             /** @description The host and the last four characters, because the rest may hold the receiver's token */
             url: string;
@@ -7279,7 +7279,7 @@ export interface components {
              */
             per_minute_before: number;
         };
-        /** @description What people call a rule */
+        /** @description The names of a rule */
         RuleName: {
             rule_id: components["schemas"]["ID"];
             key_pattern: string;
@@ -7351,7 +7351,7 @@ export interface components {
             share_denied_before: number | null;
             /**
              * Format: int64
-             * @description What rules would have denied while they were in shadow mode, also those that are enforced or removed by now. Each rule counts by itself
+             * @description Would-be denials of rules while they were in shadow mode, also of rules that are enforced or removed by now. Each rule counts by itself
              */
             shadow_denied: number;
             /** @description Up to 50 active shadow rules, by what they would have denied, most first */
@@ -7449,7 +7449,7 @@ export interface components {
          */
         AlertFormat: "webhook" | "slack" | "pagerduty" | "email";
         /**
-         * @description Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
+         * @description Tells people when its count reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
          * @example {
          *       "alert_id": "4",
          *       "name": "Somebody hammers search",
@@ -8406,7 +8406,7 @@ export interface components {
                 "application/json": components["schemas"]["AlertWithSecret"];
             };
         };
-        /** @description It waits for a process */
+        /** @description Waits for a process */
         ReplayStarted: {
             headers: {
                 Location: components["headers"]["Location"];
@@ -8416,7 +8416,7 @@ export interface components {
                 "application/json": components["schemas"]["Replay"];
             };
         };
-        /** @description It waits for its time */
+        /** @description Waits for its time */
         ChangeScheduled: {
             headers: {
                 Location: components["headers"]["Location"];
@@ -8582,7 +8582,7 @@ export interface components {
          */
         IfMatch: string;
         /**
-         * @description The ETag of the version to replace, or `*`. This or If-None-Match is required
+         * @description The ETag of the version to replace, or `*`. Required without If-None-Match
          * @example "3"
          */
         IfMatchOrNone: string;
@@ -12893,7 +12893,7 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The ETag of the version to replace, or `*`. This or If-None-Match is required
+                 * @description The ETag of the version to replace, or `*`. Required without If-None-Match
                  * @example "3"
                  */
                 "If-Match"?: components["parameters"]["IfMatchOrNone"];
@@ -16123,7 +16123,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What this process knows */
+            /** @description The state of this process */
             200: {
                 headers: {
                     [name: string]: unknown;

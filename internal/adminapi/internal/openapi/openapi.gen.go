@@ -1544,7 +1544,7 @@ type AdminStatus struct {
 	Version     string                   `json:"version"`
 }
 
-// Alert Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
+// Alert Tells people when its count reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
 type Alert struct {
 	AlertId ID `json:"alert_id"`
 
@@ -1728,7 +1728,7 @@ type AlertRuleID = TextID
 
 // AlertWithSecret defines model for AlertWithSecret.
 type AlertWithSecret struct {
-	// Alert Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
+	// Alert Tells people when its count reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
 	Alert Alert `json:"alert"`
 
 	// Secret Signs the webhooks; null for other formats
@@ -1823,7 +1823,7 @@ type AuditRow struct {
 	Id string `json:"id"`
 }
 
-// AuditWebhook Where the audit log is sent, and how far it was
+// AuditWebhook The receiver of the audit log, and the progress of sending
 type AuditWebhook struct {
 	AttemptedAt nullable.Nullable[time.Time] `json:"attempted_at"`
 
@@ -1886,7 +1886,7 @@ type AuditWebhookWithSecret struct {
 	// Secret Signs the posts
 	Secret string `json:"secret"`
 
-	// Webhook Where the audit log is sent, and how far it was
+	// Webhook The receiver of the audit log, and the progress of sending
 	Webhook AuditWebhook `json:"webhook"`
 }
 
@@ -2368,7 +2368,7 @@ type EffectLeftOut struct {
 	Why    string                      `json:"why"`
 }
 
-// EffectOfRule What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice
+// EffectOfRule The rule's denials or, in shadow mode, its would-be denials; a rule that was in both modes is listed twice
 type EffectOfRule struct {
 	// DeniedNow A number of checks; with 95 % confidence the true one is at most error away
 	DeniedNow Figure `json:"denied_now"`
@@ -2983,7 +2983,7 @@ type NewReplay struct {
 	// Remove The ids of rules that are left out
 	Remove *[]ID `json:"remove,omitempty"`
 
-	// Rules They stand in the place of those with the same pattern, plan and name for the whole time, or are added
+	// Rules The rules replace those with the same pattern, plan and name for the whole time, or are added
 	Rules *[]NewRule `json:"rules,omitempty"`
 
 	// Sample Look at 1/4^sample of the recorded users and addresses, which is faster
@@ -3104,7 +3104,7 @@ type OverrideList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
-// OverridesOfRemoved What becomes of the unexpired overrides of a removed rule that has any
+// OverridesOfRemoved Counts of the unexpired overrides of a removed rule, by where they went
 type OverridesOfRemoved struct {
 	// Moved How many the new rules of the same row got
 	Moved   int64 `json:"moved"`
@@ -3691,7 +3691,7 @@ type RuleChange struct {
 	Before *Rule      `json:"before,omitempty"`
 	Change ChangeKind `json:"change"`
 
-	// Overrides What becomes of the unexpired overrides of a removed rule that has any
+	// Overrides Counts of the unexpired overrides of a removed rule, by where they went
 	Overrides *OverridesOfRemoved `json:"overrides,omitempty"`
 }
 
@@ -3731,7 +3731,7 @@ type RuleList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
-// RuleName What people call a rule
+// RuleName The names of a rule
 type RuleName struct {
 	KeyPattern string `json:"key_pattern"`
 
@@ -3974,7 +3974,7 @@ type ShadowRule struct {
 	// Denied Checks that it would have denied
 	Denied int64 `json:"denied"`
 
-	// Rule What people call a rule
+	// Rule The names of a rule
 	Rule RuleName `json:"rule"`
 }
 
@@ -4065,7 +4065,7 @@ type Summary struct {
 	// Meters What the tenant's rules count beside requests
 	Meters []Meter `json:"meters"`
 
-	// ShadowDenied What rules would have denied while they were in shadow mode, also those that are enforced or removed by now. Each rule counts by itself
+	// ShadowDenied Would-be denials of rules while they were in shadow mode, also of rules that are enforced or removed by now. Each rule counts by itself
 	ShadowDenied int64 `json:"shadow_denied"`
 
 	// ShadowRules Up to 50 active shadow rules, by what they would have denied, most first
@@ -4274,7 +4274,7 @@ type User struct {
 // UserPlanSource user: assigned; tenant: the default
 type UserPlanSource string
 
-// UserData What the file of exportUserData has
+// UserData The file of exportUserData
 type UserData struct {
 	Audit []AuditEntry `json:"audit"`
 
@@ -4670,10 +4670,10 @@ type TenantCreated = Tenant
 // TheAccount defines model for TheAccount.
 type TheAccount = Account
 
-// TheAlert Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
+// TheAlert Tells people when its count reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
 type TheAlert = Alert
 
-// TheAuditWebhook Where the audit log is sent, and how far it was
+// TheAuditWebhook The receiver of the audit log, and the progress of sending
 type TheAuditWebhook = AuditWebhook
 
 // TheAuthorizeMapping defines model for TheAuthorizeMapping.
@@ -5620,7 +5620,7 @@ type DeleteOverrideParams struct {
 
 // PutOverrideParams defines parameters for PutOverride.
 type PutOverrideParams struct {
-	// IfMatch The ETag of the version to replace, or `*`. This or If-None-Match is required
+	// IfMatch The ETag of the version to replace, or `*`. Required without If-None-Match
 	IfMatch *IfMatchOrNone `json:"If-Match,omitempty"`
 
 	// IfNoneMatch `*`: create, do not replace
