@@ -6,16 +6,14 @@ import (
 	"time"
 )
 
-// Adapt says how a rule's rate follows the health of the backend behind it. The zero value leaves the rate alone.
+// Adapt says how a rule's rate follows the health of the backend behind it; the zero value leaves the rate alone.
 type Adapt struct {
-	// Backend names the backend whose health reports the rule follows; "" for a rule that does not adapt.
 	Backend string
-	// FloorPercent is the lowest share of the rule's rate, from 1 to 99.
+	// FloorPercent is the lowest share of the rule's rate, 1 to 99.
 	FloorPercent int
-	// P99 is the target for the 99th percentile of latency, in whole milliseconds up to MaxP99; 0 for no such target.
+	// P99 is the target for latency, in whole milliseconds up to MaxP99; 0: none.
 	P99 time.Duration
-	// ErrorPercent is the highest acceptable share of failed requests, from MinErrorPercent to MaxErrorPercent; 0 for
-	// no such target.
+	// ErrorPercent is the highest acceptable share of failed requests; 0: none.
 	ErrorPercent float64
 }
 
@@ -25,8 +23,7 @@ const (
 	MaxP99           = time.Minute
 	MinErrorPercent  = 0.01
 	MaxErrorPercent  = 50.0
-	// MaxAdapting bounds the adapting rules of a tenant, because the control loop judges each of them every two
-	// seconds.
+	// MaxAdapting is per tenant: the control loop judges each adapting rule every two seconds.
 	MaxAdapting = 100
 )
 
@@ -91,23 +88,20 @@ func (r *Rule) wrongFloor() string {
 	return ""
 }
 
-// Step is the share of its rate that a rule has for now. A step expires unless the control loop renews it, so that the
-// configured rate returns when the loop is dead.
+// A step expires unless the control loop renews it, so that the configured rate returns when the loop is dead.
 type Step struct {
 	TenantID TenantID
 	RuleID   RuleID
 	Percent  int // of the rule's rate, from 1 to 100
 	// SteppedAt is when the share last changed.
 	SteppedAt time.Time
-	// InForceSince is when the step was written or renewed, on the database's clock. A renewal counts as a new limit of
-	// the same amounts: otherwise a process that missed it would leave buckets at the configured rate.
+	// InForceSince is when the step was written or renewed, by the database's clock. A renewal counts as a new limit,
+	// or a process that missed it would leave buckets at the configured rate.
 	InForceSince time.Time
 	EndsAt       time.Time
-	// Cause is a sentence for people: "p99 is 412 ms and should be at most 300 ms".
-	Cause string
-	// Memory is the control loop's state, in JSON.
-	Memory   string
-	Revision int64
+	Cause        string
+	Memory       string
+	Revision     int64
 }
 
 // Rate applies the step to a configured rate.

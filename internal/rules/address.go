@@ -14,11 +14,11 @@ func PlainNetwork(network netip.Prefix) netip.Prefix {
 }
 
 // SiteNetwork returns the largest network that providers give to one site: the /24 of an IPv4 address, or the /48 of an
-// IPv6 address. Returns the zero Prefix for the zero Addr.
+// IPv6 address.
 func SiteNetwork(ip netip.Addr) netip.Prefix { return networkOf(ip, 24, 48) }
 
 // CustomerNetwork returns the network of one customer: an IPv4 address, or the /64 of an IPv6 address, since any
-// machine may use all addresses of a /64. Returns the zero Prefix for the zero Addr.
+// machine may use all addresses of a /64.
 func CustomerNetwork(ip netip.Addr) netip.Prefix { return networkOf(ip, 32, 64) }
 
 func networkOf(ip netip.Addr, v4, v6 int) netip.Prefix {

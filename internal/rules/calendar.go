@@ -28,10 +28,10 @@ type Window struct {
 	Length time.Duration
 	// Calendar is "" for a window with a Length.
 	Calendar CalendarUnit
-	// Zone is the IANA name of the time zone whose midnight begins a calendar window; "" is UTC.
+	// Zone is an IANA name, whose midnight begins a calendar window; "" is UTC.
 	Zone string
-	// StartDay is the first day of a week (1, Monday, to 7) or of a month (1 to 31); 0 means 1. A month that lacks the
-	// day begins on its last.
+	// StartDay is the first day of a week (1, Monday, to 7) or of a month, whose last day counts if it is shorter; 0:
+	// 1.
 	StartDay int
 }
 
@@ -48,7 +48,6 @@ func ParseWindow(text string) (Window, error) {
 	return Window{Length: length}, nil
 }
 
-// String formats the window's length or unit for ParseWindow.
 func (w Window) String() string {
 	if w.Calendar != "" {
 		return string(w.Calendar)
@@ -100,7 +99,7 @@ type calendar struct {
 
 var (
 	calendarsMu sync.Mutex
-	// calendars holds every calendar that this process has used, by code: at most about 40 for each time zone.
+	// calendars are all that this process has used, by code: at most about 40 for each time zone.
 	calendars atomic.Pointer[map[int64]*calendar]
 )
 
@@ -137,7 +136,6 @@ func calendarOf(w Window) *calendar {
 	return c
 }
 
-// calendarAt returns the calendar with a code, or nil if only another process knows the code.
 func calendarAt(code int64) *calendar {
 	if held := calendars.Load(); held != nil {
 		return (*held)[code]
@@ -198,7 +196,6 @@ func (c *calendar) startsAround(now int64) [4]int64 {
 	return starts
 }
 
-// start returns the start of the window that is this many periods after the one of local.
 func (c *calendar) start(local time.Time, periods int) int64 {
 	year, month, day := local.Date()
 	switch c.unit {
@@ -262,7 +259,6 @@ func (w Window) wrong() FieldErrors {
 	return errs
 }
 
-// mustBeNone returns an error for each part of a window that the rule cannot have.
 func (w Window) mustBeNone(why string) FieldErrors {
 	var errs FieldErrors
 	errs.addIf(w.Length != 0 || w.Calendar != "", "window", "must be left out: "+why)

@@ -10,8 +10,8 @@ import (
 // Thing is what a tenant may have only so many of, such as rules.
 type Thing string
 
-// The kinds. A user counts while a plan is assigned to it, an API key until it is revoked or expires, an
-// override until it is removed.
+// A user counts while a plan is assigned to it, an API key until it is revoked or expires, an override until it is
+// removed.
 const (
 	ThingPlans     Thing = "plans"
 	ThingRules     Thing = "rules"
@@ -28,8 +28,8 @@ var Things = []Thing{ThingPlans, ThingRules, ThingOverrides, ThingUsers, ThingKe
 // MaxCapacity is the highest that can be set.
 const MaxCapacity = 1_000_000_000
 
-// ThingCapacity is how many of a thing a tenant has (Held) and may have (Allowed). Held exceeds Allowed after the
-// capacity was lowered: nothing is removed, but more is refused.
+// ThingCapacity is how many of a thing a tenant has (Held) and may have; Held can exceed Allowed, after the capacity
+// was lowered.
 type ThingCapacity struct {
 	Thing         Thing
 	Held, Allowed int64
@@ -65,26 +65,25 @@ func (e Exceptions) Validate() (wrong FieldErrors) {
 // CapacityStore reads and changes the capacity of tenants.
 type CapacityStore interface {
 	Capacity(ctx context.Context, tenant TenantID) (Capacity, error)
-	// PutCapacity replaces a tenant's exceptions. Returns ErrChanged if their version is not the expected one.
+	// PutCapacity returns ErrChanged if the version of the exceptions is not the expected one.
 	PutCapacity(ctx context.Context, by Actor, tenant TenantID, exceptions Exceptions, expected Expected) (
 		Capacity, error,
 	)
 }
 
-// CapacityError refuses a write that would exceed a tenant's capacity. Nothing was written.
+// CapacityError refuses a write that would exceed a tenant's capacity.
 type CapacityError struct {
 	Thing                    Thing
 	Held, WouldHold, Allowed int64
 }
 
-// Error names the capacity, the present and the attempted number, and the remedies.
 func (e CapacityError) Error() string {
 	return fmt.Sprintf("the tenant's capacity is %s; it holds %s and would hold %s. %s, or ask a platform admin to "+
 		"raise the capacity",
 		counted(e.Allowed, e.Thing), amount(e.Held), amount(e.WouldHold), e.Thing.howToMakeRoom())
 }
 
-// Room returns a CapacityError if adding this many would exceed the capacity, else nil.
+// Room returns a CapacityError if this many more would exceed the capacity.
 func (c *ThingCapacity) Room(added int64) error {
 	if added > 0 && c.Held+added > c.Allowed {
 		return CapacityError{Thing: c.Thing, Held: c.Held, WouldHold: c.Held + added, Allowed: c.Allowed}

@@ -3,7 +3,7 @@ package rules
 // Checkpoint is a row of the table of checkpoints: a bucket's state, which outlives the bucket's store.
 type Checkpoint struct {
 	CheckpointPlace
-	// Stamp is when the state was known, in microseconds since the Unix epoch; of two rows the later counts.
+	// Stamp is in microseconds since the Unix epoch; of two rows the later counts.
 	Stamp int64
 	State []byte // opaque here
 	// Owner is the SHA-256 of the id of the user whose bucket it is; nil for one that users share.

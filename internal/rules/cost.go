@@ -9,7 +9,7 @@ import (
 // MaxCost is the highest cost of a check, in millionths of a token.
 const MaxCost = 1_000_000_000 * 1_000_000
 
-// The errors of ParseCost.
+// ErrNegativeCost, ErrCostDecimals and ErrCostTooLarge are the errors of ParseCost.
 var (
 	ErrNegativeCost = errors.New("must not be negative")
 	ErrCostDecimals = errors.New("must have at most 6 decimals")

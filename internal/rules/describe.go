@@ -50,7 +50,7 @@ func DescribeAmounts(perSecond float64, unit RateUnit, burst int64) string {
 	return describeRate(perSecond, unit, "") + ", bursts to " + grouped(strconv.FormatInt(burst, 10))
 }
 
-// Describe describes another limit of the rule, such as an override, as DescribeLimit does.
+// Describe describes another limit of the rule, such as an override.
 func (r *Rule) Describe(limit Limit) string {
 	own := *r
 	own.RatePerSecond, own.Burst = limit.Rate, limit.Burst
@@ -101,8 +101,8 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + ending
 }
 
-// DescribeDuration describes whole seconds for people: 10 s, 90 s, 2 min 30 s, 36 h, 7 days. A unit is used for exactly
-// one or from two. The UI does the same; both are tested with testdata/grammar.json.
+// DescribeDuration describes whole seconds for people: 10 s, 90 s, 2 min 30 s, 36 h, 7 days. The UI does the same; both
+// are tested with testdata/grammar.json.
 func DescribeDuration(d time.Duration) string {
 	var text []byte
 	for _, unit := range [...]struct {

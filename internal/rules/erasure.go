@@ -14,21 +14,19 @@ var ErrTooManyErasures = errors.New("too many users are being erased")
 
 // Erasure is the erasure of a user from a tenant, and its receipt once it has finished.
 type Erasure struct {
-	// ID replaces the user's id in the audit log.
 	ID          string
 	RequestedAt time.Time
 	FinishedAt  time.Time // zero: it goes on
 	Error       string    // why the latest try failed, for people; "" once another worked
 	NextTryAt   time.Time // zero: during a try, and at the end
 	Steps       []ErasureStep
-	// Rules name the user in their pattern, and stay because they are configuration. Known at the end.
+	// Rules name the user in their pattern, and stay because they are configuration.
 	Rules []RuleID
 }
 
 // ErasureStep takes a user out of one kind of records.
 type ErasureStep struct {
-	Name string
-	// Rows were deleted or made anonymous so far.
+	Name       string
 	Rows       int64
 	FinishedAt time.Time // zero: it goes on, or has not begun
 }
@@ -43,13 +41,11 @@ type SubjectCount struct {
 
 // UserRecords reads records of a user that no other reader returns.
 type UserRecords interface {
-	// CountsOfUser returns how often the user's buckets were denied in one day: the first with counts of the tenant
-	// since a time. The next begins at the returned time, which is zero at the end.
+	// CountsOfUser returns the counts of the first day since a time that has some, and the time to continue at, or
+	// zero.
 	CountsOfUser(ctx context.Context, tenant TenantID, userID string, since time.Time) (counts []SubjectCount,
 		next time.Time, err error)
-	// CheckpointsOfUser returns the next checkpoints of the user's buckets after a place, at most limit.
 	CheckpointsOfUser(ctx context.Context, tenant TenantID, userID string, after CheckpointPlace, limit int) (
 		[]Checkpoint, error)
-	// Erasure returns an erasure by the id of its receipt.
 	Erasure(ctx context.Context, tenant TenantID, id string) (Erasure, error)
 }

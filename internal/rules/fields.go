@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Fields are what people can change of a rule. The API, rules files, the audit log and the database spell them by the
-// names and in the order of this struct. nil is none.
+// Fields are what people can change of a rule, by the names of the API, rules files, the audit log and the database;
+// nil is none.
 type Fields struct {
 	Meter          string       `json:"meter"` // as ParseMeter reads it
 	RatePerSecond  float64      `json:"rate_per_second"`
@@ -41,14 +41,14 @@ type AdaptFields struct {
 	ErrorPercent *float64 `json:"error_percent"`
 }
 
-// Standard returns a rule with what a new one has unless people choose otherwise.
+// Standard returns a rule with the defaults of a new one.
 func Standard() Rule {
 	return Rule{
 		RateUnit: PerSecond, Algorithm: TokenBucket, Mode: ModeEnforce, Action: ActionLimit, Active: true,
 	}
 }
 
-// Fields returns the rule's fields. Equal rules have deeply equal Fields.
+// Fields returns the rule's fields; equal rules have deeply equal ones.
 func (r *Rule) Fields() Fields {
 	f := Fields{
 		Meter:         r.Meter.Word(),
@@ -72,7 +72,7 @@ func (r *Rule) Fields() Fields {
 	return f
 }
 
-// SetFields is the inverse of Fields. Returns what cannot be read; Validate finds the rest.
+// Returns what cannot be read; Validate finds the rest.
 func (r *Rule) SetFields(f *Fields) (wrong FieldErrors) {
 	r.Meter = parsed(&wrong, "meter", &f.Meter, ParseMeter)
 	r.RatePerSecond, r.RateUnit, r.Burst, r.Algorithm = f.RatePerSecond, f.RateUnit, f.BurstCapacity, f.Algorithm
@@ -104,7 +104,6 @@ func (f *AdaptFields) adapt() Adapt {
 		return Adapt{}
 	}
 	a := Adapt{Backend: f.Backend, FloorPercent: f.FloorPercent}
-	// A target of 0 is out of range, and not none.
 	if f.P99Ms != nil {
 		a.P99 = -time.Millisecond
 		if *f.P99Ms > 0 && *f.P99Ms <= MaxP99.Milliseconds() {
@@ -119,21 +118,18 @@ func (f *AdaptFields) adapt() Adapt {
 	return a
 }
 
-// HasSameFields reports whether writing one rule over the other would change nothing. An end that is counted from the
-// write always differs.
+// An end that is counted from the write always differs.
 func (r *Rule) HasSameFields(other *Rule) bool {
 	return reflect.DeepEqual(r.Fields(), other.Fields()) && r.ExpiresIn == other.ExpiresIn
 }
 
-// LimitDiffers reports whether buckets behave in another way than under the rule before, also if that one's rate was
-// lowered for now because it adapted.
+// LimitDiffers reports whether buckets behave in another way than under the rule before, whose rate may have adapted.
 func (r *Rule) LimitDiffers(before *Rule) bool {
 	return r.Algorithm != before.Algorithm || !r.Limit().SameAmounts(before.Limit()) ||
 		before.Adapt.Backend != "" && r.Adapt.Backend == ""
 }
 
-// Set sets the fields that a JSON object names and ignores other names. Returns what cannot be read; Validate finds the
-// rest.
+// Set sets the fields that a JSON object names and ignores other names.
 func (r *Rule) Set(object []byte) FieldErrors {
 	given, wrong := namedIn(object)
 	f := r.Fields()
@@ -141,9 +137,8 @@ func (r *Rule) Set(object []byte) FieldErrors {
 	return append(wrong, r.SetFields(&f)...)
 }
 
-// Patch is Set for people. Another action, algorithm or window can leave fields of the rule without meaning. The object
-// must then name them too, with the value that removes them, so that nothing is lost unsaid. The object may also have
-// rate, in place of rate_per_second and rate_unit, and expires_in_seconds.
+// Patch is Set for people: fields that lose their meaning by the change must be named too, so that nothing is lost
+// unsaid. The object may also have rate and expires_in_seconds.
 func (r *Rule) Patch(object []byte) FieldErrors {
 	given, wrong := namedIn(object)
 	wrong = append(wrong, expandRate(given)...)
@@ -174,7 +169,6 @@ func (r *Rule) Patch(object []byte) FieldErrors {
 	return append(wrong, r.SetFields(&f)...)
 }
 
-// lost returns the fields that differ in what is kept and that the object does not name.
 func (f *Fields) lost(kept *Fields, given map[string]json.RawMessage) (wrong FieldErrors) {
 	values := reflect.ValueOf(kept).Elem()
 	i := -1
@@ -244,7 +238,7 @@ func namedIn(object []byte) (given map[string]json.RawMessage, wrong FieldErrors
 	return given, wrong
 }
 
-// merge sets the given fields. Returns those whose values are of another type, and leaves them as they are.
+// merge leaves fields as they are whose values are of another type, and returns the mistakes.
 func (f *Fields) merge(given map[string]json.RawMessage) (wrong FieldErrors) {
 	for name, field := range Named(f) {
 		text := given[name]
@@ -273,7 +267,7 @@ func mustBe(kind reflect.Type) string {
 	return "must be of the type that the API's description says"
 }
 
-// Named iterates over the fields of the struct that a pointer points to, by their names in JSON. The values can be set.
+// Named iterates over the fields of a struct, by their names in JSON; the values can be set.
 func Named(object any) iter.Seq2[string, reflect.Value] {
 	return func(yield func(string, reflect.Value) bool) {
 		value := reflect.ValueOf(object).Elem()

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// TestEveryFieldOfARuleIsInItsFields changes each field by itself, so that a field cannot be forgotten.
 func TestEveryFieldOfARuleIsInItsFields(t *testing.T) {
 	t.Parallel()
 	// Identity, consequences of a write, and fields of one kind of write.

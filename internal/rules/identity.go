@@ -28,7 +28,6 @@ func (id RuleIdentity) Compare(other RuleIdentity) int {
 	)
 }
 
-// String formats the identity for people: user:{user_id} [free] daily.
 func (id RuleIdentity) String() string {
 	text := Visible(id.Pattern)
 	if id.Plan != "" {

@@ -23,16 +23,13 @@ type Job struct {
 
 // JobReader reads the jobs that platform admins see.
 type JobReader interface {
-	// ParkedJobs returns the parked jobs of all tenants, latest first, before an id (0: from the latest).
+	// ParkedJobs lists latest first, before an id (0: from the latest).
 	ParkedJobs(ctx context.Context, before int64, limit int) ([]Job, error)
-	// PeriodicJobs returns the periodic jobs by kind.
 	PeriodicJobs(ctx context.Context) ([]Job, error)
 }
 
-// JobStore changes parked jobs. Its methods return ErrNotFound for a job that is not parked.
+// JobStore changes parked jobs, and returns ErrNotFound for others.
 type JobStore interface {
-	// RetryJob makes a parked job due now, with all of its attempts.
 	RetryJob(ctx context.Context, id int64) error
-	// RemoveJob removes a parked job for good.
 	RemoveJob(ctx context.Context, id int64) error
 }

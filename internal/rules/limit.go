@@ -18,7 +18,7 @@ const (
 // Algorithms lists all algorithms in the UI's order.
 var Algorithms = []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingWindow, SlidingWindowLog, Concurrency}
 
-// Kind is the stored number of an Algorithm. The numbers never change.
+// Kind is the stored number of an Algorithm, which never changes.
 type Kind uint8
 
 const (
@@ -78,18 +78,18 @@ func (a Algorithm) HasWindow() bool {
 
 func (a Algorithm) isListed() bool { return a == SlidingWindowLog || a == Concurrency }
 
-// Limit is what a bucket allows. Limits are compared with ==.
+// Limits are compared with ==.
 type Limit struct {
 	// Rate is in tokens per second, from MinRate to MaxRate; 0 for windows and concurrency limits.
 	Rate float64
 	// Burst is the bucket's capacity, from 1 to MaxBurst: the tokens of a bucket or window, the length of a queue, or
 	// the slots of a concurrency limit. A log and a concurrency limit have at most MaxListed.
 	Burst int64
-	// Since is when the limit came into force, in microseconds since the Unix epoch on the database's clock. The later
-	// of two limits for one bucket wins.
+	// Since is when the limit came into force, in microseconds by the database's clock; of two limits for one bucket
+	// the later wins.
 	Since int64
-	// Interval, in microseconds, is the refill step of a token bucket (0: continuous), the length of a window, or the
-	// longest hold of a concurrency slot. A negative Interval is the code of a calendar.
+	// Interval, in microseconds, is a token bucket's refill step (0: continuous), a window's length, or the longest
+	// hold of a concurrency slot; below 0 it is the code of a calendar.
 	Interval int64
 	Kind     Kind
 }
@@ -106,12 +106,10 @@ const (
 	MaxRate       = 1e9
 	MaxBurst      = 1_000_000_000
 	MaxTimeToFull = 365 * 24 * time.Hour
-	// MaxListed is the largest burst of an algorithm that stores each check.
-	MaxListed = 1000
-	// MaxWindow is the longest refill interval, and the longest window except for calendar windows.
+	MaxListed     = 1000
+	// MaxWindow bounds refill intervals and windows, except for calendar windows.
 	MaxWindow = 366 * 24 * time.Hour
-	// MaxHold is the longest hold of a concurrency slot.
-	MaxHold = 24 * time.Hour
+	MaxHold   = 24 * time.Hour
 )
 
 // Limit returns the limit for users without an override.
@@ -129,8 +127,7 @@ func (r *Rule) Limit() Limit {
 	return limit
 }
 
-// Overridden applies a user's override, in force since a time in microseconds. The limit is in force since the later of
-// the two.
+// Overridden applies a user's override; since is in microseconds.
 func (l Limit) Overridden(rate float64, burst, since int64) Limit {
 	if l.Rate > 0 && rate > 0 { // the override may be older than the rule's algorithm
 		l.Rate = rate
@@ -142,7 +139,7 @@ func (l Limit) Overridden(rate float64, burst, since int64) Limit {
 	return l
 }
 
-// TimeToFull returns the longest time until an unused bucket is full, at most MaxTimeToFull.
+// TimeToFull returns the longest time until an unused bucket is full.
 func (l Limit) TimeToFull() time.Duration {
 	var full time.Duration
 	switch {
@@ -160,8 +157,7 @@ func (l Limit) TimeToFull() time.Duration {
 	return min(full, MaxTimeToFull)
 }
 
-// WindowAt returns the start and end of the window that contains a time, in microseconds since the Unix epoch. The
-// limit must have windows.
+// WindowAt returns the window around a time, in microseconds since the Unix epoch, of a limit with windows.
 func (l Limit) WindowAt(at int64) (start, end int64) {
 	if l.Interval < 0 {
 		return calendarAt(l.Interval).windowAt(at)
@@ -170,8 +166,7 @@ func (l Limit) WindowAt(at int64) (start, end int64) {
 	return start, start + l.Interval
 }
 
-// CalendarStarts returns the starts of the former, the present and the next two windows, among which a store with a
-// clock of its own chooses. ok is false for a limit without calendar windows.
+// CalendarStarts returns the starts of the former, present and next two windows; a store chooses by its own clock.
 func (l Limit) CalendarStarts(now int64) (starts [4]int64, ok bool) {
 	if l.Interval >= 0 {
 		return starts, false

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/text/currency"
 )
 
-// Meter names what a rule counts, such as requests, input_tokens or usd: a lower-case letter and up to 31 lower-case
-// letters, digits and underscores. "" is Requests.
+// "" is Requests.
 type Meter string
 
 // Requests is the meter of rules that name none, and of a check's cost.
@@ -22,8 +21,8 @@ const MaxMeters = 8
 // Charge says when a rule charges a check.
 type Charge string
 
-// ChargeBefore takes the cost before the work, and denies a check whose cost is not there. ChargeAfter passes a check
-// while anything is left, and then charges as much of its cost as fits.
+// ChargeBefore denies a check whose cost is not there; ChargeAfter passes it while anything is left, and charges as
+// much as fits.
 const (
 	ChargeBefore Charge = "before"
 	ChargeAfter  Charge = "after"
@@ -37,7 +36,7 @@ func (m Meter) Word() string {
 	return string(m)
 }
 
-// ParseMeter reads a Word. The error follows the field's name.
+// ParseMeter reads a Word; the error follows the field's name.
 func ParseMeter(word string) (Meter, error) {
 	if word == string(Requests) {
 		return "", nil
@@ -54,16 +53,14 @@ func ParseMeter(word string) (Meter, error) {
 	return Meter(word), nil
 }
 
-// NameByMeter names a new rule of another meter than requests after the meter, if it has no name. So rules of one
-// pattern and plan that count different things need no names.
+// NameByMeter names a new rule after its meter, so that rules of one pattern that count different things need no names.
 func (r *Rule) NameByMeter() {
 	if r.Name == "" {
 		r.Name = string(r.Meter)
 	}
 }
 
-// unit returns what follows an amount of the meter: nothing for requests, " USD" for a currency's code of ISO 4217 in
-// lower case, else the meter in words.
+// unit follows an amount: nothing for requests, " USD" for a currency of ISO 4217, else the meter in words.
 func (m Meter) unit() string {
 	if m == "" {
 		return ""

@@ -9,8 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Pattern is a parsed, immutable key pattern. It selects requests and assigns them to buckets. The zero Pattern is
-// invalid and matches nothing.
+// Pattern is a parsed, immutable key pattern. The zero Pattern is invalid and matches nothing.
 //
 // A pattern is the word global alone, or segments joined with a colon, each field at most once:
 //
@@ -20,24 +19,21 @@ import (
 //	endpoint = placeholder / [ method " " ] text [ "*" ]
 //	text = bare / DQUOTE quoted DQUOTE
 //
-// A placeholder is {user_id}, {endpoint}, {ip} or {attr.NAME}, for its own field only. It matches every value and gives
-// each a bucket of its own. A text matches one value, in one bucket. Other braces are text, as in /users/{id}, but a
-// bare {word} is refused as a probable misspelling of a placeholder.
+// A placeholder is {user_id}, {endpoint}, {ip} or {attr.NAME}, for its own field only. A placeholder gives each value a
+// bucket of its own; a text matches one value. Other braces are text, as in /users/{id}, but a bare {word} is refused
+// as a probable misspelling of a placeholder.
 //
 // Quoted text is literal: user:"{user_id}" is the one user with that name. A quote inside is doubled. Text must be
 // quoted if it contains a colon or a quote, begins or ends with a space, or looks like a placeholder. In an endpoint it
 // must also be quoted if it contains a space or a star.
 //
-// An endpoint may begin with a method in capital letters, which must equal the request's. It may end with /*, which
-// matches every endpoint with the text before the star as its prefix: /api/* matches /api/search and not /api. Both
-// stay outside quotes: POST "/v1/charges:capture", "/users/:id/"*. Other stars are refused unless quoted
+// An endpoint may begin with a method in capital letters, and end with /*: /api/* matches /api/search and not /api.
+// Both stay outside quotes: POST "/v1/charges:capture", "/users/:id/"*. Other stars are refused unless quoted
 // ("/files/*name"), because a reader would take them for wildcards.
 //
-// An ip is an address or a network in CIDR notation without host bits; IPv6 needs quotes for its colons. ::ffff:a.b.c.d
-// is IPv4.
+// An ip is an address or a network in CIDR notation without host bits; IPv6 needs quotes for its colons.
 //
-// String prints the canonical text of a meaning: quotes only where required, addresses in their shortest form, first
-// the fields of the scope, then user, attr (by name), endpoint, ip.
+// String prints the canonical text: quotes only where required, and the fields of the scope first.
 type Pattern struct {
 	text     string
 	scope    Scope
@@ -67,8 +63,7 @@ type Segment struct {
 	Prefix      netip.Prefix // ip only
 }
 
-// The longest parts of a pattern, in bytes. A pattern is shorter than the longest endpoint of a check, so endpoints
-// need no bound of their own.
+// The longest parts, in bytes; an endpoint is bounded by its pattern.
 const (
 	maxPatternLength        = 512
 	MaxUserIDLength         = 256
@@ -76,8 +71,7 @@ const (
 	MaxAttributeValueLength = 256
 )
 
-// ParsePattern reads a key pattern; see Pattern for the grammar. An error names the byte, counted from 0, at which the
-// text is wrong, and what was expected there.
+// ParsePattern reads a key pattern; an error names the byte, counted from 0, and the expectation.
 func ParsePattern(text string) (Pattern, error) {
 	if err := checkPatternText(text); err != nil {
 		return Pattern{}, err
@@ -150,17 +144,16 @@ func newPattern(segments []Segment) Pattern {
 	return Pattern{text: strings.Join(texts, ":"), scope: scope, segments: segments}
 }
 
-// String returns the canonical text.
 func (p Pattern) String() string { return p.text }
 
-// Scope returns the tier of a rule with this pattern: the field of its first segment. Attributes belong to the user.
-// The zero Pattern has none.
+// Scope returns the tier of a rule with this pattern: the field of its first segment, where attributes count as the
+// user's.
 func (p Pattern) Scope() Scope { return p.scope }
 
-// Segments returns the pattern's conditions in printed order. Do not modify them.
+// Segments returns the conditions in printed order; do not modify them.
 func (p Pattern) Segments() []Segment { return p.segments }
 
-// SplitsByUser reports whether the pattern contains user:{user_id}, so that each user has buckets of their own.
+// SplitsByUser reports whether each user has buckets of their own.
 func (p Pattern) SplitsByUser() bool {
 	for i := range p.segments {
 		if p.segments[i].Field == FieldUser && p.segments[i].Placeholder {
@@ -214,7 +207,6 @@ func (s Segment) text() string {
 	return s.name() + ":" + text
 }
 
-// quote quotes a text that the scanner would otherwise read differently.
 func (s Segment) quote(text string) string {
 	if strings.ContainsAny(text, `:"`) || strings.TrimSpace(text) != text || isBraced(text) ||
 		s.Field == FieldEndpoint && strings.ContainsAny(text, " *") {

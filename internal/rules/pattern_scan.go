@@ -23,7 +23,6 @@ func (p *patternScanner) skip(b byte) bool {
 	return true
 }
 
-// upTo consumes everything before the next of the given bytes, or to the end.
 func (p *patternScanner) upTo(stops string) string {
 	start := p.pos
 	if n := strings.IndexAny(p.rest(), stops); n >= 0 {
@@ -107,7 +106,6 @@ func isNotNameRune(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-'
 }
 
-// method consumes a method and the space after it, if they come next.
 func (p *patternScanner) method() string {
 	method, _, spaced := strings.Cut(p.rest(), " ")
 	if !spaced || !isMethod(method) {
@@ -121,7 +119,6 @@ func isMethod(text string) bool {
 	return strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-_") == "" && text != "" && text[0] >= 'A' && text[0] <= 'Z'
 }
 
-// literal reads a value that is in quotes or ends before the next colon.
 func (p *patternScanner) literal() (text string, quoted bool, err error) {
 	start := p.pos
 	if p.skip('"') {
@@ -206,7 +203,7 @@ func checkLength(what, text string, most int) error {
 	return nil
 }
 
-// parseNetwork reads an address or a network in CIDR notation; IPv4-mapped IPv6 becomes IPv4.
+// parseNetwork reads an address or a network in CIDR notation.
 func parseNetwork(text string) (netip.Prefix, error) {
 	addr, err := netip.ParseAddr(text)
 	if err == nil && addr.Zone() == "" {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Words returns the pattern as people name its rules, as the UI does: "Each user", "Each user on POST /v1/charges",
-// "Everything below /api/". Without "Each", all requests that match share one bucket.
+// Words names the pattern as the UI does: "Each user on POST /v1/charges", "Everything below /api/".
 func (p Pattern) Words() string {
 	if p.scope == ScopeGlobal {
 		return "All requests"
@@ -41,8 +40,7 @@ func (s *Segment) noun() string {
 	return string(s.Field)
 }
 
-// place names the one bucket of a pattern without placeholders by its first segment; within adds the conditions of the
-// other segments.
+// A pattern without placeholders begins with its one bucket; within adds the further conditions.
 func (s *Segment) place() string {
 	switch {
 	case s.Field == FieldUser:

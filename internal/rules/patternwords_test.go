@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// TestPatternsHaveTheWordsOfTheUI reads the file that the UI's own test reads.
 func TestPatternsHaveTheWordsOfTheUI(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/pattern-words.json")

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// ParseRate reads a decimal number per unit: 1000/day, 10/second, 0.5/minute. Short forms, signs and exponents are
-// refused. The result is in tokens per second: the float64 quotient of the number and the unit's length, as any other
-// program computes it. The range is not checked.
+// ParseRate reads a decimal number per unit, such as 0.5/minute, as tokens per second: the float64 quotient, as any
+// other program computes it. The range is not checked.
 func ParseRate(text string) (perSecond float64, unit RateUnit, err error) {
 	number, name, _ := strings.Cut(text, "/")
 	unit = RateUnit(name)
@@ -27,15 +26,14 @@ func ParseRate(text string) (perSecond float64, unit RateUnit, err error) {
 	return perUnit / unit.seconds(), unit, nil
 }
 
-// shortUnits are the names that the UI shows.
 var shortUnits = map[string]RateUnit{"s": PerSecond, "min": PerMinute, "h": PerHour, "d": PerDay}
 
 func isDigits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
 }
 
-// FormatRate formats a rate so that ParseRate returns exactly the same float64: the shortest number per its unit, or
-// per second if no number per that unit is exact.
+// FormatRate formats the shortest number that ParseRate reads as exactly this rate, per second if none per the unit is
+// exact.
 func FormatRate(perSecond float64, unit RateUnit) string {
 	number, unit := ratePerUnit(perSecond, unit)
 	return number + "/" + string(unit)
@@ -52,7 +50,7 @@ func grouped(number string) string {
 	return whole
 }
 
-// DescribeRate describes a rate for people. Different rates, and different units of one rate, give different texts.
+// DescribeRate describes a rate for people, so that different ones, and different units, differ.
 func DescribeRate(perSecond float64, unit RateUnit) string {
 	number, of := ratePerUnit(perSecond, unit)
 	text := grouped(number) + " per " + string(of)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Request is the identity and endpoint of a check. A rule that needs an empty field does not match.
+// Request is the identity and endpoint of a check; a rule that needs an empty field does not match.
 type Request struct {
 	UserID     string
 	Plan       string // named by the check; "" for the user's assigned plan
@@ -15,7 +15,7 @@ type Request struct {
 	Attributes []Attribute
 }
 
-// Attribute is a value of the caller, such as the model or the organisation. Names are unique within a request.
+// Attribute is a value of the caller, such as the model; names are unique within a request.
 type Attribute struct{ Name, Value string }
 
 // DescriptorAttribute is the attribute that names a proxy's descriptor.
@@ -31,7 +31,7 @@ func (r *Request) Attribute(name string) string {
 	return ""
 }
 
-// IsToken reports whether a text has only tchar of RFC 9110, section 5.6.2, as methods and names of headers do.
+// IsToken reports whether a text has only tchar of RFC 9110, section 5.6.2.
 func IsToken(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -46,21 +46,19 @@ func IsToken(text string) bool {
 // Match is a rule that matches a request.
 type Match struct {
 	Rule *Rule
-	// Limit is the user's override if one is in force, else the rule's own. Its Since counts an override that ended.
-	// Meaningless for block and bypass.
+	// Limit is the user's override if one is in force, else the rule's; meaningless for block and bypass.
 	Limit Limit
-	// Mode is the mode in force: the rule's own, or ModeShadow while its tenant is in shadow. Read this, not Rule.Mode.
+	// Mode is ModeShadow while the tenant is in shadow: read this, not Rule.Mode.
 	Mode Mode
 	// FailureMode is the rule's, or its tenant's default.
 	FailureMode FailureMode
-	// IsOwn: Limit came with the check and replaces the rule's. Each such limit has buckets of its own.
+	// IsOwn: Limit came with the check, and has buckets of its own.
 	IsOwn bool
-	// Subject identifies the bucket: the values of the pattern's placeholders, encoded unambiguously by AppendSubject.
+	// Subject identifies the bucket: see AppendSubject.
 	Subject string
 }
 
-// Owner returns the user that owns the bucket, or "" for a shared bucket such as those of global, endpoint:/a and
-// ip:{ip}.
+// Owner returns the user that owns the bucket, or "" for a shared one.
 func (m *Match) Owner() string {
 	return m.Rule.Pattern.OwnerOf(m.Subject)
 }

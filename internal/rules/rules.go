@@ -1,7 +1,7 @@
 // Package rules is the domain of limits: tenants, plans, rules, overrides and key patterns, and their validation.
 //
-// Everything here is plain data and pure functions; the package imports only the standard library and a list of
-// currencies. Package snapshot finds the rules that match a request, and package enforce decides.
+// Everything here is plain data and pure functions. Package snapshot finds the rules that match a request, and package
+// enforce decides.
 package rules
 
 import (
@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// TenantID identifies a tenant: the isolation boundary that owns plans, rules, users and keys.
+// TenantID identifies a tenant.
 type TenantID int64
 
-// RuleID identifies a rule. Ids are never reused, so a deleted rule's buckets are not either.
+// RuleID identifies a rule, and is never reused, so a deleted rule's buckets are not either.
 type RuleID int64
 
 // Scope is the tier of a rule: the first segment of its key pattern.
@@ -26,7 +26,7 @@ const (
 	ScopeIP       Scope = "ip"
 )
 
-// RateUnit is the unit in which a person typed a rate, for showing it: rates are stored in tokens per second.
+// RateUnit is the unit to show a rate in, which is stored per second.
 type RateUnit string
 
 // The units.
@@ -73,11 +73,10 @@ const (
 	ActionBypass Action = "bypass"
 )
 
-// FailureMode is the behaviour of a limit while its bucket cannot be reached.
+// FailureMode is the behaviour of a limit without its bucket; "" is the tenant's default.
 type FailureMode string
 
-// FailLocal uses buckets in this process with the same limits, FailOpen skips the rule, FailClosed denies the check. An
-// empty mode means the tenant's default.
+// FailLocal uses buckets in this process with the same limits, FailOpen skips the rule, FailClosed denies the check.
 const (
 	FailLocal  FailureMode = "local"
 	FailOpen   FailureMode = "open"
@@ -100,21 +99,18 @@ type Tenant struct {
 	Name        string
 	DefaultPlan string // the plan of users without an assignment; "" for none
 	Suspended   bool
-	// InShadow makes every rule of the tenant a shadow rule, so that nothing is denied. Bypass rules have no shadow
-	// mode and still apply.
+	// InShadow makes every rule but a bypass a shadow rule.
 	InShadow  bool
 	Settings  Settings
 	Version   int64 // 1 for a new tenant, raised by each change to the tenant itself
 	Revision  int64 // raised by every change that a check depends on
 	CreatedAt time.Time
-	// Removed marks a removed tenant, which a process that reads it forgets.
-	Removed bool
+	Removed   bool
 }
 
-// Enforcement is the word for Tenant.InShadow: the tenant's emergency switch.
+// Enforcement is the word for Tenant.InShadow.
 type Enforcement string
 
-// EnforcementOn keeps the modes of the rules; EnforcementShadow makes all of them shadow rules.
 const (
 	EnforcementOn     Enforcement = "on"
 	EnforcementShadow Enforcement = "shadow"
@@ -132,16 +128,12 @@ func (t *Tenant) Enforcement() Enforcement {
 type Settings struct {
 	// RetryJitterPercent, from 0 to 50, spreads Retry-After over identities.
 	RetryJitterPercent int
-	// IPv4Prefix (0 to 32, default 32) and IPv6Prefix (0 to 128, default 64) are the leading bits of an address that
-	// make one IP subject.
+	// IPv4Prefix and IPv6Prefix are the leading bits of an address that make one IP subject.
 	IPv4Prefix, IPv6Prefix int
-	// FailureMode is the mode of rules without one.
-	FailureMode FailureMode
-	// FixedRates turns adaptation off: every rule keeps its configured rate.
-	FixedRates bool
-	// RecordDays is how many days of checks are kept for replays, up to MaxRecordDays; 0 records none.
-	RecordDays int
-	// RequireSecondFactor refuses members without a second factor.
+	FailureMode            FailureMode
+	FixedRates             bool
+	// RecordDays is how many days of checks are kept for replays, up to MaxRecordDays.
+	RecordDays          int
 	RequireSecondFactor bool
 }
 
@@ -161,13 +153,12 @@ type Plan struct {
 	Position    float64 // of its column in the matrix; ties go by name
 	Revision    int64
 	Removed     bool
-	// InUse says why the plan cannot be removed, apart from its rules: "it is the tenant's default" or "12 users are on
-	// it"; "" if it can be. Only Store.Config fills this field, and it is never written.
+	// InUse says for people why the plan cannot be removed: "it is the tenant's default"; "" if it can. Only Config
+	// fills it.
 	InUse string
 }
 
-// Rule selects requests, assigns them to buckets, and limits each bucket. Pattern, Plan and Name identify it within its
-// tenant and never change.
+// Pattern, Plan and Name identify it within its tenant and never change.
 type Rule struct {
 	ID            RuleID
 	TenantID      TenantID
@@ -182,27 +173,22 @@ type Rule struct {
 	RateUnit      RateUnit
 	Burst         int64
 	Algorithm     Algorithm
-	// Window is zero unless the algorithm has a window.
-	Window Window
-	// RefillInterval, in whole seconds, is the step of a token bucket's refill; 0 is continuous.
+	Window        Window
+	// RefillInterval is in whole seconds; 0 is continuous.
 	RefillInterval time.Duration
-	// MaxHold, in whole seconds, is the time after which a concurrency slot is freed without a release.
+	// MaxHold, in whole seconds, frees a concurrency slot without a release.
 	MaxHold time.Duration
-	// NotifyAt lists shares of a fixed window's limit, in ascending percent, at which a crossing is recorded.
-	NotifyAt []int
-	// Adapt lets the rate follow the health of a backend.
-	Adapt Adapt
-	// ChargedAfter charges a check after it has passed; see ChargeAfter.
+	// NotifyAt lists the shares of a fixed window's limit, in ascending percent, that are recorded when crossed.
+	NotifyAt     []int
+	Adapt        Adapt
 	ChargedAfter bool
 	NeverLeased  bool
-	// CandidateFor is the live rule that this shadow rule would replace; 0 for none. The live rule's overrides apply to
-	// it.
+	// CandidateFor is the live rule that this shadow rule would replace, and whose overrides it has; 0 for none.
 	CandidateFor RuleID
 	Active       bool
-	// ExpiresAt is when the rule stops matching; zero: never. A past time ends the rule.
+	// ExpiresAt is when the rule stops matching; zero: never.
 	ExpiresAt time.Time
-	// ExpiresIn, in whole seconds, sets ExpiresAt relative to the time of the write, on the store's clock. Stored rules
-	// have none.
+	// ExpiresIn, in whole seconds, sets ExpiresAt on the store's clock; stored rules have none.
 	ExpiresIn    *time.Duration
 	Description  string
 	Version      int64     // 1 for a new rule, raised by each change to it
@@ -222,7 +208,7 @@ func (r *Rule) Scope() Scope { return r.Pattern.Scope() }
 // CanBeTried reports whether the rule can have a candidate.
 func (r *Rule) CanBeTried() bool { return r.Mode == ModeEnforce && r.Action != ActionBypass }
 
-// CandidateName returns the first free name for a candidate: the rule's name with "candidate", "candidate-2" and so on.
+// CandidateName returns the first free name for a candidate of the rule.
 func (r *Rule) CandidateName(isTaken func(name string) bool) string {
 	const room = maxRuleNameLength - len("-candidate-99") // at most MaxRulesPerPattern names are taken
 	base := []rune(r.Name)
@@ -237,7 +223,7 @@ func (r *Rule) CandidateName(isTaken func(name string) bool) string {
 	return name
 }
 
-// ExpiredKept is how long a rule is kept after its end, or after a later edit, before it is removed.
+// ExpiredKept is how long an expired rule is kept before it is removed.
 const ExpiredKept = 7 * 24 * time.Hour
 
 // HasExpired reports whether the rule has stopped matching.
@@ -253,7 +239,7 @@ func UnixMicro(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// Override is one user's rate and burst for one rule, for all the user's buckets of the rule until ExpiresAt.
+// Override is one user's rate and burst for one rule, for all the user's buckets of it.
 type Override struct {
 	TenantID      TenantID
 	RuleID        RuleID
@@ -264,8 +250,8 @@ type Override struct {
 	Reason        string
 	ExpiresAt     time.Time // zero: never
 	InForceSince  time.Time
-	// RemovedAt is when the override was removed; zero while it exists. A removed override stays, because its removal
-	// is when the rule's own limit came into force.
+	// RemovedAt is zero while the override exists. A removed one stays, because the rule's own limit is in force since
+	// then.
 	RemovedAt time.Time
 	Revision  int64
 }
@@ -291,12 +277,10 @@ const (
 // GatewayKinds lists the kinds.
 func GatewayKinds() []GatewayKind { return []GatewayKind{GatewayAuthorize, GatewayDescriptors} }
 
-// Gateway is a tenant's mapping of requests to checks for one kind of gateway. A tenant without one uses the default
-// mapping.
+// Gateway is a tenant's mapping for one kind of gateway; without one the default applies.
 type Gateway struct {
 	TenantID TenantID
 	Kind     GatewayKind
-	// Document is the mapping in JSON; the package gateway reads it.
 	Document string
 	Revision int64
 	Removed  bool

@@ -7,19 +7,15 @@ import (
 
 const (
 	// MaxScheduled bounds the changes of a tenant that wait or are in force until an end.
-	MaxScheduled = 100
-	// MaxScheduledRules bounds the rules of one change.
+	MaxScheduled      = 100
 	MaxScheduledRules = 500
-	// MaxScheduledKept bounds the finished changes that are kept for a tenant.
-	MaxScheduledKept = 200
-	// MaxScheduledAhead bounds the time until a change begins and ends.
+	MaxScheduledKept  = 200
 	MaxScheduledAhead = 400 * 24 * time.Hour
 )
 
 var (
-	// ErrTooManyScheduled means that the tenant has reached MaxScheduled.
 	ErrTooManyScheduled = errors.New("too many changes are scheduled")
-	// ErrScheduledOverlap means that another change of a rule is scheduled for some of the same time.
+	// ErrScheduledOverlap means that another change of a rule shares some of the time.
 	ErrScheduledOverlap = errors.New("another change of the rule is scheduled for this time")
 )
 
@@ -29,22 +25,17 @@ type ScheduledState string
 // The states. All but the first two are final.
 const (
 	ScheduledWaiting ScheduledState = "waiting"
-	// ScheduledInForce has been applied and will be reverted.
 	ScheduledInForce ScheduledState = "in_force"
 	// ScheduledDone has been applied for good, or reverted.
 	ScheduledDone ScheduledState = "done"
 	// ScheduledEdited was not fully reverted, because a rule was edited or removed meanwhile.
-	ScheduledEdited ScheduledState = "edited"
-	ScheduledFailed ScheduledState = "failed"
-	// ScheduledCanceled was never applied.
+	ScheduledEdited   ScheduledState = "edited"
+	ScheduledFailed   ScheduledState = "failed"
 	ScheduledCanceled ScheduledState = "canceled"
 )
 
-// ScheduledChange is a future change of one or more rules.
-//
-// At StartsAt it sets the changed fields of all its rules in one transaction; at EndsAt it restores them in another. A
-// rule that was removed or would become invalid is left out, and at the end also a rule in which somebody has edited
-// one of the fields; ScheduledRule.Failure has the reason.
+// ScheduledChange sets fields of rules at StartsAt and restores them at EndsAt, all in one transaction. A rule that was
+// removed, would become invalid, or was edited meanwhile is left out; ScheduledRule.Failure says why.
 type ScheduledChange struct {
 	ID               int64
 	TenantID         TenantID
@@ -53,10 +44,9 @@ type ScheduledChange struct {
 	RequestedAt      time.Time
 	By               Actor
 	StartsAt, EndsAt time.Time // a zero end: permanent
-	// Lasts, instead of EndsAt, sets the end relative to the start, which the store chooses if the change begins now.
-	// Stored changes have none.
+	// Lasts sets the end relative to the start, which may be now; stored changes have none.
 	Lasts time.Duration
-	// Replaces is a waiting change that this one replaces. Stored changes have none.
+	// Replaces is a waiting change; stored changes have none.
 	Replaces           int64
 	State              ScheduledState
 	AppliedAt, EndedAt time.Time
@@ -65,13 +55,12 @@ type ScheduledChange struct {
 
 // ScheduledRule is the part of a scheduled change for one rule.
 type ScheduledRule struct {
-	RuleID RuleID
-	// Patch is the requested change, only for people to read.
+	RuleID  RuleID
 	Patch   []byte
 	Failure string // for people: why the rule was left out
 }
 
-// Validate returns the mistakes in the times. A change without a start begins now.
+// Validate returns the mistakes in the times; a change without a start begins now.
 func (c *ScheduledChange) Validate(now time.Time) (wrong FieldErrors) {
 	begins, ends, field := c.StartsAt, c.EndsAt, "ends_at"
 	switch {
@@ -97,7 +86,7 @@ func (c *ScheduledChange) Validate(now time.Time) (wrong FieldErrors) {
 	return wrong
 }
 
-// Overlaps reports whether one change begins while the other is in force, or both begin at the same time.
+// Overlaps reports whether the changes share some time.
 func (c *ScheduledChange) Overlaps(other *ScheduledChange) bool {
 	isIn := func(at time.Time, of *ScheduledChange) bool {
 		return at.Equal(of.StartsAt) || at.After(of.StartsAt) && at.Before(of.EndsAt)

@@ -6,7 +6,7 @@ import (
 )
 
 // FillsLaterThan reports whether some bucket fills more than a second later at this limit than at the other. Stores
-// keep full buckets for ten seconds, so a second does not matter. Block and bypass rules have a zero limit.
+// keep full buckets for ten seconds, so a second does not matter.
 func (l Limit) FillsLaterThan(other Limit) bool {
 	if l.Burst <= 0 {
 		return false
@@ -36,7 +36,7 @@ type Slowdown struct {
 	User string
 	// From and To are the Since of the limits before and after; From is 0 if unknown.
 	From, To int64
-	// IsStep is set for the lower share of a rule that adapts. Such edits come often, all day long.
+	// IsStep is set for the lower share of a rule that adapts. Steps are frequent.
 	IsStep bool
 }
 

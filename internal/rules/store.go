@@ -7,23 +7,18 @@ import (
 	"time"
 )
 
-// The errors of a store beside FieldErrors. The error around one names the row.
+// The errors of a store beside FieldErrors; the error around one names the row.
 var (
-	// ErrNotFound means that the row does not exist or belongs to another tenant; callers cannot distinguish the two.
+	// ErrNotFound is also for a row of another tenant: callers cannot distinguish the two.
 	ErrNotFound = errors.New("not found")
-	// ErrExists means that the name or identity of a new row is taken.
-	ErrExists = errors.New("exists already")
-	// ErrInUse means that rules or users still need the plan.
-	ErrInUse = errors.New("in use")
-	// ErrChanged means that somebody else has changed the row since it was read.
-	ErrChanged = errors.New("changed meanwhile")
-	// ErrFinal means that the change cannot be undone.
-	ErrFinal = errors.New("final")
-	// ErrAway means that the store cannot answer now. The write may have happened.
+	ErrExists   = errors.New("exists already")
+	ErrInUse    = errors.New("in use")
+	ErrChanged  = errors.New("changed meanwhile")
+	ErrFinal    = errors.New("final")
+	// ErrAway means that the store cannot answer now; the write may have happened.
 	ErrAway = errors.New("the store is away")
-	// ErrBeingWritten means that the write gave up waiting for another write of the same tenant.
-	ErrBeingWritten = errors.New("another write of the tenant is under way")
-	// ErrOutcomeUnknown means that the answer was lost: the change may have been made.
+	// ErrBeingWritten means that another write of the same tenant took too long.
+	ErrBeingWritten   = errors.New("another write of the tenant is under way")
 	ErrOutcomeUnknown = errors.New("it is not known whether that was done")
 )
 
@@ -32,17 +27,15 @@ type Actor struct {
 	Kind ActorKind
 	ID   string // the account's or the key's id; "" for the others
 	Name string // the account's e-mail address, the key's name, or the command
-	// Act names the request if the changed rows alone do not: "promote", "import", "revert 812"; else "".
-	Act string
-	// RequestID is the id of the request in the log; "" without one.
+	// Act names the request if the changed rows alone do not: "promote", "import", "revert 812".
+	Act       string
 	RequestID string
 }
 
 // ActorKind is the kind of an actor.
 type ActorKind string
 
-// ActorAccount is a person, ActorKey an API key, ActorCommand a command line, ActorSystem a program that acts on its
-// own.
+// ActorSystem is a program that acts on its own.
 const (
 	ActorAccount ActorKind = "account"
 	ActorKey     ActorKind = "api_key"
@@ -50,14 +43,12 @@ const (
 	ActorSystem  ActorKind = "system"
 )
 
-// Reader reads tenants and what belongs to them, for people and files. Checks read a Snapshot instead. A list continues
-// after the given name or id, in its order, and holds at most limit rows.
+// Reader reads tenants and what they have, for people and files. A list continues after the given name or id.
 type Reader interface {
 	Tenant(ctx context.Context, id TenantID) (Tenant, error)
 	TenantBySlug(ctx context.Context, slug string) (Tenant, error)
-	// Tenants lists by slug the tenants whose slug or name contains the text, in any case; "" selects all.
+	// Tenants lists those by slug whose slug or name contains the text, in any case.
 	Tenants(ctx context.Context, text, after string, limit int) ([]Tenant, error)
-	// RemovedTenants lists by slug all removed tenants, erased or not.
 	RemovedTenants(ctx context.Context, after string, limit int) ([]RemovedTenant, error)
 
 	Plans(ctx context.Context, tenant TenantID, after string, limit int) ([]PlanUse, error) // by name
@@ -65,38 +56,32 @@ type Reader interface {
 
 	Rules(ctx context.Context, tenant TenantID, filter RuleFilter, after RuleID, limit int) (RulePage, error)
 	Rule(ctx context.Context, tenant TenantID, id RuleID) (Rule, error)
-	// RulesByID returns the existing ones of the rules, in no order.
 	RulesByID(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
-	// Meters returns what a tenant's rules count beside requests.
 	Meters(ctx context.Context, tenant TenantID) ([]Meter, error)
-	// RulesEver is RulesByID including removed rules in their last state.
+	// RulesEver is RulesByID including removed rules.
 	RulesEver(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
-	// Matrix lists the rules of up to limit rows of the plan matrix, by pattern and name. One row holds all rules of
-	// a pattern and name, and is never split. The list continues after the given row, whose Plan is ignored.
+	// Matrix lists the rules of up to limit whole rows of the plan matrix, by pattern and name, after the given row.
 	Matrix(ctx context.Context, tenant TenantID, after RuleIdentity, limit int) (MatrixPage, error)
 
-	// Overrides lists a rule's overrides by user, including expired ones.
+	// Overrides lists by user, including expired ones, as the other lists of overrides do.
 	Overrides(ctx context.Context, tenant TenantID, rule RuleID, after string, limit int) ([]Override, error)
-	// FindOverrides lists the tenant's overrides that a filter selects, including expired ones.
 	FindOverrides(ctx context.Context, tenant TenantID, filter OverrideFilter, after OverridePlace,
 		limit int) (OverridePage, error)
-	// OverridesOfUser lists a user's overrides by rule, including expired ones.
 	OverridesOfUser(ctx context.Context, tenant TenantID, userID string, after RuleID, limit int) ([]Override, error)
 	Override(ctx context.Context, tenant TenantID, rule RuleID, userID string) (Override, error)
 
-	// Assignments lists by user id the users on a plan ("": on any) whose id begins with prefix.
+	// Assignments lists by user id the users on a plan ("": on any).
 	Assignments(ctx context.Context, tenant TenantID, plan, prefix, after string, limit int) ([]Assignment, error)
 	Assignment(ctx context.Context, tenant TenantID, userID string) (Assignment, error)
-	// IsSentPlan reports whether a denied check of the user named its plan, which is not the user's own. That is known
-	// if the plan still exists, and neither the user's plan nor the tenant's default has changed since the denial.
+	// IsSentPlan reports whether a denied check named a plan that is not the user's own, which is known while the plan
+	// exists and no default has changed since.
 	IsSentPlan(ctx context.Context, tenant TenantID, userID, plan string, deniedAt time.Time) (bool, error)
 
-	// Gateways lists by kind the tenant's mappings.
 	Gateways(ctx context.Context, tenant TenantID) ([]Gateway, error)
 	Gateway(ctx context.Context, tenant TenantID, kind GatewayKind) (Gateway, error)
 	ScheduledChange(ctx context.Context, tenant TenantID, id int64) (ScheduledChange, error)
 	// ScheduledChanges returns the changes of a rule (0: all rules), latest first, before an id (0: from the latest).
-	// isOpen selects those that wait or are in force until an end.
+	// isOpen selects waiting ones and those with an end ahead.
 	ScheduledChanges(ctx context.Context, tenant TenantID, rule RuleID, isOpen bool, before int64,
 		limit int) ([]ScheduledChange, error)
 }
@@ -110,11 +95,10 @@ type RemovedTenant struct {
 	Rows       map[string]int64 // erased so far, by table
 }
 
-// Expected is the condition on which a write replaces the stored row: the version of a rule or tenant, or the revision
-// of another row.
+// Expected is the version or revision that a write requires of the stored row.
 type Expected int64
 
-// NoneStored requires that the row does not exist, AnyStored that it does. AnyVersion creates or replaces it.
+// NoneStored requires that the row does not exist, AnyStored that it does; AnyVersion creates or replaces it.
 const (
 	AnyStored  Expected = -2
 	AnyVersion Expected = -1
@@ -132,18 +116,16 @@ type PlanUse struct {
 // RuleFilter selects rules; an empty field selects all.
 type RuleFilter struct {
 	Scope Scope
-	// Plan selects the rules of one plan, or those for all plans if it points to "".
-	Plan *string
-	// Name selects the rules of one name, or those without one if it points to "".
-	Name *string
-	// Meter selects the rules that count one meter; it points to "" for requests.
+	// Plan, Name and Meter select rules without one if they point to "".
+	Plan   *string
+	Name   *string
 	Meter  *Meter
 	Mode   Mode
 	Action Action
 	Active *bool
-	// Pattern selects the rules with one key pattern, in its canonical form.
+	// Pattern is a key pattern in canonical form.
 	Pattern string
-	// Text is a part of the pattern, name or description, in any case of ASCII letters.
+	// Text is a part of the pattern, name or description, in any case.
 	Text string
 }
 
@@ -152,12 +134,11 @@ type OverrideFilter struct {
 	Rule       RuleID
 	User       string
 	UserPrefix string // a prefix of the user id
-	// EndsAfter and EndsBefore select an end at or after the one time and before the other; an override without an end
-	// matches neither.
+	// EndsAfter (inclusive) and EndsBefore select by the end; an override without one matches neither.
 	EndsAfter, EndsBefore time.Time
-	// NotEndedBefore selects an end at this time or later, and overrides without an end.
+	// NotEndedBefore also selects overrides without an end.
 	NotEndedBefore time.Time
-	// ByEnd orders by end and leaves out overrides without one; otherwise the order is by user.
+	// ByEnd leaves out overrides without an end.
 	ByEnd bool
 }
 
@@ -188,25 +169,20 @@ func (f *OverrideFilter) Place(o *Override) OverridePlace {
 	return place
 }
 
-// OverridePage is one page of overrides.
+// OverridePage is one page, which can be short or empty and not be the last, because it reads a bounded number of rows.
 type OverridePage struct {
 	Overrides []Override
-	// Next is the cursor of the next page, zero at the end. A page reads a bounded number of overrides, so it can be
-	// short or empty and not be the last.
-	Next OverridePlace
+	Next      OverridePlace
 }
 
-// RulePage is one page of rules by id.
+// RulePage is one page of rules by id; it can be short and not be the last.
 type RulePage struct {
 	Rules []Rule
-	// Next is the last rule of the page, 0 at the end. A page reads a bounded number of rules, so it can be short or
-	// empty and not be the last.
-	Next RuleID
+	Next  RuleID
 }
 
-// MatrixPage is a page of a tenant's plan matrix, in whole rows.
+// MatrixPage is a page of whole rows; Next has no plan, and is zero at the end.
 type MatrixPage struct {
 	Rules []Rule
-	// Next is the last row of the page, without a plan; zero at the end. A page of many rules ends early.
-	Next RuleIdentity
+	Next  RuleIdentity
 }

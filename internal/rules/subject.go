@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// AppendSubject appends the next of several values, preceded by its length, as in 2:42,11:/api/search, so that lists of
-// values are unambiguous.
+// AppendSubject appends the next value, preceded by its length, so that lists are unambiguous: 2:42,11:/api/search.
 func AppendSubject(subject []byte, value string) []byte {
 	if len(subject) > 0 {
 		subject = append(subject, ',')
@@ -17,8 +16,7 @@ func AppendSubject(subject []byte, value string) []byte {
 	return append(append(subject, ':'), value...)
 }
 
-// SubjectOfUser returns the only subject of the user in this pattern; ok is false if the pattern excludes the user or
-// other values are part of the subject.
+// SubjectOfUser returns the only subject of the user; ok is false if the pattern excludes the user or has other values.
 func (p Pattern) SubjectOfUser(userID string) (subject string, ok bool) {
 	for i := range p.segments {
 		s := &p.segments[i]
@@ -34,8 +32,7 @@ func (p Pattern) SubjectOfUser(userID string) (subject string, ok bool) {
 	return subject, ok
 }
 
-// OnlyUser reports whether a user id alone determines a bucket: the pattern has a user segment and no placeholder but
-// {user_id}. user is the user that the pattern names, or "" for any.
+// OnlyUser reports whether a user id alone determines a bucket, and the user that the pattern names, "" for any.
 func (p Pattern) OnlyUser() (user string, ok bool) {
 	for i := range p.segments {
 		s := &p.segments[i]
@@ -52,8 +49,7 @@ func (p Pattern) OnlyUser() (user string, ok bool) {
 	return user, ok
 }
 
-// UserOfSubject returns the user in a subject of the pattern, or "" if the pattern has no {user_id}; ok is false for a
-// text that is no subject of the pattern.
+// UserOfSubject returns the user in a subject, or "" without {user_id}; ok is false for no subject of the pattern.
 func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {
 	at, placeholders := p.placeOfUser()
 	values, ok := splitSubject(subject, placeholders)
@@ -63,7 +59,6 @@ func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {
 	return values[at], true
 }
 
-// placeOfUser returns which of the pattern's placeholders is {user_id}, or -1.
 func (p Pattern) placeOfUser() (at, placeholders int) {
 	at = -1
 	for i := range p.segments {
@@ -78,8 +73,7 @@ func (p Pattern) placeOfUser() (at, placeholders int) {
 	return at, placeholders
 }
 
-// maxStoredSubject bounds a subject as the key of a stored count, in bytes, since an index entry of PostgreSQL has at
-// most 2,700. Several attributes together can be longer.
+// maxStoredSubject is in bytes: an index entry of PostgreSQL has at most 2,700, and several attributes can be longer.
 const maxStoredSubject = 1024
 
 // StoredSubject cuts a long subject and adds a digest to keep it unique.
@@ -91,8 +85,8 @@ func StoredSubject(subject string) string {
 	return strings.ToValidUTF8(subject[:maxStoredSubject], "") + "…" + hex.EncodeToString(digest[:])
 }
 
-// HasStored reports whether a StoredSubject of the pattern is one of a user. If the user's id itself is cut, which
-// takes a long value before it, the digest tells, unless values that follow are unknown; then it is nobody's.
+// HasStored reports whether a StoredSubject is one of a user. If the user's id itself is cut, the digest decides,
+// unless values that follow are unknown; then it is nobody's.
 func (p Pattern) HasStored(stored, userID string) bool {
 	const tail = len("…") + 2*sha256.Size
 	if len(stored) <= maxStoredSubject {
@@ -130,13 +124,13 @@ func (p Pattern) OwnerOf(subject string) string {
 	return user
 }
 
-// OwnSubject returns the subject of the bucket of a limit that came with a check: the burst, the window in
-// microseconds, and the subject of the bucket that it replaces, joined with colons.
+// OwnSubject is the subject of a limit that came with a check: its burst, its window in microseconds, and the subject
+// that it replaces, joined with colons.
 func OwnSubject(limit Limit, subject string) string {
 	return strconv.FormatInt(limit.Burst, 10) + ":" + strconv.FormatInt(limit.Interval, 10) + ":" + subject
 }
 
-// CutOwnSubject decodes an OwnSubject; ok is false for any other text.
+// CutOwnSubject decodes an OwnSubject.
 func CutOwnSubject(text string) (limit Limit, subject string, ok bool) {
 	burst, rest, _ := strings.Cut(text, ":")
 	window, subject, _ := strings.Cut(rest, ":")
@@ -148,7 +142,6 @@ func CutOwnSubject(text string) (limit Limit, subject string, ok bool) {
 	return limit, subject, ok
 }
 
-// splitSubject decodes what AppendSubject encoded; ok is false for any other text.
 func splitSubject(subject string, placeholders int) (values []string, ok bool) {
 	switch placeholders {
 	case 0:
@@ -172,7 +165,6 @@ func splitSubject(subject string, placeholders int) (values []string, ok bool) {
 	return values, rest == ""
 }
 
-// nextValue decodes the first value of what AppendSubject encoded.
 func nextValue(text string) (value, rest string, ok bool) {
 	digits, after, found := strings.Cut(text, ":")
 	length, err := strconv.Atoi(digits)

@@ -25,8 +25,8 @@ func WrongWebhookURL(text string) string {
 
 const unshown = "…"
 
-// ShownURL returns a webhook's URL without its secrets, which may be anywhere after the host: the host and the last
-// four characters, unless these are more than half of the rest. Returns "" for a text that is not a URL.
+// ShownURL hides secrets, which may be anywhere after the host of a webhook's URL: it leaves the last four characters,
+// unless they are most of the rest.
 func ShownURL(text string) string {
 	scheme, rest, isURL := strings.Cut(text, "://")
 	if !isURL {

@@ -2,10 +2,8 @@ package rules
 
 import "slices"
 
-// UnknownWord returns why this process cannot apply the rule, such as "algorithm leaky_bucket", or "" if it can. A
-// newer process may have written the rule. Such a rule acts by its failure mode, with FailLocal as FailOpen, because
-// this process has no bucket for it. The rate's unit does not matter to a check, nor algorithm and failure mode to a
-// rule without a bucket.
+// UnknownWord returns why this process cannot apply a rule that a newer process has written, or "". The rule then acts
+// by its failure mode, with FailLocal as FailOpen, because this process has no bucket for it.
 func (r *Rule) UnknownWord() string {
 	switch {
 	case !knows(r.Action, ActionLimit, ActionBlock, ActionBypass):
@@ -22,7 +20,6 @@ func (r *Rule) UnknownWord() string {
 	return ""
 }
 
-// knows reports whether a word is known. An empty word means the default.
 func knows[T ~string](word T, known ...T) bool { return word == "" || slices.Contains(known, word) }
 
 // Known reports whether this process knows the failure mode; the empty mode is known.

@@ -22,8 +22,7 @@ const (
 
 const maxNotifyAt = 5
 
-// MaxRulesPerPattern bounds the rules of one key pattern and plan, since each of them costs every matching check a
-// bucket.
+// MaxRulesPerPattern is per key pattern and plan: each rule costs every matching check a bucket.
 const MaxRulesPerPattern = 64
 
 // Add appends an error unless the message is "".
@@ -39,7 +38,7 @@ func (e *FieldErrors) addIf(wrong bool, field, message string) {
 	}
 }
 
-// Validate returns all mistakes in a tenant and its settings. The store checks that the default plan exists.
+// Validate returns all mistakes; the store checks that the default plan exists.
 func (t *Tenant) Validate() FieldErrors {
 	var errs FieldErrors
 	if !isSlug(t.Slug) {
@@ -76,8 +75,7 @@ func (p *Plan) Validate() FieldErrors {
 	return errs
 }
 
-// Validate returns all mistakes in a rule of a tenant with these plans. A rule that blocks or bypasses must have a rate
-// and burst of 0, but a valid rate unit and algorithm, as every stored rule has.
+// Validate returns all mistakes in a rule of a tenant with these plans.
 func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	var errs FieldErrors
 	if len(r.Pattern.segments) == 0 {
@@ -208,7 +206,7 @@ func (r *Rule) wrongWithoutLimit() FieldErrors {
 	return errs
 }
 
-// Validate returns all mistakes in an override of the rule that begins now.
+// Validate returns all mistakes in an override that begins now.
 func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 	var errs FieldErrors
 	switch {
@@ -253,7 +251,6 @@ func (l Limit) Validate() FieldErrors {
 	return wrongAmounts(l.Rate, l.Burst)
 }
 
-// wrongAmounts also bounds the time to fill, if rate and burst are in range.
 func wrongAmounts(rate float64, burst int64) FieldErrors {
 	var errs FieldErrors
 	if !(rate >= MinRate && rate <= MaxRate) { // written so that NaN is out of range
@@ -271,8 +268,6 @@ func wrongAmounts(rate float64, burst int64) FieldErrors {
 	}
 	return errs
 }
-
-// The functions below return the mistake in a value, to follow the field's name, or "".
 
 func wrongWhole(n, least, most int64) string {
 	if n < least || n > most {
@@ -304,7 +299,7 @@ func wrongUserID(id string) string {
 	return wrongBytes(id)
 }
 
-// WrongExpiry returns the mistake in an end, to follow the field's name, or "".
+// WrongExpiry returns the mistake in an end, or "".
 func WrongExpiry(at, now time.Time) string {
 	switch {
 	case !at.After(now):
@@ -334,7 +329,7 @@ func wrongText(text string, most int) string {
 	return wrongBytes(text)
 }
 
-// WrongLine checks a name: one line of visible characters without space around it.
+// WrongLine returns the mistake in a name, which is one line of visible characters.
 func WrongLine(text string, most int) string {
 	if wrong := wrongText(text, most); wrong != "" {
 		return wrong

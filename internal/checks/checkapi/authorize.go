@@ -28,8 +28,7 @@ const (
 
 // Tokens verifies the tokens of visitors.
 type Tokens interface {
-	// Verify returns the claims of a token that a mapping reads, and never waits. gateway.ErrNoKeys means that the
-	// issuer's keys are not loaded yet; any other error is about the token.
+	// Verify never waits; gateway.ErrNoKeys means that the issuer's keys are not loaded yet.
 	Verify(tenant rules.TenantID, mapping *gateway.Mapping, token string) (gateway.Claims, error)
 }
 
@@ -39,7 +38,6 @@ func (noTokens) Verify(rules.TenantID, *gateway.Mapping, string) (gateway.Claims
 	return nil, gateway.ErrNoKeys
 }
 
-// questionHeaders are the headers of a proxy's request without its key.
 type questionHeaders struct {
 	*fasthttp.RequestHeader
 	keyHeader string
@@ -52,12 +50,9 @@ func (h questionHeaders) Values(name string) [][]byte {
 	return h.PeekAll(name)
 }
 
-// authorizeRequest handles /v1/authorize and all paths below it, in any method: a proxy asks whether its visitor's
-// request may pass, and sends parts of it as headers. The tenant's mapping makes a check of them.
+// authorizeRequest answers a proxy that asks whether its visitor's request may pass, in any method.
 //
-// The answer is 200 without a body, or 429 (503 for a closed tier; see handOn) with a problem document. With ?deny=403
-// every answer about the visitor but 200 is 403; see sendAs403. Visitors see refusals, so 401 is about the visitor's
-// token only; a wrong key of the proxy is 500.
+// Visitors see refusals, so 401 is about the visitor's token only; a wrong key of the proxy is 500.
 func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, by caller) error {
 	x, tenant := scratchOf(c), by.tenant
 	h := &c.Request.Header
@@ -94,8 +89,7 @@ func (s *surface) authorizeRequest(c *fasthttp.RequestCtx, by caller) error {
 	return nil
 }
 
-// handOn makes a 403 of a 503 about Envoy's visitor. Envoy, which asks below /v1/authorize, takes a 5xx for an outage
-// and may let the request pass.
+// handOn makes a 403 of a 503, because Envoy takes a 5xx for an outage and may let the request pass.
 func handOn(c *fasthttp.RequestCtx, r *gateway.Request) {
 	if r.Below != "" && c.Response.StatusCode() == http.StatusServiceUnavailable {
 		c.Response.SetStatusCode(http.StatusForbidden)
@@ -112,7 +106,6 @@ func noteOf(rule *rules.Rule, difference enforce.AtGateway) string {
 		"request ends"
 }
 
-// The problem documents of denied requests, for visitors.
 var (
 	deniedForNow = httpapi.LimitExceeded.Problem("Wait as long as Retry-After says, then try again.")
 	blocked      = httpapi.Blocked.Problem("A rule blocks this request; waiting does not help.")
@@ -121,8 +114,7 @@ var (
 	storeAway = httpapi.StoreUnavailable.Problem("Try again in a second.")
 )
 
-// denialOf returns the problem document of a denial. While a gateway's rules are older than the store's, it meets
-// reasons that its checks do not ask for.
+// denialOf: while a gateway's rules are older than the store's, it meets reasons that its checks do not ask for.
 func denialOf(reason enforce.Reason) *httpapi.Problem {
 	switch reason {
 	case enforce.Blocked:
@@ -207,15 +199,14 @@ func refuseVisitor(c *fasthttp.RequestCtx, r *gateway.Request, err error) error 
 	return nil
 }
 
-// asksFor403 reports whether a request's target is /v1/authorize with deny=403. Below that path the query is the
-// visitor's.
+// Below the path itself, the query is the visitor's.
 func asksFor403(target []byte) bool {
 	path, query := splitTarget(target)
 	return string(path) == authorizePath && hasParameter(string(query), "deny=403")
 }
 
-// sendAs403 replaces every status but 200 and 502 by 403 and sends it in X-Sluice-Status, because nginx's auth_request
-// makes a 500 of most statuses. The body is empty, because nginx does not read it and would close the connection.
+// sendAs403 leaves 200 and 502, because nginx's auth_request makes a 500 of most others, and empties the body, because
+// nginx does not read it and would close the connection.
 func sendAs403(c *fasthttp.RequestCtx) {
 	status := c.Response.StatusCode()
 	if status == http.StatusOK || status == http.StatusBadGateway {
@@ -236,12 +227,11 @@ func hasParameter(query, parameter string) bool {
 	return false
 }
 
-// errTwoKeys is about the visitor, because a visitor can add either key, and proxies let requests pass on a 500.
+// errTwoKeys is no 500, because a visitor can add either key, and proxies let requests pass on a 500.
 var errTwoKeys = httpapi.InvalidRequest.Problem("The request has two API keys of Sluice, in " + keyHeader +
 	" or Authorization. Send none; a proxy must remove its visitor's.")
 
-// hasTwoKeys reports whether a request has a second key. One is the visitor's, and Sluice cannot know which: it could
-// make the visitor's tenant decide, whose mapping may read the proxy's key.
+// hasTwoKeys: Sluice cannot know which key is the visitor's, whose tenant's mapping may read the proxy's key.
 func hasTwoKeys(h *fasthttp.RequestHeader) bool {
 	if len(h.Peek(keyHeader)) == 0 {
 		return false
@@ -280,8 +270,8 @@ func (r *route) keyLines(h *fasthttp.RequestHeader) (lines []string) {
 	return lines
 }
 
-// forVisitor makes a 500 of a key's refusal, because a visitor cannot help it and a 401 would ask for a password. If
-// this process cannot decide now, the answer is 502, which proxies take for an outage; a 503 is a rule's.
+// forVisitor makes a 500 of a key's refusal, because a 401 would ask a visitor for a password. Proxies take a 502 for
+// an outage; a 503 is a rule's.
 func forVisitor(err error) error {
 	var p *httpapi.Problem
 	if !errors.As(err, &p) {

@@ -100,7 +100,7 @@ func TestAClosedTierIsAnswered503ToAProxy(t *testing.T) {
 	}
 }
 
-// TestEnvoysVisitorIsRefusedWhereARuleFailsClosed with 403, because Envoy lets a request pass on a 5xx.
+// Envoy lets a request pass on a 5xx.
 func TestEnvoysVisitorIsRefusedWhereARuleFailsClosed(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings(),
@@ -126,8 +126,7 @@ func TestEnvoysVisitorIsRefusedWhereARuleFailsClosed(t *testing.T) {
 
 const quotaExceeded = `"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"`
 
-// TestEveryReasonHasAnAnswerForAProxy: a process whose rules are older than the store's meets reasons that it does not
-// ask for.
+// A process whose rules are older than the store's meets reasons that it does not ask for.
 func TestEveryReasonHasAnAnswerForAProxy(t *testing.T) {
 	t.Parallel()
 	lines := []string{"X-Forwarded-Uri: /api"}
@@ -154,7 +153,6 @@ func TestEveryReasonHasAnAnswerForAProxy(t *testing.T) {
 	}
 }
 
-// TestAnAnswerToAProxyNamesRulesThatCannotActThere: a queue cannot delay there, and no slot would be freed.
 func TestAnAnswerToAProxyNamesRulesThatCannotActThere(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings(),
@@ -180,8 +178,6 @@ func TestAnAnswerToAProxyNamesRulesThatCannotActThere(t *testing.T) {
 	}
 }
 
-// TestAnExplanationSaysWhichRulesCannotActAtAGateway: beside each rule, and for a gateway's check among those that did
-// not match.
 func TestAnExplanationSaysWhichRulesCannotActAtAGateway(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings(),
@@ -204,7 +200,6 @@ func TestAnExplanationSaysWhichRulesCannotActAtAGateway(t *testing.T) {
 	}
 }
 
-// TestAWrongKeyOfAProxyIs500 because a visitor can do nothing about it.
 func TestAWrongKeyOfAProxyIs500(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
@@ -240,8 +235,8 @@ func TestAWrongKeyOfAProxyIs500(t *testing.T) {
 	}
 }
 
-// TestAVisitorsKeyBesideTheProxysIsRefused: otherwise the visitor's tenant would decide, and its mapping could read the
-// proxy's key. With a 500 proxies would let the request pass.
+// The visitor's tenant would decide, whose mapping could read the proxy's key; with a 500 proxies would let the request
+// pass.
 func TestAVisitorsKeyBesideTheProxysIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
@@ -305,7 +300,6 @@ func TestAMappingSaysWhatARequestCosts(t *testing.T) {
 	}
 }
 
-// TestNoSpellingOfAHeaderEscapesALimit: what a visitor can choose is neither refused nor without a bucket.
 func TestNoSpellingOfAHeaderEscapesALimit(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
@@ -388,8 +382,7 @@ func TestATokenSaysWhoTheVisitorIs(t *testing.T) {
 	}
 }
 
-// TestWithDeny403AProxySeesNoOtherRefusal: nginx's auth_request makes a 500 of every status but 2xx, 401 and 403, and
-// hands a 401 to visitors.
+// nginx's auth_request makes a 500 of every status but 2xx, 401 and 403, and hands a 401 to visitors.
 func TestWithDeny403AProxySeesNoOtherRefusal(t *testing.T) {
 	t.Parallel()
 	const tokens = `{"jwt":{"jwks":"{\"keys\":[{\"kty\":\"EC\"}]}"},"user":{"claim":"sub"}}`

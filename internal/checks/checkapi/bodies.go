@@ -6,14 +6,12 @@ import (
 )
 
 const (
-	// maxHeld caps the bytes of large requests and answers in all connections; a tenant's share is a quarter. Decoding
-	// a body takes about as much memory again.
+	// maxHeld caps the bytes of large requests and answers; decoding takes about as much memory again.
 	maxHeld      = 256 << 20
 	maxHeldShare = maxHeld / 4
 )
 
-// holds returns the bytes to count for a request with a body of this length. A usual check counts none, and a request
-// with a possibly large answer at least one, so that countAnswer counts it.
+// A usual check counts no bytes, and one with a possibly large answer at least one, so that countAnswer counts it.
 func (r *route) holds(length int) int {
 	held := 0
 	switch {
@@ -44,7 +42,6 @@ func (c *conn) reserveBody(a *admission, length int) bool {
 	return false
 }
 
-// countAnswer counts the memory of a large answer until it is written.
 func (c *conn) countAnswer() {
 	if n := len(c.ctx.Response.Body()); c.held > 0 && n > keptBody {
 		c.server.bodies.Add(c.holder, n)

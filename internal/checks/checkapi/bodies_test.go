@@ -24,7 +24,6 @@ const (
 	kib      = 1 << 10
 )
 
-// Half-sent batches count against their tenant, and not against single checks or other tenants.
 func TestHalfSentBatchesHaveAShare(t *testing.T) {
 	t.Parallel()
 	large := batch(fullKey, 1, 600*kib)
@@ -73,7 +72,6 @@ func TestHalfSentBatchesHaveAShare(t *testing.T) {
 	}
 }
 
-// A large answer goes to the connection past the buffer of small ones.
 func TestLargeAndSmallAnswersOfAPipelineAreInOrder(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
@@ -97,7 +95,6 @@ func TestLargeAndSmallAnswersOfAPipelineAreInOrder(t *testing.T) {
 	}
 }
 
-// Answers that nobody reads count too: a small batch can have a large one.
 func TestUnreadAnswersHaveAShare(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 100, func(t *testing.T, h *harness, l *pipes) {
@@ -127,7 +124,6 @@ func TestUnreadAnswersHaveAShare(t *testing.T) {
 	})
 }
 
-// Answers about usage count too: a tenant with many limits has large ones.
 func TestUnreadUsageHasAShare(t *testing.T) {
 	t.Parallel()
 	var many []rules.Rule
@@ -172,7 +168,6 @@ func TestUnreadUsageHasAShare(t *testing.T) {
 	}, many...)
 }
 
-// A key that is revoked while the body comes is not in force any more when the check would be decided.
 func TestAKeyIsLookedAtAgainWhenTheBodyWasWaitedFor(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// pipes is a listener whose connections have no buffer, and run by the clock of a synctest bubble.
+// pipes are connections without a buffer, by the clock of a synctest bubble.
 type pipes struct {
 	accepted chan net.Conn
 	closed   chan struct{}

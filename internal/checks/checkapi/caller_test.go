@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/checks/checkapi"
 )
 
-// testTimeout is generous, because machines may be busy.
 const testTimeout = time.Minute
 
 func (h *harness) listen() (server *checkapi.Server, addr string, stop func()) {
@@ -81,8 +80,7 @@ func (c *caller) read() (answer, error) {
 	return answer{r.StatusCode, r.Header, string(body), r.Close}, errors.Join(err, r.Body.Close())
 }
 
-// wantEnd fails the test unless the server ends the connection, and does not reset it: where systems differ, that takes
-// answers with it that were not yet read.
+// A reset would take answers with it that were not yet read.
 func (c *caller) wantEnd() {
 	c.Helper()
 	if b, err := c.answers.ReadByte(); !errors.Is(err, io.EOF) {

@@ -16,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// scratch is the reusable memory of one request. Strings read from it are copies; all else is invalid after release.
+// scratch is reusable memory; except for strings, all of it is invalid after release.
 type scratch struct {
 	body      bytes.Buffer // over the server's memory
 	reader    httpapi.Reader
@@ -30,7 +30,7 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 const keptChecks = 256
 
-// release returns the memory to the pool, unless a large batch grew it.
+// A large batch's memory is not kept.
 func (x *scratch) release() {
 	if cap(x.answer) > 2*keptAnswer || cap(x.checks) > keptChecks {
 		return
@@ -44,13 +44,12 @@ func (x *scratch) release() {
 	scratches.Put(x)
 }
 
-// Close is called by fasthttp after the answer was written, when it resets the request.
+// Close is called by fasthttp after the answer was written.
 func (x *scratch) Close() error {
 	x.release()
 	return nil
 }
 
-// scratchOf returns memory for a request, until its answer is written.
 func scratchOf(c *fasthttp.RequestCtx) *scratch {
 	x := scratches.Get().(*scratch)
 	c.SetUserValue("scratch", x)
@@ -113,7 +112,6 @@ func mayRecord(checks []enforce.Check, by caller) error {
 	return nil
 }
 
-// notRecorded returns the problem of a record that was not charged.
 func notRecorded(d *enforce.Decision) error {
 	if d.Reason == enforce.RecordIDsExhausted {
 		return httpapi.RecordIDsExhausted.Problem(fmt.Sprintf(
@@ -127,7 +125,7 @@ func notRecorded(d *enforce.Decision) error {
 
 const jsonType = "application/json"
 
-// read starts to read a body, which must not change until Close.
+// The body must not change until Close.
 func (x *scratch) read(body []byte) {
 	x.body = *bytes.NewBuffer(body)
 	x.reader.Reset(&x.body)
@@ -151,9 +149,6 @@ func (x *scratch) decide(ctx context.Context, limiter *enforce.Limiter, by calle
 	limiter.Decide(ctx, by.tenant, x.checks, x.decisions)
 }
 
-// explain handles POST /v1/explain: the decision of /v1/check, but nothing is taken, and every matched rule has a tier,
-// even behind a block or a bypass. The answer also has the source of the plan, the matched rules in the order of the
-// tiers, those that nearly matched, the tenant's enforcement, and the headers.
 func (s *surface) explain(c *fasthttp.RequestCtx, by caller) error {
 	answer, err := checkjson.Explain(c, s.Limiter, c.PostBody(), by.tenant, s.Now())
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// conn is a connection, served by one goroutine. Other goroutines change its state and close it.
+// conn is served by one goroutine; others change its state and close it.
 type conn struct {
 	net.Conn          // perhaps a *tls.Conn
 	raw      net.Conn // closes at once: a *tls.Conn waits to say that it closes, up to 5 s
@@ -35,12 +35,10 @@ type conn struct {
 
 	*memory
 	readTimeout time.Duration
-	// begun: a request has begun. timed: its deadline was set, at the first read that waits, because most requests come
-	// in one packet.
-	begun, timed bool
-	readErr      error // the last error of the connection itself, which fasthttp does not always wrap
-	unread       bool  // the connection ends with bytes left to read
-	// held bytes of Server.bodies are counted for the tenant holder.
+	// timed: the deadline of a begun request was set, at the first read that waits, because most come in one packet.
+	begun, timed                bool
+	readErr                     error // the last error of the connection itself, which fasthttp does not always wrap
+	unread                      bool  // the connection ends with bytes left to read
 	held                        int
 	holder                      shares.Caller
 	readDeadline, writeDeadline time.Time
@@ -90,8 +88,7 @@ func rawConn(c net.Conn) net.Conn {
 	return c
 }
 
-// handshake does the TLS handshake within the time of a request. Until then the connection can be evicted like a silent
-// one.
+// A connection can be evicted during its handshake like a silent one.
 func (c *conn) handshake() error {
 	secured, ok := c.Conn.(*tls.Conn)
 	if !ok {
@@ -122,8 +119,7 @@ func (c *conn) serve() {
 	_ = c.out.Flush()
 }
 
-// awaitRequest waits for the next request, and reports whether one began. awaitRequest first flushes earlier answers,
-// unless a request is already buffered.
+// awaitRequest first flushes earlier answers, unless a request is already buffered.
 func (c *conn) awaitRequest() bool {
 	c.begun, c.timed = false, false
 	if c.in.Buffered() > 0 {
@@ -171,8 +167,8 @@ func (c *conn) serveRequest() bool {
 		}
 		rest = false
 	}
-	// A small body that has come is discarded, so that a caller whose key has expired keeps its connection. A body that
-	// was announced only may never come: a proxy that drops it without its Content-Length would lose its next request.
+	// A small body that has come is discarded, so that a caller whose key has expired keeps its connection. An
+	// announced body may never come: a proxy that drops it without its Content-Length would lose its next request.
 	drain := rest && !a.last && 0 < length && length <= min(checkjson.MaxBody, c.in.Buffered())
 	c.unread = rest && !drain || a.broken
 	if !c.enter(busy) {
@@ -190,7 +186,7 @@ func (c *conn) serveRequest() bool {
 	return true
 }
 
-// target returns the target of a request whose headers could not be read, or nil.
+// target is for a request whose headers could not be read.
 func (c *conn) target() []byte {
 	read, _ := c.in.Peek(c.in.Buffered())
 	line, _, whole := bytes.Cut(read, []byte("\n"))
@@ -202,7 +198,7 @@ func (c *conn) target() []byte {
 
 const chunked = -1 // fasthttp's length of a body in chunks
 
-// admit is surface.admit, and also records the tenant, and refuses all but health probes over the limit of connections.
+// admit refuses all but health probes over the limit of connections.
 func (c *conn) admit() admission {
 	a := c.server.surface.admit(c.ctx)
 	switch {
@@ -264,8 +260,8 @@ func (c *conn) respond(last bool) bool {
 	return c.enterAt(writing, now) && c.write() == nil && !last
 }
 
-// write writes the answer after earlier ones. An answer beyond the buffer goes out in one call with its headers,
-// because the caller would wake up for the first part only to wait again.
+// write sends an answer beyond the buffer in one call with its headers, because the caller would wake up for the first
+// part only to wait again.
 func (c *conn) write() error {
 	answer := &c.ctx.Response
 	body := answer.Body()
@@ -281,7 +277,6 @@ func (c *conn) write() error {
 	return err //nolint:wrapcheck // likewise
 }
 
-// refuseUnread answers a request that could not be read, unless the caller left, and ends the connection.
 func (c *conn) refuseUnread(a *admission, err error) bool {
 	var network net.Error
 	timedOut := errors.As(c.readErr, &network) && network.Timeout()
@@ -316,7 +311,7 @@ func (c *conn) Read(b []byte) (n int, err error) {
 	return n, err //nolint:wrapcheck // the connection's own
 }
 
-// prepareWait is called before a read waits for the rest of a request, and flushes the answers to earlier requests.
+// prepareWait comes before a read that waits for the rest of a request.
 func (c *conn) prepareWait() error {
 	if err := c.out.Flush(); err != nil {
 		return err //nolint:wrapcheck // the connection's own
@@ -338,8 +333,7 @@ func (c *conn) allowWrite() time.Time {
 	return now
 }
 
-// renew sets a deadline, unless the current one is within a sixteenth of timeout, because setting one costs as much as
-// reading the headers.
+// renew leaves a deadline within a sixteenth of timeout, because setting one costs as much as reading the headers.
 func (c *conn) renew(current *time.Time, set func(time.Time) error, now time.Time, timeout time.Duration) error {
 	at := now.Add(timeout)
 	if early := at.Sub(*current); 0 <= early && early <= timeout/16 {
@@ -354,9 +348,8 @@ const (
 	lingerBytes = 16 << 20
 )
 
-// end closes the connection. If bytes of a request are unread, it waits a moment first, because closing then resets the
-// connection and the caller may lose the answer (RFC 9112 section 9.6). The connection holds no memory meanwhile, and
-// can be evicted.
+// end waits a moment if bytes are unread, because closing then resets the connection and the caller may lose the answer
+// (RFC 9112 section 9.6).
 func (c *conn) end() {
 	c.release()
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && c.unread && c.enterAt(waiting, time.Now()) {
@@ -368,7 +361,7 @@ func (c *conn) end() {
 	c.server.open.remove(c)
 }
 
-// release returns the memory to the pool. A refused request may have had thousands of headers.
+// A refused request may have had thousands of headers.
 func (c *conn) release() {
 	c.releaseBody()
 	m := c.memory
@@ -382,8 +375,7 @@ func (c *conn) release() {
 	memories.Put(m)
 }
 
-// reject refuses a connection beyond the reserve without reading a request. Proxies take a 502 for an outage and a 503
-// for a rule's, and clients take both for an outage.
+// reject answers 502, which proxies take for an outage, while a 503 is a rule's.
 func (c *conn) reject() {
 	problem := tooManyConnections()
 	problem.Status = http.StatusBadGateway

@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// defaultMaxConnections is the default of Config.MaxConnections. An idle connection costs about 24 KiB.
+	// An idle connection costs about 24 KiB.
 	defaultMaxConnections = 16 << 10
 	// evictedShare is the part of the limit that one eviction closes, because ranking takes milliseconds.
 	evictedShare = 64
 	evictPause   = 100 * time.Millisecond
-	// slowCaller is how long a caller may read an answer before its connection can be evicted, and how long a shutdown
-	// waits for the rest of a request.
+	// slowCaller is how long a caller may read an answer before eviction, and a shutdown waits for the rest of a
+	// request.
 	slowCaller = time.Second
-	// maxReserve caps the connections over the limit, and reserveShare those of one network. Each gets one answer: a
-	// health probe its own, other requests 503.
+	// maxReserve caps the connections over the limit, which get one answer each; reserveShare is for one network.
 	maxReserve   = 64
 	reserveShare = 16
 	warnEvery    = time.Minute
@@ -114,8 +113,7 @@ func (s *connections) open() int {
 	return len(s.all)
 }
 
-// evict closes connections that wait for their caller, in the order of door.Rank, and returns their number. mu must be
-// held.
+// evict requires mu.
 func (s *connections) evict(now time.Time) (n int) {
 	if now.Before(s.nextEviction) {
 		return 0

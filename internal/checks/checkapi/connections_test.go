@@ -26,7 +26,6 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 			t.Errorf("request %d is answered %d %s, want %d", i, got.status, got.body, want)
 		}
 	}
-	// Whoever sends on before it was answered is answered in order.
 	c.send(requestTo("/v1/check", `{"user_id":"y"}`) + "GET /healthz HTTP/1.1\r\nHost: sluice\r\n\r\n" +
 		requestTo("/v1/check", `{"user_id":"x"}`))
 	for i, want := range []int{200, 200, 429} {
@@ -36,8 +35,8 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
-// A proxy that announces a body and sends none, as nginx does without proxy_pass_request_body, gets another connection
-// for the next visitor: here that request would be taken for the body.
+// nginx without proxy_pass_request_body announces a body and sends none: the next visitor's request would be taken for
+// it.
 func TestABodyThatOnlyWasAnnouncedEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
@@ -117,7 +116,6 @@ func TestALackOfFileDescriptorsEndsTheLongestIdleConnection(t *testing.T) {
 	ask(other)
 }
 
-// A caller that connects and leaves, as port scans do, has sent no request.
 func TestConnectionsWithoutARequestAreNotCounted(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
@@ -138,7 +136,6 @@ func TestConnectionsWithoutARequestAreNotCounted(t *testing.T) {
 	}
 }
 
-// Whoever once sent a batch keeps its connection, and must not keep the memory of a batch or its answer with it.
 func TestIdleConnectionsHoldLittleMemory(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
 	const connections = 32
 	for name, request := range map[string]string{
@@ -174,8 +171,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// fasthttp keeps the memory of the longest header of each position, so a caller without a key could make a connection
-// hold a hundred times the headers of one request.
+// fasthttp keeps the memory of the longest header of each position.
 func TestHeadersDoNotPileUpInAConnection(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
 	const connections = 16
 	long := strings.Repeat("x", 14<<10)
@@ -213,7 +209,6 @@ func TestHeadersDoNotPileUpInAConnection(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-// A request that is refused for its many headers leaves no memory behind for the connections after it.
 func TestManyHeadersDoNotStayInAPool(t *testing.T) { //nolint:paralleltest // it looks at all memory of the process
 	const connections = 16
 	for name, headers := range map[string]string{

@@ -7,8 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// pathOf returns the path of a request as sent, without its query. pathOf decodes and cleans nothing, because a second
-// spelling of a path may evade a proxy's rules. A target that is neither a path nor a URL is returned whole.
+// pathOf decodes and cleans nothing, because a second spelling of a path may evade a proxy's rules.
 func pathOf(h *fasthttp.RequestHeader) []byte {
 	path, _ := splitTarget(h.RequestURI())
 	return path
@@ -25,10 +24,9 @@ func splitTarget(target []byte) (path, query []byte) {
 	return path, query
 }
 
-// checkFraming refuses a request that another HTTP parser might understand differently, and reports whether the request
-// asks to close its connection. fasthttp accepts folded lines, spaces within names, unknown encodings and versions, and
-// only one spelling of Connection: close. A proxy that parses these differently would see the next request begin
-// elsewhere (request smuggling).
+// checkFraming refuses a request that another HTTP parser might understand differently, because fasthttp accepts folded
+// lines, spaces within names, and unknown encodings. A proxy that parses these differently would see the next request
+// begin elsewhere (request smuggling).
 func checkFraming(h *fasthttp.RequestHeader) (last bool, err error) {
 	version := string(h.Protocol())
 	plain := version == "HTTP/1.1" || version == "HTTP/1.0"
@@ -64,8 +62,7 @@ func checkFraming(h *fasthttp.RequestHeader) (last bool, err error) {
 	return last, nil
 }
 
-// methodOf returns the method for the log, or "another" for an unknown one, because callers must not make up log
-// values.
+// methodOf: callers must not make up log values.
 func methodOf(h *fasthttp.RequestHeader) string {
 	switch method := string(h.Method()); method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,

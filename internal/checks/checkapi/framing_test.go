@@ -18,11 +18,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// framed is one request as a reader of HTTP understood it.
 type framed struct {
 	method, target, body string
-	// known says that all of it was read. Sluice answers some requests by their headers alone, and net/http reads the
-	// headers of some whose body it refuses.
+	// Sluice answers some requests by their headers alone, and net/http reads the headers of some whose body it
+	// refuses.
 	known bool
 }
 
@@ -49,8 +48,7 @@ func readByNetHTTP(stream []byte) (all []framed, refusal error) {
 	}
 }
 
-// skipBlankLines skips blank lines before a request, which net/http refuses and RFC 9112 section 2.2 asks to ignore.
-// The result reports whether more input follows.
+// RFC 9112 section 2.2 asks to ignore blank lines, which net/http refuses.
 func skipBlankLines(r *bufio.Reader) bool {
 	for {
 		switch next, _ := r.Peek(2); {
@@ -109,7 +107,7 @@ func readBySluice(h *harness, stream []byte) *reader {
 	return r
 }
 
-// compareReaders returns the mistake of Sluice's reader in a stream, or nil. Sluice may refuse more than net/http.
+// Sluice may refuse more than net/http.
 func compareReaders(h *harness, stream []byte) error {
 	ours := readBySluice(h, stream)
 	theirs, refusal := readByNetHTTP(stream)
@@ -124,8 +122,7 @@ func compareReaders(h *harness, stream []byte) error {
 	return nil
 }
 
-// framings are connections, from ordinary ones to request smuggling. @ stands for the headers of a check without its
-// length, and | for the end of a line.
+// @ stands for the headers of a check without its length, and | for the end of a line.
 var framings = map[string]struct {
 	stream string
 	read   int // by Sluice, before it refuses or ends
@@ -231,7 +228,7 @@ func (h *harness) stream(text string) []byte {
 	return []byte(strings.ReplaceAll(text, "|", "\r\n"))
 }
 
-// A proxy in front of Sluice and Sluice must see the same requests in the same bytes. net/http stands for the proxy.
+// A proxy in front of Sluice, for which net/http stands, must see the same requests in the same bytes.
 func TestRequestsAreFramedAsNetHTTPFramesThem(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())

@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// callers opens connections from an address, one after another, and has each ask once.
 func (l *pipes) callers(t *testing.T, n int, addr string, ask func(*caller)) (all []*caller) {
 	t.Helper()
 	for range n {
@@ -46,7 +45,6 @@ func TestAtTheLimitTheLongestIdleConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// A network that fills the process takes its own connections, however long those of others are idle.
 func TestANetworkEvictsItself(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 8, func(t *testing.T, _ *harness, l *pipes) {
@@ -83,7 +81,6 @@ func TestATenantEvictsItself(t *testing.T) {
 	})
 }
 
-// Half a request keeps no connection, with a key or without.
 func TestHalfRequestsMakeRoom(t *testing.T) {
 	t.Parallel()
 	whole := requestTo("/v1/check", `{}`)
@@ -110,7 +107,6 @@ func TestHalfRequestsMakeRoom(t *testing.T) {
 	}
 }
 
-// An answer that nobody reads keeps its connection for a second while others want it.
 func TestUnreadAnswersMakeRoom(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, _ *harness, l *pipes) {
@@ -127,7 +123,6 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 	})
 }
 
-// A connection whose caller does not read an interim answer can also be evicted.
 func TestUnreadContinuesMakeRoom(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, _ *harness, l *pipes) {
@@ -145,7 +140,6 @@ type halfClosing struct{ from }
 
 func (halfClosing) CloseWrite() error { return nil }
 
-// A connection that only waits for its caller to read why it was refused makes room for others.
 func TestRefusedConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, _ *harness, l *pipes) {
@@ -166,7 +160,6 @@ func TestRefusedConnectionsMakeRoom(t *testing.T) {
 	})
 }
 
-// busy fills a server with requests that are being answered until leave is closed.
 func (h *harness) busy(t *testing.T, l *pipes, n int) (leave chan struct{}) {
 	leave = make(chan struct{})
 	h.ready = func() httpapi.Readiness {
@@ -218,7 +211,6 @@ func TestOverTheLimitHealthIsAnsweredAndChecksAreRefused(t *testing.T) {
 	})
 }
 
-// Networks also share the reserve for probes. A connection beyond it is refused without being read.
 func TestNobodyTakesTheWholeReserve(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 1, func(t *testing.T, h *harness, l *pipes) {
@@ -247,8 +239,7 @@ func TestNobodyTakesTheWholeReserve(t *testing.T) {
 	})
 }
 
-// The harness's tests above have a handful of connections; this one has as many as are allowed. By the bubble's clock,
-// because a slow machine would need longer to open them than a silent connection is kept.
+// By the bubble's clock, because a slow machine would need longer to open them than a silent connection is kept.
 func TestManyIdleConnectionsDoNotShutOthersOut(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 200, func(t *testing.T, h *harness, l *pipes) {

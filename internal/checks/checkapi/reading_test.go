@@ -89,7 +89,6 @@ func TestWhoeverWaitsToSendABodyIsTold(t *testing.T) {
 	}
 }
 
-// A request that cannot be read is answered like any other mistake, counted, and ends its connection.
 func TestRequestsThatCannotBeReadAreProblems(t *testing.T) {
 	t.Parallel()
 	check := "POST /v1/check HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + fullKey +
@@ -246,7 +245,6 @@ func TestAnAnswerToHEADHasNoBody(t *testing.T) {
 	}
 }
 
-// hundred are as many headers as a request may have.
 var hundred = "Host: a\r\nContent-Length: 2\r\n" + withKey + strings.Repeat("A:\r\n", 96)
 
 func TestTheNumberOfHeadersIsAsDocumented(t *testing.T) {
@@ -275,9 +273,6 @@ func TestTheNumberOfHeadersIsAsDocumented(t *testing.T) {
 	}
 }
 
-// The key is looked at before the body: a caller without one is answered though its body never comes. Then the
-// connection ends, because whatever came next would be taken for the body; it goes on after a small body that came at
-// once.
 func TestABodyIsNotWaitedForWithoutAKey(t *testing.T) {
 	t.Parallel()
 	const post = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
@@ -323,7 +318,6 @@ func TestABodyIsNotWaitedForWithoutAKey(t *testing.T) {
 	}
 }
 
-// A request that came whole is answered, though the one behind it in the same packet has not.
 func TestAnAnswerDoesNotWaitForTheNextRequest(t *testing.T) {
 	t.Parallel()
 	whole := requestTo("/v1/check", `{"user_id":"x"}`)

@@ -12,13 +12,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// limitsOfEverything match every check of the tests below, so that a token taken would show.
 func limitsOfEverything(t *testing.T) []rules.Rule {
 	return []rules.Rule{limit(t, 1, "global", 1, 1000), limit(t, 2, "user:{user_id}", 1, 1000)}
 }
 
-// wantRefused fails the test unless the answer is a 400 problem with exactly these pointers and
-// nothing was decided or taken.
 func (h *harness) wantRefused(w *httptest.ResponseRecorder, pointers ...string) {
 	h.t.Helper()
 	var problem struct {

@@ -74,7 +74,6 @@ func (s *surface) finish(c *fasthttp.RequestCtx, a *admission) {
 	})
 }
 
-// recoverPanic logs a panic outside of a handler, which would otherwise end the process, and ends the connection.
 func (s *surface) recoverPanic(m *memory) {
 	if cause := recover(); cause != nil {
 		s.logPanic(m.ctx, cause)
@@ -142,8 +141,8 @@ func writeProblem(c *fasthttp.RequestCtx, p *httpapi.Problem) {
 	write(c, p.Status, httpapi.ProblemType, p.Append(nil, requestIDOf(c)))
 }
 
-// write sets the answer. The body must not change until it is written. fasthttp's pool of bodies would drop bodies that
-// are larger than usual, and answers of mixed sizes would allocate.
+// write sets the answer, which must not change until it is written. fasthttp's pool would drop large bodies, and
+// answers of mixed sizes would allocate.
 func write(c *fasthttp.RequestCtx, status int, contentType string, body []byte) {
 	c.Response.SetStatusCode(status)
 	c.Response.Header.SetContentType(contentType)

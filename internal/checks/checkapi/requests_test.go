@@ -120,7 +120,6 @@ func TestNoPanicEndsTheProcess(t *testing.T) {
 	}
 }
 
-// Memory is used again from answer to answer; each of several callers must get the answer to its own check.
 func TestCallersAtOnceAreEachAnsweredTheirOwn(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings(), limit(t, 1, "user:{user_id}", 1, 100))

@@ -20,30 +20,25 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Config configures a Server. Observer, KeyUsed, Gap and Now are optional.
+// Config configures a Server; KeyUsed, Gap, Observer, Tracer and Now are optional.
 type Config struct {
 	Snapshots door.Snapshots
 	Limiter   *enforce.Limiter
-	// Readiness must not block.
 	Readiness func() httpapi.Readiness
 	Log       *slog.Logger
 	Observer  httpapi.Observer
-	// KeyUsed is called for each authenticated request; it must not block.
+	// KeyUsed is called for each authenticated request; like Readiness and Gap it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
-	// Gap counts a gap of a proxy's request; it must not block.
 	Gap     func(gateway.Gap)
 	Reports Reports
 	Lessor  *enforce.Lessor
-	// Tokens verifies tokens for mappings that read claims.
-	Tokens Tokens
-	// Now decides when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
-	Now func() time.Time
-	// Tracer traces requests that carry a trace; nil traces none.
+	Tokens  Tokens
+	// Now decides when keys expire and stamps X-RateLimit-Reset.
+	Now     func() time.Time
 	Tracer  httpapi.Tracer
 	Version string
-	// MaxConnections caps the open connections; 0 is 16,384.
+	// MaxConnections is by default 16,384.
 	MaxConnections int
-	// TrustedProxies are networks whose X-Forwarded-For is trusted for a caller's address.
 	TrustedProxies []netip.Prefix
 }
 
@@ -61,19 +56,16 @@ type surface struct {
 	alive     []byte            // the answer of healthz
 }
 
-// handler answers a request, or returns an error. The caller sees a *httpapi.Problem.
 type handler func(c *fasthttp.RequestCtx, by caller) error
 
-// caller is zero on routes without a permission.
 type caller struct {
 	tenant *snapshot.Tenant
 	key    *snapshot.Key
 }
 
-// route answers one path. GET routes also answer HEAD.
 type route struct {
-	// asksForVisitor: proxies ask here for their visitors. Any method and all paths below are answered, bodies are
-	// ignored, the key may be in X-Sluice-Key, and its refusal is 500.
+	// asksForVisitor: any method and all paths below are answered, bodies are ignored, the key may be in X-Sluice-Key,
+	// and its refusal is 500.
 	asksForVisitor bool
 
 	method, path string
@@ -148,7 +140,7 @@ func (s *surface) routeAt(path []byte) *route {
 
 const unmatched = "unmatched"
 
-// errTarget refuses a target that is no URL, and ends the connection as net/http does.
+// errTarget ends the connection as net/http does.
 var errTarget = badHTTP()
 
 func (s *surface) find(c *fasthttp.RequestCtx) (*route, error) {

@@ -22,23 +22,20 @@ import (
 
 const (
 	reserveTimeout = time.Second
-	// lastRequests is how long a shutdown waits for one more request on idle connections, whose answer then announces
-	// the end. Closing at once would lose a request that is on its way.
+	// lastRequests is for requests that are on their way during a shutdown, whose answer then announces the end.
 	lastRequests = 250 * time.Millisecond
 	maxFields    = 100 // of headers
-	// Pools keep bodies up to these sizes, which fit batches of a hundred.
+	// Pools keep answers to batches of a hundred.
 	keptBody   = 16 << 10
 	keptAnswer = 128 << 10
-	// keptHeaders is the number of header bytes after which a connection gets new memory. fasthttp keeps the longest
-	// header of each position, so an anonymous caller could pin 100 of 16 KiB.
+	// keptHeaders: fasthttp keeps the longest header of each position, so an anonymous caller could pin 100 of 16 KiB.
 	keptHeaders  = 32 << 10
 	spentHeaders = keptHeaders + 1
 )
 
-// Server serves the surface by HTTP/1.1 with fasthttp's reader and writer, because net/http costs more than the rest of
-// a check: a goroutine that watches the caller, a context, and maps of headers. Server manages connections itself,
-// because fasthttp's server reads a body before the key can be checked, and cannot evict connections. checkFraming adds
-// what fasthttp's reader lacks.
+// Server uses fasthttp's reader and writer, because net/http costs more than the rest of a check. Server manages
+// connections itself, because fasthttp's server reads a body before the key can be checked, and cannot evict
+// connections.
 type Server struct {
 	surface                                *surface
 	readTimeout, writeTimeout, idleTimeout time.Duration
@@ -59,7 +56,7 @@ func NewServer(c Config) *Server {
 	if c.MaxConnections == 0 {
 		c.MaxConnections = defaultMaxConnections
 	}
-	// The setting is global, but the process uses fasthttp only here.
+	// The setting is global; the process uses fasthttp only here.
 	fasthttp.SetBodySizePoolLimit(keptBody, keptAnswer)
 	return &Server{
 		surface: newSurface(c), began: time.Now(),
@@ -69,7 +66,7 @@ func NewServer(c Config) *Server {
 	}
 }
 
-// Handle answers one request that was read whole, and is for benchmarks without a connection.
+// Handle answers one request without a connection, for benchmarks.
 func (s *Server) Handle(c *fasthttp.RequestCtx) {
 	s.surface.identify(c)
 	a := s.surface.admit(c)
@@ -87,7 +84,7 @@ func (s *Server) Connections() Connections {
 	return Connections{s.open.open(), s.open.refused.Load(), s.open.evicted.Load()}
 }
 
-// Serve answers requests until Shutdown or Close, and then returns http.ErrServerClosed.
+// Serve returns http.ErrServerClosed after Shutdown or Close.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.closing.Load() {
@@ -114,7 +111,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// accept accepts a connection, with a back-off while the process is out of file descriptors.
+// accept backs off while the process is out of file descriptors.
 func (s *Server) accept(l net.Listener) (net.Conn, error) {
 	const longest = time.Second
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, longest) {
@@ -174,7 +171,7 @@ func (s *Server) warn(now time.Time) {
 		"limit", s.open.limit, "evicted_total", count.Evicted, "refused_total", count.Refused)
 }
 
-// Shutdown accepts no more connections, and waits until the requests in flight are answered or ctx ends.
+// Shutdown waits until the requests in flight are answered or ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.closeListener()
 	served := make(chan struct{})

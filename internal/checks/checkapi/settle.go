@@ -13,8 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// settle handles POST /v1/settle: it corrects a reservation's cost, or extends the reservation. A reservation that is
-// not open is answered "settled": false.
 func (s *surface) settle(c *fasthttp.RequestCtx, by caller) error {
 	id, with, err := checkjson.DecodeSettlement(c.PostBody())
 	if err != nil {

@@ -51,7 +51,6 @@ func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
 	}
 }
 
-// A shutdown that has time ends when the last answer is out, which says that the connection ends.
 func TestShutdownWaits(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
@@ -64,7 +63,7 @@ func TestShutdownWaits(t *testing.T) {
 	<-entered
 	ended := make(chan error, 1)
 	go func() { ended <- server.Shutdown(context.Background()) }()
-	// The listener closes first: once nobody can call, the shutdown has begun.
+	// Once nobody can call, the shutdown has begun.
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -88,7 +87,6 @@ func TestShutdownWaits(t *testing.T) {
 	}
 }
 
-// A request that is on its way when the shutdown begins is answered, on a connection that is idle and on a new one.
 func TestShutdownAnswersWhatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
@@ -109,7 +107,6 @@ func TestShutdownAnswersWhatIsOnItsWay(t *testing.T) {
 	})
 }
 
-// A stop under load loses no request: each is answered, and an answer says when it is the last of its connection.
 func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -147,7 +144,6 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 	}
 }
 
-// A caller that has sent more requests than are answered can read the answers before it learns of the end.
 func TestShutdownDoesNotLoseTheAnswersOfAPipeline(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
@@ -168,7 +164,6 @@ func TestShutdownDoesNotLoseTheAnswersOfAPipeline(t *testing.T) {
 	c.wantEnd()
 }
 
-// A connection that has sent nothing has nothing to be answered.
 func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
@@ -181,7 +176,6 @@ func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 	})
 }
 
-// A request whose rest does not come keeps nobody waiting.
 func TestShutdownDoesNotWaitForSlowCallers(t *testing.T) {
 	t.Parallel()
 	const check = "POST /v1/check HTTP/1.1\r\nHost: a\r\n" + withKey
@@ -200,7 +194,7 @@ func TestShutdownDoesNotWaitForSlowCallers(t *testing.T) {
 	})
 }
 
-// An answer can be read while there is time, because its tokens are taken. One that nobody reads fails no shutdown.
+// An answer can be read while there is time, because its tokens are taken.
 func TestShutdownLeavesCallersTheTimeToReadAnswers(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
@@ -223,7 +217,6 @@ func TestShutdownLeavesCallersTheTimeToReadAnswers(t *testing.T) {
 	})
 }
 
-// A request that was answered by its headers is over, though its body is still to come.
 func TestShutdownDoesNotWaitForBodiesThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {

@@ -14,8 +14,8 @@ const (
 	phaseMask = 7
 )
 
-// connState is a connection's phase and the start of its wait, in one number so that both change atomically. The time
-// is since the server began, to 8 ns.
+// connState is a phase and the start of its wait since the server began, to 8 ns, in one number so that both change
+// atomically.
 type connState int64
 
 func stateOf(p phase, since time.Duration) connState {
@@ -27,8 +27,7 @@ func (s connState) since() time.Duration { return time.Duration(s &^ phaseMask) 
 
 func (s connState) with(p phase) connState { return s&^phaseMask | connState(p) }
 
-// evictable reports whether the connection waits for its caller, so that closing it loses no decision. A caller has
-// slowCaller to read an answer.
+// evictable: closing the connection loses no decision, because it waits for its caller.
 func (s connState) evictable(now time.Duration) bool {
 	switch s.phase() {
 	case silent, idle, waiting:
@@ -39,8 +38,8 @@ func (s connState) evictable(now time.Duration) bool {
 	return false
 }
 
-// late reports whether a shutdown, which has given idle connections the time for a last request, ends the connection.
-// An answer, whose tokens are taken, can be read until the shutdown is nearly over.
+// late reports whether a shutdown ends the connection. An answer, whose tokens are taken, can be read until the
+// shutdown is nearly over.
 func (s connState) late(now time.Duration, nearlyOver bool) bool {
 	switch s.phase() {
 	case writing:
@@ -51,7 +50,6 @@ func (s connState) late(now time.Duration, nearlyOver bool) bool {
 	return s.evictable(now)
 }
 
-// enter moves the connection to a phase, unless the server has ended it.
 func (c *conn) enter(p phase) bool {
 	for {
 		old := connState(c.state.Load())
@@ -64,7 +62,6 @@ func (c *conn) enter(p phase) bool {
 	}
 }
 
-// enterAt is enter, and sets the start of the wait.
 func (c *conn) enterAt(p phase, now time.Time) bool {
 	for {
 		old := connState(c.state.Load())

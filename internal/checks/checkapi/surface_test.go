@@ -27,7 +27,7 @@ import (
 	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
-// start is when every test begins, in a second of its own so that rounding shows.
+// A start in a second of its own shows rounding.
 var start = time.Date(2026, 12, 11, 14, 40, 0, 0, time.UTC)
 
 const (
@@ -37,8 +37,6 @@ const (
 	jsonType  = "application/json"
 )
 
-// harness is a whole surface over a real Limiter and buckets in memory, with a clock that only the test moves, for one
-// goroutine.
 type harness struct {
 	t        testing.TB
 	config   checkapi.Config
@@ -59,8 +57,7 @@ type harness struct {
 	reports  []adapt.Report
 }
 
-// newHarness has the tenants 1, 2 (suspended) and 4, the plans free and pro, and the given rules of tenant 1. User 7 is
-// on pro, free-rider on free (the default), and there is one key for each permission.
+// User 7 is on pro, free-rider on free (the default), tenant 2 is suspended, and there is one key for each permission.
 func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harness {
 	t.Helper()
 	h := &harness{t: t, now: start, ready: func() httpapi.Readiness {
@@ -116,7 +113,6 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 	return h
 }
 
-// run serves connections until the test ends or the returned function is called, which does not wait for requests.
 func (h *harness) run(server *checkapi.Server, listener net.Listener) (stop func()) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -180,7 +176,6 @@ func (h *harness) getAs(key, path string) *httptest.ResponseRecorder {
 	return h.send("GET", path, header, "")
 }
 
-// send sends a request over a connection of its own, and returns its answer with the headers as they were spelled.
 func (h *harness) send(method, path string, header http.Header, body string) *httptest.ResponseRecorder {
 	h.t.Helper()
 	if h.listener == nil {
@@ -232,7 +227,6 @@ func (h *harness) logText() string {
 	return h.log.String()
 }
 
-// observed is the last request that an Observer got, with the count of all.
 type observed struct {
 	route  string
 	status int

@@ -36,8 +36,6 @@ func (c *caller) shake(config *tls.Config) *caller {
 	return c
 }
 
-// Callers who never finish the handshake of TLS, or connect and stop reading, hold connections like those who send
-// nothing.
 func TestUnfinishedHandshakesMakeRoomForOthers(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings(), limit(t, 1, "user:{user_id}", 1, 1))

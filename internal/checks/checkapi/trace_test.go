@@ -113,9 +113,8 @@ func TestTracingThatIsOffAllocatesNothing(t *testing.T) { // not in parallel: ot
 	}
 }
 
-// BenchmarkTracing prints the ratio of a traced check's time to that of an untraced one. The sides take turns in every
-// order, so that both pay alike for the garbage collector. The ratio is that of the least times, which other work on
-// the machine disturbs least. The spans' collector is in the same process.
+// BenchmarkTracing prints the ratio of a traced check's least time to an untraced one's. The sides take turns in every
+// order, so that both pay alike for the garbage collector.
 func BenchmarkTracing(b *testing.B) {
 	h := fourTiers(b)
 	on := collected(b, h.config)

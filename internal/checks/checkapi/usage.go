@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// usage handles GET /v1/usage: the state of all limits of one user, for a customer's usage page. usage takes nothing.
 // An unknown user has the limits of the plan in the query, or of the default plan.
 func (s *surface) usage(c *fasthttp.RequestCtx, by caller) error {
 	_, query, _ := bytes.Cut(c.Request.Header.RequestURI(), []byte("?"))

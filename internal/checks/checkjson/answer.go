@@ -1,7 +1,6 @@
-// Package checkjson reads checks from JSON, and writes decisions and explanations as JSON and headers. The check
-// endpoint uses it for every check, and the admin API for explanations.
+// Package checkjson reads checks from JSON, and writes decisions and explanations as JSON and headers.
 //
-// Reading and writing checks use no reflection. All mistakes in a body are found before anything is decided.
+// Reading and writing checks use no reflection.
 package checkjson
 
 import (
@@ -14,10 +13,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// reservationRetryAfter is the wait while too many reservations are open, and of records that were not charged.
+// reservationRetryAfter is the wait while too many reservations are open.
 const reservationRetryAfter = time.Second
 
-// storeRetryAfter is the wait for a closed tier while the store does not answer.
 const storeRetryAfter = time.Second
 
 // Status returns the HTTP status of a decision.
@@ -106,7 +104,7 @@ func appendMembers(b []byte, d *enforce.Decision, jitter int64) []byte {
 	return append(b, ']')
 }
 
-// appendJitter appends the member that lets clients answer Retry-After as the server does.
+// A client answers Retry-After as the server does by this member.
 func appendJitter(b []byte, jitter int64) []byte {
 	if jitter == 0 {
 		return b
@@ -155,7 +153,6 @@ func appendRule(b []byte, rule *rules.Rule, mode rules.Mode) []byte {
 	return httpapi.AppendText(append(b, `,"mode":`...), string(mode))
 }
 
-// appendLimit appends a tier's burst, or null if the tier is no limit.
 func appendLimit(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || t.Match.Rule.Action != rules.ActionLimit {
 		return append(b, `null`...)
@@ -163,7 +160,7 @@ func appendLimit(b []byte, t *enforce.TierDecision) []byte {
 	return strconv.AppendInt(b, t.Limit.Burst, 10)
 }
 
-// appendWait appends the wait until a tier would allow, in milliseconds; null is never.
+// appendWait appends null if no wait helps.
 func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	switch t.Reason {
 	case enforce.Blocked, enforce.CostExceedsLimit:
@@ -174,7 +171,6 @@ func appendWait(b []byte, t *enforce.TierDecision) []byte {
 	return httpapi.AppendMillis(b, t.RetryAfter)
 }
 
-// appendReset appends the time until a tier's bucket is full, or null if it is unknown.
 func appendReset(b []byte, t *enforce.TierDecision) []byte {
 	if t == nil || !t.BucketRead || t.Limit.Kind == rules.KindConcurrency {
 		return append(b, `null`...)

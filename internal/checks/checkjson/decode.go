@@ -29,7 +29,7 @@ const (
 const checkFields = "user_id, plan, endpoint, method, ip, cost, costs, attributes, reserve, reserve_for, record and " +
 	"record_id"
 
-// DecodeCheck reads one check. r records its mistakes.
+// DecodeCheck reads a check; r records its mistakes.
 func DecodeCheck(r *httpapi.Reader) enforce.Check {
 	c := enforce.Check{Cost: enforce.Token}
 	if !r.Object() {
@@ -176,7 +176,6 @@ func decodeCost(r *httpapi.Reader) enforce.Tokens {
 	return enforce.Tokens(millionths)
 }
 
-// decodeCosts reads costs by meter. The cost of requests stays 1 if they have none.
 func decodeCosts(r *httpapi.Reader, c *enforce.Check) (namesRequests bool) {
 	if !r.Object() {
 		return false

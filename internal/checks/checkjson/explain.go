@@ -14,8 +14,7 @@ import (
 
 const maxNearMisses = 100
 
-// Explain returns the explanation of the check in a body, as JSON. The caller must be authorized. The error is a
-// *httpapi.Problem.
+// Explain explains the check in a body; the error is a *httpapi.Problem.
 func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *snapshot.Tenant,
 	now time.Time,
 ) ([]byte, error) {
@@ -66,7 +65,7 @@ func ExplainCheck(
 
 const notAppliedAtGateways = "it matches, but counts requests in flight, and a gateway does not say when a request ends"
 
-// asChecked returns an explained decision as a check would get it, without the limits behind a block or a bypass.
+// asChecked leaves out the limits behind a block or a bypass.
 func asChecked(d *enforce.Decision) *enforce.Decision {
 	if !d.Bypassed && d.Reason != enforce.Blocked {
 		return d
@@ -74,8 +73,6 @@ func asChecked(d *enforce.Decision) *enforce.Decision {
 	return &enforce.Decision{Allowed: d.Allowed, Bypassed: d.Bypassed, Reason: d.Reason, Deciding: -1}
 }
 
-// planSource returns the source of a check's plan: "check" if the check names it, "user" if it is assigned to the user,
-// "tenant" for the default, "" without a plan.
 func planSource(tenant *snapshot.Tenant, r *rules.Request) string {
 	if r.Plan != "" {
 		return "check"
@@ -140,8 +137,7 @@ func appendLent(b []byte, t *enforce.TierDecision) []byte {
 	return append(b, `}}`...)
 }
 
-// appendMatch appends a matched rule with the check's limit. overridden marks an override's limit. share is the present
-// share of the configured rate, in percent.
+// share is the present part of the configured rate, in percent.
 func appendMatch(b []byte, m *rules.Match, overridden bool, share int) []byte {
 	b = appendRule(append(b, '{'), m.Rule, m.Mode)
 	b = httpapi.AppendText(append(b, `,"plan":`...), m.Rule.Plan)

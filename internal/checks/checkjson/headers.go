@@ -34,7 +34,7 @@ func (t *Headers) addInt(name string, value int64) {
 	t.endField(name)
 }
 
-// All yields the name of each field, in the spelling of HTTP/1, and its value.
+// All yields names in the spelling of HTTP/1, and values.
 func (t *Headers) All() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		start := 0
@@ -70,16 +70,13 @@ func (t *Headers) Strings() iter.Seq2[string, string] {
 //	Retry-After: 1
 //	X-Sluice-Reason: limit_exceeded
 //
-// RateLimit and RateLimit-Policy follow draft-ietf-httpapi-ratelimit-headers-11 (May 2026): one item for each enforced
-// tier whose bucket was read, except concurrency limits, named by its scope and rule id. q is the burst, w the seconds
-// that earn it or the length of the present window, at least 1, and qu the rule's meter unless that is requests. r is
-// the rest in whole tokens. t is the seconds until the tier has more for this caller: its wait if it denies, else the
-// time to the next whole token, and 0 if it is full. A caller that spends r and waits t is not denied.
+// RateLimit and RateLimit-Policy follow draft-ietf-httpapi-ratelimit-headers-11 (May 2026), with one item for each
+// enforced tier whose bucket was read, except concurrency limits. q is the burst, w the seconds that earn it or the
+// window's length, and qu the meter; r is the rest in whole tokens, and t the seconds until there is more. A caller
+// that spends r and waits t is not denied.
 //
-// The X-RateLimit fields describe the tier of the body's top level; X-RateLimit-Reset is when its fixed window ends by
-// the store's clock, or when its bucket is full, in Unix seconds. Retry-After is sent if a wait ends the denial: that
-// wait plus the caller's jitter, at least 1 and never before the t of the denying tier (section 6 of the draft). All
-// seconds are rounded up. A check without a limit, or with a bypass, has none of these headers.
+// X-RateLimit-Reset is when the fixed window ends by the store's clock, or when the bucket is full. Retry-After is the
+// wait plus the caller's jitter, at least 1 and never before t (section 6 of the draft). All seconds are rounded up.
 func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
 	t.addItems(policyField, d, appendRuleName, appendPolicyItem)
 	t.addItems(limitField, d, appendRuleName, appendServiceLimitItem)
@@ -109,8 +106,7 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 	t.endField("X-Sluice-Reason")
 }
 
-// AddServiceLimit adds RateLimit-Policy, RateLimit and, to a denial, Retry-After, as AddRateLimit does. The rules'
-// names, which must need no escaping, are the item names.
+// AddServiceLimit adds RateLimit-Policy, RateLimit and Retry-After, by the rules' names, which must need no escaping.
 func (t *Headers) AddServiceLimit(d *enforce.Decision) {
 	t.addItems(policyField, d, appendGivenName, appendPolicyItem)
 	t.addItems(limitField, d, appendGivenName, appendServiceLimitItem)
@@ -119,7 +115,6 @@ func (t *Headers) AddServiceLimit(d *enforce.Decision) {
 	}
 }
 
-// hasPolicy reports whether a tier has items in RateLimit-Policy and RateLimit.
 func hasPolicy(t *enforce.TierDecision) bool {
 	return t.BucketRead && t.Enforced() && t.Limit.Kind != rules.KindConcurrency
 }
@@ -154,7 +149,6 @@ func (t *Headers) addItems(name string, d *enforce.Decision, appendName, appendR
 	}
 }
 
-// appendRuleName appends the scope and the id, which need no escaping in a structured field's string.
 func appendRuleName(b []byte, t *enforce.TierDecision) []byte {
 	return strconv.AppendInt(append(append(b, t.Match.Rule.Scope()...), '-'), int64(t.Match.Rule.ID), 10)
 }
@@ -189,25 +183,22 @@ func seconds(d time.Duration) int64 {
 	return int64((d + time.Second - 1) / time.Second)
 }
 
-// isJittered reports whether jitter lengthens the wait of a decision.
 func isJittered(d *enforce.Decision) bool {
 	return d.Reason == enforce.LimitExceeded || d.Reason == enforce.ConcurrencyExceeded
 }
 
-// jitterScale is the jitter, in hundredths of a percent, that doubles a wait.
+// A jitter of jitterScale doubles a wait: its unit is a hundredth of a percent.
 const jitterScale = 10_000
 
-// retryAfter is max(1, ceil(wait × (1 + jitter))) in whole seconds. A year's wait with the largest jitter does not
-// overflow in microseconds.
+// retryAfter is max(1, ceil(wait × (1 + jitter))) in seconds; in microseconds a year's wait does not overflow.
 func retryAfter(wait time.Duration, jitter int64) int64 {
 	micros := int64((wait + time.Microsecond - 1) / time.Microsecond)
 	const scale = jitterScale * int64(time.Second/time.Microsecond)
 	return max(1, (micros*(jitterScale+jitter)+scale-1)/scale)
 }
 
-// Jitter lengthens a caller's wait, in hundredths of a percent, so that callers denied together do not return together.
-// Jitter is a hash of the tenant and the user or address, so all processes agree. SHA-256 spreads evenly; FNV would
-// give neighbouring ids neighbouring values.
+// Jitter lengthens a wait, so that callers denied together do not return together; as a hash, all processes agree.
+// SHA-256 spreads evenly; FNV would give neighbouring ids neighbouring values.
 func Jitter(tenant *rules.Tenant, request *rules.Request) int64 {
 	maxJitter := uint64(tenant.Settings.RetryJitterPercent) * (jitterScale / 100)
 	if maxJitter == 0 {

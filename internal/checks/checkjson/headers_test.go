@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A process answers a little after the store has decided, which moves no end of a window.
 func TestXRateLimitResetIsTheEndOfTheWindowByTheStoresClock(t *testing.T) {
 	t.Parallel()
 	decided := time.Date(2026, 12, 8, 10, 0, 59, 900_000_000, time.UTC)

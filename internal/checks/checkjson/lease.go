@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	// MaxLeaseBody caps the bytes of a request for leases.
 	MaxLeaseBody = MaxBatchBody
 
 	maxLeasedBuckets = maxChecks * enforce.MaxLeasedTiers
@@ -23,7 +22,7 @@ const (
 	maxDenials       = enforce.MaxLeasedTiers
 	maxHolder        = 64
 	maxBucketText    = 64 << 10
-	// maxDecidedCost caps the cost in tokens of the decisions in one element.
+	// maxDecidedCost is in tokens, of one element.
 	maxDecidedCost = 1_000_000_000_000
 )
 
@@ -55,7 +54,7 @@ type leaseBucketJSON struct {
 	} `json:"returns"`
 }
 
-// DecodeLeases reads a client's request and report. The error is a *httpapi.Problem.
+// DecodeLeases reads a client's request; the error is a *httpapi.Problem.
 func DecodeLeases(body []byte, tenant rules.TenantID) (request enforce.LesseeRequest, err error) {
 	var from leasesJSON
 	if err := httpapi.Decode(body, &from); err != nil {

@@ -16,7 +16,6 @@ type amount struct {
 	given bool
 }
 
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (a *amount) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	number, err := readNumber(d)
 	if err != nil {
@@ -30,7 +29,7 @@ func (a *amount) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// count is a number of decisions or requests in JSON, and exact an integer that fits a double.
+// count is a number of decisions, exact an integer that fits a double.
 type (
 	count struct {
 		int64
@@ -39,14 +38,12 @@ type (
 	exact struct{ int64 }
 )
 
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (c *count) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	c.given = true
 	c.int64, err = readWhole(d, 1_000_000_000)
 	return err
 }
 
-// UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (e *exact) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	e.int64, err = readWhole(d, 1<<53-1)
 	return err
@@ -81,7 +78,6 @@ func (m *mistakes) add(pointer, detail string) {
 	*m = append(*m, httpapi.FieldError{Pointer: pointer, Detail: detail})
 }
 
-// tooMany reports whether a list has more than most elements, and adds the mistake.
 func (m *mistakes) tooMany(pointer string, n, most int) bool {
 	if n > most {
 		m.add(pointer, fmt.Sprintf("has %d elements; send at most %d", n, most))

@@ -14,8 +14,7 @@ func OnePlan(int) string { return "/plan" }
 // BatchPlan returns the pointer to the plan of the i-th check in a batch.
 func BatchPlan(i int) string { return "/checks/" + strconv.Itoa(i) + "/plan" }
 
-// ChoosePlans sets the effective plan of each check, and refuses an unknown plan, because another one would hide the
-// caller's mistake.
+// ChoosePlans refuses an unknown plan, because another one would hide the caller's mistake.
 func ChoosePlans(tenant *snapshot.Tenant, checks []enforce.Check, pointer func(i int) string) error {
 	var unknown []httpapi.FieldError
 	for i := range checks {

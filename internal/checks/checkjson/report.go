@@ -25,7 +25,7 @@ var latencyBounds = func() map[string]int {
 	return indexes
 }()
 
-// DecodeReports reads a service's reports on backends. The error is a *httpapi.Problem.
+// DecodeReports reads reports on backends; the error is a *httpapi.Problem.
 func DecodeReports(body []byte) ([]adapt.Report, error) {
 	var from struct {
 		Reports []reportJSON `json:"reports"`

@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// DecodeSettlement reads a settlement and its reservation. The error is a *httpapi.Problem.
+// DecodeSettlement reads a settlement; the error is a *httpapi.Problem.
 func DecodeSettlement(body []byte) (id enforce.ReservationID, with enforce.Settlement, err error) {
 	var from struct {
 		Reservation string            `json:"reservation"`

@@ -15,8 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// DecodeUsage reads a query, such as user_id=42 or user_id=42&plan=pro. The plan is "" without the parameter. The error
-// is a *httpapi.Problem.
+// DecodeUsage reads a query such as user_id=42&plan=pro; the error is a *httpapi.Problem.
 func DecodeUsage(query string) (userID, plan string, err error) {
 	const parameter, planParameter = "user_id", "plan"
 	values, err := url.ParseQuery(query)

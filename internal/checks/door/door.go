@@ -1,5 +1,4 @@
-// Package door checks API keys with their permissions, and ranks connections for eviction, for the HTTP surface and
-// Envoy's service.
+// Package door checks API keys and ranks connections for eviction, for the HTTP surface and Envoy's service.
 package door
 
 import (
@@ -15,21 +14,19 @@ import (
 // Door checks the API keys of requests.
 type Door struct {
 	Snapshots Snapshots
-	// KeyUsed is called for each authenticated request; it must not block.
-	KeyUsed func(key *snapshot.Key, at time.Time)
-	// Now decides when keys expire.
-	Now func() time.Time
-	// TrustedProxies are networks whose X-Forwarded-For is trusted.
+	// KeyUsed must not block.
+	KeyUsed        func(key *snapshot.Key, at time.Time)
+	Now            func() time.Time
 	TrustedProxies []netip.Prefix
 }
 
-// Snapshots has the latest rules, or nil before they are loaded. Snapshots is a *snapshot.Watcher.
+// Snapshots is a *snapshot.Watcher.
 type Snapshots interface {
 	Snapshot() *snapshot.Snapshot
 }
 
-// Authorize returns the key of a request's Authorization lines and its tenant, if the key has a permission. from
-// returns the peer and the lines of X-Forwarded-For, for keys with networks. The error is a *httpapi.Problem.
+// Authorize returns the key of Authorization lines and its tenant; the error is a *httpapi.Problem. from is only called
+// for keys with networks.
 func (d *Door) Authorize(
 	authorization []string, permission auth.Permission, from func() (peer netip.Addr, forwarded []string),
 ) (*snapshot.Key, *snapshot.Tenant, error) {

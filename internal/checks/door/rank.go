@@ -14,19 +14,17 @@ type Connection[C any] struct {
 	Conn    C
 	Tenant  rules.TenantID // 0 for an anonymous one
 	Network netip.Prefix
-	// IsKept: the connection cannot be evicted, but counts in its group.
+	// IsKept: it counts in its group, but cannot be evicted.
 	IsKept bool
-	// IsBusy: the connection goes after the idle ones of its group.
 	IsBusy bool
-	// Since is the time of its last request, or when it became idle, on a shared clock.
+	// Since is the time of the last request, on a shared clock.
 	Since int64
-	// left is the size of its group once all before it are evicted.
-	left int
+	left  int
 }
 
-// Rank returns the connections that can be evicted, first victims first. The largest group loses first, so that no
-// caller can evict the connections of others. A group is a tenant's connections, or all anonymous ones, where the
-// largest network loses first. Within a tenant or network the longest idle connection goes first.
+// Rank returns the connections that can be evicted, first victims first. The largest group, a tenant's or all anonymous
+// ones, loses first, so that no caller can evict the connections of others. Within it the longest idle goes first; of
+// anonymous ones, those of the largest network.
 func Rank[C any](open []Connection[C]) []Connection[C] {
 	tenants, networks := map[rules.TenantID][]Connection[C]{}, map[netip.Prefix][]Connection[C]{}
 	count := 0

@@ -38,8 +38,8 @@ func newAnswer(descriptors int) *answer {
 	return a
 }
 
-// describe sets the status of a decision from the tier that decided, like the top level of an answer in JSON, else from
-// the shadow tier with the fewest tokens. Without such a tier the status has no limit.
+// describe takes the tier that decided, like the top level of an answer in JSON, else the shadow tier with the fewest
+// tokens.
 func (s *descriptorStatus) describe(d *enforce.Decision, now time.Time) {
 	if !d.Allowed {
 		s.Code = rls.RateLimitResponse_OVER_LIMIT
@@ -67,7 +67,7 @@ func (s *descriptorStatus) limitBy(t *enforce.TierDecision) {
 	s.resetAfter(untilReset(t))
 }
 
-// limitOfNone returns a block as a limit of 0 in a window: that of a descriptor's own limit, or the rule's rate unit.
+// limitOfNone returns a block as a limit of 0 in a window.
 func limitOfNone(block *enforce.TierDecision, now time.Time) *enforce.TierDecision {
 	limit := enforce.Limit{Kind: rules.KindFixedWindow, Interval: block.Match.Limit.Interval}
 	if !block.Match.IsOwn {
@@ -91,8 +91,6 @@ func (s *descriptorStatus) resetAfter(wait time.Duration) {
 	s.DurationUntilReset = &s.reset
 }
 
-// untilReset is the wait of a denied check, or else the time until the window ends or the bucket is full, rounded up to
-// seconds.
 func untilReset(t *enforce.TierDecision) time.Duration {
 	wait := t.ResetAfter
 	switch {
@@ -107,7 +105,6 @@ func untilReset(t *enforce.TierDecision) time.Duration {
 
 const day = 24 * time.Hour
 
-// unitOf is the unit of the tier's window, or UNKNOWN for another length.
 func unitOf(t *enforce.TierDecision) unit {
 	window := t.Window()
 	switch window {
@@ -130,8 +127,8 @@ func unitOf(t *enforce.TierDecision) unit {
 	return rls.RateLimitResponse_RateLimit_UNKNOWN
 }
 
-// headers returns the headers of the deciding descriptor: the denied one with the longest wait, else the one with the
-// fewest tokens left. Envoy itself derives X-RateLimit-* from the statuses.
+// The denied descriptor with the longest wait decides, else the one with the fewest tokens left. Envoy itself derives
+// X-RateLimit-* from the statuses.
 func (q *question) headers(tenant *snapshot.Tenant, now time.Time) []*core.HeaderValue {
 	decisions := q.asked.decisions[:len(q.asked.checks)]
 	decides := -1
@@ -163,7 +160,6 @@ func (q *question) headers(tenant *snapshot.Tenant, now time.Time) []*core.Heade
 	return headers
 }
 
-// before reports whether a decides the request rather than b. Both have a deciding tier.
 func before(a, b *enforce.Decision) bool {
 	if a.Allowed != b.Allowed {
 		return !a.Allowed

@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
-// request is a RateLimitRequest whose texts need not be UTF-8. Its memory is reused.
+// request is a RateLimitRequest in reused memory, whose texts need not be UTF-8.
 type request struct {
 	domain      string
 	hits        uint32
@@ -46,7 +46,6 @@ func (r *request) addDescriptor() *descriptor {
 	return &r.descriptors[n]
 }
 
-// descriptor is a RateLimitDescriptor.
 type descriptor struct {
 	entries  []gateway.Entry
 	limit    ownLimit
@@ -64,15 +63,12 @@ func (r *request) attributes() (n int) {
 	return n
 }
 
-// codec reads a *request itself, and leaves all other messages to protobuf's codec.
-//
-// Protobuf refuses a text that is not UTF-8, such as a visitor's header. Envoy lets requests pass on errors, so one
-// byte would evade all limits. This codec keeps the bytes, and the mapping replaces them by their hash.
+// codec reads a *request itself, because protobuf refuses a text that is not UTF-8, such as a visitor's header. Envoy
+// lets requests pass on errors, so one byte would evade all limits; the mapping replaces such texts by their hash.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
-// Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*request)
 	if !ok {
@@ -83,7 +79,6 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return r.read(message{whole.ReadOnlyData(), string(whole.ReadOnlyData())})
 }
 
-// read parses a message, and skips unknown fields, and keeps the last of repeated fields.
 func (r *request) read(m message) error {
 	return m.each(func(f field) error {
 		switch {
@@ -121,7 +116,6 @@ func (d *descriptor) read(m message) error {
 	})
 }
 
-// ownLimit is a RateLimitOverride.
 type ownLimit struct {
 	requests uint32
 	unit     int32
@@ -151,7 +145,7 @@ func readEntry(m message, e *gateway.Entry) error {
 	})
 }
 
-// message is a message of the wire format as bytes and as text, so that all texts of a request share one string.
+// message has the wire format as text too, so that all texts of a request share one string.
 type message struct {
 	bytes []byte
 	text  string

@@ -18,7 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/checks/envoy"
 )
 
-// rawCodec sends bytes as they are, as a client without protobuf's checks of texts does.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -38,7 +37,6 @@ func (w *world) askRaw(t testing.TB, message []byte) (*rls.RateLimitResponse, er
 	return answer, w.conn.Invoke(ctx, envoy.Route, message, answer, grpc.ForceCodecV2(rawCodec{}))
 }
 
-// rawDescriptor writes a request with one descriptor.
 func rawDescriptor(domain string, text ...string) []byte {
 	var descriptor []byte
 	for i := 0; i < len(text); i += 2 {
@@ -71,7 +69,6 @@ func TestTextThatIsNotUTF8IsLimitedLikeAnyOther(t *testing.T) {
 	}
 }
 
-// FuzzTheCodecReadsWhatProtobufReads sends the same bytes to protobuf and to the codec.
 func FuzzTheCodecReadsWhatProtobufReads(f *testing.F) {
 	negative := descriptor("a", "b", "c", "")
 	negative.IsNegativeHits, negative.HitsAddend = true, wrapperspb.UInt64(1<<40)

@@ -17,7 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// connections are a server's open connections. At the limit a new one closes others, in the order of door.Rank.
+// At the limit a new connection closes others, in the order of door.Rank.
 type connections struct {
 	limit int
 
@@ -53,7 +53,6 @@ type listener struct {
 	set *connections
 }
 
-// Accept implements net.Listener.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.Listener.Accept()
@@ -74,13 +73,12 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// SetDeadline implements net.Conn. gRPC clears the deadline when the client has begun HTTP/2, or has failed to.
+// gRPC clears the deadline when the client has begun HTTP/2, or has failed to.
 func (c *conn) SetDeadline(t time.Time) error {
 	c.greeted.Store(t.IsZero())
 	return c.Conn.SetDeadline(t) //nolint:wrapcheck // gRPC looks at its type
 }
 
-// Close closes the connection and removes it from the set.
 func (c *conn) Close() error {
 	c.set.mu.Lock()
 	delete(c.set.all, c)
@@ -95,7 +93,6 @@ func (s *connections) add(c *conn) {
 	}
 }
 
-// closeSilent closes the connections whose clients have not begun HTTP/2.
 func (s *connections) closeSilent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,10 +135,9 @@ func (s *connections) open() int {
 	return len(s.all)
 }
 
-// handshake makes the connection of a request available to its handler, by peer.FromContext. TLS is the listener's.
+// handshake makes the connection available to handlers, by peer.FromContext; TLS is the listener's.
 type handshake struct{}
 
-// ServerHandshake implements credentials.TransportCredentials.
 func (handshake) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c, ok := raw.(*conn)
 	if !ok {
@@ -150,23 +146,18 @@ func (handshake) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	return raw, authInfo{c}, nil
 }
 
-// ClientHandshake implements credentials.TransportCredentials.
 func (handshake) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are for servers")
 }
 
-// Info implements credentials.TransportCredentials.
 func (handshake) Info() credentials.ProtocolInfo { return credentials.ProtocolInfo{} }
 
-// Clone implements credentials.TransportCredentials.
 func (h handshake) Clone() credentials.TransportCredentials { return h }
 
-// OverrideServerName implements credentials.TransportCredentials.
 func (handshake) OverrideServerName(string) error { return nil }
 
 type authInfo struct{ *conn }
 
-// AuthType implements credentials.AuthInfo.
 func (authInfo) AuthType() string { return "listener" }
 
 func connOf(ctx context.Context) *conn {

@@ -29,12 +29,10 @@ import (
 	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
-// both are two descriptors.
 func both() []*common.RateLimitDescriptor {
 	return []*common.RateLimitDescriptor{descriptor("user_id", "42"), descriptor("remote_address", "203.0.113.9")}
 }
 
-// askOther asks as the other tenant.
 func (w *world) askOther(t *testing.T, conn *grpc.ClientConn) error {
 	t.Helper()
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", otherToken)
@@ -43,7 +41,6 @@ func (w *world) askOther(t *testing.T, conn *grpc.ClientConn) error {
 	return err
 }
 
-// dialRaw opens a connection of HTTP/2 and leaves it to the test.
 func (w *world) dialRaw(t *testing.T) (net.Conn, *http2.Framer) {
 	t.Helper()
 	conn, err := net.Dial("tcp", w.addr)
@@ -57,7 +54,6 @@ func (w *world) dialRaw(t *testing.T) (net.Conn, *http2.Framer) {
 	return conn, framer
 }
 
-// isClosed waits until the other side closes a connection.
 func isClosed(t *testing.T, conn net.Conn) bool {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
@@ -88,7 +84,7 @@ func TestAGreedyNeighbourCannotKeepOthersOut(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		// A stream that is open counts as busy, and its connection is closed all the same.
+		// A stream that is open counts as busy.
 		"in streams": func() {
 			watch, err := healthpb.NewHealthClient(w.connect(t)).Watch(t.Context(), &healthpb.HealthCheckRequest{})
 			if err == nil {
@@ -309,7 +305,6 @@ func TestTheHealthServiceKnowsTheService(t *testing.T) {
 	}
 }
 
-// gate holds the requests that it takes for until it is opened.
 type gate struct {
 	*membucket.Store
 	entered chan struct{}
@@ -322,7 +317,7 @@ func (g gate) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	return g.Store.Take(ctx, checks)
 }
 
-// TestASilentClientDoesNotDelayTheEnd: gRPC waits 10 s for it, and asks nobody to reconnect meanwhile.
+// gRPC waits 10 s for a silent client, and asks nobody to reconnect meanwhile.
 func TestASilentClientDoesNotDelayTheEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

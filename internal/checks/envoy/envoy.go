@@ -1,16 +1,13 @@
 // Package envoy answers Envoy's rate limit service, envoy.service.ratelimit.v3.RateLimitService, over gRPC.
 //
-// The key in the metadata authorization names the tenant, whose mapping (see gateway.Descriptors) makes a check of each
-// descriptor. enforce.Limiter.DecideTogether decides all descriptors of a request as one: tokens are taken for all of
-// them or for none. Statuses are in the order of the descriptors.
+// The tenant's mapping makes a check of each descriptor, and enforce.Limiter.DecideTogether takes tokens for all of a
+// request or for none.
 //
-// A denied request is OVER_LIMIT, even where a rule fails closed. The overall code is never UNKNOWN, which Envoy treats
-// as OK. Undecided requests are gRPC errors: UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT, or UNAVAILABLE.
-// Envoy lets requests pass on errors unless failure_mode_deny is set, so no value that a visitor can choose is an
-// error, within maxMessage.
+// A denied request is OVER_LIMIT, even where a rule fails closed, and the overall code is never UNKNOWN, which Envoy
+// treats as OK. Undecided requests are gRPC errors, on which Envoy lets requests pass unless failure_mode_deny is set,
+// so no value that a visitor can choose is an error.
 //
-// Connections and requests in flight are capped, with a share for each tenant and network: see connections and
-// inFlight. The key is checked before a message is read.
+// The key is checked before a message is read.
 package envoy
 
 import (
@@ -39,45 +36,37 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Config configures a Server. Observer, KeyUsed, Gap and Now are optional.
+// Config configures a Server; KeyUsed, Gap, Observer, Tracer and Now are optional.
 type Config struct {
 	Snapshots door.Snapshots
 	Limiter   *enforce.Limiter
-	// Creditor credits negative hits.
-	Creditor enforce.Creditor
-	// Readiness must not block. The health service reports it.
+	Creditor  enforce.Creditor
 	Readiness func() httpapi.Readiness
 	Log       *slog.Logger
-	// Observer observes every request, with its status in HTTP.
-	Observer httpapi.Observer
-	// Tracer traces requests that carry a trace; nil traces none.
-	Tracer httpapi.Tracer
-	// KeyUsed is called for each authenticated request; it must not block.
+	Observer  httpapi.Observer
+	Tracer    httpapi.Tracer
+	// KeyUsed is called for each authenticated request; like Readiness and Gap it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
-	// Gap counts a gap of a request; it must not block.
-	Gap func(gateway.Gap)
-	// Now decides when keys expire; nil is time.Now.
-	Now func() time.Time
-	// MaxConnections caps the open connections; 0 is 1024.
+	Gap     func(gateway.Gap)
+	Now     func() time.Time
+	// MaxConnections is by default 1024.
 	MaxConnections int
-	// MaxConnectionAge is when a client must reconnect; 0 is 30 minutes.
+	// MaxConnectionAge is when a client must reconnect, by default 30 minutes.
 	MaxConnectionAge time.Duration
-	// TrustedProxies are networks whose x-forwarded-for is trusted for a caller's address.
-	TrustedProxies []netip.Prefix
+	TrustedProxies   []netip.Prefix
 }
 
 // The bounds of requests and connections.
 const (
 	MaxDescriptors = 100
 	MaxEntries     = 16
-	// maxMessage has room for all headers that Envoy takes from a visitor, by default 60 KiB, in 8 descriptors.
+	// maxMessage has room for 60 KiB of a visitor's headers in 8 descriptors.
 	maxMessage = 512 << 10
-	// maxMetadata has room for all headers of a visitor, such as a tracestate that Envoy passes on, and for the key.
+	// maxMetadata has room for all headers of a visitor, and for the key.
 	maxMetadata    = 80 << 10
 	maxDomain      = 256
 	maxConnections = 1024
-	// Per connection: concurrent requests, and streams of the health service and of reflection, which anonymous callers
-	// can open.
+	// Per connection; anonymous callers can open streams of the health service and of reflection.
 	maxRequests    = 250
 	maxStreams     = 4
 	messageTimeout = 10 * time.Second
@@ -139,14 +128,14 @@ func NewServer(c Config) *Server {
 	return s
 }
 
-// streamWorkers is the number of goroutines that answer requests. A new goroutine per request would first grow its
-// stack, which took a tenth of the processor's time. Further requests get one.
+// streamWorkers are goroutines that stay, because growing the stack of a new one per request took a tenth of the
+// processor's time.
 const streamWorkers = 128
 
-// minPing is the shortest interval of a client's pings. A client that pings more often is disconnected.
+// A client that pings more often than minPing is disconnected.
 const minPing = 5 * time.Second
 
-// keepalive makes clients reconnect at times, so that they find added processes.
+// Clients reconnect at times, so that they find added processes.
 func (c *Config) keepalive() keepalive.ServerParameters {
 	if c.MaxConnectionAge == 0 {
 		c.MaxConnectionAge = 30 * time.Minute
@@ -171,8 +160,7 @@ func (s *Server) Connections() (open int, evicted int64) {
 	return s.connections.open(), s.connections.evicted.Load()
 }
 
-// Shutdown accepts no more connections, asks clients to reconnect elsewhere, and waits for the requests in flight until
-// ctx ends.
+// Shutdown asks clients to reconnect elsewhere, and waits for the requests in flight until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
 	s.end()
@@ -195,8 +183,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// silentGrace is how long a drain waits for clients that have connected and not begun HTTP/2. gRPC asks nobody to
-// reconnect before it has waited for all of them.
+// silentGrace is for clients that have not begun HTTP/2, which gRPC's drain would wait for.
 const silentGrace = 250 * time.Millisecond
 
 // Close ends all connections.

@@ -43,19 +43,17 @@ const (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 250_000_000, time.UTC)
 
-// world is a server over a real connection, with a clock that stands still until moved.
 type world struct {
 	rls.RateLimitServiceClient
 	addr   string
 	conn   *grpc.ClientConn
 	server *envoy.Server
 
-	mu    sync.Mutex
-	now   time.Time
-	away  error
-	ready httpapi.Readiness
-	seen  []int
-	// traces are the ids of the traces of the requests that were seen.
+	mu     sync.Mutex
+	now    time.Time
+	away   error
+	ready  httpapi.Readiness
+	seen   []int
 	traces []string
 }
 
@@ -111,7 +109,6 @@ func newWorld(t testing.TB, document string, limits ...rules.Rule) *world {
 	return newWorldWith(t, func(*envoy.Config) {}, document, limits...)
 }
 
-// newWorldWith is newWorld with another configuration of the server.
 func newWorldWith(t testing.TB, change func(*envoy.Config), document string, limits ...rules.Rule) *world {
 	t.Helper()
 	rows := snapshot.Rows{
@@ -175,7 +172,6 @@ func newWorldWith(t testing.TB, change func(*envoy.Config), document string, lim
 	return w
 }
 
-// connect returns a client with a connection of its own.
 func (w *world) connect(t testing.TB, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(w.addr, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
@@ -186,7 +182,6 @@ func (w *world) connect(t testing.TB, options ...grpc.DialOption) *grpc.ClientCo
 	return conn
 }
 
-// window is a rule that lets a number through in each window.
 func window(t testing.TB, id rules.RuleID, pattern string, burst int64, length time.Duration) rules.Rule {
 	t.Helper()
 	p, err := rules.ParsePattern(pattern)
@@ -201,7 +196,6 @@ func window(t testing.TB, id rules.RuleID, pattern string, burst int64, length t
 	}
 }
 
-// descriptor is one of keys and values in turns.
 func descriptor(text ...string) *common.RateLimitDescriptor {
 	d := &common.RateLimitDescriptor{}
 	for i := 0; i < len(text); i += 2 {
@@ -228,7 +222,7 @@ func (w *world) askAs(
 	return w.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: domain, Descriptors: descriptors, HitsAddend: hits})
 }
 
-// brief is an answer in one line: the overall code, then of each status its code, limit, unit, remaining and seconds.
+// brief has the overall code, then of each status its code, limit, unit, remaining and seconds.
 func brief(answer *rls.RateLimitResponse) string {
 	text := answer.GetOverallCode().String()
 	for _, s := range answer.GetStatuses() {
@@ -272,7 +266,6 @@ func TestDescriptorsAreTakenTogetherOrNotAtAll(t *testing.T) {
 	}
 }
 
-// tracer traces requests whose traceparent is "sampled".
 type tracer struct{}
 
 func (tracer) Start(traceparent, route string, details httpapi.Details) httpapi.Span {
@@ -308,7 +301,6 @@ func TestHitsAreTheCost(t *testing.T) {
 	free.HitsAddend, three.HitsAddend = wrapperspb.UInt64(0), wrapperspb.UInt64(3)
 	expect(t, w.ask(t, "acme", 5, free, three, descriptor("tier", "b")),
 		"OK | OK 10/MINUTE 10 60s | OK 10/MINUTE 7 60s | OK 10/MINUTE 5 60s")
-	// Both reach one bucket, which is charged once at the larger cost.
 	expect(t, w.ask(t, "acme", 1, three, descriptor("tier", "a", "more", "x")),
 		"OK | OK 10/MINUTE 4 60s | OK 10/MINUTE 4 60s")
 	expect(t, w.ask(t, "acme", 11, descriptor("user_id", "42")), "OVER_LIMIT | OVER_LIMIT 10/MINUTE 10 60s")
@@ -321,7 +313,6 @@ func TestHitsAreTheCost(t *testing.T) {
 	}
 }
 
-// TestADeniedRequestGivesNothingBack: the refund beside a denial is OK, has no limit, and adds nothing to its bucket.
 func TestADeniedRequestGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	blocked := window(t, 3, "attr.blocked:{attr.blocked}", 1, time.Minute)
@@ -442,7 +433,6 @@ func TestHealthFollowsReadiness(t *testing.T) {
 	}
 }
 
-// TestNoValueOfADescriptorEscapesALimit: an empty value has a bucket, and a path that is not UTF-8 keeps its beginning.
 func TestNoValueOfADescriptorEscapesALimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "", window(t, 1, "attr.descriptor:x-api-key:attr.x-api-key:{attr.x-api-key}", 1, time.Minute),
@@ -455,7 +445,6 @@ func TestNoValueOfADescriptorEscapesALimit(t *testing.T) {
 	}
 }
 
-// TestNoSpellingOfAPathEscapesALimit: they are one endpoint, as for /v1/authorize.
 func TestNoSpellingOfAPathEscapesALimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "", window(t, 1, "endpoint:/login", 1, time.Minute),
@@ -467,8 +456,7 @@ func TestNoSpellingOfAPathEscapesALimit(t *testing.T) {
 	expect(t, w.ask(t, "acme", 1, descriptor("endpoint", "/orders/{id}")), "OK | OK 1/MINUTE 0 60s")
 }
 
-// TestAVisitorsLongHeadersAreCounted: Envoy takes 60 KiB of headers from a visitor, and may send them in each
-// descriptor and beside them.
+// Envoy takes 60 KiB of headers from a visitor, and may send them in each descriptor and beside them.
 func TestAVisitorsLongHeadersAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "", window(t, 1, "user:{user_id}", 1, time.Minute))

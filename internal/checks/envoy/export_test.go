@@ -7,17 +7,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
-// InFlightShare is for tests.
 const InFlightShare = inFlightShare
 
-// ReadRequest reads a message as the codec does.
 func ReadRequest(text []byte) (any, error) {
 	r := new(request)
 	err := newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(text)}, r)
 	return r, err
 }
 
-// AsRequest is a request as the codec reads it.
 func AsRequest(sent *rls.RateLimitRequest) any {
 	r := &request{domain: sent.GetDomain(), hits: sent.GetHitsAddend()}
 	for _, d := range sent.GetDescriptors() {
@@ -34,7 +31,6 @@ func AsRequest(sent *rls.RateLimitRequest) any {
 	return r
 }
 
-// InFlight returns the number of requests in flight.
 func (s *Server) InFlight() int {
 	s.inFlight.mu.Lock()
 	defer s.inFlight.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// FuzzRateLimitRequest sends the service any bytes. Envoy lets a request pass when the service answers UNAVAILABLE, and
-// a panic is answered so. Therefore no message may have that answer.
+// Envoy lets a request pass on UNAVAILABLE, and a panic is answered so; therefore no message may have that answer.
 func FuzzRateLimitRequest(f *testing.F) {
 	refund := func(text ...string) *common.RateLimitDescriptor {
 		d := descriptor(text...)

@@ -22,8 +22,7 @@ func withHits(hits uint64, text ...string) *common.RateLimitDescriptor {
 	return d
 }
 
-// streamed replays the sequence of Envoy AI Gateway and of apply_on_stream_done: a request asks with 0 hits and, if it
-// passes, reports what its stream used. It returns how many passed.
+// streamed replays Envoy AI Gateway: a request asks with 0 hits and, if it passes, reports the hits of its stream.
 func (w *world) streamed(t *testing.T, domain string, used uint64, requests int, text ...string) (passed int) {
 	t.Helper()
 	for range requests {
@@ -35,7 +34,6 @@ func (w *world) streamed(t *testing.T, domain string, used uint64, requests int,
 	return passed
 }
 
-// tokens is a rule of 10 tokens an hour for each team, which are charged after.
 func tokens(t *testing.T) rules.Rule {
 	rule := window(t, 1, "attr.descriptor:team:attr.team:{attr.team}", 10, time.Hour)
 	rule.Meter, rule.Name, rule.ChargedAfter = "total_tokens", "total_tokens", true
@@ -89,7 +87,6 @@ func TestImportedLimitsEnforceABudgetThatIsReportedLater(t *testing.T) {
 	}
 }
 
-// An import keeps what the hits of its templates are, so that its limits count the same meter.
 func TestAnImportKeepsTheMeterOfHits(t *testing.T) {
 	t.Parallel()
 	before := []rules.Gateway{{Kind: rules.GatewayDescriptors, Document: recording}}
@@ -114,9 +111,7 @@ func TestHitsOfATemplateThatRecordsAreChargedWhateverIsLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, recording, tokens(t), window(t, 2, "attr.descriptor:user_id:user:{user_id}", 1, time.Minute))
 	team, user := descriptor("team", "a"), descriptor("user_id", "42")
-	// Hits that are left out are 1, as in Envoy, and charge the rules of their meter only.
 	expect(t, w.ask(t, "ai", 0, team, user), "OK | OK 10/HOUR 9 3600s | OK 1/MINUTE 0 60s")
-	// A denied descriptor keeps none from being recorded, nor does an empty bucket.
 	expect(t, w.ask(t, "ai", 0, withHits(5, "team", "a"), user),
 		"OVER_LIMIT | OK 10/HOUR 4 3600s | OVER_LIMIT 1/MINUTE 0 60s")
 	expect(t, w.ask(t, "ai", 0, withHits(5, "team", "a"), withHits(2, "team", "b")),
@@ -130,7 +125,7 @@ func TestHitsOfATemplateThatRecordsAreChargedWhateverIsLeft(t *testing.T) {
 	}
 }
 
-// A record that the store did not take is an error, but not beside a denial, which Envoy would let pass.
+// Beside a denial an error would let the request pass.
 func TestHitsThatTheStoreDidNotRecordAreAnError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, recording, tokens(t), window(t, 2, "attr.descriptor:user_id:user:{user_id}", 1, time.Minute))

@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// importedWorld serves configurations of envoyproxy/ratelimit, imported one after the other.
 func importedWorld(t *testing.T, configurations ...string) *world {
 	t.Helper()
 	var gateways []rules.Gateway
@@ -49,8 +48,7 @@ func limitOf(key, unit, requests string) string {
 	return "\n  - key: " + key + "\n    rate_limit: {unit: " + unit + ", requests_per_unit: " + requests + "}"
 }
 
-// The cases of testBasicBaseConfig of envoyproxy/ratelimit, without those of its counters. In the last, a denied
-// request charges neither key, as there with StopCacheKeyIncrementWhenOverlimit.
+// The cases of testBasicBaseConfig of envoyproxy/ratelimit, without those of its counters.
 func TestTheBasicCasesOfTheReference(t *testing.T) {
 	t.Parallel()
 	w := importedWorld(t,
@@ -87,14 +85,12 @@ func TestTheBasicCasesOfTheReference(t *testing.T) {
 			t.Errorf("request %d: %s", i, brief(answer))
 		}
 	}
-	// duration_until_reset falls from hit to hit.
 	expect(t, w.ask(t, "another", 1, descriptor("key4", "z")), "OK | OK 20/DAY 19 43200s")
 	w.advance(2 * time.Second)
 	expect(t, w.ask(t, "another", 1, descriptor("key4", "z")), "OK | OK 20/DAY 18 43198s")
 	expect(t, w.ask(t, "another", 1, descriptor("key1", "foo")), "OK | OK") // of the other domain
 }
 
-// The cases of testShareThreshold.
 func TestTheSharedThresholdsOfTheReference(t *testing.T) {
 	t.Parallel()
 	w := importedWorld(t, `domain: share
@@ -155,7 +151,7 @@ descriptors:
 	expect(t, w.ask(t, "nested", 1, descriptor("ghost", "other")), "OK | OK 1/MINUTE 0 60s")
 }
 
-// Example 7 of the README of envoyproxy/ratelimit, and a limit whose replacement is unlimited.
+// Example 7 of the README of envoyproxy/ratelimit.
 func TestALimitReplacesAnotherOfTheSameRequest(t *testing.T) {
 	t.Parallel()
 	w := importedWorld(t, `domain: replacing
@@ -179,7 +175,6 @@ descriptors:
 		}
 	}
 	expect(t, w.ask(t, "replacing", 1, read, basic), "OVER_LIMIT | OVER_LIMIT 3/MINUTE 0 60s | OK")
-	// Replaced limits were not charged.
 	expect(t, w.ask(t, "replacing", 1, basic), "OK | OK 1/MINUTE 0 60s")
 	expect(t, w.ask(t, "replacing", 1, basic), "OVER_LIMIT | OVER_LIMIT 1/MINUTE 0 60s")
 }
@@ -219,7 +214,6 @@ descriptors:
 	}
 }
 
-// TestASecondImportEndsNoLimitUnasked: a rule without its template matches no descriptor.
 func TestASecondImportEndsNoLimitUnasked(t *testing.T) {
 	t.Parallel()
 	const first = "domain: d\ndescriptors:\n" +
@@ -278,7 +272,6 @@ descriptors:
 	}
 }
 
-// TestAnImportNotesNearLimits: at 80 %, as there, unless a window is so short that the notes would be too many.
 func TestAnImportNotesNearLimits(t *testing.T) {
 	t.Parallel()
 	config, _, err := decodeEnvoy("domain: d\ndescriptors:"+limitOf("a", "minute", "10")+limitOf("b", "hour", "10")+
@@ -293,7 +286,7 @@ func TestAnImportNotesNearLimits(t *testing.T) {
 	}
 }
 
-// As Envoy Gateway writes them, with anchors, in a ConfigMap, and in several files and documents.
+// As Envoy Gateway writes them, and in several files and documents.
 func TestFilesDocumentsAndConfigMapsAreOneConfiguration(t *testing.T) {
 	t.Parallel()
 	const generated = `name: listener
@@ -429,7 +422,6 @@ descriptors:
 	}
 }
 
-// Without the limit that replaces it, the replaced one must still be in force.
 func TestALimitThatIsLeftOutReplacesNothing(t *testing.T) {
 	t.Parallel()
 	config, _, err := decodeEnvoy(`domain: d
@@ -447,7 +439,7 @@ descriptors:
 	}
 }
 
-// A mapping's own key wins over a merged one, and the first merged mapping over the next, as YAML says.
+// YAML says so: a mapping's own key wins over a merged one, and the first merged mapping over the next.
 func TestANullOverridesAMergedValue(t *testing.T) {
 	t.Parallel()
 	config, _, err := decodeEnvoy(`domain: d

@@ -6,8 +6,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The bounds of requests in flight. An HTTP/2 connection carries many, and a client can hold one open by not sending
-// its message, so each tenant has a share.
+// An HTTP/2 connection carries many requests, and a client can hold one open by not sending its message, so each tenant
+// has a share.
 const (
 	maxInFlight   = 4096
 	inFlightShare = maxInFlight / 4
@@ -19,7 +19,6 @@ type inFlight struct {
 	tenants map[rules.TenantID]int // no entry is 0
 }
 
-// take counts one more request, unless the tenant or the process has too many.
 func (f *inFlight) take(tenant rules.TenantID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,7 +17,6 @@ import (
 
 const ownLimits = `{"domains":{"edge":{"own_limits":true},"plain":{}}}`
 
-// bringing is a descriptor with a limit of its own.
 func bringing(requests uint32, unit typev3.RateLimitUnit, text ...string) *common.RateLimitDescriptor {
 	d := descriptor(text...)
 	d.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: requests, Unit: unit}
@@ -35,7 +34,6 @@ func TestADescriptorsLimitReplacesThoseOfItsRulesWhereTheMappingAllows(t *testin
 	expect(t, w.ask(t, "plain", 1, minute), "OK | OK 2/MINUTE 1 60s")
 	expect(t, w.ask(t, "acme", 1, hour), "OK | OK 2/MINUTE 0 60s")
 	expect(t, w.ask(t, "edge", 1, minute), "OK | OK 1/MINUTE 0 60s")
-	// Another limit is another bucket, and back again is the used one.
 	expect(t, w.ask(t, "edge", 1, hour), "OK | OK 3/HOUR 2 3600s")
 	expect(t, w.ask(t, "edge", 1, minute), "OVER_LIMIT | OVER_LIMIT 1/MINUTE 0 60s")
 	expect(t, w.ask(t, "edge", 1, minute, hour), "OVER_LIMIT | OVER_LIMIT 1/MINUTE 0 60s | OK 3/HOUR 2 3600s")
@@ -43,13 +41,11 @@ func TestADescriptorsLimitReplacesThoseOfItsRulesWhereTheMappingAllows(t *testin
 	back := bringing(3, typev3.RateLimitUnit_HOUR, "user_id", "42")
 	back.IsNegativeHits = true
 	expect(t, w.ask(t, "edge", 1, back), "OK | OK 3/HOUR 2 3600s")
-	// The rule's own bucket is as it was, and its limit holds for what brings none, or one of an unknown unit.
 	expect(t, w.ask(t, "edge", 1, descriptor("user_id", "42")), "OVER_LIMIT | OVER_LIMIT 2/MINUTE 0 60s")
 	expect(t, w.ask(t, "edge", 1, bringing(9, typev3.RateLimitUnit_UNKNOWN, "user_id", "42")),
 		"OVER_LIMIT | OVER_LIMIT 2/MINUTE 0 60s")
 	w.advance(time.Minute)
 	expect(t, w.ask(t, "edge", 1, minute), "OK | OK 1/MINUTE 0 60s")
-	// A limit above that of a rule that names no descriptor does not replace it.
 	expect(t, w.ask(t, "edge", 95, bringing(1<<31, typev3.RateLimitUnit_YEAR, "user_id", "42")),
 		"OK | OK 100/DAY 0 43140s")
 	expect(t, w.ask(t, "edge", 1, bringing(0, typev3.RateLimitUnit_DAY, "user_id", "7")),
@@ -75,8 +71,6 @@ func TestAnImportLetsADomainTakeLimits(t *testing.T) {
 	}
 }
 
-// A caller that always brings another limit fills no more memory than callers that invent users, and takes nothing from
-// a neighbour.
 func TestAGreedyCallerOfManyLimitsFillsNoMemory(t *testing.T) {
 	t.Parallel()
 	const most = 1000

@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// question is a request, by what becomes of its descriptors. Its memory is reused.
+// question is a request in reused memory: its descriptors by what they ask for.
 type question struct {
 	asked, recorded, refunded part
 	fields                    checkjson.Headers
@@ -44,7 +44,6 @@ func (p *part) add(check enforce.Check, index int) {
 	}
 }
 
-// checkBounds refuses requests that no gateway sends.
 func checkBounds(r *request) error {
 	switch domain, descriptors := r.domain, r.descriptors; {
 	case domain == "":
@@ -97,7 +96,7 @@ func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.De
 		attributes = attributes[n:]
 		var err error
 		if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
-			// An unknown plan counts as none, because an error would let the request pass.
+			// An error would let the request pass, so an unknown plan counts as none.
 			check.Plan = ""
 			if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
 				return invalid("descriptor %d: %v", i, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// describe returns the service's description with a handler that checks the key before it reads the message.
+// describe has a handler that checks the key before it reads the message.
 func (s *Server) describe() *grpc.ServiceDesc {
 	description := rls.RateLimitService_ServiceDesc
 	description.HandlerType = (*any)(nil)
@@ -37,7 +37,6 @@ func (s *Server) describe() *grpc.ServiceDesc {
 	return &description
 }
 
-// handle answers a request within its telemetry, and turns a panic into an error.
 func (s *Server) handle(ctx context.Context, receive func(any) error) (answer *rls.RateLimitResponse, err error) {
 	start, inFlight := time.Now(), s.telemetry.Begin(Route, details{ctx})
 	defer func() {
@@ -134,8 +133,7 @@ func (s *Server) shouldRateLimit(
 	return s.decide(ctx, tenant, asked, newAnswer(len(r.descriptors)))
 }
 
-// decide takes for all checks together. Whether they pass or not it charges the records and, if they pass, makes the
-// refunds.
+// decide charges records whether the checks pass or not, and makes refunds if they do.
 func (s *Server) decide(
 	ctx context.Context, tenant *snapshot.Tenant, asked *question, answer *answer,
 ) (*rls.RateLimitResponse, error) {
@@ -191,7 +189,6 @@ func (s *Server) decidePart(ctx context.Context, tenant *snapshot.Tenant, p *par
 	return allowed, nil
 }
 
-// authorize returns the key of a request and its tenant, if the key has the permission.
 func (s *Server) authorize(ctx context.Context) (*snapshot.Key, *snapshot.Tenant, error) {
 	lines := metadata.ValueFromIncomingContext(ctx, "authorization")
 	key, tenant, err := s.door.Authorize(lines, auth.PermissionCheck, func() (netip.Addr, []string) {

@@ -12,8 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 )
 
-// limitMessage gives a health check messageTimeout to send its message, because an anonymous caller's open request
-// costs memory.
+// limitMessage: an anonymous caller's open request costs memory.
 func limitMessage(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if info.FullMethodName == healthpb.Health_Check_FullMethodName {
 		var cancel context.CancelFunc
@@ -23,7 +22,6 @@ func limitMessage(ctx context.Context, info *tap.Info) (context.Context, error) 
 	return ctx, nil
 }
 
-// recoverUnary turns panics of the health service into errors.
 func (s *Server) recoverUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (answer any, err error) {
@@ -35,8 +33,8 @@ func (s *Server) recoverUnary(ctx context.Context, request any, info *grpc.Unary
 	return handler(ctx, request)
 }
 
-// limitStream caps the streams of a connection, and ends them when the server drains. Streams of the health service and
-// of reflection never end by themselves.
+// limitStream ends streams when the server drains, because those of the health service and of reflection never end by
+// themselves.
 func (s *Server) limitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
 ) error {

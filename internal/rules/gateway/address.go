@@ -8,8 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// visitor returns the address that is TrustedHops before the last one. A list without an address there was not written
-// by that many proxies, so nothing to the left of its last entry is proved.
+// A list that is too short was not written by that many proxies, so nothing to the left of its last entry is proved.
 func (m *Mapping) visitor(r *Request) (netip.Addr, error) {
 	var a Address
 	if m.document.Address != nil {
@@ -34,8 +33,8 @@ type addresses struct {
 	forwarded bool
 }
 
-// fromEnd returns the address that is hops before the last one, or none. Commas within quotes count too: proxies write
-// none, and a quote that a visitor leaves open must not hide the proxies' entries.
+// fromEnd counts commas within quotes too: proxies write none, and a quote that a visitor leaves open must not hide the
+// proxies' entries.
 func (a addresses) fromEnd(hops int) netip.Addr {
 	for i := len(a.lines) - 1; i >= 0; i-- {
 		for rest, more := a.lines[i], true; more; hops-- {
@@ -65,7 +64,7 @@ func (a addresses) parse(entry string) netip.Addr {
 	return netip.Addr{}
 }
 
-// parseAddress accepts a port, and drops a zone, which only has a meaning on the proxy's machine.
+// parseAddress drops a port and a zone.
 func parseAddress(text string) netip.Addr {
 	if at, err := netip.ParseAddrPort(text); err == nil {
 		return rules.PlainIP(at.Addr())

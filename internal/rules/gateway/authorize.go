@@ -18,35 +18,31 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Authorize is the mapping for proxies that call /v1/authorize. Every field is optional. Without any, a request has no
-// user, the tenant's plan, a cost of 1, the path and method of X-Forwarded-Uri and X-Forwarded-Method, and the last
-// address of X-Forwarded-For.
+// Authorize is the mapping for proxies that call /v1/authorize. Without any field, a request has no user, the tenant's
+// plan, a cost of 1, the path and method of X-Forwarded-Uri and X-Forwarded-Method, and the last address of
+// X-Forwarded-For.
 type Authorize struct {
-	// JWT verifies the tokens whose claims are read.
-	JWT  *JWT    `json:"jwt,omitempty"`
-	User *User   `json:"user,omitempty"`
-	Plan *Source `json:"plan,omitempty"`
-	Cost *Cost   `json:"cost,omitempty"`
-	// Costs are the costs of other meters than requests.
+	JWT        *JWT              `json:"jwt,omitempty"`
+	User       *User             `json:"user,omitempty"`
+	Plan       *Source           `json:"plan,omitempty"`
+	Cost       *Cost             `json:"cost,omitempty"`
 	Costs      map[string]Cost   `json:"costs,omitempty"`
 	Endpoint   *Endpoint         `json:"endpoint,omitempty"`
 	Address    *Address          `json:"address,omitempty"`
 	Attributes map[string]Source `json:"attributes,omitempty"`
 }
 
-// Source is where a value comes from: a header, or a claim of the verified token. A nested claim is written with a dot:
-// org.plan.
+// Source is a header, or a claim of the verified token, whose nested names have dots: org.plan.
 type Source struct {
 	Header string `json:"header,omitempty"`
 	Claim  string `json:"claim,omitempty"`
 	Spelling
 }
 
-// Spelling merges spellings of one identity, before it is hashed.
+// Spelling merges spellings of one identity, before hashing.
 type Spelling struct {
-	// Lower makes letters lower-case, of any script.
 	Lower bool `json:"lower,omitempty"`
-	// Trim removes Unicode's white space at both ends. A header's spaces and tabs are always removed.
+	// Trim removes Unicode's white space at both ends.
 	Trim bool `json:"trim,omitempty"`
 }
 
@@ -63,68 +59,63 @@ func (s Spelling) fold(text string) string {
 // User is the source of the user id.
 type User struct {
 	Source
-	// Plain keeps a header's value. Otherwise the user id is its hash: see HashUser.
+	// Plain keeps a header's value; otherwise the user id is its HashUser.
 	Plain bool `json:"plain,omitempty"`
-	// Default is the user id that requests without one share; a rule such as user:anonymous limits them. "" is none.
+	// Default is shared by requests without an id; a rule such as user:anonymous limits them.
 	Default string `json:"default,omitempty"`
 }
 
-// Cost is the source of the cost: a header, or a parameter of the visitor's query. Visitors write the query, so its
-// cost is at least the default, and the largest of several counts. A cost that is no number counts as the default.
+// Cost is a header, or a parameter of the visitor's query, whose cost is at least the default. A cost that is no number
+// counts as the default.
 type Cost struct {
 	Header string `json:"header,omitempty"`
 	Query  string `json:"query,omitempty"`
-	// Default is the cost in tokens of a request without one; nil is 1.
+	// Default is in tokens; nil is 1.
 	Default *float64 `json:"default,omitempty"`
 }
 
-// Endpoint determines a request's endpoint: its normalized path, or the template that the path matches.
-//
-// Visitors choose the spelling of a path, and /orders, //orders, /x/../orders and /%6Frders must not be four endpoints.
-// As in RFC 3986 section 6.2.2 and in nginx, escapes of letters, digits, - . _ and ~ are decoded, other bytes become
-// upper-case escapes, slashes are merged and dot segments resolved. Folds merges what a router may merge besides.
+// Endpoint is the normalized path, or the template that it matches. Visitors choose the spelling of a path, and
+// /orders, //orders, /x/../orders and /%6Frders must not be four endpoints. As in RFC 3986 section 6.2.2, escapes of
+// unreserved characters are decoded, others are upper-case, slashes are merged and dot segments resolved.
 type Endpoint struct {
-	// Header carries the URI; "" is X-Forwarded-Uri.
+	// Header carries the URI, by default X-Forwarded-Uri.
 	Header string `json:"header,omitempty"`
-	// MethodHeader carries the method; "" is X-Forwarded-Method.
+	// MethodHeader is by default X-Forwarded-Method.
 	MethodHeader string `json:"method_header,omitempty"`
-	// Templates merge paths into one endpoint: /orders/{id} is the endpoint of /orders/123. A last segment * matches
-	// everything below. If several match, the one with the leftmost literal segments wins.
+	// Templates merge paths: /orders/{id} is the endpoint of /orders/123, and a last * matches everything below. The
+	// one with the leftmost literal segments wins.
 	Templates []string `json:"templates,omitempty"`
-	// Folds are the differences between paths that the application's router ignores.
-	Folds []Fold `json:"folds,omitempty"`
+	Folds     []Fold   `json:"folds,omitempty"`
 }
 
 // Address is the source of the visitor's address.
 type Address struct {
-	// Header lists the addresses; "" is X-Forwarded-For. Forwarded is read as RFC 7239 says.
+	// Header is by default X-Forwarded-For; Forwarded is read as RFC 7239 says.
 	Header string `json:"header,omitempty"`
-	// TrustedHops is the number of proxies between the visitor and the gateway. Each of them appends its client's
-	// address, so the visitor's is this far before the last; 0 is the last.
-	TrustedHops int `json:"trusted_hops,omitempty"`
-	// Short decides if the list has no address there; "" is ShortLast.
-	Short string `json:"short,omitempty"`
-	// Default is the address that requests without one share, as 0.0.0.0; a rule ip:0.0.0.0 limits them. "" is none.
+	// TrustedHops is the number of proxies between visitor and gateway; each appends the address of its client.
+	TrustedHops int    `json:"trusted_hops,omitempty"`
+	Short       string `json:"short,omitempty"`
+	// Default is shared by requests without an address, such as 0.0.0.0.
 	Default string `json:"default,omitempty"`
 }
 
-// The choices for requests whose list of addresses is too short, because they passed fewer proxies or none.
+// The choices for a list that is too short, because a request passed fewer proxies or none.
 const (
 	ShortLast   = "last"   // counts the last address
 	ShortNobody = "nobody" // has no address
 	ShortRefuse = "refuse" // is refused
 )
 
-// JWT verifies tokens: the signature by one of the keys, the expiry, and the issuer and audience if set.
+// JWT verifies a token's signature, its expiry, and its issuer and audience if set.
 type JWT struct {
-	// Header carries the token, after "Bearer " or alone; "" is Authorization.
+	// Header carries the token, with or without "Bearer "; "" is Authorization.
 	Header string `json:"header,omitempty"`
-	// JWKSURL is the address of the issuer's keys. JWKS is the alternative: the keys themselves, as JSON.
+	// JWKSURL is the address of the issuer's keys; JWKS has them as JSON.
 	JWKSURL  string `json:"jwks_url,omitempty"`
 	JWKS     string `json:"jwks,omitempty"`
 	Issuer   string `json:"issuer,omitempty"`
 	Audience string `json:"audience,omitempty"`
-	// Optional allows requests without a valid token, then without claims. Otherwise they get 401.
+	// Optional allows requests without a valid token, which otherwise get 401.
 	Optional bool `json:"optional,omitempty"`
 }
 
@@ -161,8 +152,8 @@ const (
 	mustBeOneOfSource = "must have either a header or a claim"
 )
 
-// ParseAuthorize reads a stored document. A field that only a newer process knows is an error, because ignoring it
-// would change the meaning.
+// ParseAuthorize reads a stored document. An unknown field, of a newer process, is an error, because ignoring it would
+// change the meaning.
 func ParseAuthorize(document string) (*Authorize, error) {
 	a := new(Authorize)
 	decoder := json.NewDecoder(strings.NewReader(document))
@@ -188,7 +179,7 @@ func (a *Authorize) Document() string {
 	return strings.TrimSpace(b.String())
 }
 
-// Validate returns all mistakes in a mapping. Nested fields are separated by dots: jwt.jwks_url.
+// Validate returns all mistakes in a mapping.
 func (a *Authorize) Validate() rules.FieldErrors {
 	var e rules.FieldErrors
 	if a.JWT != nil {
@@ -287,7 +278,7 @@ func isSecret(header string) bool {
 	return slices.Contains([]string{"Authorization", "Cookie"}, http.CanonicalHeaderKey(header))
 }
 
-// wrongStored refuses a header with secrets, because the value becomes part of keys and rows, which are not encrypted.
+// wrongStored refuses a header with secrets, because its value becomes part of unencrypted keys and rows.
 func wrongStored(header string) string {
 	if isSecret(header) {
 		return "must be another: " + carriesSecrets + "; only user keeps a hash instead"
@@ -352,8 +343,7 @@ func (j *JWT) validate(e *rules.FieldErrors) {
 	}
 }
 
-// wrongKeys accepts public keys only: everybody who may read the mapping would see a private key, and could sign with
-// an HMAC key.
+// wrongKeys accepts public keys only: everybody who may read the mapping could sign with others.
 func wrongKeys(text string) string {
 	var set struct {
 		Keys []map[string]any `json:"keys"`

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// ReadClaims returns the named claims of a payload as text. A name may be the path of a nested claim, with dots. Values
-// other than text and whole numbers are left out.
+// ReadClaims returns the named claims as text, without those that are neither text nor whole numbers.
 func ReadClaims(payload []byte, names []string) (Claims, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(payload, &all); err != nil {

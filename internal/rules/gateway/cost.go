@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// cost is a compiled Cost of a meter.
 type cost struct {
 	meter         rules.Meter
 	header, query string
@@ -30,7 +29,7 @@ func (c *Cost) compile(meter rules.Meter) cost {
 	return compiled
 }
 
-// of returns the cost of a request in millionths, and whether a cost was sent that is no number.
+// unusable: a cost was sent that is no number.
 func (c *cost) of(r *Request, query string) (millionths int64, unusable bool, err error) {
 	switch {
 	case c.header != "":
@@ -49,8 +48,7 @@ func (c *cost) of(r *Request, query string) (millionths int64, unusable bool, er
 	return c.usual, false, nil
 }
 
-// largest returns the largest value of a query parameter, at least the given one, because upstreams read different ones
-// of several.
+// largest counts, because upstreams read different ones of several values.
 func largest(query, parameter string, least int64) (millionths int64, unusable bool) {
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(part, "=")
@@ -76,8 +74,8 @@ func largest(query, parameter string, least int64) (millionths int64, unusable b
 	return least, unusable
 }
 
-// parseCost reads a decimal number, rounded up to millionths and at most maxCost. Exponents and signs are no numbers
-// here, because an upstream may read them differently.
+// parseCost rounds up to millionths. Exponents and signs are no numbers here, because an upstream may read them
+// differently.
 func parseCost(text string) (millionths int64, ok bool) {
 	whole, decimals, _ := strings.Cut(text, ".")
 	if whole == "" || strings.Trim(whole+decimals, "0123456789") != "" {

@@ -15,29 +15,27 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Descriptors is the mapping for proxies that use Envoy's rate limit protocol. Every field is optional. Without any,
-// the tenant answers the domain that equals its slug, and DefaultKeys fill the fields of a check.
+// Descriptors is the mapping for proxies that use Envoy's rate limit protocol. Without any field, the tenant answers
+// the domain that equals its slug, by DefaultKeys.
 type Descriptors struct {
-	// Keys maps the keys of descriptor entries to fields of the check: user_id, endpoint, method, plan or ip. The first
-	// entry for a field wins. Nil means DefaultKeys.
+	// Keys maps keys of entries to fields of the check; the first entry for a field wins.
 	Keys map[string]string `json:"keys,omitempty"`
-	// Domains are the domains of the tenant besides its slug, with their templates.
+	// Domains are those besides the tenant's slug.
 	Domains map[string]Domain `json:"domains,omitempty"`
 }
 
 // Domain determines the names of a domain's descriptors.
 type Domain struct {
-	// Templates name descriptors. A template is a list of steps, one for each entry of a matching descriptor: a key,
-	// key=value, or key=value with stars for any text. For each entry the exact key=value wins, then the first matching
-	// star in the order of the templates, then the key alone; there is no backtracking. In a domain with templates, a
-	// descriptor that matches none has no name.
+	// Templates name descriptors by a step for each entry: a key, key=value, or key=value with stars for any text. The
+	// exact key=value wins, then the first matching star, then the key alone; there is no backtracking. In a domain
+	// with templates, a descriptor that matches none has no name.
 	Templates [][]string `json:"templates,omitempty"`
-	// Replaces lists, by the name of a template, the templates that it replaces: in a request with a descriptor of the
-	// first, descriptors of the others lose their name. Names are those of TemplateName.
+	// Replaces lists, by the TemplateName of a template, those that it replaces: beside a descriptor of the first,
+	// descriptors of the others lose their name.
 	Replaces map[string][]string `json:"replaces,omitempty"`
-	// OwnLimits: the limit that a descriptor brings replaces those of the matching rules that name descriptors.
+	// OwnLimits: the limit that a descriptor brings replaces those of rules that name descriptors.
 	OwnLimits bool `json:"own_limits,omitempty"`
-	// Meter is what hits count; "" is requests. Hits have what differs for a descriptor, by its name.
+	// Meter is what hits count; Hits differ by a descriptor's name.
 	Meter string          `json:"meter,omitempty"`
 	Hits  map[string]Hits `json:"hits,omitempty"`
 }
@@ -56,8 +54,8 @@ const (
 	fieldIP       = "ip"
 )
 
-// The attributes of every descriptor: its domain, and its name. The name is the matching template, or the keys of its
-// entries, joined with commas.
+// The attributes of every descriptor. Its name is the matching template, or the keys of its entries, joined with
+// commas.
 const (
 	DomainAttribute     = "domain"
 	DescriptorAttribute = rules.DescriptorAttribute
@@ -67,7 +65,7 @@ const (
 	maxDomains   = 100
 	maxSteps     = 16
 	maxFieldKeys = 64
-	// MaxDescriptorTemplates bounds the templates of all domains of a tenant together.
+	// MaxDescriptorTemplates bounds all templates of a tenant.
 	MaxDescriptorTemplates = 1000
 )
 
@@ -115,7 +113,7 @@ func (d *Descriptors) Document() string {
 	return string(text)
 }
 
-// Validate returns all mistakes in a mapping. Nested fields are separated by dots.
+// Validate returns all mistakes in a mapping.
 func (d *Descriptors) Validate() rules.FieldErrors {
 	var errs rules.FieldErrors
 	if len(d.Keys) > maxFieldKeys {
@@ -243,7 +241,6 @@ func orNew[K comparable](steps map[K]*step, key K) *step {
 	return steps[key]
 }
 
-// after returns the child that matches an entry, or nil.
 func (s *step) after(e Entry) *step {
 	if next := s.exact[e]; next != nil {
 		return next
@@ -256,7 +253,6 @@ func (s *step) after(e Entry) *step {
 	return s.keys[e.Key]
 }
 
-// fits matches the text from left to right; the first part must be its beginning and the last its end.
 func (s *star) fits(text string) bool {
 	last := len(s.parts) - 1
 	rest, ok := strings.CutPrefix(text, s.parts[0])
@@ -268,7 +264,7 @@ func (s *star) fits(text string) bool {
 	return ok && strings.HasSuffix(rest, s.parts[last])
 }
 
-// Document returns the document of the mapping. Do not modify it.
+// Document returns the document; do not modify it.
 func (m *DescriptorMapping) Document() *Descriptors { return &m.document }
 
 // Answers reports whether a tenant with the slug answers a domain.
@@ -283,8 +279,8 @@ func (m *DescriptorMapping) TakesLimits(domain string) bool {
 	return d != nil && d.ownLimits
 }
 
-// CanMeet reports whether a descriptor can have the name, and the domain, that a pattern requires. It counts what
-// requires no name as met, because checks over HTTP can meet that.
+// CanMeet reports whether a descriptor can have the name and domain that a pattern requires; without a name, checks
+// over HTTP can.
 func (m *DescriptorMapping) CanMeet(slug string, pattern rules.Pattern) bool {
 	var domain, name string
 	for _, s := range pattern.Segments() {
@@ -308,8 +304,7 @@ func (m *DescriptorMapping) CanMeet(slug string, pattern rules.Pattern) bool {
 	return has(slug) || slices.ContainsFunc(slices.Collect(maps.Keys(m.domains)), has)
 }
 
-// LimitUnits are the names and lengths of type.v3.RateLimitUnit, by its numbers, as envoyproxy/ratelimit counts them.
-// The first one is no unit.
+// LimitUnits are those of type.v3.RateLimitUnit, by its numbers.
 //
 //nolint:gochecknoglobals // a constant
 var LimitUnits = [...]struct {
@@ -338,14 +333,13 @@ func OwnLimit(requests, unit int64) *rules.Limit {
 	}
 }
 
-// AddedAttributes is the number of attributes that Check adds to those of the entries.
+// AddedAttributes is how many Check adds to those of the entries.
 const AddedAttributes = 2
 
-// Check turns a descriptor into a request, and says what its hits are. Every entry becomes an attribute; those in Keys
-// also fill a field. A repeated attribute gets the suffix .2, .3 and so on. A text that is too long, not UTF-8 or
-// contains NUL is replaced by its hash: as an error, a visitor could provoke it, and proxies allow on errors. An
-// invalid address is left out. At most len(entries) + AddedAttributes attributes are appended to memory, which may be
-// nil.
+// Check turns a descriptor into a request, and says what its hits are; every entry becomes an attribute, a repeated one
+// with the suffix .2, .3 and so on. A text that is too long, not UTF-8 or contains NUL is replaced by its hash: as an
+// error, a visitor could provoke it, and proxies allow on errors. At most len(entries) + AddedAttributes attributes are
+// appended to memory.
 func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules.Attribute) (
 	r rules.Request, hits CountedHits,
 ) {
@@ -381,8 +375,8 @@ func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules
 	return r, m.hitsOf(domain, name)
 }
 
-// endpointOf normalizes a path as /v1/authorize does, because its visitor chooses the spelling. Braces stay: rules name
-// templates, such as /orders/{id}.
+// endpointOf normalizes a path, because its visitor chooses the spelling. Braces stay: rules name templates, such as
+// /orders/{id}.
 func endpointOf(value string) string {
 	if !strings.HasPrefix(value, "/") {
 		return value
@@ -423,7 +417,7 @@ func (m *DescriptorMapping) name(domain string, entries []Entry) string {
 	return at.name
 }
 
-// TemplateName joins the steps of a template, or the keys of a descriptor. Different lists have different names.
+// TemplateName joins steps or keys, so that different lists have different names.
 func TemplateName(steps []string) string {
 	var b strings.Builder
 	for i, s := range steps {
@@ -438,8 +432,8 @@ func TemplateName(steps []string) string {
 	return b.String()
 }
 
-// Shorten returns a text that fits a field of a check, otherwise its HashUser. An empty text does not fit, because a
-// check without a field escapes the rules for that field.
+// Shorten returns a text that fits a field, or its HashUser. An empty text does not fit, because a check without a
+// field escapes the rules for it.
 func Shorten(text string, longest int) string {
 	if text != "" && len(text) <= longest && isPlain(text) {
 		return text
@@ -447,7 +441,7 @@ func Shorten(text string, longest int) string {
 	return HashUser([]byte(text))
 }
 
-// shortenEndpoint is Shorten, but keeps the beginning, because rules match by it: endpoint:/api/*.
+// shortenEndpoint keeps the beginning, because rules match by it: endpoint:/api/*.
 func shortenEndpoint(text string) string {
 	short := Shorten(text, maxEndpoint)
 	if short == text {
@@ -490,8 +484,7 @@ func AttributeNames(keys []string) (names []string) {
 	return names
 }
 
-// freeName returns a name that is not taken. DescriptorAttribute counts as taken, so that an entry cannot name a
-// nameless descriptor.
+// DescriptorAttribute counts as taken, so that an entry cannot name a nameless descriptor.
 func freeName(taken []rules.Attribute, name string) string {
 	isTaken := func(name string) bool {
 		return name == DescriptorAttribute ||

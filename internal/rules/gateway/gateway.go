@@ -1,13 +1,10 @@
-// Package gateway turns a proxy's request into a check: user, endpoint, address, attributes and cost, by the tenant's
-// mapping. ParseAuthorize and ParseDescriptors read the stored documents (rules.Gateway), Validate checks them, and
-// Compile makes the mappings of a snapshot.
+// Package gateway turns a proxy's request into a check, by the tenant's mapping, whose stored document is a
+// rules.Gateway.
 //
 // Visitors can send any header. A mapping therefore reads only the headers that it names, refuses an identity header
-// that occurs twice, and counts X-Forwarded-For from the end that the proxies write. The proxy must set or remove each
-// named header, as the examples in deploy/examples do.
+// that occurs twice, and counts X-Forwarded-For from the end that the proxies write.
 //
-// Applying a mapping costs a few hash lookups and no input or output. Tokens are verified before: see Mapping.Token and
-// Claims.
+// Applying a mapping costs a few hash lookups. Tokens are verified before: see Mapping.Token and Claims.
 package gateway
 
 import (
@@ -45,33 +42,28 @@ var Default = new(Authorize).Compile()
 
 // Request is the proxy's request to us.
 type Request struct {
-	Headers Headers
-	// Method and Query belong to the proxy's request.
+	Headers       Headers
 	Method, Query string
-	// Below is the undecoded path below our address. Envoy appends the path of the visitor's request there, and keeps
-	// its method and query. "" for proxies that send headers instead.
+	// Below is the undecoded path below our address, where Envoy appends the path of the visitor's request. "" is for
+	// proxies that send headers instead.
 	Below string
 }
 
-// Headers are the headers of a Request. Names are in canonical form: X-User-Id.
+// Headers are those of a Request, by canonical names: X-User-Id.
 type Headers interface {
-	// Values returns the values of all lines of a header.
 	Values(name string) [][]byte
 }
 
-// Claims are the verified claims that the mapping reads, as text. A claim that is neither text nor a whole number is
-// missing.
+// Claims are verified, as text.
 type Claims map[string]string
 
 // Check is the check that a request stands for.
 type Check struct {
 	rules.Request
-	// Cost is that of requests, in millionths of a token, and Costs are those of other meters.
-	Cost  int64
-	Costs []MeterCost
-	// NoAddress: the request has no usable address.
-	NoAddress bool
-	// UnusableCost: a cost is no number, so its default counts.
+	// Cost and Costs are in millionths of a token; Costs are of other meters than requests.
+	Cost         int64
+	Costs        []MeterCost
+	NoAddress    bool
 	UnusableCost bool
 }
 
@@ -81,10 +73,9 @@ type MeterCost struct {
 	Cost  int64
 }
 
-// Gap is why a proxy's request may escape limits. Gaps are counted.
+// Gap is why a proxy's request may escape limits.
 type Gap string
 
-// The gaps. The last two are of Envoy's protocol.
 const (
 	GapAddress Gap = "no_address"
 	GapCost    Gap = "unusable_cost"
@@ -97,28 +88,26 @@ func Gaps() []string {
 	return []string{string(GapAddress), string(GapCost), string(GapDomain), string(GapRule)}
 }
 
-// Error explains why a request is not a valid check, to the visitor, who may have caused the error.
+// Error is for the visitor, who may have caused the error.
 type Error struct{ Detail string }
 
-// Error returns the detail.
 func (e *Error) Error() string { return e.Detail }
 
-// ErrNoKeys means that the issuer's keys are not loaded yet, so that its tokens cannot be verified.
+// ErrNoKeys means that the issuer's keys are not loaded yet.
 var ErrNoKeys = errors.New("the issuer's keys are not loaded")
 
 func refuse(parts ...string) error { return &Error{strings.Join(parts, "")} }
 
-// Document returns the document of the mapping. Do not modify it.
+// Document returns the document; do not modify it.
 func (m *Mapping) Document() *Authorize { return &m.document }
 
-// JWT returns how tokens are verified, or nil if none are read. A changed document has a new pointer, so the pointer
-// identifies the version.
+// JWT returns how tokens are verified, or nil; a changed document has a new pointer.
 func (m *Mapping) JWT() *JWT { return m.document.JWT }
 
 // ClaimNames lists the claims that the mapping reads.
 func (m *Mapping) ClaimNames() []string { return m.claims }
 
-// Token returns the token of a request, or "", also if its header has several lines.
+// Token returns the one token of a request, or "".
 func (m *Mapping) Token(r *Request) string {
 	lines := r.Headers.Values(m.document.JWT.header())
 	if len(lines) != 1 {
@@ -135,7 +124,7 @@ func (m *Mapping) Token(r *Request) string {
 	return string(value)
 }
 
-// Check turns a request into a check. The error is an *Error.
+// Check turns a request into a check; the error is an *Error.
 func (m *Mapping) Check(r *Request, claims Claims) (c Check, err error) {
 	if c.UserID, err = m.user(r, claims); err != nil {
 		return c, err
@@ -195,15 +184,13 @@ func (m *Mapping) user(r *Request, claims Claims) (string, error) {
 	return HashUser([]byte(value)), nil
 }
 
-// HashUser returns "sha256-" and the SHA-256 of the value in unpadded base64url. The value may be a customer's API key,
-// which Redis and the database must not store.
+// HashUser hides a value that may be a customer's API key, which Redis and the database must not store.
 func HashUser(value []byte) string {
 	sum := sha256.Sum256(value)
 	return "sha256-" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// value returns the value of the source as it fits a field of a check, or "" without one. Visitors may choose the value
-// of a header, so an empty one has a bucket too.
+// Visitors may choose the value of a header, so an empty one has a bucket too.
 func (s Source) value(r *Request, claims Claims, longest int) (string, error) {
 	text, sent, err := s.text(r, claims)
 	if err != nil || !sent {
@@ -221,7 +208,7 @@ func (s Source) text(r *Request, claims Claims) (text string, sent bool, err err
 	return s.fold(string(value)), sent, err
 }
 
-// one refuses a repeated header, because one of the values may not be the proxy's.
+// one refuses a repeated header, because the proxy wrote only one.
 func one(r *Request, header string) (value []byte, sent bool, err error) {
 	switch lines := r.Headers.Values(header); len(lines) {
 	case 0:

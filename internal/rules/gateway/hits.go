@@ -10,9 +10,8 @@ import (
 
 // Hits are what the hits of a descriptor are to the rules.
 type Hits struct {
-	// Meter is what they count; "" is the domain's.
 	Meter string `json:"meter,omitempty"`
-	// Record: hits have happened, and are charged whatever is left. A descriptor with 0 hits asks.
+	// Record: hits have happened, and are charged whatever is left; 0 hits ask.
 	Record bool `json:"record,omitempty"`
 }
 

@@ -88,11 +88,10 @@ func resolveDots(path string) string {
 	return "/" + strings.Join(kept, "/")
 }
 
-// Fold is a difference between paths that routers ignore: Express and Django's WSGI handler, for instance, take
-// /Orders/ for /orders.
+// Fold is a difference between paths that routers ignore: Express takes /Orders/ for /orders.
 type Fold string
 
-// The folds. Endpoints have lower-case letters, no slash at the end, no path parameters (;v=1), and a slash for %2F.
+// The folds: letters become lower-case, a slash at the end and path parameters (;v=1) go, and %2F becomes a slash.
 const (
 	FoldCase           Fold = "case"
 	FoldTrailingSlash  Fold = "trailing_slash"
@@ -102,7 +101,7 @@ const (
 
 var allFolds = []Fold{FoldCase, FoldTrailingSlash, FoldParameters, FoldEncodedSlashes}
 
-// foldPath folds a clean path. The path is cleaned again where a fold may have made dot segments of /..;/ or %2F..%2F.
+// foldPath cleans again where a fold may have made dot segments of /..;/ or %2F..%2F.
 func foldPath(path string, folds []Fold) string {
 	if slices.Contains(folds, FoldEncodedSlashes) && strings.Contains(path, "%2F") {
 		path = cleanPath(strings.ReplaceAll(path, "%2F", "/"))
@@ -176,7 +175,6 @@ func isUnreserved(c byte) bool {
 // isPathByte accepts pchar of RFC 3986 section 3.3, and slashes.
 func isPathByte(c byte) bool { return isUnreserved(c) || strings.IndexByte("/!$&'()*+,;=:@", c) >= 0 }
 
-// templates is a tree of path segments. The zero value is empty.
 type templates struct {
 	children map[string]*templates // by literal segment
 	any      *templates            // child for a placeholder

@@ -43,8 +43,7 @@ func (d Domain) compileReplaces() map[string][]string {
 	return compiled
 }
 
-// Replace removes the names of a request's descriptors that other descriptors of the request replace. A replaced
-// descriptor still replaces others.
+// Replace removes the names that other descriptors of the request replace; a replaced descriptor still replaces others.
 func (m *DescriptorMapping) Replace(domain string, checks iter.Seq[*rules.Request]) {
 	d := m.domains[domain]
 	if d == nil || d.replaces == nil {

@@ -58,7 +58,6 @@ func (id OverrideIdentity) Compare(other OverrideIdentity) int {
 	return cmp.Or(id.Rule.Compare(other.Rule), cmp.Compare(id.UserID, other.UserID))
 }
 
-// String formats the identity for people.
 func (id OverrideIdentity) String() string {
 	return "user " + rules.Visible(id.UserID) + " of rule " + id.Rule.String()
 }

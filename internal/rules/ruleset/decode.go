@@ -13,11 +13,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Decode reads a file. The file's name is used in errors. plans are the tenant's existing plans, which the rules may
-// name beside the plans of the file.
+// Decode reads a file, whose name is for errors; its rules may name the tenant's existing plans too.
 //
-// Mistakes in the file are returned as Errors. Rows of the answer are valid with two exceptions that Diff finds: an
-// override may be expired, and an override whose rule is not in the file may have no rule or not fit it.
+// Mistakes in the file are returned as Errors. Diff finds the rest: an override may be expired, and one whose rule is
+// not in the file may not fit it.
 func Decode(r io.Reader, file string, plans []string) (Config, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
@@ -37,7 +36,6 @@ func Decode(r io.Reader, file string, plans []string) (Config, error) {
 	return d.config, nil
 }
 
-// decoder goes through a file once and collects errors.
 type decoder struct {
 	file   string
 	plans  map[string]bool  // of the database and the file
@@ -76,7 +74,7 @@ func (d *decoder) decode(root *yaml.Node) {
 
 var ruleFieldNames = append([]string{"key_pattern", "name", "plan", "rate"}, namesOf(new(rules.Fields))...)
 
-// upTo iterates over a list until maxErrors is reached.
+// upTo ends at maxErrors.
 func upTo(d *decoder, list []*yaml.Node) iter.Seq2[int, *yaml.Node] {
 	return func(yield func(int, *yaml.Node) bool) {
 		for i, node := range list {
@@ -115,7 +113,6 @@ func (d *decoder) rule(o *object) {
 	d.config.Rules = append(d.config.Rules, rule)
 }
 
-// override reads an override. A rule that is not in the file is only known by its pattern.
 func (d *decoder) override(known map[rules.RuleIdentity]*rules.Rule, o *object) {
 	rule := &rules.Rule{Action: rules.ActionLimit}
 	if node := o.get("rule", true); node != nil {
@@ -141,7 +138,7 @@ func (d *decoder) override(known map[rules.RuleIdentity]*rules.Rule, o *object) 
 	}}
 	override.RatePerSecond, override.RateUnit = o.anyRate(needsRate)
 	override.Burst = o.burst(true)
-	// A past expiry is valid, because a file must not become invalid with time.
+	// A file must not become invalid with time, so a past expiry is valid.
 	o.check(override.Validate(rule, time.Time{}))
 	if !o.wrong["rule"] {
 		o.unique("user_id", override.Identity())

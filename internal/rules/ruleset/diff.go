@@ -11,21 +11,20 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Change is a difference between two configurations. An addition has no Before, a removal no After.
+// Change is a difference; an addition has no Before, a removal no After.
 type Change[T any] struct{ Before, After *T }
 
-// Changes lead from one configuration to another. Each list is sorted by identity. A store writes plans, then rules,
-// then overrides, and removes in the opposite order.
+// Changes lead from one configuration to another, sorted by identity. A store writes plans, then rules, then overrides,
+// and removes in the opposite order.
 type Changes struct {
 	Plans     []Change[rules.Plan]
 	Rules     []Change[rules.Rule]
 	Overrides []Change[ConfigOverride]
 	Gateways  []Change[rules.Gateway]
 
-	// Kept are the rows that only the current configuration has and that stay: all of them without Prune, and with it
-	// the overrides of rules that do not limit.
+	// Kept are the rows that only the current configuration has and that stay.
 	Kept Config
-	// Expired are desired overrides that have expired, and are neither added nor changed.
+	// Expired are desired overrides that are left out.
 	Expired []ConfigOverride
 }
 
@@ -47,21 +46,18 @@ func (c Changes) Empty() bool {
 
 // DiffOptions are the options of Diff.
 type DiffOptions struct {
-	// Prune removes rows that the desired configuration lacks. Overrides of a rule that blocks or bypasses are kept,
-	// because no configuration can contain them.
+	// Prune removes rows that the desired configuration lacks, but no overrides of a rule that blocks or bypasses,
+	// which no configuration can contain.
 	Prune bool
-	// Now decides which overrides have expired. Expired overrides count as absent on both sides, so that a file can be
-	// applied again later.
+	// Now decides which overrides have expired, which count as absent on both sides, so that a file can be applied
+	// again.
 	Now time.Time
 }
 
-// Diff returns the changes from the current to the desired configuration. Rows that look equal to people are left out,
-// so that applying a configuration twice changes nothing; a rate in another unit looks different and is a change.
-// Neither configuration may contain an identity twice.
+// Diff returns the changes to the desired configuration. Rows that look equal to people are left out, so that applying
+// a configuration twice changes nothing; a rate in another unit looks different.
 //
-// The error lists every rule without its plan or with another meter than before, every desired override without a rule
-// that limits, every plan in use that would be removed, every pattern and plan with more than MaxRulesPerPattern rules,
-// and more than MaxAdapting rules that adapt.
+// The error lists every broken reference, meter change and exceeded bound.
 func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	var changes Changes
 	for _, o := range desired.Overrides {
@@ -100,7 +96,7 @@ func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	return changes, errors.Join(checkMeters(changes.Rules), checkReferences(current, Config{
 		Plans: slices.Concat(desired.Plans, changes.Kept.Plans),
 		Rules: slices.Concat(desired.Rules, changes.Kept.Rules),
-		// A kept override may belong to a rule that becomes a block, and must not prevent that.
+		// A kept override must not prevent its rule from becoming a block.
 		Overrides: desired.Overrides,
 	}))
 }
@@ -118,8 +114,7 @@ func checkMeters(changes []Change[rules.Rule]) error {
 	return errors.Join(errs...)
 }
 
-// comparison compares rows by identity. Fields both decide whether rows differ and print the difference, so that every
-// difference is shown.
+// comparison compares rows by the fields that are printed, so that every difference is shown.
 type comparison[T any, ID interface {
 	comparable
 	Compare(ID) int

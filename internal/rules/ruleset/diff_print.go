@@ -11,8 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// WriteText writes one line for each change, and for each row that was kept or left out. The text depends only on the
-// changes:
+// WriteText writes one line for each change and each row that was kept or left out:
 //
 //	~ rule global: rate 10 per second → 20 per second, burst 50 → 100
 //	+ rule user:{user_id} [free] daily: 1,000 per day, bursts to 50

@@ -2,7 +2,7 @@ package ruleset
 
 import "github.com/sluicegate/sluice/internal/rules"
 
-// ChangedRows are Changes for programs that show them, with the content of WriteText.
+// ChangedRows has the content of WriteText for programs.
 type ChangedRows struct {
 	Plans, Rules, Overrides, Gateways []ChangedRow
 }
@@ -14,7 +14,7 @@ type ChangedRow struct {
 	Fields        []ChangedField // the fields that differ; all fields if the row is new or gone
 }
 
-// ChangedField is a field before and after. A new row has no Before, a removed one no After.
+// ChangedField is a field before and after; a new row has no Before, a removed one no After.
 type ChangedField struct{ Name, Before, After string }
 
 // Rows returns the changes in order.

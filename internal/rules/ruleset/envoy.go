@@ -24,24 +24,20 @@ type File struct {
 // EnvoyOptions are the choices of DecodeEnvoy.
 type EnvoyOptions struct {
 	Lost LostTemplates
-	// SkipUnsupported leaves out limits that cannot be expressed, with a note, instead of failing.
+	// SkipUnsupported leaves out limits that cannot be expressed, with a note.
 	SkipUnsupported bool
-	// OwnLimits lets descriptors of the configuration's domains bring their own limits.
-	OwnLimits bool
-	// Record lists keys whose templates record their hits.
-	Record []string
+	OwnLimits       bool
+	Record          []string
 }
 
-// DecodeEnvoy converts a configuration of envoyproxy/ratelimit into rules and a descriptor mapping that give the same
-// answers. The configuration is all documents of all files; a ConfigMap of Kubernetes stands for the files in it. The
-// mapping is the tenant's current one, with the templates of the configuration's domains replaced.
+// DecodeEnvoy converts a configuration of envoyproxy/ratelimit, of all documents and ConfigMaps in the files, into
+// rules and a descriptor mapping that give the same answers. The mapping is the tenant's current one, with the
+// templates of the configuration's domains replaced.
 //
-// Each limit becomes a fixed window that is charged after, because the configuration does not say whether a proxy asks
-// with 0 hits and reports later. Its rule matches the domain and the descriptor's template, with one bucket for
-// each list of the other values. An unlimited descriptor becomes a template without a rule.
+// Each limit becomes a fixed window that is charged after, because a proxy may ask with 0 hits and report later. An
+// unlimited descriptor becomes a template without a rule.
 //
-// Mistakes, and what cannot be expressed, are returned as Errors. The notes name what has another meaning here, and
-// what is left out.
+// Mistakes, and limits that cannot be expressed, are Errors; the notes name differences and omissions.
 func DecodeEnvoy(files []File, current []rules.Gateway, o EnvoyOptions) (config Config, notes Errors, err error) {
 	e := envoy{
 		decoder: decoder{plans: map[string]bool{}, seen: map[any]position{}}, options: o,
@@ -70,8 +66,7 @@ func DecodeEnvoy(files []File, current []rules.Gateway, o EnvoyOptions) (config 
 	return e.config, e.notes, nil
 }
 
-// LostTemplates decides about templates that a domain has and a file lacks. Without its template a rule matches no
-// descriptor, so its limit ends.
+// LostTemplates decides about templates that a domain has and a file lacks: without its template a limit ends.
 type LostTemplates int
 
 // The choices.
@@ -182,7 +177,6 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 		if replaces == nil {
 			replaces = map[string][]string{}
 		}
-		// The file says what its own descriptors replace.
 		maps.DeleteFunc(replaces, func(name string, _ []string) bool { return has[name] })
 		maps.Copy(replaces, d.Replaces)
 		d.Replaces = replaces
@@ -233,15 +227,13 @@ func (e *envoy) descriptors(list []*yaml.Node, path string, above []entry) {
 		if limit := o.get("rate_limit", false); limit != nil {
 			e.limit(o, limit, below)
 		} else if !o.has("descriptors") {
-			// A descriptor without a limit still keeps its values from its siblings.
 			e.addTemplate(below)
 		}
 		e.descriptors(o.list("descriptors"), at(path, i)+".descriptors", below)
 	}
 }
 
-// replacedTemplates resolves names of limits to templates. A name without a limit belongs to another domain, which is
-// never in the same request.
+// A name without a limit belongs to another domain, which is never in the same request.
 func (d *envoyDomain) replacedTemplates() map[string][]string {
 	var replaced map[string][]string
 	for by, names := range d.replaces {
@@ -373,11 +365,10 @@ func (e *envoy) limit(above *object, node *yaml.Node, levels []entry) {
 	e.config.Rules = append(e.config.Rules, rule)
 }
 
-// nearLimit is the share at which envoyproxy/ratelimit counts near_limit. Crossings are kept one by one, and shorter
-// windows would have too many.
+// nearLimit is the share at which envoyproxy/ratelimit counts near_limit; shorter windows would record too many
+// crossings.
 const nearLimit = 80
 
-// rateUnit returns the longest unit that is not longer.
 func rateUnit(length time.Duration) (longest rules.RateUnit) {
 	for _, unit := range []rules.RateUnit{rules.PerSecond, rules.PerMinute, rules.PerHour, rules.PerDay} {
 		if unit.Length() <= length {

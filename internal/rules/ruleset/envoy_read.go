@@ -8,9 +8,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// This file reads the files of an Envoy configuration: documents, aliases and ConfigMaps. envoy.go converts what they
-// say.
-
 func (e *envoy) read(file File) {
 	e.file = file.Name
 	if e.valuesLeft < 0 {
@@ -27,13 +24,11 @@ func (e *envoy) read(file File) {
 }
 
 const (
-	// maxDepth bounds the nesting of values, also by aliases.
 	maxDepth = 100
-	// valueLength is the length of text, in bytes, that costs as much as a value.
+	// valueLength is the bytes of text that cost as much as a value.
 	valueLength = 32
 )
 
-// charge reports whether n more values are within the bound.
 func (e *envoy) charge(line, n int) bool {
 	if e.valuesLeft < 0 {
 		return false
@@ -45,7 +40,7 @@ func (e *envoy) charge(line, n int) bool {
 	return e.valuesLeft >= 0
 }
 
-// expand returns a copy without aliases and merge keys. Nulls stay, because they override merged values.
+// expand returns a copy without aliases and merge keys; nulls stay, because they override merged values.
 func (e *envoy) expand(node *yaml.Node, depth int) *yaml.Node {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -95,7 +90,6 @@ func (e *envoy) expand(node *yaml.Node, depth int) *yaml.Node {
 
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
 
-// dropNulls drops nulls below an expanded node.
 func dropNulls(node *yaml.Node) {
 	step := 1
 	if node.Kind == yaml.MappingNode {
@@ -111,7 +105,6 @@ func dropNulls(node *yaml.Node) {
 	node.Content = kept
 }
 
-// valueOf returns the value of a field of a mapping, or nil.
 func valueOf(node *yaml.Node, name string) *yaml.Node {
 	for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
 		if node.Content[i].Value == name {
@@ -168,7 +161,7 @@ func IsYAMLName(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
-// word reads text that need not be in quotes: a number counts as text.
+// word reads text, for which a number counts too.
 func word(o *object, name string, required bool) string {
 	node := o.get(name, required)
 	switch {

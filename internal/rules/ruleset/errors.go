@@ -13,7 +13,6 @@ type Error struct {
 	Message string // for people, follows the field's name
 }
 
-// Error formats rules.yaml:12: rules[3].burst_capacity: must be …, without the unknown parts.
 func (e Error) Error() string {
 	var parts []string
 	switch {
@@ -33,7 +32,6 @@ func (e Error) Error() string {
 // Errors are the first maxErrors mistakes in a file, sorted by line.
 type Errors []Error
 
-// Error writes each error on its own line.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i := range e {

@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// namesOf returns the names of the fields of the struct that a pointer points to.
 func namesOf(fields any) (names []string) {
 	for name := range rules.Named(fields) {
 		names = append(names, name)
@@ -21,8 +20,7 @@ func namesOf(fields any) (names []string) {
 	return names
 }
 
-// read reads the fields of a struct, each as its type demands, into the pointer that it is given. Skips some. The
-// fields that are not given stay as they are. The domain says which of them a rule needs.
+// read reads given fields into the struct that a pointer points to, each as its type demands.
 func (o *object) read(fields any, skipped ...string) {
 	for name, field := range rules.Named(fields) {
 		if node := o.get(name, false); node != nil && !slices.Contains(skipped, name) {
@@ -58,7 +56,6 @@ func (o *object) readField(name string, node *yaml.Node, field reflect.Value) {
 	}
 }
 
-// readObject reads a mapping within a row. Optional fields may be missing.
 func (o *object) readObject(name string, node *yaml.Node, value reflect.Value) {
 	fields := value.Addr().Interface()
 	inner := o.d.object(node, o.field(name), namesOf(fields)...)
@@ -153,7 +150,6 @@ func describeAdapt(a *rules.AdaptFields) string {
 	return text
 }
 
-// describeRate returns "none" for a limit without a rate, whatever its unit.
 func describeRate(perSecond float64, unit rules.RateUnit) string {
 	if perSecond == 0 {
 		return none

@@ -11,8 +11,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// object reads the fields of one YAML mapping. A field with an error reads as its zero value. Only the first error of a
-// field is reported.
+// object reads the fields of a mapping; one with an error reads as its zero value, and only its first error is
+// reported.
 type object struct {
 	d      *decoder
 	path   string // such as rules[3]; "" for the file's top
@@ -21,7 +21,6 @@ type object struct {
 	wrong  map[string]bool
 }
 
-// object reads a mapping with these fields. Another kind of node gives one error and no fields.
 func (d *decoder) object(node *yaml.Node, path string, names ...string) *object {
 	o := &object{d: d, path: path, line: node.Line, fields: map[string]*yaml.Node{}, wrong: map[string]bool{}}
 	if node.Kind != yaml.MappingNode {
@@ -65,7 +64,6 @@ func (o *object) field(name string) string {
 	return o.path + "." + name
 }
 
-// fail reports an error of a field, unless the field has one.
 func (o *object) fail(name, message string) {
 	if o.wrong[name] {
 		return
@@ -74,7 +72,6 @@ func (o *object) fail(name, message string) {
 	o.d.fail(o.lineOf(name), o.field(name), message)
 }
 
-// lineOf returns the line of a field, or of the object if the field is missing.
 func (o *object) lineOf(name string) int {
 	outer, _, _ := strings.Cut(name, ".") // a field of a nested object
 	if node := o.fields[outer]; node != nil {
@@ -83,7 +80,6 @@ func (o *object) lineOf(name string) int {
 	return o.line
 }
 
-// check reports the errors of a validation.
 func (o *object) check(errs rules.FieldErrors) {
 	for _, err := range errs {
 		name := err.Field
@@ -112,7 +108,6 @@ func (o *object) get(name string, required bool) *yaml.Node {
 	return node
 }
 
-// scalar returns a field's text, if the field exists and has one of the types.
 func (o *object) scalar(name, must string, required bool, tags ...string) (string, bool) {
 	node := o.get(name, required)
 	if node == nil {

@@ -13,7 +13,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parse returns the file's only document, or nil after reporting what is invalid or unsupported.
 func (d *decoder) parse(data []byte) *yaml.Node {
 	documents := d.documents(data)
 	if len(d.errs) > 0 {
@@ -72,8 +71,7 @@ func (d *decoder) failSyntax(err error) {
 	d.fail(line, "", "the file must be YAML: "+message)
 }
 
-// values counts the characters after which a value can begin. The parser allocates about 200 bytes for each value, even
-// for one of a single byte.
+// values counts the characters after which a value can begin, because the parser allocates about 200 bytes for each.
 func values(data []byte) (n int) {
 	for _, b := range data {
 		switch b {
@@ -84,7 +82,7 @@ func values(data []byte) (n int) {
 	return n
 }
 
-// badLine returns the first line that the parser would refuse without a line number, or 0.
+// badLine finds the line that the parser would refuse without a number.
 func badLine(data []byte) int {
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		if !utf8.Valid(line) || bytes.ContainsFunc(line, isControl) {
@@ -98,7 +96,7 @@ func isControl(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0 && r != 0x85
 }
 
-// refuseAliases refuses anchors and aliases, by which a small file can expand without bound.
+// refuseAliases: a small file could expand without bound by them.
 func (d *decoder) refuseAliases(node *yaml.Node, path string) {
 	if node.Kind == yaml.AliasNode || node.Anchor != "" {
 		d.fail(node.Line, path, "must be written out: anchors and aliases are not read")

@@ -1,5 +1,4 @@
-// Package ruleset handles a tenant's whole [Config]: Decode and Encode read and write YAML, [Diff] compares two, and a
-// pgstore applies the [Changes].
+// Package ruleset handles a tenant's whole [Config]: Decode and Encode read and write YAML, and [Diff] compares two.
 //
 //	plans:
 //	  - name: free
@@ -20,19 +19,11 @@
 //	  authorize: # as gateway.Authorize says
 //	    user: {header: X-Api-Key}
 //
-// Every section is optional. A rule needs a key_pattern and, if it limits, a rate and burst_capacity. Defaults: no
-// name, all plans, mode enforce, action limit, algorithm token_bucket, the tenant's failure_mode, lease auto, is_active
-// true, no description. A rate is written as rate, with its unit, or as rate_per_second with an optional rate_unit. An
-// override refers to a rule in the file or in the database.
+// Every section is optional. A rule needs a key_pattern and, if it limits, a rate and burst_capacity. An override
+// refers to a rule in the file or in the database. docs/algorithms.md says which fields each algorithm has.
 //
-// leaky_bucket also has a rate; fixed_window, sliding_window and sliding_window_log have a window (30s, 5m, 24h; for
-// fixed_window also day, week or month, with window_zone and window_start_day); concurrency has max_hold. A
-// token_bucket may have a refill_interval, a fixed_window notify_at, a list of percents, and a limit with a rate adapt:
-// {backend: search, floor_percent: 20, p99_ms: 300, error_percent: 1}.
-//
-// Reading is strict, because a limit that silently differs from the file is worse than none: unknown and repeated
-// fields, values of another type (42 for "42", null), anchors, aliases, a second document and files above maxSize or
-// maxValues are errors. The first maxErrors are reported together, each with its line and field.
+// Reading is strict, because a limit that silently differs from the file is worse than none. All errors are reported
+// together, each with its line and field.
 //
 // Decode reads back exactly what Encode wrote.
 package ruleset
@@ -53,16 +44,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// maxSize bounds a file, in bytes: about a hundred thousand rules.
+// maxSize is in bytes: about a hundred thousand rules.
 const maxSize = 10 << 20
 
-// maxValues bounds the lines, commas and opening brackets of a file, and thereby the parser's memory.
+// maxValues bounds lines, commas and opening brackets, and thereby the parser's memory.
 const maxValues = 1_000_000
 
-// maxErrors bounds the reported errors of a file.
 const maxErrors = 20
 
-// The structure of a written file. Defaults are omitted.
 type (
 	file struct {
 		Plans     []filePlan                `yaml:"plans"`
@@ -94,8 +83,7 @@ type (
 	}
 )
 
-// Encode writes a valid configuration: plans in the order of their columns, the rest by identity. It omits overrides of
-// rules that have become a block or a bypass, which Decode would refuse.
+// Encode writes a valid configuration, without the overrides that Decode would refuse because their rule has no limit.
 func Encode(w io.Writer, config Config) error {
 	out := file{Plans: []filePlan{}, Rules: []*yaml.Node{}}
 	limits := make(map[rules.RuleIdentity]*rules.Rule, len(config.Rules))
@@ -215,7 +203,6 @@ func encodeIdentity(id rules.RuleIdentity) fileIdentity {
 
 var limitFields = []string{"rate_per_second", "rate_unit", "burst_capacity"}
 
-// encodeLimit writes a rate per unit, unless no number in its unit is exact.
 func encodeLimit(perSecond float64, unit rules.RateUnit, burst int64) fileLimit {
 	if perSecond == 0 { // the rule has no rate
 		return fileLimit{RateUnit: unless(rules.PerSecond, unit), BurstCapacity: burst}
@@ -227,7 +214,6 @@ func encodeLimit(perSecond float64, unit rules.RateUnit, burst int64) fileLimit 
 	return fileLimit{Rate: rate, BurstCapacity: burst}
 }
 
-// unless returns the zero value, which is omitted, for the default.
 func unless[T comparable](standard, value T) T {
 	if value == standard {
 		var none T
@@ -236,12 +222,10 @@ func unless[T comparable](standard, value T) T {
 	return value
 }
 
-// freeText may contain any character except NUL.
 type freeText string
 
-// MarshalYAML double-quotes a text with escapes, unless all of it is printable and no line begins with a space. The
-// library writes some other texts so that it cannot read them back: "\t\n" becomes a block of one tab, which is then
-// read as indentation.
+// MarshalYAML double-quotes texts that the library writes so that it cannot read them back: "\t\n" becomes a block of
+// one tab, which is then read as indentation.
 func (t freeText) MarshalYAML() (any, error) {
 	for _, line := range strings.Split(string(t), "\n") {
 		if strings.HasPrefix(line, " ") ||

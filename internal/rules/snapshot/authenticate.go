@@ -14,11 +14,11 @@ type Key struct {
 	noted uint32 // minute of the last recorded use, accessed atomically: the only mutable part of a Snapshot
 }
 
-// UnknownKey refuses an unknown key and a wrong secret alike, so that a caller cannot find out which.
+// UnknownKey is also for a wrong secret, so that a caller cannot find out which.
 const UnknownKey = "No API key in force has this id and secret."
 
-// Authenticate returns the valid key in a request's Authorization header, and its tenant. Otherwise refusal explains
-// why not, and key is the revoked or expired key, if the caller has its secret. Do not modify the key.
+// Authenticate returns the valid key of a request, which must not be modified, and its tenant. Otherwise refusal says
+// why not, and key is the revoked or expired one, if the caller has its secret.
 func (s *Snapshot) Authenticate(authorization []string, now time.Time) (key *Key, tenant *Tenant, refusal string) {
 	id, secret, ok := bearerKey(authorization)
 	if !ok {

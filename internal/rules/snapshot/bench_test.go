@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// filler makes the i-th rule that no benchmarked check matches.
 type filler func(i int) (pattern, plan string)
 
 var fillers = map[string]filler{
@@ -72,9 +71,8 @@ func benchmarkRequests() []rules.Request {
 	return requests
 }
 
-// BenchmarkMatch compares the same checks, each matched by four rules, among ten rules and among a hundred thousand of
-// the same kinds: the ratio should stay below 1.2. The two alternate in short bursts and the best burst of each counts,
-// so that a busy machine slows both or neither.
+// BenchmarkMatch matches the same checks among ten rules and among a hundred thousand: the ratio should stay below 1.2.
+// The two alternate, and the best burst of each counts, so that a busy machine slows both or neither.
 func BenchmarkMatch(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(fillers)) {
 		b.Run(name, func(b *testing.B) {
@@ -135,8 +133,7 @@ func BenchmarkMisses(b *testing.B) {
 	}
 }
 
-// manyRows visits pages of 100,000 rules, 100,000 keys and a million assignments of one tenant. As with a database,
-// each row has memory of its own.
+// As with a database, each row has memory of its own.
 func manyRows(b *testing.B, visit func(Rows)) {
 	b.Helper()
 	visit(Rows{
@@ -176,7 +173,7 @@ func heap() float64 {
 	return float64(stats.HeapAlloc) / (1 << 20)
 }
 
-// BenchmarkLoad measures the first read; held-MB is the size of the Snapshot.
+// held-MB is the size of the Snapshot.
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		before := heap()
@@ -197,7 +194,7 @@ func loadMany(b *testing.B) *Snapshot {
 	return s
 }
 
-// BenchmarkReread measures a read of everything; added-MB is the memory near its end, on top of the Snapshot.
+// added-MB is the memory near its end, on top of the Snapshot.
 func BenchmarkReread(b *testing.B) {
 	s := loadMany(b)
 	for b.Loop() {
@@ -211,8 +208,6 @@ func BenchmarkReread(b *testing.B) {
 	}
 }
 
-// BenchmarkOneChange measures a poll that finds one new assignment among a million, or one rule among a hundred
-// thousand.
 func BenchmarkOneChange(b *testing.B) {
 	s := loadMany(b)
 	changes := map[string]func(i int) Rows{

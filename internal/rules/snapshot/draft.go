@@ -10,20 +10,19 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// draft builds a Snapshot from pages of rows. It never changes the Snapshot that it starts from, and can be discarded
-// at any time. A row that equals the held one costs no lasting memory.
+// draft builds a Snapshot from pages of rows and can be discarded at any time; a row that equals the held one costs no
+// lasting memory.
 type draft struct {
 	from    *Snapshot
 	tenants map[rules.TenantID]*tenantDraft
 	keys    tableEdit[string, *Key]
 	names   map[string]string
-	// reread marks a draft of a reread, and same its tenants that are as they were: only their newer rows come. All
-	// rows of other tenants come. Missing ones are found by counting, because a list of a million rows would double
-	// the memory of the read. A tenant whose count differs is read again. Keys are few and get a new table.
+	// reread marks a draft of a reread, and same its unchanged tenants, whose newer rows alone come. Missing rows of
+	// others are found by counting, because a list of a million would double the memory of the read.
 	reread  bool
 	same    map[rules.TenantID]bool
 	newKeys bool
-	// began is the draft's start, readAt is Tenant.ReadAt, both in microseconds.
+	// began and readAt are in microseconds.
 	began, readAt int64
 }
 
@@ -99,7 +98,6 @@ func (d *draft) add(rows *Rows) {
 	}
 }
 
-// tenant returns nil for an unknown tenant.
 func (d *draft) tenant(id rules.TenantID) *tenantDraft {
 	if t, ok := d.tenants[id]; ok {
 		return t
@@ -113,7 +111,7 @@ func (d *draft) tenant(id rules.TenantID) *tenantDraft {
 	return t
 }
 
-// intern shares one copy of a text that many rows repeat, such as a plan's name.
+// intern shares one copy of a text that many rows repeat.
 func (d *draft) intern(name string) string {
 	if one, ok := d.names[name]; ok {
 		return one
@@ -142,8 +140,7 @@ func (d *draft) keepRevoked(other *Snapshot) {
 	}
 }
 
-// snapshot returns the finished Snapshot, which is the original if nothing changed. lost are tenants of which a reread
-// missed rows; their rows are still in the Snapshot.
+// snapshot returns the original if nothing changed. lost are the tenants of a reread with missing rows.
 func (d *draft) snapshot() (next *Snapshot, lost []rules.TenantID) {
 	sizes := d.from.sizes
 	tenants := editTable(d.from.tenants)
@@ -182,7 +179,6 @@ func (d *draft) snapshot() (next *Snapshot, lost []rules.TenantID) {
 	return &Snapshot{tenants: tenants.table, keys: keys, sizes: sizes, readAt: d.readAt}, lost
 }
 
-// news are the findings of a read that the Watcher reports: slowdowns, and rules that this process cannot apply.
 type news struct {
 	slowed  []rules.Slowdown
 	unknown []*rules.Rule // active ones
@@ -207,14 +203,12 @@ func (d *draft) finishKeys() (keys table[string, *Key], changed bool) {
 		return d.keys.table, d.keys.changed
 	}
 	d.keepRevoked(d.from)
-	// Without a differing key, an equal count means the same keys.
 	if !d.newKeys && d.keys.size == d.from.keys.size {
 		return d.from.keys, false
 	}
 	return d.keys.table, true
 }
 
-// replace updates the sizes for a tenant's change; nil is no tenant.
 func (s *Sizes) replace(old, next *Tenant) {
 	s.add(old, -1)
 	s.add(next, 1)
@@ -317,7 +311,6 @@ func (t *tenantDraft) addAssignment(row *rules.Assignment, plan string) {
 	t.assignments.set(row.UserID, plan)
 }
 
-// lostRows reports whether more rows are held than were read.
 func (t *tenantDraft) lostRows() bool {
 	return t.seen.plans != t.plans.size || t.seen.rules != t.rules.size ||
 		t.seen.overrides != t.overrides.size || t.seen.assignments != t.assignments.size ||
@@ -381,8 +374,7 @@ func sameKey(a, b *auth.Key) bool {
 		a.Revoked == b.Revoked && a.Revision == b.Revision
 }
 
-// sameRule compares all fields and not only revisions, because a reread must also find edits that bypassed the
-// platform.
+// sameRule compares all fields, because a reread must also find edits that bypassed the platform.
 func sameRule(a, b *rules.Rule) bool {
 	x, y := *a, *b
 	for _, times := range [][2]*time.Time{

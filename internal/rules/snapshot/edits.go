@@ -6,12 +6,11 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// recentEdit is how long after an edit a process without an earlier Snapshot treats the edit as a slowdown. After that,
-// another process has updated the buckets, or they are gone.
+// recentEdit bounds the age of an edit that counts as a slowdown without an earlier Snapshot; later, another process
+// has updated the buckets, or they are gone.
 const recentEdit = time.Minute
 
-// Expired returns the slowdowns by overrides that expired after one time and not after the other. Reads every override:
-// 50 ms for a million.
+// Expired returns the slowdowns by overrides that expired in an interval; it reads every override, 50 ms for a million.
 func (s *Snapshot) Expired(after, until time.Time) []rules.Slowdown {
 	var slowed []rules.Slowdown
 	from, to := after.UnixMicro(), until.UnixMicro()
@@ -35,7 +34,6 @@ func (s *Snapshot) Expired(after, until time.Time) []rules.Slowdown {
 	return slowed
 }
 
-// bucketLimit returns the limit of a user's bucket, or zero if the rule does not limit.
 func (t *Tenant) bucketLimit(rule *rules.Rule, user string, now int64) rules.Limit {
 	if rule.Action != rules.ActionLimit {
 		return rules.Limit{}
@@ -56,7 +54,6 @@ func (t *tenantDraft) noteRule(row *rules.Rule) {
 	}
 }
 
-// ruleBucketLimit returns the rule's limit, or zero if the rule does not limit.
 func ruleBucketLimit(r *rules.Rule) rules.Limit {
 	if r.Action != rules.ActionLimit {
 		return rules.Limit{}
@@ -64,7 +61,6 @@ func ruleBucketLimit(r *rules.Rule) rules.Limit {
 	return r.Limit()
 }
 
-// noteOverride records a slowdown of the user's buckets. Rules are read before overrides.
 func (t *tenantDraft) noteOverride(key overrideKey, next override) {
 	if was, ok := t.was.overrides.get(key); ok && was == next {
 		return
@@ -87,7 +83,6 @@ func (t *tenantDraft) noteOverride(key overrideKey, next override) {
 	}
 }
 
-// noteStep records a slowdown of the buckets of users without an override. Rules are read before steps.
 func (t *tenantDraft) noteStep(row *rules.Step, next step) {
 	rule, ok := t.rules.get(row.RuleID)
 	if !ok || !rule.Adapts() {
@@ -106,8 +101,7 @@ func (t *tenantDraft) noteStep(row *rules.Step, next step) {
 	}
 }
 
-// BucketOfUser returns the user's bucket of a rule, and its limit. ok is false if the rule does not exist or has no or
-// several buckets of the user.
+// BucketOfUser returns the user's bucket of a rule, if the user has exactly one.
 func (t *Tenant) BucketOfUser(id rules.RuleID, user string, now time.Time) (m rules.Match, ok bool) {
 	rule, found := t.rules.get(id)
 	if !found || rule.Action != rules.ActionLimit {
@@ -120,8 +114,7 @@ func (t *Tenant) BucketOfUser(id rules.RuleID, user string, now time.Time) (m ru
 	return t.match(rule, subject, user, now), true
 }
 
-// CommonLimit returns the limit of all buckets of a rule. ok is false if the rule does not exist, or has or had
-// overrides.
+// CommonLimit returns the limit of all buckets of a rule, unless overrides have or had another.
 func (t *Tenant) CommonLimit(id rules.RuleID, now time.Time) (limit rules.Limit, ok bool) {
 	rule, found := t.rules.get(id)
 	if !found || rule.Action != rules.ActionLimit {
@@ -133,7 +126,6 @@ func (t *Tenant) CommonLimit(id rules.RuleID, now time.Time) (limit rules.Limit,
 	return t.ownLimit(rule, now.UnixMicro()), true
 }
 
-// rulesOf reads every override: 50 ms for a million.
 func rulesOf(overrides table[overrideKey, override]) map[rules.RuleID]bool {
 	of := map[rules.RuleID]bool{}
 	for key := range overrides.all() {

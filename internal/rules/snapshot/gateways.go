@@ -15,8 +15,7 @@ type mappings struct {
 	descriptorsErr error
 }
 
-// Descriptors returns the tenant's mapping for Envoy's rate limit protocol. Returns an error if only a newer process
-// can read the document.
+// Descriptors returns the mapping for Envoy's rate limit protocol, or an error if only a newer process can read it.
 func (t *Tenant) Descriptors() (*gateway.DescriptorMapping, error) {
 	switch {
 	case t.mappings.descriptorsErr != nil:
@@ -27,8 +26,7 @@ func (t *Tenant) Descriptors() (*gateway.DescriptorMapping, error) {
 	return t.mappings.descriptors, nil
 }
 
-// Authorize returns the tenant's mapping for /v1/authorize. Returns an error if only a newer process can read the
-// document.
+// Authorize returns the mapping for /v1/authorize, or an error if only a newer process can read it.
 func (t *Tenant) Authorize() (*gateway.Mapping, error) {
 	switch {
 	case t.mappings.authorizeErr != nil:

@@ -11,20 +11,17 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// shapesPerFile bounds the shapes of a file, apart from those of a single term.
 const shapesPerFile = 64
 
 // index finds the active rules that match a request, by tuple space search (Srinivasan, Suri and Varghese, "Packet
 // Classification Using Tuple Space Search", SIGCOMM 1999).
 //
 // Rules are grouped by shape: the fields that they test and how, such as "any user, an endpoint below a path of 5
-// bytes, on one plan". The rules of a shape are in one hash map by their literal values, or in a list if they have
-// none. A check needs one probe for each shape, however many rules have it, and a hundred thousand rules usually have
-// fewer than twenty shapes. A probe finds candidates, and query.meets decides. The maps can therefore store 64-bit
-// hashes instead of values. The hashes are seeded, so that nobody can provoke collisions.
+// bytes, on one plan". A check needs one probe of a hash map for each shape, and a hundred thousand rules usually have
+// fewer than twenty. A probe finds candidates, and query.meets decides, so the maps store hashes instead of values,
+// seeded against provoked collisions.
 //
-// Each length of a path or network, and each set of attribute names, is a separate shape, so a tenant can have as many
-// shapes as rules. Three things bound the cost.
+// Each length of a path or network, and each set of attribute names, is a separate shape. Three things bound the cost.
 //   - A path of some length is probed only if the endpoint has a '/' there, and a network, once there
 //     are more than a few lengths, only if some rule names one of that length around the address.
 //   - A shape with attributes is filed under the first of them, and only a check that has the
@@ -33,17 +30,15 @@ const shapesPerFile = 64
 //     of it that the fewest such rules share, as a shape of that single term; of those there are
 //     few: one for each length, two for each attribute, and eight more.
 //
-// A check with a attributes visits 64 × (1 + a) shapes and those of single terms. Most are skipped in a few
-// nanoseconds; a probe takes 20 to 40 (BenchmarkMatchManyShapes). Candidates of a single term are compared rule by
-// rule. Matching becomes slow only for a tenant with hundreds of shapes and many rules in rare shapes without an
-// uncommon value.
+// A probe takes 20 to 40 ns, and most shapes are skipped in a few (BenchmarkMatchManyShapes). Candidates of a single
+// term are compared rule by rule.
 type index struct {
 	rules []*rules.Rule // sorted by id, including inactive rules
 	seed  maphash.Seed
-	// plain are the shapes without attributes, files the others by their first attribute.
+	// plain are the shapes without attributes; files has the others by their first.
 	plain []shape
 	files map[string][]shape
-	// candidates are the active rules; those of a shape and a hash are adjacent.
+	// candidates of a shape and a hash are adjacent.
 	candidates []candidate
 	bloom      bloom // all hashes of the shapes' maps
 
@@ -54,7 +49,6 @@ type index struct {
 	meters     map[rules.Meter]bool
 }
 
-// shape is a group of rules that test the same fields in the same way.
 type shape struct {
 	needs      termKinds // of all its terms
 	path       uint16    // the length of its path, 0 for none
@@ -66,7 +60,7 @@ type shape struct {
 
 type span struct{ start, end uint32 }
 
-// candidate is a rule with all that a check needs from a match, to avoid cache misses for the rule and its pattern.
+// candidate has all that a check needs, to avoid cache misses for the rule and its pattern.
 type candidate struct {
 	rule  *rules.Rule
 	limit rules.Limit // the rule's own
@@ -109,7 +103,6 @@ type termKinds uint16
 
 func (k termKind) set() termKinds { return 1 << k }
 
-// hashed are the kinds of which a rule has at most one value.
 const hashed = termKinds(1<<oneAttribute - 1<<oneUser)
 
 func newIndex(all table[rules.RuleID, *rules.Rule]) *index {
@@ -135,14 +128,11 @@ func newIndex(all table[rules.RuleID, *rules.Rule]) *index {
 
 type query struct {
 	*rules.Request
-	plan   string
-	ip     netip.Addr // unmapped, without zone
-	ipText string     // the masked address, cached
-	// has are the kinds for which the request has a value. hashes are the hashes of those values that do not depend on
-	// a length or name.
-	has    termKinds
-	hashes [endpointsBelow]uint64
-	// lengths are those of the networks around ip that rules name.
+	plan    string
+	ip      netip.Addr // unmapped, without zone
+	ipText  string     // the masked address, cached
+	has     termKinds
+	hashes  [endpointsBelow]uint64
 	lengths lengthSet
 }
 
@@ -176,7 +166,6 @@ func (x *index) query(r *rules.Request, plan string) query {
 	return q
 }
 
-// visit calls found for every active rule that matches the request, in no order.
 func (x *index) visit(q *query, found func(*candidate)) {
 	x.visitFile(q, x.plain, found)
 	if len(x.files) == 0 {
@@ -210,14 +199,14 @@ func (x *index) visitFile(q *query, file []shape, found func(*candidate)) {
 	}
 }
 
-// fits is checked before any hash is computed, because most shapes of a tenant with many do not fit.
+// fits comes before any hash is computed, because most of many shapes do not fit.
 func (s *shape) fits(q *query) bool {
 	return s.needs&^q.has == 0 &&
 		(s.path == 0 || int(s.path) <= len(q.Endpoint) && q.Endpoint[s.path-1] == '/') &&
 		(s.bits < 0 || q.lengths.has(int(s.bits)))
 }
 
-// hashOf combines the request's values for the shape's terms like hashOfValues those of a rule.
+// hashOf must combine values as hashOfValues does.
 func (x *index) hashOf(q *query, s *shape) uint64 {
 	hash := uint64(0)
 	for _, name := range s.attributes {
@@ -257,9 +246,8 @@ func (x *index) network(ip netip.Addr, length int) uint64 {
 	return maphash.Bytes(x.seed, bytes[:])
 }
 
-// bloom is a Bloom filter with one bit for each hash in the shapes' maps. Most probes find nothing, and a probe of a
-// cold map costs several cache misses, so the filter is asked first. It has 16 to 32 bits for each rule, at least 64,
-// and a power of two in all.
+// bloom is a Bloom filter of all hashes, with 16 to 32 bits for each rule. Most probes find nothing, and a probe of a
+// cold map costs several cache misses.
 type bloom []uint64
 
 func newBloom(all int) bloom {
@@ -276,8 +264,7 @@ func (b bloom) mayHave(hash uint64) bool { return *b.word(hash)&(1<<(hash%64)) !
 
 func (b bloom) word(hash uint64) *uint64 { return &b[hash>>6&uint64(len(b)-1)] }
 
-// combine depends on the order, so that a value in two fields gives two hashes. The multiplier is 2⁶⁴ divided by the
-// golden ratio, whose bits are well spread.
+// combine depends on the order, so that a value in two fields gives two hashes.
 func combine(hash, value uint64) uint64 {
 	hash = (hash ^ value) * 0x9E3779B97F4A7C15
 	return hash ^ hash>>32

@@ -24,8 +24,7 @@ type KeyUseStore interface {
 	RecordKeyUses(ctx context.Context, uses []KeyUse) error
 }
 
-// KeyUses writes the minute of each API key's last use, in batches. Noting a use never blocks. A killed process loses
-// only the unwritten minutes.
+// KeyUses writes the minute of each API key's last use, in batches; a killed process loses the unwritten ones.
 type KeyUses struct {
 	store KeyUseStore
 	log   *slog.Logger
@@ -39,21 +38,18 @@ func NewKeyUses(store KeyUseStore, log *slog.Logger) *KeyUses {
 	return &KeyUses{store: store, log: log, pending: map[string]uint32{}}
 }
 
-// Note records a use of a key of a Snapshot. The key remembers the minute, so that all but the first use in a minute
-// cost one load from warm memory.
+// Note never blocks; the key remembers the minute, so that further uses in it cost one load from warm memory.
 func (u *KeyUses) Note(key *Key, at time.Time) {
 	minute := uint32(at.Unix() / 60)
 	if atomic.LoadUint32(&key.noted) >= minute {
 		return
 	}
-	// Two concurrent uses in different minutes race; the next use corrects the result.
 	atomic.StoreUint32(&key.noted, minute)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.keep(key.ID, minute)
 }
 
-// keep requires u.mu.
 func (u *KeyUses) keep(keyID string, minute uint32) {
 	u.pending[keyID] = max(u.pending[keyID], minute)
 }

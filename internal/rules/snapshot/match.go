@@ -9,12 +9,11 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Match appends the rules that match a request on a plan to dst, sorted by rule id. Inactive and expired rules never
-// match, and a rule with a plan matches only checks on that plan. now decides what has expired. Do not modify the
-// matches' strings and rules: they belong to the Snapshot and the request.
+// Match appends the active, unexpired rules that match a request on a plan, sorted by id. Do not modify their strings
+// and rules, which belong to the Snapshot and the request.
 //
-// The cost depends on the number of matches and shapes (see index), not of rules. It allocates to grow dst, and for
-// subjects that are not part of the request: a masked address (once for all rules) or several joined values.
+// The cost depends on the number of matches and shapes, not of rules: see index. Allocations grow dst, and make
+// subjects of a masked address or several joined values.
 func (t *Tenant) Match(r *rules.Request, plan string, now time.Time, dst []rules.Match) []rules.Match {
 	q := t.index.query(r, plan)
 	micros := now.UnixMicro()
@@ -40,7 +39,7 @@ func (t *Tenant) Match(r *rules.Request, plan string, now time.Time, dst []rules
 	return dst
 }
 
-// modesOf returns the modes in force for a rule. Only here does the tenant's emergency switch act.
+// The tenant's emergency switch acts here alone.
 func (t *Tenant) modesOf(rule *rules.Rule) (rules.Mode, rules.FailureMode) {
 	mode := rule.Mode
 	if t.Tenant.InShadow && rule.Action != rules.ActionBypass {
@@ -49,7 +48,6 @@ func (t *Tenant) modesOf(rule *rules.Rule) (rules.Mode, rules.FailureMode) {
 	return mode, t.failureMode(rule)
 }
 
-// failureMode returns the rule's failure mode, or its tenant's if the rule's is empty or unknown.
 func (t *Tenant) failureMode(rule *rules.Rule) rules.FailureMode {
 	if rule.FailureMode == "" || rule.Unknown != "" && !rule.FailureMode.Known() {
 		return t.Tenant.Settings.FailureMode
@@ -57,8 +55,7 @@ func (t *Tenant) failureMode(rule *rules.Rule) rules.FailureMode {
 	return rule.FailureMode
 }
 
-// limitFor returns the limit for a user in a rule that splits by user. A candidate uses the overrides of its live rule,
-// which apply after a promotion.
+// limitFor uses for a candidate the overrides of its live rule, which apply after a promotion.
 func (t *Tenant) limitFor(rule *rules.Rule, user string, now int64) rules.Limit {
 	if rule.Action == rules.ActionLimit {
 		o, ok := t.overrides.get(overrideKey{rule.ID, user})
@@ -72,7 +69,7 @@ func (t *Tenant) limitFor(rule *rules.Rule, user string, now int64) rules.Limit 
 	return t.ownLimit(rule, now)
 }
 
-// meets defines what a match is; the index only narrows down the rules to ask.
+// meets decides; the index only narrows down the rules to ask.
 func (q *query) meets(rule *rules.Rule) bool {
 	if rule.Plan != "" && rule.Plan != q.plan {
 		return false
@@ -86,7 +83,6 @@ func (q *query) meets(rule *rules.Rule) bool {
 	return len(segments) > 0
 }
 
-// holdsValue tests a segment without its method. An empty field matches nothing.
 func (q *query) holdsValue(s *rules.Segment) bool {
 	switch s.Field {
 	case rules.FieldGlobal:
@@ -113,7 +109,6 @@ func holdsEndpoint(s *rules.Segment, endpoint string) bool {
 	return endpoint == s.Value
 }
 
-// subjectKind is the source of a rule's subjects: the placeholder of its pattern.
 type subjectKind uint8
 
 const (
@@ -202,7 +197,6 @@ func (q *query) value(s *rules.Segment, settings *rules.Settings) string {
 	return ""
 }
 
-// maskedIP formats the address's IP subject: 203.0.113.9 for a whole address, 2001:db8::/64 for a network.
 func (q *query) maskedIP(settings *rules.Settings) string {
 	if q.ipText != "" {
 		return q.ipText
@@ -213,7 +207,7 @@ func (q *query) maskedIP(settings *rules.Settings) string {
 	}
 	network, err := q.ip.Prefix(bits)
 	if err != nil || network.IsSingleIP() {
-		// Validation keeps bits in range. Otherwise each address has its own subject.
+		// Validation keeps bits in range.
 		q.ipText = q.ip.String()
 	} else {
 		q.ipText = network.String()

@@ -7,18 +7,17 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// missScan bounds the rules that Misses reads, to about ten milliseconds.
+// missScan bounds Misses to about ten milliseconds.
 const missScan = 100_000
 
 // Miss is a rule that a request nearly matches.
 type Miss struct {
-	Rule *rules.Rule
-	// Reason says for people why the rule does not match.
+	Rule   *rules.Rule
 	Reason string
 }
 
-// Misses returns up to limit rules that do not match the request on a plan, by the number of failed conditions and then
-// by id. It scans the hundred thousand rules with the lowest ids, so use it for explanations and not for checks.
+// Misses returns up to limit rules that do not match, by the number of failed conditions and then by id, of those with
+// the hundred thousand lowest ids. The scan is for explanations, not for checks.
 func (t *Tenant) Misses(r *rules.Request, plan string, now time.Time, limit int) []Miss {
 	q := t.index.query(r, plan)
 	limit = max(limit, 0)
@@ -57,7 +56,6 @@ const (
 	isOtherValue // or the request has none
 )
 
-// failures appends every failed condition. Without any, the rule matches.
 func (q *query) failures(rule *rules.Rule, now time.Time, dst []failure) []failure {
 	if !rule.Active {
 		dst = append(dst, failure{kind: isOff})

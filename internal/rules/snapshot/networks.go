@@ -8,11 +8,11 @@ import (
 	"github.com/gaissmai/bart"
 )
 
-// fewLengths is the number of network lengths up to which probing all is cheaper than a lookup.
+// Up to fewLengths, probing all lengths is cheaper than a lookup.
 const fewLengths = 6
 
-// networks finds the lengths of the rules' networks around an address, which are the only ones worth a probe. Rules may
-// have 33 + 129 lengths, while an address is seldom in more than two or three networks.
+// networks finds the lengths of the rules' networks around an address: of 33 + 129 possible ones, seldom more than
+// three need a probe.
 type networks struct {
 	// by network, the lengths of it and those around it; nil if probing all lengths is cheap
 	table *bart.Table[lengthSet]
@@ -42,7 +42,6 @@ func (ns networks) lengthsAround(ip netip.Addr) lengthSet {
 	return lengths
 }
 
-// lengthSet is a set of network lengths, 0 to 128 bits.
 type lengthSet [3]uint64
 
 var allLengths = lengthSet{^uint64(0), ^uint64(0), ^uint64(0)}

@@ -32,8 +32,7 @@ func (x *index) build() {
 	x.file(groups)
 }
 
-// file turns groups into shapes. Shapes without values, and their candidates, come first, because nearly every check
-// visits them.
+// Shapes without values, and their candidates, come first, because nearly every check visits them.
 func (x *index) file(groups shapeGroups) {
 	x.files = map[string][]shape{}
 	x.candidates = make([]candidate, 0, len(x.rules))
@@ -52,8 +51,8 @@ func (x *index) file(groups shapeGroups) {
 	}
 }
 
-// thinOut moves the rules of shapes beyond a file's bound into groups of their least common aspect. Any other aspect
-// would have longer hash chains.
+// thinOut moves the rules of shapes beyond a file's bound into groups of their least common aspect; any other would
+// have longer hash chains.
 func (x *index) thinOut(groups shapeGroups) {
 	rare := groups.surplus()
 	if len(rare) == 0 {
@@ -70,7 +69,7 @@ func (x *index) thinOut(groups shapeGroups) {
 	for _, rule := range rare {
 		aspects = x.aspects(rule, aspects[:0])
 		least := slices.MinFunc(aspects, func(a, b aspect) int {
-			// Between two equally common ones, fewer requests match the one with a value.
+			// Fewer requests match an aspect with a value.
 			return cmp.Or(cmp.Compare(common[a], common[b]), -cmp.Compare(min(a.value, 1), min(b.value, 1)))
 		})
 		groups.add(rule, []aspect{least}, false)
@@ -113,8 +112,7 @@ func (gs shapeGroups) add(rule *rules.Rule, aspects []aspect, certain bool) {
 	g.members = append(g.members, member{c, hashOfValues(aspects)})
 }
 
-// surplus removes the groups with the fewest rules beyond a file's bound, and returns their rules. Groups of a single
-// term stay, because they cannot be reduced.
+// surplus removes the groups with the fewest rules beyond a file's bound; those of a single term cannot be reduced.
 func (gs shapeGroups) surplus() (rare []*rules.Rule) {
 	files := map[string][]string{}
 	for key, g := range gs {
@@ -190,20 +188,18 @@ func (x *index) shape(g *shapeGroup) shape {
 	return s
 }
 
-// aspect is a term of a rule with the hash of the rule's value, which is 0 for any value.
+// aspect is a term with the hash of the rule's value, 0 for any.
 type aspect struct {
 	term
 	value uint64
 }
 
-// allCertain reports whether fitting the shape implies a match. Values do not, and attributes, which a shape's needs do
-// not name, do not either.
+// allCertain reports whether fitting the shape implies a match, which no value and no attribute does.
 func allCertain(aspects []aspect) bool {
 	return !slices.ContainsFunc(aspects, func(a aspect) bool { return a.kind.hasValue() || a.kind.ofAttribute() })
 }
 
-// aspects appends all conditions of the rule: first attributes, whose first determines the file, then the others by
-// kind.
+// aspects appends attributes first, because the first determines the file.
 func (x *index) aspects(rule *rules.Rule, dst []aspect) []aspect {
 	segments := rule.Pattern.Segments()
 	for i := range segments {

@@ -135,7 +135,7 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 				t.Errorf("%s: told of %q, want %q", step.name, told, step.want)
 			}
 		}
-		// A failover loses a raise. Only the full read notices, and sees a cut.
+		// A failover loses a raise, which only the full read notices.
 		source.change(rule(func(r *rules.Rule) { r.RatePerSecond = 1000 }))
 		if err := w.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,6 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 		if !slices.Equal(slices.Compact(told), []string{ofAll}) { // of the rule, and of its step
 			t.Errorf("a lost raise: told of %q", told)
 		}
-		// A process that starts does not know the limits before.
 		told = nil
 		source.change(rule(func(*rules.Rule) {}))
 		if err := NewWatcher(source, WatcherOptions{Slowed: slowed}).Refresh(t.Context()); err != nil {

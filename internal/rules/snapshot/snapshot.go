@@ -1,9 +1,8 @@
 // Package snapshot holds the data of checks in memory and finds the rules that match a request.
 //
-// A [Snapshot] is an immutable copy of all tenants' plans, rules, overrides, assignments and API keys at one moment. A
-// [Watcher] polls a [Source], the database, every second and replaces the Snapshot. While the database is away, the
-// last good Snapshot stays and [Watcher.Age] returns its age. Matching never blocks, and costs the same with ten rules
-// or a hundred thousand: see [Tenant.Match].
+// A [Watcher] polls a [Source], the database, every second for a new immutable [Snapshot]. While the database is away,
+// the last good one stays, with its [Watcher.Age]. Matching never blocks, and costs the same with ten rules or a
+// hundred thousand: see [Tenant.Match].
 package snapshot
 
 import (
@@ -17,7 +16,7 @@ import (
 
 var errUnknownPlan = errors.New("unknown plan")
 
-// Snapshot is the data of checks at one moment. It is immutable and safe for concurrent use.
+// Snapshot is the immutable data of all tenants' checks at one moment.
 type Snapshot struct {
 	tenants table[rules.TenantID, *Tenant]
 	keys    table[string, *Key]
@@ -27,17 +26,15 @@ type Snapshot struct {
 
 // Sizes counts the rows of a Snapshot.
 type Sizes struct {
-	Tenants int
-	// TenantsInShadow counts tenants in shadow: see rules.Tenant.InShadow.
+	Tenants         int
 	TenantsInShadow int
 	Rules           int // including inactive ones
-	// Overrides includes expired and removed ones: see rules.Override.RemovedAt.
+	// Overrides includes expired and removed ones.
 	Overrides   int
 	Assignments int
 	Keys        int // including revoked ones
-	// UnknownRules counts active rules that this process cannot apply: see rules.Rule.Unknown.
-	UnknownRules int
-	// AdaptingRules counts active rules that adapt.
+	// UnknownRules and AdaptingRules count active ones.
+	UnknownRules  int
 	AdaptingRules int
 }
 
@@ -46,9 +43,8 @@ func New(pages ...Rows) *Snapshot {
 	return new(Snapshot).With(pages...)
 }
 
-// With returns a copy of s with these rows changed. The copy shares unchanged data: one new assignment does not copy a
-// million others, but a changed rule rebuilds its tenant's index. Rows of a tenant that neither s nor the pages contain
-// are dropped, except for keys.
+// With returns a copy with these rows changed, which shares the rest; a changed rule rebuilds its tenant's index. Rows
+// of an unknown tenant are dropped, except for keys.
 func (s *Snapshot) With(pages ...Rows) *Snapshot {
 	d := newDraft(s)
 	for i := range pages {
@@ -75,7 +71,7 @@ func (s *Snapshot) Tenants() iter.Seq[*Tenant] {
 	}
 }
 
-// Key returns the API key with a public id, which may be revoked or expired. Do not modify it.
+// Key returns a key, which may be revoked or expired; do not modify it.
 func (s *Snapshot) Key(id string) (*Key, bool) { return s.keys.get(id) }
 
 // Sizes counts the Snapshot's rows.
@@ -91,7 +87,6 @@ func (s *Snapshot) revisions() map[rules.TenantID]int64 {
 
 // Tenant is a tenant's part of a Snapshot.
 type Tenant struct {
-	// Tenant is the tenant's row. Do not modify it.
 	Tenant rules.Tenant
 
 	plans       table[string, string] // each name to itself
@@ -109,13 +104,12 @@ type Tenant struct {
 	adapting     []*rules.Rule // active ones, by id
 }
 
-// ReadAt is the time of the last reread, in microseconds since the Unix epoch; 0 if unknown. It is the database's
-// clock, or this process's if that is behind. A rule in force well before ReadAt that is not here does not exist: see
-// enforce.BucketCheck.
+// ReadAt is the time of the last reread by the database's clock, in microseconds. A rule in force well before it that
+// is not here does not exist: see enforce.BucketCheck.
 func (t *Tenant) ReadAt() int64 { return t.readAt }
 
-// PlanOf returns the plan of a request: the one it names, else the user's assigned plan, else the tenant's default,
-// which may be "". Naming an unknown plan is an error.
+// PlanOf returns the plan that a request names, or the user's, or the tenant's default, which may be "". Naming an
+// unknown plan is an error.
 func (t *Tenant) PlanOf(r *rules.Request) (string, error) {
 	if r.Plan != "" {
 		plan, ok := t.plans.get(r.Plan)
@@ -130,7 +124,7 @@ func (t *Tenant) PlanOf(r *rules.Request) (string, error) {
 	return t.Tenant.DefaultPlan, nil
 }
 
-// Rules iterates over all rules by id, including inactive ones. Do not modify them.
+// Rules iterates by id, including inactive ones; do not modify them.
 func (t *Tenant) Rules() iter.Seq[*rules.Rule] { return slices.Values(t.index.rules) }
 
 // NamesAttribute reports whether a rule, active or not, names an attribute.
@@ -157,7 +151,7 @@ type overrideKey struct {
 	user string
 }
 
-// override is the part of a rules.Override that a check needs. Times are in microseconds since the Unix epoch.
+// override is the part of a rules.Override for checks; times are in microseconds.
 type override struct {
 	rate      float64
 	burst     int64
@@ -176,17 +170,14 @@ func newOverride(row *rules.Override) override {
 	}
 }
 
-// effective returns the limit of a user with the override.
+// A bucket keeps the limit with the latest Since, so after an override the rule's own limit needs the end as its Since.
+// The end is never before the override's start, or editing a long expired one would give a Since that the bucket has
+// passed.
 //
-// A bucket keeps the limit with the latest Since. After an override has ended, the rule's own limit therefore needs the
-// end as its Since, or the bucket would stay at the override. The end is never before the override's start, so that
-// editing a long expired override cannot give a Since that the bucket has already passed.
+// A process that missed the rule's latest edit computes the same end with an older limit, so each version of the rule
+// adds a microsecond. The query PutOverride keeps a new override later than that.
 //
-// A process that missed the rule's latest edit computes the same end with an older limit. Each version of the rule adds
-// a microsecond, so that the later edit wins. The query PutOverride keeps a new override later than that.
-//
-// own is the rule's limit with its step. A step does not lower an override, but its Since applies, so that buckets
-// recover from a process that missed a renewal of the step.
+// A step does not lower an override, but its Since applies, so that buckets recover from a missed renewal of the step.
 func (o override) effective(rule *rules.Rule, own rules.Limit, now int64) rules.Limit {
 	expired := o.expiresAt != 0 && o.expiresAt <= now
 	if !expired && o.removedAt == 0 {

@@ -22,7 +22,6 @@ const testTenant = rules.TenantID(1)
 
 var testNow = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// activeRule returns a rule of testTenant: 10 per second, bursts to 50, in force for an hour.
 func activeRule(t interface {
 	Helper()
 	Fatal(args ...any)

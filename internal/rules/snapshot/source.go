@@ -10,15 +10,14 @@ import (
 
 // Source delivers rows to the Watcher.
 type Source interface {
-	// Read visits every row, including removals, that is newer than the given revision of its tenant, in pages of one
-	// consistent view. A tenant that is missing from the map is read in full; a nil map reads everything. Changed
-	// Tenants come first. Read returns the first error of visit.
+	// Read visits pages of one consistent view: every row, including removals, that is newer than its tenant's revision
+	// in the map, or all rows without one. Changed Tenants come first.
 	//
-	// The caller may give up when no visit happens for seconds. Read therefore calls visit, with empty Rows if need be,
-	// whenever the database has answered.
+	// Read also visits empty Rows, whenever the database has answered, because the caller may give up after seconds
+	// without a visit.
 	Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(Rows) error) error
-	// Digests returns a digest of each tenant's rows in one consistent view, and the source's time at its start. Two
-	// equal ones mean that no row was added, changed or deleted in between, with or without a new revision.
+	// Digests returns the source's time at its start, and digests that differ if any row was added, changed or deleted,
+	// with or without a new revision.
 	Digests(ctx context.Context) (at time.Time, digests map[rules.TenantID]Digest, err error)
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// step is the part of a rules.Step that a check needs. Times are in microseconds since the Unix epoch.
+// step is the part of a rules.Step for checks; times are in microseconds.
 type step struct {
 	percent int
 	since   int64
@@ -17,8 +17,7 @@ func newStep(row *rules.Step) step {
 	return step{percent: row.Percent, since: rules.UnixMicro(row.InForceSince), endsAt: rules.UnixMicro(row.EndsAt)}
 }
 
-// effective returns a rule's limit under the step. An ended step leaves its end as the limit's Since: see
-// override.effective.
+// An ended step leaves its end as the limit's Since: see override.effective.
 func (s step) effective(rule *rules.Rule, limit rules.Limit, now int64) rules.Limit {
 	if now >= s.endsAt {
 		limit.Since = max(limit.Since, s.endsAt+max(0, rule.Version-1))
@@ -29,7 +28,6 @@ func (s step) effective(rule *rules.Rule, limit rules.Limit, now int64) rules.Li
 	return limit
 }
 
-// ownLimit returns the limit for users without an override: the configured one with its step.
 func (t *Tenant) ownLimit(rule *rules.Rule, now int64) rules.Limit {
 	limit := rule.Limit()
 	if t.steps.size == 0 || !rule.Adapts() {
@@ -41,8 +39,8 @@ func (t *Tenant) ownLimit(rule *rules.Rule, now int64) rules.Limit {
 	return limit
 }
 
-// Stands returns whether a match's limit is an override, and otherwise its share of the configured rate, in percent. A
-// limit that came with a check is no override, and has all of its rate.
+// Stands returns whether a match's limit is an override, or its share of the configured rate, in percent. A limit that
+// came with a check is neither.
 func (t *Tenant) Stands(m *rules.Match, now time.Time) (overridden bool, sharePercent int) {
 	own := t.ownLimit(m.Rule, now.UnixMicro())
 	if m.IsOwn {
@@ -57,10 +55,10 @@ func (t *Tenant) Stands(m *rules.Match, now time.Time) (overridden bool, sharePe
 	return false, 100
 }
 
-// AdaptingRules returns the tenant's active adapting rules by id. Do not modify them.
+// AdaptingRules returns the active ones by id; do not modify them.
 func (t *Tenant) AdaptingRules() []*rules.Rule { return t.adapting }
 
-// HasBackend reports whether an active rule of the tenant follows a backend. Such rules are few.
+// HasBackend reports whether an active rule of the tenant follows a backend.
 func (t *Tenant) HasBackend(name string) bool {
 	for _, rule := range t.adapting {
 		if rule.Adapt.Backend == name {

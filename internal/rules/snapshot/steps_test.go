@@ -9,7 +9,6 @@ import (
 
 var stepStart = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// stepped returns a snapshot with an adapting rule of 10 per second, a step, and an override of user 42.
 func stepped(t *testing.T, percent int, change func(*rules.Rule)) *Snapshot {
 	t.Helper()
 	pattern, err := rules.ParsePattern("user:{user_id}")

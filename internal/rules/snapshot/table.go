@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// overlayShare bounds the overlay to a sixteenth of the base. In a table of a million rows a change copies at most
-// 62,500, and every 62,500 changes copy the million once.
+// overlayShare bounds the overlay to a sixteenth of the base: in a table of a million rows a change copies at most
+// 62,500.
 const overlayShare = 16
 
 type table[K, V comparable] struct {
@@ -21,7 +21,7 @@ type row[V any] struct {
 }
 
 func (t *table[K, V]) get(key K) (V, bool) {
-	// Most tables have no overlay, and a lookup in an empty map still computes a hash.
+	// A lookup in an empty map still computes a hash.
 	if len(t.overlay) > 0 {
 		if r, ok := t.overlay[key]; ok {
 			return r.value, !r.gone
@@ -46,10 +46,10 @@ func (t *table[K, V]) all() iter.Seq2[K, V] {
 	}
 }
 
-// tableEdit makes a modified copy of a table. Do not edit it after publishing its table.
+// tableEdit makes a modified copy; do not edit it after publishing its table.
 type tableEdit[K, V comparable] struct {
 	table[K, V]
-	// changed: the copy differs from the original. ownOverlay, ownBase: the map is not shared with the original.
+	// ownOverlay, ownBase: the map is not shared with the original.
 	changed, ownOverlay, ownBase bool
 }
 

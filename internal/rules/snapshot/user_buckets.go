@@ -10,12 +10,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// UserBuckets returns, by rule id, up to limit buckets that a user id alone determines: those of active, unexpired
-// limits on the plan or all plans whose pattern names the user and has no placeholder but {user_id}. user:{user_id} and
-// user:{user_id}:endpoint:/a qualify. endpoint:/a is shared, and user:{user_id}:ip:{ip} has a bucket for each address.
+// UserBuckets returns, by rule id, up to limit buckets that a user id alone determines: user:{user_id} has one, while
+// endpoint:/a is shared and user:{user_id}:ip:{ip} has one for each address.
 //
-// Without a plan, the user's own applies. Each bucket is the Match of a check on that plan. The cost grows with the
-// buckets returned. The first call after a change of rules sorts the rules (0.1 s for 100,000).
+// Without a plan, the user's own applies. The first call after a change of rules sorts the rules (0.1 s for 100,000).
 func (t *Tenant) UserBuckets(userID, plan string, now time.Time, limit int) []rules.Match {
 	if userID == "" {
 		return nil
@@ -44,8 +42,7 @@ func (t *Tenant) UserBuckets(userID, plan string, now time.Time, limit int) []ru
 	return buckets
 }
 
-// UserBucketsOfPlans returns the buckets of UserBuckets on every plan, in any order, because a check may name another
-// plan than its user's.
+// UserBucketsOfPlans is UserBuckets on every plan, because a check may name another than its user's.
 func (t *Tenant) UserBucketsOfPlans(userID string, now time.Time) iter.Seq[rules.Match] {
 	return func(yield func(rules.Match) bool) {
 		if userID == "" {
@@ -70,7 +67,7 @@ func (t *Tenant) userBucket(rule *rules.Rule, userID string, now time.Time) (m r
 	return t.match(rule, subject, userID, now), true
 }
 
-// userLimits are the active limits that OnlyUser accepts, sorted by named user, plan and id.
+// userLimits are sorted by named user, plan and id.
 type userLimits []*rules.Rule
 
 func newUserLimits(all []*rules.Rule) userLimits {
@@ -97,13 +94,12 @@ func newUserLimits(all []*rules.Rule) userLimits {
 	return sorted
 }
 
-// of returns the limits of a plan ("": of all plans) that name the user; "" selects those with {user_id}.
+// of selects the limits of a plan that name the user, or {user_id} for "".
 func (l userLimits) of(user, plan string) []*rules.Rule {
 	ofUser := l.naming(user)
 	return ofUser.where(func(rule *rules.Rule) int { return cmp.Compare(rule.Plan, plan) })
 }
 
-// naming returns the limits of all plans that name the user, as of does.
 func (l userLimits) naming(user string) userLimits {
 	return l.where(func(rule *rules.Rule) int {
 		named, _ := rule.Pattern.OnlyUser()
@@ -117,7 +113,6 @@ func (l userLimits) where(compare func(*rules.Rule) int) userLimits {
 	return l[start:end]
 }
 
-// popLowest removes the rule with the lowest id from sorted lists; nil if all are empty.
 func popLowest(lists [][]*rules.Rule) *rules.Rule {
 	lowest := -1
 	for i := range lists {
@@ -133,9 +128,8 @@ func popLowest(lists [][]*rules.Rule) *rules.Rule {
 	return rule
 }
 
-// Bucket returns the rule and limit of a named bucket, such as that of a violation. Returns false if the tenant has no
-// such rule, the rule does not limit, or the subject is not one of the rule's. The rule may be inactive or for another
-// plan.
+// Bucket returns the rule and limit of a named bucket, such as a violation's, if the rule limits. The rule may be
+// inactive or for another plan.
 func (t *Tenant) Bucket(id rules.RuleID, subject string, now time.Time) (rules.Match, bool) {
 	rule, ok := t.rules.get(id)
 	if !ok || rule.Action != rules.ActionLimit {
@@ -148,7 +142,7 @@ func (t *Tenant) Bucket(id rules.RuleID, subject string, now time.Time) (rules.M
 	return t.match(rule, subject, user, now), true
 }
 
-// Denies reports whether a rule exists, is active and not over, and is enforced. It may deny nothing for other reasons.
+// Denies reports whether a rule can deny: it is active, unexpired and enforced.
 func (t *Tenant) Denies(id rules.RuleID, now time.Time) bool {
 	rule, ok := t.rules.get(id)
 	if !ok || !rule.Active || rule.HasExpired(now) || rule.Action == rules.ActionBypass {
@@ -158,7 +152,6 @@ func (t *Tenant) Denies(id rules.RuleID, now time.Time) bool {
 	return mode == rules.ModeEnforce
 }
 
-// match returns the rule's own limit if user is "".
 func (t *Tenant) match(rule *rules.Rule, subject, user string, now time.Time) rules.Match {
 	limit := t.ownLimit(rule, now.UnixMicro())
 	if user != "" {
@@ -168,8 +161,7 @@ func (t *Tenant) match(rule *rules.Rule, subject, user string, now time.Time) ru
 	return rules.Match{Rule: rule, Limit: limit, Mode: mode, FailureMode: failureMode, Subject: subject}
 }
 
-// OwnerOfBucket returns the user whose bucket a subject of a rule has, or "" if users share it; isKnown is false
-// without the rule.
+// OwnerOfBucket returns the user that owns a bucket, or ""; isKnown is false without the rule.
 func (t *Tenant) OwnerOfBucket(id rules.RuleID, subject string) (user string, isKnown bool) {
 	rule, isKnown := t.rules.get(id)
 	if !isKnown {
@@ -178,8 +170,7 @@ func (t *Tenant) OwnerOfBucket(id rules.RuleID, subject string) (user string, is
 	return rule.Pattern.OwnerOf(subject), true
 }
 
-// SlowestRefill returns the longest time that a bucket takes to fill at any rate that its rule can have without an
-// edit; 0 without such a rule.
+// SlowestRefill returns the longest time that a bucket takes to fill at any rate of its rule without an edit.
 func (t *Tenant) SlowestRefill(id rules.RuleID, subject string, now time.Time) time.Duration {
 	rule, ok := t.rules.get(id)
 	if !ok || rule.Action != rules.ActionLimit {

@@ -14,45 +14,42 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The first load is retried after firstRetry, then with exponential back-off up to lastRetry.
+// The first load is retried with exponential back-off.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// digestsWithin bounds the wait for digests: see BenchmarkReread of pgstore.
+	// digestsWithin: see BenchmarkReread of pgstore.
 	digestsWithin = 30 * time.Second
 )
 
 var errPageLate = errors.New("the next page of rows is late")
 
-// WatcherOptions configure a Watcher. A duration of 0 means the default.
+// WatcherOptions configure a Watcher; a duration of 0 means the default.
 type WatcherOptions struct {
 	// PollInterval is the time between reads of newer rows; default 1 s.
 	PollInterval time.Duration
-	// RereadInterval is the time between rereads, which find changes without a new revision; default 60 s. A reread
-	// reads digests of all tenants, and the tenants that changed since the last one in full.
+	// RereadInterval is for changes without a new revision; default 60 s. A reread reads digests of all tenants, and
+	// those that changed in full.
 	RereadInterval time.Duration
-	// PageTimeout bounds the wait for each page, including empty ones, and for the end of a read; default 5 s. There is
-	// no bound for a whole read: a million rows may arrive over a slow line, while a read from a dead database still
-	// ends soon.
+	// PageTimeout bounds the wait for each page; default 5 s. There is no bound for a whole read: a million rows may
+	// arrive over a slow line.
 	PageTimeout time.Duration
-	// Slowed receives buckets that fill later than before, once the Snapshot has their new limit. It must not block,
-	// and may get a slowdown twice. Expired overrides are left out: see Snapshot.Expired. May be nil.
+	// Slowed receives buckets that fill later than before, once the Snapshot has their new limit; it must not block,
+	// and may get one twice. Expired overrides are left out.
 	Slowed func([]rules.Slowdown)
-	// Logger logs the beginning and end of an outage; default slog.Default().
 	Logger *slog.Logger
 }
 
-// Watcher keeps the newest Snapshot of a Source in memory. Snapshot is one atomic load. A failed read changes nothing,
-// and no error ends the watching. Polls continue during a reread, so that large tenants do not delay changes.
+// Watcher keeps the newest Snapshot of a Source in memory; a failed read changes nothing. Polls continue during a
+// reread, so that large tenants do not delay changes.
 //
-// A key that was once seen revoked stays revoked for the life of the process, even if a later read disagrees.
+// A key that was once seen revoked stays revoked for the life of the process.
 type Watcher struct {
 	source  Source
 	options WatcherOptions
 	current atomic.Pointer[Snapshot]
 
-	// publishing is a lock to replace the current Snapshot, rereading one for rereads. They are channels, because
-	// waiting for a mutex cannot be canceled.
+	// publishing and rereading are locks, as channels, because waiting for a mutex cannot be canceled.
 	publishing, rereading chan struct{}
 	loaded                chan struct{}             // closed once there is a Snapshot
 	digests               map[rules.TenantID]Digest // of the last good reread, which guards them
@@ -99,7 +96,6 @@ func (w *Watcher) Run(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
-	// A failed read is logged and kept for LastError, and the next tick tries again.
 	var rereads panics.Group
 	rereads.Loop(ctx, w.options.Logger, "reading all rules",
 		func(ctx context.Context) { every(ctx, w.options.RereadInterval, w.safely(w.reread)) })
@@ -144,8 +140,7 @@ func (w *Watcher) poll(ctx context.Context) error {
 	return nil
 }
 
-// reread reads all tenants that may have changed. Polls publish newer Snapshots meanwhile, so a final poll brings this
-// one up to date.
+// Polls publish newer Snapshots during a reread, so a final poll brings this one up to date.
 func (w *Watcher) reread(ctx context.Context) error {
 	if err := enter(ctx, w.rereading); err != nil {
 		return err
@@ -166,8 +161,7 @@ func (w *Watcher) reread(ctx context.Context) error {
 	return nil
 }
 
-// readChanged publishes nothing. It also reads the tenants again that lost rows, because polls would have to wait if
-// catchUp did.
+// readChanged also reads the tenants again that lost rows, because polls would have to wait if catchUp did.
 func (w *Watcher) readChanged(ctx context.Context) (next *Snapshot, digests map[rules.TenantID]Digest, found news,
 	err error,
 ) {
@@ -178,7 +172,7 @@ func (w *Watcher) readChanged(ctx context.Context) (next *Snapshot, digests map[
 	}
 	known, same := from.revisions(), map[rules.TenantID]bool{}
 	for id, revision := range known {
-		// A tenant that a poll has changed is read in full: a failover can undo the change and restore the digest.
+		// A failover can undo a polled change and restore the digest.
 		if digest, ok := digests[id]; ok && digest == w.digests[id] && digest.Revision == revision {
 			same[id] = true
 		} else {
@@ -208,8 +202,7 @@ func (w *Watcher) readChanged(ctx context.Context) (next *Snapshot, digests map[
 	return next, digests, found, nil
 }
 
-// readDigests returns digests and the time at which rows expire. Without digests, as when the database is too slow for
-// them, everything is read.
+// readDigests: without digests, as when the database is too slow for them, everything is read.
 func (w *Watcher) readDigests(ctx context.Context) (at time.Time, digests map[rules.TenantID]Digest, err error) {
 	at = time.Now() // overrides expire by this process's clock; if that is behind, it is the bound
 	limited, cancel := context.WithTimeout(ctx, digestsWithin)
@@ -292,7 +285,6 @@ func enter(ctx context.Context, room chan struct{}) error {
 
 func leave(room chan struct{}) { <-room }
 
-// note records the result of a read, unless the caller has given up.
 func (w *Watcher) note(ctx context.Context, kind string, r *record, began time.Time, err error) {
 	if err != nil && ctx.Err() != nil {
 		return
@@ -321,16 +313,14 @@ func (w *Watcher) note(ctx context.Context, kind string, r *record, began time.T
 	}
 }
 
-// Age returns the time since the start of the last good poll or reread, or since NewWatcher. The Snapshot contains
-// every change committed before that.
+// Age returns the time since the start of the last good read: every change committed before it is in the Snapshot.
 func (w *Watcher) Age() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Since(w.fresh)
 }
 
-// LastError returns the error of the last finished poll or reread, or nil. A good poll clears the error of an
-// earlier reread, so this tells whether the source is away now.
+// LastError returns the error of the last finished read. A good poll clears that of an earlier reread.
 func (w *Watcher) LastError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

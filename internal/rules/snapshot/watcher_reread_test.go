@@ -279,7 +279,6 @@ func TestATenantThatDiffersIsRereadWithinAMinute(t *testing.T) {
 	})
 }
 
-// A database that is too slow for digests is read in full, also at the first load.
 func TestRulesAreReadWithoutDigests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -293,7 +292,6 @@ func TestRulesAreReadWithoutDigests(t *testing.T) {
 	})
 }
 
-// TestAFailoverThatRestoresADigestIsSeen: a poll saw a change, and the database lost it again.
 func TestAFailoverThatRestoresADigestIsSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,16 +18,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// memorySource is an in-memory Source: rows have revisions, and a read is consistent. Reads can fail, and pause between
-// pages.
+// Reads can fail, and pause between pages.
 type memorySource struct {
 	mu        sync.Mutex
 	rows      Rows
 	noDigests error // what Digests returns
 	fails     error // after the first page
-	// pause is called before the first page, with whether a tenant is read in full.
-	pause func(context.Context, bool) error
-	reads []string // "newer", or "anew" if some tenants are read in full
+	pause     func(context.Context, bool) error
+	reads     []string // "newer", or "anew" if some tenants are read in full
 }
 
 func (s *memorySource) change(change func(*Rows)) {
@@ -123,7 +121,6 @@ func (s *memorySource) counted() map[string]int {
 	return count
 }
 
-// changeUnseen changes a row without a new revision, so that the next reread reads its tenant in full.
 func (s *memorySource) changeUnseen() {
 	s.change(func(rows *Rows) {
 		rows.Rules = slices.Clone(rows.Rules)
@@ -179,7 +176,7 @@ func watch(t *testing.T, source Source, log *bytes.Buffer) *Watcher {
 	return w
 }
 
-// after lets time pass in the bubble; the extra millisecond avoids a tie with a tick.
+// The extra millisecond avoids a tie with a tick.
 func after(d time.Duration) {
 	<-time.After(d + time.Millisecond)
 	synctest.Wait()
@@ -315,7 +312,6 @@ func TestEmptyPagesAreSignsOfLife(t *testing.T) {
 	})
 }
 
-// emptyPagesSource delivers an empty page every two seconds for a minute.
 type emptyPagesSource struct{ Source }
 
 func (s emptyPagesSource) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(Rows) error) error {
