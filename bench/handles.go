@@ -17,6 +17,7 @@ import (
 	sluice "github.com/sluicegate/sluice/client"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checks/checkapi"
+	"github.com/sluicegate/sluice/internal/checks/door"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -137,10 +138,12 @@ func startLender(ctx context.Context) (*lender, error) {
 	log := slog.New(slog.DiscardHandler)
 	l := &lender{served: make(chan error, 1)}
 	l.server = checkapi.NewServer(checkapi.Config{
-		Snapshots: oneSnapshot{rows}, Limiter: enforce.NewLimiter(buckets, buckets, unobserved{}, nil),
-		Lessor:    enforce.NewLessor(buckets, unobserved{}, nil, func(error) {}),
-		Readiness: func() httpapi.Readiness { return httpapi.Readiness{Open: true, RulesLoaded: true} },
-		Log:       log, Observer: unobserved{},
+		Config: door.Config{
+			Snapshots: oneSnapshot{rows}, Log: log, Observer: unobserved{},
+			Readiness: func() httpapi.Readiness { return httpapi.Readiness{Open: true, RulesLoaded: true} },
+		},
+		Limiter: enforce.NewLimiter(buckets, buckets, unobserved{}, nil),
+		Lessor:  enforce.NewLessor(buckets, unobserved{}, nil, func(error) {}),
 	})
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

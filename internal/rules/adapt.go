@@ -33,17 +33,7 @@ func (r *Rule) Adapts() bool {
 }
 
 // IsBackendName reports whether a text can name a backend: up to MaxBackendLength letters, digits, '_', '.' and '-'.
-func IsBackendName(text string) bool {
-	if text == "" || len(text) > MaxBackendLength {
-		return false
-	}
-	for _, c := range text {
-		if isNotNameRune(c) {
-			return false
-		}
-	}
-	return true
-}
+func IsBackendName(text string) bool { return isName(text, MaxBackendLength) }
 
 func (r *Rule) wrongAdapt() (errs FieldErrors) {
 	a := r.Adapt

@@ -77,10 +77,7 @@ func TestCalendarWindows(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			at, err := time.Parse(layout, test.at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			at := must(time.Parse(layout, test.at))(t)
 			if errs := test.window.wrong(); len(errs) > 0 {
 				t.Fatal(errs)
 			}

@@ -66,17 +66,12 @@ func describeRate(perSecond float64, unit RateUnit, counted string) string {
 }
 
 func (w Window) describe() string {
-	switch w.Length {
-	case 0:
-	case time.Second:
-		return string(PerSecond)
-	case time.Minute:
-		return string(PerMinute)
-	case time.Hour:
-		return string(PerHour)
-	case 24 * time.Hour:
-		return string(PerDay)
-	default:
+	for _, unit := range []RateUnit{PerSecond, PerMinute, PerHour, PerDay} {
+		if w.Length == unit.Length() {
+			return string(unit)
+		}
+	}
+	if w.Length != 0 {
 		return DescribeDuration(w.Length)
 	}
 	text := string(w.Calendar)

@@ -1,6 +1,9 @@
 package rules
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Algorithm names how a rule's bucket fills and empties. See Kind for each.
 type Algorithm string
@@ -15,7 +18,7 @@ const (
 	Concurrency      Algorithm = "concurrency"
 )
 
-// Algorithms lists all algorithms in the UI's order.
+// Algorithms lists all algorithms by their Kind, which is also the UI's order.
 var Algorithms = []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingWindow, SlidingWindowLog, Concurrency}
 
 // Kind is the stored number of an Algorithm, which never changes.
@@ -36,34 +39,14 @@ const (
 	KindSlidingWindowLog
 	// KindConcurrency allows Burst checks in flight. A check holds its slot until it is released, at most for Interval.
 	KindConcurrency
-
-	kinds
 )
 
-func kindOf(a Algorithm) Kind {
-	for kind := range kinds {
-		if kind.Algorithm() == a {
-			return kind
-		}
-	}
-	return KindTokenBucket
-}
+func kindOf(a Algorithm) Kind { return Kind(max(0, slices.Index(Algorithms, a))) }
 
 // Algorithm returns the kind's name, or "" for an unknown number.
 func (k Kind) Algorithm() Algorithm {
-	switch k {
-	case KindTokenBucket:
-		return TokenBucket
-	case KindLeakyBucket:
-		return LeakyBucket
-	case KindFixedWindow:
-		return FixedWindow
-	case KindSlidingWindow:
-		return SlidingWindow
-	case KindSlidingWindowLog:
-		return SlidingWindowLog
-	case KindConcurrency:
-		return Concurrency
+	if int(k) < len(Algorithms) {
+		return Algorithms[k]
 	}
 	return ""
 }

@@ -98,8 +98,10 @@ func (p *patternScanner) field() (Segment, error) {
 }
 
 // IsAttributeName reports whether a name is valid for an attribute, in checks and patterns.
-func IsAttributeName(name string) bool {
-	return name != "" && len(name) <= MaxAttributeNameLength && strings.IndexFunc(name, isNotNameRune) < 0
+func IsAttributeName(name string) bool { return isName(name, MaxAttributeNameLength) }
+
+func isName(text string, longest int) bool {
+	return text != "" && len(text) <= longest && strings.IndexFunc(text, isNotNameRune) < 0
 }
 
 func isNotNameRune(r rune) bool {

@@ -274,9 +274,6 @@ const (
 	GatewayDescriptors GatewayKind = "descriptors"
 )
 
-// GatewayKinds lists the kinds.
-func GatewayKinds() []GatewayKind { return []GatewayKind{GatewayAuthorize, GatewayDescriptors} }
-
 // Gateway is a tenant's mapping for one kind of gateway; without one the default applies.
 type Gateway struct {
 	TenantID TenantID

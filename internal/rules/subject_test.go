@@ -32,10 +32,7 @@ func TestAStoredSubjectIsItsUsers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pattern, err := ParsePattern(test.pattern)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pattern := must(ParsePattern(test.pattern))(t)
 			var subject []byte
 			for _, value := range test.values {
 				value = strings.NewReplacer("long", long, "fits", fits).Replace(value)

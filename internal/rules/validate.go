@@ -67,7 +67,7 @@ func (s Settings) Validate() FieldErrors {
 // Validate returns all mistakes in a plan.
 func (p *Plan) Validate() FieldErrors {
 	var errs FieldErrors
-	if p.Name == "" || len(p.Name) > maxPlanNameLength || strings.IndexFunc(p.Name, isNotNameRune) >= 0 {
+	if !isName(p.Name, maxPlanNameLength) {
 		errs.Add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", maxPlanNameLength,
 			p.Name))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checks/checkapi"
+	"github.com/sluicegate/sluice/internal/checks/door"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
@@ -92,8 +93,10 @@ func newPath(b *testing.B, tenants, rulesEach int) *path {
 	store := membucket.New(membucket.Options{})
 	observer := observers{m.Decisions("memory"), recording{recorder}, m.Violations()}
 	p.server = checkapi.NewServer(checkapi.Config{
-		Snapshots: p, Limiter: enforce.NewLimiter(store, store, observer, nil),
-		Log: log, Observer: m.Requests("check"), KeyUsed: snapshot.NewKeyUses(nil, log).Note,
+		Config: door.Config{
+			Snapshots: p, Log: log, Observer: m.Requests("check"), KeyUsed: snapshot.NewKeyUses(nil, log).Note,
+		},
+		Limiter: enforce.NewLimiter(store, store, observer, nil),
 	})
 	for i := range 20_000 {
 		body := fmt.Sprintf(`{"user_id":"%d","endpoint":"/api/%d","method":"GET","ip":"10.0.%d.%d"}`, i, i%20, i>>8,

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/checks/checkapi"
+	"github.com/sluicegate/sluice/internal/checks/door"
 	"github.com/sluicegate/sluice/internal/checks/envoy"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
@@ -50,20 +51,13 @@ func (a *API) newCheckServer(
 	lessor.LendWhile(a.Buckets.Lends)
 	a.Metrics.Lessor(lessor.Stats)
 	return checkapi.NewServer(checkapi.Config{
-		Snapshots:      a.Watcher,
-		Limiter:        a.limiter,
-		KeyUsed:        a.KeyUses.Note,
-		Readiness:      a.Readiness,
-		Log:            a.Log,
-		Observer:       requests,
-		Gap:            gap,
-		Tracer:         a.requestTracer(),
-		Tokens:         a.tokens,
-		Reports:        a.reports,
-		Lessor:         lessor,
-		MaxConnections: connections,
-		TrustedProxies: a.Config.TrustedProxies,
-		Version:        config.ReadBuild().Version,
+		Config:  a.doorConfig(connections, requests),
+		Limiter: a.limiter,
+		Gap:     gap,
+		Tokens:  a.tokens,
+		Reports: a.reports,
+		Lessor:  lessor,
+		Version: config.ReadBuild().Version,
 	})
 }
 
@@ -71,18 +65,24 @@ func (a *API) newRateLimitService(
 	connections int, requests httpapi.Observer, gap func(gateway.Gap),
 ) *envoy.Server {
 	return envoy.NewServer(envoy.Config{
+		Config:   a.doorConfig(connections, requests),
+		Limiter:  a.limiter,
+		Creditor: a.Buckets.Creditor(),
+		Gap:      gap,
+	})
+}
+
+func (a *API) doorConfig(connections int, requests httpapi.Observer) door.Config {
+	return door.Config{
 		Snapshots:      a.Watcher,
-		Limiter:        a.limiter,
-		Creditor:       a.Buckets.Creditor(),
 		KeyUsed:        a.KeyUses.Note,
 		Readiness:      a.Readiness,
 		Log:            a.Log,
 		Observer:       requests,
-		Gap:            gap,
 		Tracer:         a.requestTracer(),
 		MaxConnections: connections,
 		TrustedProxies: a.Config.TrustedProxies,
-	})
+	}
 }
 
 // requestTracer returns the tracer, or nil if nothing is traced. A nil *tracing.Tracer in the interface would not be

@@ -65,23 +65,17 @@ func TestAProxyIsAnsweredForItsVisitor(t *testing.T) {
 	if as403.Code != 403 || header(as403, "X-Sluice-Status") != "429" || header(as403, "Retry-After") != "10" {
 		t.Errorf("with deny=403 it is answered %d %v", as403.Code, as403.Header())
 	}
-	if below := h.authorize("POST", "/v1/authorize/orders?deny=403", lines...); below.Code != 429 {
-		t.Errorf("a visitor's query chose the status %d", below.Code)
-	}
+	h.wantStatus(h.authorize("POST", "/v1/authorize/orders?deny=403", lines...), 429)
 	blocked := h.authorize("GET", "/v1/authorize/blocked")
 	if blocked.Code != 429 || header(blocked, "Retry-After") != "" ||
 		!strings.Contains(blocked.Body.String(), "urn:sluice:problem:blocked") {
 		t.Errorf("a blocked endpoint is answered %d %s", blocked.Code, blocked.Body)
 	}
-	if other := h.authorize("GET", "/v1/authorize", "X-Forwarded-For: 203.0.113.9, 203.0.113.10"); other.Code != 200 {
-		t.Errorf("another visitor is answered %d", other.Code)
-	}
+	h.wantStatus(h.authorize("GET", "/v1/authorize", "X-Forwarded-For: 203.0.113.9, 203.0.113.10"), 200)
 	if h.observed.route != "/v1/authorize" {
 		t.Errorf("the route in metrics is %s", h.observed.route)
 	}
-	if sibling := h.authorize("GET", "/v1/authorized"); sibling.Code != 404 {
-		t.Errorf("/v1/authorized is answered %d", sibling.Code)
-	}
+	h.wantStatus(h.authorize("GET", "/v1/authorized"), 404)
 }
 
 func TestAClosedTierIsAnswered503ToAProxy(t *testing.T) {
@@ -119,9 +113,7 @@ func TestEnvoysVisitorIsRefusedWhereARuleFailsClosed(t *testing.T) {
 	h.mapped(`{"jwt":{"jwks":"{\"keys\":[{\"kty\":\"EC\"}]}"},"user":{"claim":"sub"}}`)
 	refused("keys that were not read")
 	h.snapshot = nil
-	if w := h.authorize("GET", "/v1/authorize/a"); w.Code != 502 {
-		t.Errorf("without rules it is answered %d, and the proxy must know that Sluice is away", w.Code)
-	}
+	h.wantStatus(h.authorize("GET", "/v1/authorize/a"), 502)
 }
 
 const quotaExceeded = `"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"`
@@ -191,10 +183,7 @@ func TestAnExplanationSaysWhichRulesCannotActAtAGateway(t *testing.T) {
 		}
 	}
 	check := enforce.Check{Request: rules.Request{UserID: "7"}, Cost: enforce.Token, Proxied: true}
-	proxied, err := checkjson.ExplainCheck(t.Context(), h.config.Limiter, check, h.snapshot.Tenant(1), h.now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	proxied := must(checkjson.ExplainCheck(t.Context(), h.config.Limiter, check, h.snapshot.Tenant(1), h.now))(t)
 	if want := `"near_misses":[{"rule_id":2,`; !strings.Contains(string(proxied), want) {
 		t.Errorf("explained to a gateway without %s: %s", want, proxied)
 	}
@@ -229,9 +218,7 @@ func TestAWrongKeyOfAProxyIs500(t *testing.T) {
 	}
 	h.snapshot = nil
 	for _, target := range []string{"/v1/authorize", "/v1/authorize?deny=403"} {
-		if w := h.authorize("GET", target); w.Code != 502 {
-			t.Errorf("before rules are loaded %s is answered %d", target, w.Code)
-		}
+		h.wantStatus(h.authorize("GET", target), 502)
 	}
 }
 
@@ -294,9 +281,7 @@ func TestAMappingSaysWhatARequestCosts(t *testing.T) {
 	h.mapped(`{"costs":{"tokens":{"header":"x-tokens"}}}`)
 	lines := []string{"X-Forwarded-For: 203.0.113.9", "X-Tokens: 6"}
 	for _, want := range []int{200, 429} {
-		if w := h.authorize("GET", "/v1/authorize", lines...); w.Code != want {
-			t.Errorf("6 of 10 tokens are answered %d %s, want %d", w.Code, w.Body, want)
-		}
+		h.wantStatus(h.authorize("GET", "/v1/authorize", lines...), want)
 	}
 }
 
@@ -367,12 +352,8 @@ func TestATokenSaysWhoTheVisitorIs(t *testing.T) {
 			t.Errorf("%q is answered %d %v %s, want %d", authorization, w.Code, w.Header(), w.Body, status)
 		}
 	}
-	if w := h.authorize("GET", "/v1/authorize", "Authorization: Bearer good"); w.Code != 429 {
-		t.Errorf("the second request of a user is answered %d", w.Code)
-	}
-	if w := h.send("GET", "/v1/authorize", http.Header{"Authorization": {"Bearer " + fullKey}}, ""); w.Code != 401 {
-		t.Errorf("the proxy's own key as a token is answered %d", w.Code)
-	}
+	h.wantStatus(h.authorize("GET", "/v1/authorize", "Authorization: Bearer good"), 429)
+	h.wantStatus(h.send("GET", "/v1/authorize", http.Header{"Authorization": {"Bearer " + fullKey}}, ""), 401)
 	h.mapped(fmt.Sprintf(mapping, true))
 	for _, authorization := range []string{"", "Bearer forged", "Bearer early"} {
 		if w := h.authorize("GET", "/v1/authorize", "Authorization: "+authorization); w.Code != 200 ||
@@ -427,10 +408,7 @@ func TestAProxyKeepsItsConnection(t *testing.T) {
 	h := newHarness(t, rules.DefaultSettings())
 	listener := fasthttputil.NewInmemoryListener()
 	h.run(checkapi.NewServer(h.config), listener)
-	conn, err := listener.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(listener.Dial())(t)
 	defer conn.Close()
 	answers := bufio.NewReader(conn)
 	for _, body := range []string{
@@ -455,10 +433,6 @@ func TestAProxyKeepsItsConnection(t *testing.T) {
 func TestALongHeaderOfAVisitorIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings()).mapped(`{"user":{"header":"x-user"}}`)
-	if w := h.authorize("GET", "/v1/authorize", "X-User: "+strings.Repeat("u", 12<<10)); w.Code != 200 {
-		t.Errorf("12 KiB that are hashed are answered %d", w.Code)
-	}
-	if w := h.authorize("GET", "/v1/authorize", "X-User: "+strings.Repeat("u", 16<<10)); w.Code != 431 {
-		t.Errorf("16 KiB are answered %d", w.Code)
-	}
+	h.wantStatus(h.authorize("GET", "/v1/authorize", "X-User: "+strings.Repeat("u", 12<<10)), 200)
+	h.wantStatus(h.authorize("GET", "/v1/authorize", "X-User: "+strings.Repeat("u", 16<<10)), 431)
 }

@@ -51,22 +51,16 @@ func TestHalfSentBatchesHaveAShare(t *testing.T) {
 					!strings.Contains(got.body, "urn:sluice:problem:unavailable") {
 					t.Errorf("one more is answered %d %v %s", got.status, got.header, got.body)
 				}
-				if got := ask(requestTo("/v1/check", `{}`)); got.status != 200 {
-					t.Errorf("a check is answered %d %s", got.status, got.body)
-				}
+				ask(requestTo("/v1/check", `{}`)).want(t, 200)
 				for range 2 {
-					if got := ask(batch(otherKey, 1, 600*kib)); got.status != 200 {
-						t.Errorf("another tenant is answered %d %s", got.status, got.body)
-					}
+					ask(batch(otherKey, 1, 600*kib)).want(t, 200)
 				}
 				_ = stuck.Close()
 				synctest.Wait()
 				if got := h.server.Held(); got != 0 {
 					t.Errorf("in the end %d bytes are held", got)
 				}
-				if got := ask(large); got.status != 200 {
-					t.Errorf("with room again it is answered %d %s", got.status, got.body)
-				}
+				ask(large).want(t, 200)
 			})
 		})
 	}
@@ -106,17 +100,11 @@ func TestUnreadAnswersHaveAShare(t *testing.T) {
 		if got := next.answer(); got.status != 503 || got.last {
 			t.Errorf("one more is answered %d, the last: %t", got.status, got.last)
 		}
-		if got := next.check(fullKey); got.status != 200 {
-			t.Errorf("a check is answered %d %s", got.status, got.body)
-		}
-		if got := stuck.answer(); got.status != 200 {
-			t.Errorf("the large batch is answered %d", got.status)
-		}
+		next.check(fullKey).want(t, 200)
+		stuck.answer().want(t, 200)
 		synctest.Wait()
 		next.send(batch(fullKey, 1, 0))
-		if got := next.answer(); got.status != 200 {
-			t.Errorf("after it another is answered %d %s", got.status, got.body)
-		}
+		next.answer().want(t, 200)
 		synctest.Wait()
 		if got := h.server.Held(); got != 0 {
 			t.Errorf("in the end %d bytes are held", got)
@@ -143,15 +131,11 @@ func TestUnreadUsageHasAShare(t *testing.T) {
 		if got := next.answer(); got.status != 503 || got.last || got.header.Get("Retry-After") != "1" {
 			t.Errorf("one more is answered %d with %d bytes, the last: %t", got.status, len(got.body), got.last)
 		}
-		if got := next.check(fullKey); got.status != 200 {
-			t.Errorf("a check is answered %d %s", got.status, got.body)
-		}
+		next.check(fullKey).want(t, 200)
 		other := l.call(t, "192.0.2.1")
 		for range 2 {
 			other.send(usage(otherKey))
-			if got := other.answer(); got.status != 200 {
-				t.Errorf("another tenant is answered %d %s", got.status, got.body)
-			}
+			other.answer().want(t, 200)
 			synctest.Wait()
 		}
 		if got := stuck.answer(); got.status != 200 || len(got.body) < 30*kib {
@@ -162,9 +146,7 @@ func TestUnreadUsageHasAShare(t *testing.T) {
 			t.Errorf("in the end %d bytes are held", got)
 		}
 		next.send(usage(fullKey))
-		if got := next.answer(); got.status != 200 {
-			t.Errorf("with room again it is answered %d %s", got.status, got.body)
-		}
+		next.answer().want(t, 200)
 	}, many...)
 }
 

@@ -99,8 +99,6 @@ func wantOpen(t *testing.T, open, closed []*caller) {
 			t.Errorf("connection %d of those to stay open is closed", i)
 			continue
 		}
-		if got := c.answer(); got.status != 200 {
-			t.Errorf("connection %d is answered %d", i, got.status)
-		}
+		c.answer().want(t, 200)
 	}
 }

@@ -62,6 +62,13 @@ type answer struct {
 	last   bool // the connection ends with it
 }
 
+func (a answer) want(t *testing.T, status int) {
+	t.Helper()
+	if a.status != status {
+		t.Errorf("answered %d %s, want %d", a.status, a.body, status)
+	}
+}
+
 func (c *caller) answer() answer {
 	c.Helper()
 	a, err := c.read()

@@ -20,18 +20,14 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 	h := newHarness(t, rules.DefaultSettings(), limit(t, 1, "user:{user_id}", 1, 2))
 	_, addr, _ := h.listen()
 	c := call(t, addr)
-	for i, want := range []int{200, 200, 429, 429} {
+	for _, want := range []int{200, 200, 429, 429} {
 		c.send(requestTo("/v1/check", `{"user_id":"x"}`))
-		if got := c.answer(); got.status != want {
-			t.Errorf("request %d is answered %d %s, want %d", i, got.status, got.body, want)
-		}
+		c.answer().want(t, want)
 	}
 	c.send(requestTo("/v1/check", `{"user_id":"y"}`) + "GET /healthz HTTP/1.1\r\nHost: sluice\r\n\r\n" +
 		requestTo("/v1/check", `{"user_id":"x"}`))
-	for i, want := range []int{200, 200, 429} {
-		if got := c.answer(); got.status != want {
-			t.Errorf("request %d of three at once is answered %d %s, want %d", i, got.status, got.body, want)
-		}
+	for _, want := range []int{200, 200, 429} {
+		c.answer().want(t, want)
 	}
 }
 
@@ -73,18 +69,13 @@ func (l *fullListener) Accept() (net.Conn, error) {
 func TestTheServerOutlivesALackOfFileDescriptors(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	full := &fullListener{Listener: listener}
 	full.refuse.Store(3)
 	h.run(checkapi.NewServer(h.config), full)
 	c := call(t, listener.Addr().String())
 	c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-	if got := c.answer(); got.status != 200 {
-		t.Errorf("answered %d", got.status)
-	}
+	c.answer().want(t, 200)
 	if text := h.logText(); strings.Count(text, "level=WARN") != 3 {
 		t.Errorf("the log is %s, want three warnings", text)
 	}
@@ -94,18 +85,13 @@ func TestALackOfFileDescriptorsEndsTheLongestIdleConnection(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
 	h.config.MaxConnections = 16 // so that one is closed at a time
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	full := &fullListener{Listener: listener}
 	h.run(checkapi.NewServer(h.config), full)
 	ask := func(c *caller) {
 		t.Helper()
 		c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-		if got := c.answer(); got.status != 200 {
-			t.Errorf("answered %d", got.status)
-		}
+		c.answer().want(t, 200)
 	}
 	idle, other := call(t, listener.Addr().String()), call(t, listener.Addr().String())
 	ask(other) // connections are accepted in order

@@ -38,10 +38,7 @@ func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 
 func describe(t testing.TB) *openapi3.T {
 	t.Helper()
-	description, err := openapi3.NewLoader().LoadFromData(api.Description)
-	if err != nil {
-		t.Fatal(err)
-	}
+	description := must(openapi3.NewLoader().LoadFromData(api.Description))(t)
 	return description
 }
 

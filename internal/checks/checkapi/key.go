@@ -19,7 +19,7 @@ func (s *surface) authorize(c *fasthttp.RequestCtx, r *route) (caller, error) {
 }
 
 func (s *surface) callerOf(c *fasthttp.RequestCtx, r *route) (caller, error) {
-	key, tenant, err := s.door.Authorize(r.keyLines(&c.Request.Header), r.permission, func() (netip.Addr, []string) {
+	key, tenant, err := s.Authorize(r.keyLines(&c.Request.Header), r.permission, func() (netip.Addr, []string) {
 		peer, ok := c.RemoteAddr().(*net.TCPAddr)
 		if !ok {
 			return netip.Addr{}, nil

@@ -156,24 +156,15 @@ func TestAKeyIsUsedFromItsNetworksOnly(t *testing.T) {
 			h.snapshot = snapshot.New(snapshot.Rows{
 				Tenants: []rules.Tenant{{ID: 1, Slug: "one", Settings: rules.DefaultSettings()}}, Keys: []auth.Key{key},
 			})
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 			h.run(checkapi.NewServer(h.config), listener)
-			request, err := http.NewRequestWithContext(t.Context(), "POST",
-				"http://"+listener.Addr().String()+"/v1/check", strings.NewReader("{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must(http.NewRequestWithContext(t.Context(), "POST",
+				"http://"+listener.Addr().String()+"/v1/check", strings.NewReader("{}")))(t)
 			request.Header.Set("Content-Type", jsonType)
 			request.Header.Set("Authorization", "Bearer slk_there_"+secret)
 			request.Header.Set("X-Forwarded-For", test.forwarded)
 			request.Close = true
-			answer, err := http.DefaultClient.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must(http.DefaultClient.Do(request))(t)
 			_ = answer.Body.Close()
 			if answer.StatusCode != test.want {
 				t.Errorf("it is answered %d, want %d", answer.StatusCode, test.want)

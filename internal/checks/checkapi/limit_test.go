@@ -113,13 +113,9 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 		stuck := l.call(t, "192.0.2.1")
 		stuck.send(requestTo("/v1/check", `{}`))
 		synctest.Wait()
-		if got := l.call(t, "192.0.2.1").check(fullKey); got.status != 503 {
-			t.Errorf("before its second has passed another is answered %d", got.status)
-		}
+		l.call(t, "192.0.2.1").check(fullKey).want(t, 503)
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
-		if got := l.call(t, "192.0.2.1").check(fullKey); got.status != 200 {
-			t.Errorf("after it another is answered %d %s", got.status, got.body)
-		}
+		l.call(t, "192.0.2.1").check(fullKey).want(t, 200)
 	})
 }
 
@@ -130,9 +126,7 @@ func TestUnreadContinuesMakeRoom(t *testing.T) {
 		stuck.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" + withKey +
 			"\r\n")
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
-		if got := l.call(t, "192.0.2.1").check(fullKey); got.status != 200 {
-			t.Errorf("another is answered %d %s", got.status, got.body)
-		}
+		l.call(t, "192.0.2.1").check(fullKey).want(t, 200)
 	})
 }
 
@@ -147,13 +141,9 @@ func TestRefusedConnectionsMakeRoom(t *testing.T) {
 		l.accepted <- halfClosing{from{server, "192.0.2.1"}}
 		refused := &caller{t, client, bufio.NewReader(client)}
 		refused.send("hello\r\n\r\n")
-		if got := refused.answer(); got.status != 400 {
-			t.Errorf("answered %d", got.status)
-		}
+		refused.answer().want(t, 400)
 		synctest.Wait()
-		if got := l.call(t, "192.0.2.2").check(fullKey); got.status != 200 {
-			t.Errorf("another is answered %d %s", got.status, got.body)
-		}
+		l.call(t, "192.0.2.2").check(fullKey).want(t, 200)
 		if took := refused.ends(); took > 0 {
 			t.Errorf("the refused connection was open for %s more", took)
 		}
@@ -191,9 +181,7 @@ func TestOverTheLimitHealthIsAnsweredAndChecksAreRefused(t *testing.T) {
 		for _, target := range []string{"/v1/authorize", "/v1/authorize?deny=403", "/v1/authorize/a"} {
 			c := l.call(t, "192.0.2.1")
 			c.send("GET " + target + " HTTP/1.1\r\nHost: a\r\n" + withKey + "\r\n")
-			if got := c.answer(); got.status != 502 {
-				t.Errorf("%s is answered %d", target, got.status)
-			}
+			c.answer().want(t, 502)
 			c.ends()
 		}
 		probe := l.call(t, "192.0.2.1")
@@ -225,16 +213,12 @@ func TestNobodyTakesTheWholeReserve(t *testing.T) {
 		if got, err := late.read(); err != nil || got.status != 502 || got.header.Get("Retry-After") != "1" {
 			t.Errorf("one more is answered %d (%v)", got.status, err)
 		}
-		if got := l.call(t, "192.0.2.2").get("/healthz"); got.status != 200 {
-			t.Errorf("a probe from elsewhere is answered %d", got.status)
-		}
+		l.call(t, "192.0.2.2").get("/healthz").want(t, 200)
 		time.Sleep(2 * time.Second) //nolint:forbidigo // the bubble's clock
 		if got := h.server.Connections().Open; got != 1 {
 			t.Errorf("after a second %d connections are open, want the one within the limit", got)
 		}
-		if got := l.call(t, "192.0.2.1").get("/healthz"); got.status != 200 {
-			t.Errorf("after a second a probe is answered %d", got.status)
-		}
+		l.call(t, "192.0.2.1").get("/healthz").want(t, 200)
 		close(leave)
 	})
 }
@@ -248,9 +232,7 @@ func TestManyIdleConnectionsDoNotShutOthersOut(t *testing.T) {
 		}
 		c := l.call(t, "192.0.2.1")
 		c.send(requestTo("/v1/check", `{}`))
-		if got := c.answer(); got.status != 200 {
-			t.Errorf("answered %d %s", got.status, got.body)
-		}
+		c.answer().want(t, 200)
 		if got := h.server.Connections(); got.Open > 200 || got.Evicted < 201 || got.Refused > 0 {
 			t.Errorf("counted %+v", got)
 		}

@@ -63,9 +63,7 @@ func TestRequestsThatHTTPAllowsAreAnswered(t *testing.T) {
 				return
 			}
 			c.send(requestTo("/v1/check", `{}`))
-			if got := c.answer(); got.status != 200 {
-				t.Errorf("the next is answered %d %s", got.status, got.body)
-			}
+			c.answer().want(t, 200)
 		})
 	}
 }
@@ -83,9 +81,7 @@ func TestWhoeverWaitsToSendABodyIsTold(t *testing.T) {
 			t.Fatalf("%s is answered %d %s, want 100", expect, got.status, got.body)
 		}
 		c.send("{}")
-		if got := c.answer(); got.status != 200 {
-			t.Errorf("the body is answered %d %s", got.status, got.body)
-		}
+		c.answer().want(t, 200)
 	}
 }
 
@@ -266,9 +262,7 @@ func TestTheNumberOfHeadersIsAsDocumented(t *testing.T) {
 			_, addr, _ := newHarness(t, rules.DefaultSettings()).listen()
 			c := call(t, addr)
 			c.send("POST /v1/check HTTP/1.1\r\n" + test.request)
-			if got := c.answer(); got.status != test.want {
-				t.Errorf("answered %d %s, want %d", got.status, got.body, test.want)
-			}
+			c.answer().want(t, test.want)
 		})
 	}
 }
@@ -336,14 +330,10 @@ func TestAnAnswerDoesNotWaitForTheNextRequest(t *testing.T) {
 			c := call(t, addr)
 			c.send(whole + whole + next[0])
 			for range 2 {
-				if got := c.answer(); got.status != 200 {
-					t.Errorf("the first requests are answered %d %s", got.status, got.body)
-				}
+				c.answer().want(t, 200)
 			}
 			c.send(next[1])
-			if got := c.answer(); got.status != 200 {
-				t.Errorf("the last request is answered %d %s", got.status, got.body)
-			}
+			c.answer().want(t, 200)
 		})
 	}
 }

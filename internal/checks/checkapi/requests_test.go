@@ -107,9 +107,7 @@ func TestNoPanicEndsTheProcess(t *testing.T) {
 	h.config.Snapshots = panics{}
 	large := `{"checks":[` + strings.Repeat(" ", 70_000) + `]}`
 	for _, path := range []string{"/v1/check", "/v1/check/batch"} {
-		if w := h.send("POST", path, nil, large[:20]); w.Code != 500 {
-			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
-		}
+		h.wantStatus(h.send("POST", path, nil, large[:20]), 500)
 		if w := h.send("POST", path, nil, large); w.Code != 413 && w.Code != 500 {
 			t.Errorf("%s is answered %d %s", path, w.Code, w.Body)
 		}

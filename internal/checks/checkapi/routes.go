@@ -1,12 +1,9 @@
 package checkapi
 
 import (
-	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -20,26 +17,16 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Config configures a Server; KeyUsed, Gap, Observer, Tracer and Now are optional.
+// Config configures a Server; Gap and Tokens are optional.
 type Config struct {
-	Snapshots door.Snapshots
-	Limiter   *enforce.Limiter
-	Readiness func() httpapi.Readiness
-	Log       *slog.Logger
-	Observer  httpapi.Observer
-	// KeyUsed is called for each authenticated request; like Readiness and Gap it must not block.
-	KeyUsed func(key *snapshot.Key, at time.Time)
+	door.Config
+	Limiter *enforce.Limiter
+	// Gap counts a gap of a proxy's request; it must not block.
 	Gap     func(gateway.Gap)
 	Reports Reports
 	Lessor  *enforce.Lessor
 	Tokens  Tokens
-	// Now decides when keys expire and stamps X-RateLimit-Reset.
-	Now     func() time.Time
-	Tracer  httpapi.Tracer
 	Version string
-	// MaxConnections is by default 16,384.
-	MaxConnections int
-	TrustedProxies []netip.Prefix
 }
 
 // Reports is an *adapt.Reports.
@@ -50,7 +37,6 @@ type Reports interface {
 
 type surface struct {
 	Config
-	door      door.Door
 	telemetry httpapi.Telemetry
 	routes    map[string]*route // by path
 	alive     []byte            // the answer of healthz
@@ -75,12 +61,7 @@ type route struct {
 }
 
 func newSurface(c Config) *surface {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.KeyUsed == nil {
-		c.KeyUsed = func(*snapshot.Key, time.Time) {}
-	}
+	c.SetDefaults(defaultMaxConnections)
 	if c.Gap == nil {
 		c.Gap = func(gateway.Gap) {}
 	}
@@ -88,12 +69,7 @@ func newSurface(c Config) *surface {
 		c.Tokens = noTokens{}
 	}
 	s := &surface{
-		Config: c,
-		door: door.Door{
-			Snapshots: c.Snapshots, KeyUsed: c.KeyUsed, Now: c.Now, TrustedProxies: c.TrustedProxies,
-		},
-		telemetry: httpapi.Telemetry{Log: c.Log, Observer: c.Observer, Tracer: c.Tracer},
-		routes:    map[string]*route{}, alive: httpapi.Alive(c.Version),
+		Config: c, telemetry: c.Telemetry(), routes: map[string]*route{}, alive: httpapi.Alive(c.Version),
 	}
 	const visitors = true
 	for _, r := range []route{

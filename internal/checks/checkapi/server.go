@@ -53,15 +53,13 @@ type Server struct {
 
 // NewServer returns a server that does not listen yet.
 func NewServer(c Config) *Server {
-	if c.MaxConnections == 0 {
-		c.MaxConnections = defaultMaxConnections
-	}
 	// The setting is global; the process uses fasthttp only here.
 	fasthttp.SetBodySizePoolLimit(keptBody, keptAnswer)
+	s := newSurface(c)
 	return &Server{
-		surface: newSurface(c), began: time.Now(),
+		surface: s, began: time.Now(),
 		readTimeout: httpapi.ReadTimeout, writeTimeout: httpapi.WriteTimeout, idleTimeout: httpapi.IdleTimeout,
-		open:   connections{limit: c.MaxConnections, all: map[*conn]struct{}{}, reserveOf: map[netip.Prefix]int{}},
+		open:   connections{limit: s.MaxConnections, all: map[*conn]struct{}{}, reserveOf: map[netip.Prefix]int{}},
 		bodies: shares.NewBudget(shares.BudgetLimits{Bytes: maxHeld, PerTenant: maxHeldShare}),
 	}
 }

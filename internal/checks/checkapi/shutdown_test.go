@@ -82,9 +82,7 @@ func TestShutdownWaits(t *testing.T) {
 		t.Errorf("answered %d, the last: %t; want 200 and the last", got.status, got.last)
 	}
 	c.wantEnd()
-	if err := <-ended; err != nil {
-		t.Errorf("the shutdown ended with %v", err)
-	}
+	wantNoError(t, <-ended)
 }
 
 func TestShutdownAnswersWhatIsOnItsWay(t *testing.T) {
@@ -101,9 +99,7 @@ func TestShutdownAnswersWhatIsOnItsWay(t *testing.T) {
 			}
 			c.ends()
 		}
-		if err := <-ended; err != nil {
-			t.Errorf("the shutdown ended with %v", err)
-		}
+		wantNoError(t, <-ended)
 	})
 }
 
@@ -137,9 +133,7 @@ func TestShutdownUnderLoadLosesNothing(t *testing.T) {
 			})
 		}
 		asked.Wait()
-		if err := server.Shutdown(t.Context()); err != nil {
-			t.Errorf("the shutdown ended with %v", err)
-		}
+		wantNoError(t, server.Shutdown(t.Context()))
 		callers.Wait()
 	}
 }
@@ -185,9 +179,7 @@ func TestShutdownDoesNotWaitForSlowCallers(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		if err := h.server.Shutdown(t.Context()); err != nil {
-			t.Errorf("the shutdown ended with %v", err)
-		}
+		wantNoError(t, h.server.Shutdown(t.Context()))
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("the shutdown took %s", took)
 		}
@@ -208,12 +200,8 @@ func TestShutdownLeavesCallersTheTimeToReadAnswers(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- h.server.Shutdown(ctx) }()
 		time.Sleep(8 * time.Second) //nolint:forbidigo // the bubble's clock
-		if got := slow.answer(); got.status != 200 {
-			t.Errorf("after eight seconds the answer is %d", got.status)
-		}
-		if err := <-ended; err != nil {
-			t.Errorf("the shutdown ended with %v", err)
-		}
+		slow.answer().want(t, 200)
+		wantNoError(t, <-ended)
 	})
 }
 
@@ -222,9 +210,7 @@ func TestShutdownDoesNotWaitForBodiesThatNobodyReads(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
 		c := l.call(t, "192.0.2.1")
 		c.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n{")
-		if got := c.answer(); got.status != 401 {
-			t.Errorf("answered %d", got.status)
-		}
+		c.answer().want(t, 401)
 		wantShutdownAtOnce(t, h.server)
 	})
 }
@@ -232,11 +218,16 @@ func TestShutdownDoesNotWaitForBodiesThatNobodyReads(t *testing.T) {
 func wantShutdownAtOnce(t *testing.T, server *checkapi.Server) {
 	t.Helper()
 	began := time.Now()
-	if err := server.Shutdown(t.Context()); err != nil {
-		t.Errorf("the shutdown ended with %v", err)
-	}
+	wantNoError(t, server.Shutdown(t.Context()))
 	if took := time.Since(began); took > time.Second { // it looks now and then whether connections have ended
 		t.Errorf("the shutdown took %s", took)
+	}
+}
+
+func wantNoError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("the shutdown ended with %v", err)
 	}
 }
 
@@ -246,10 +237,7 @@ func TestAServerThatWasShutDownServesNobody(t *testing.T) {
 	if err := server.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		t.Errorf("serving ended with %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checks/checkapi"
+	"github.com/sluicegate/sluice/internal/checks/door"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -95,20 +96,22 @@ func newHarness(t testing.TB, settings rules.Settings, own ...rules.Rule) *harne
 	clock := func() time.Time { return h.now }
 	lessor := enforce.NewLessor(h.store, h, clock, func(err error) { h.t.Error(err) })
 	h.config = checkapi.Config{
-		Lessor:    lessor,
-		Version:   "v1.2.3",
-		Snapshots: h,
-		Limiter:   enforce.NewLimiter(h, h.store, h, clock),
-		Readiness: func() httpapi.Readiness { return h.ready() },
-		Log:       slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{Level: &h.logged})),
-		Observer:  h,
-		Reports:   h,
-		KeyUsed: func(key *snapshot.Key, _ time.Time) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.keysUsed = append(h.keysUsed, key.ID)
+		Config: door.Config{
+			Snapshots: h,
+			Readiness: func() httpapi.Readiness { return h.ready() },
+			Log:       slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{Level: &h.logged})),
+			Observer:  h,
+			KeyUsed: func(key *snapshot.Key, _ time.Time) {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				h.keysUsed = append(h.keysUsed, key.ID)
+			},
+			Now: clock,
 		},
-		Now: clock,
+		Lessor:  lessor,
+		Version: "v1.2.3",
+		Limiter: enforce.NewLimiter(h, h.store, h, clock),
+		Reports: h,
 	}
 	return h
 }
@@ -161,19 +164,18 @@ func (h *harness) post(path, body string) *httptest.ResponseRecorder {
 }
 
 func (h *harness) postAs(key, path, body string) *httptest.ResponseRecorder {
-	header := http.Header{"Content-Type": {jsonType}}
-	if key != "" {
-		header.Set("Authorization", "Bearer "+key)
-	}
-	return h.send("POST", path, header, body)
+	return h.sendAs(key, "POST", path, http.Header{"Content-Type": {jsonType}}, body)
 }
 
 func (h *harness) getAs(key, path string) *httptest.ResponseRecorder {
-	header := http.Header{}
+	return h.sendAs(key, "GET", path, http.Header{}, "")
+}
+
+func (h *harness) sendAs(key, method, path string, header http.Header, body string) *httptest.ResponseRecorder {
 	if key != "" {
 		header.Set("Authorization", "Bearer "+key)
 	}
-	return h.send("GET", path, header, "")
+	return h.send(method, path, header, body)
 }
 
 func (h *harness) send(method, path string, header http.Header, body string) *httptest.ResponseRecorder {
@@ -246,6 +248,13 @@ func (h *harness) want(w *httptest.ResponseRecorder, status int, body string) {
 	}
 }
 
+func (h *harness) wantStatus(w *httptest.ResponseRecorder, status int) {
+	h.t.Helper()
+	if w.Code != status {
+		h.t.Errorf("answered %d %s, want %d", w.Code, w.Body, status)
+	}
+}
+
 func (h *harness) wantHeaders(w *httptest.ResponseRecorder, want map[string]string) {
 	h.t.Helper()
 	for _, name := range []string{
@@ -264,10 +273,7 @@ func header(w *httptest.ResponseRecorder, name string) string {
 
 func limit(t testing.TB, id rules.RuleID, pattern string, rate float64, burst int64) rules.Rule {
 	t.Helper()
-	parsed, err := rules.ParsePattern(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must(rules.ParsePattern(pattern))(t)
 	return rules.Rule{
 		ID: id, TenantID: 1, Pattern: parsed, RatePerSecond: rate, RateUnit: rules.PerSecond, Burst: burst,
 		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true, Version: 1,
@@ -278,4 +284,14 @@ func limit(t testing.TB, id rules.RuleID, pattern string, rate float64, burst in
 func with(r rules.Rule, change func(*rules.Rule)) rules.Rule {
 	change(&r)
 	return r
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
 }

@@ -18,15 +18,9 @@ func secure(t *testing.T) (net.Listener, *tls.Config) {
 	t.Helper()
 	ca := certstest.New(t)
 	pair := ca.Valid(t, "server")
-	source, err := certs.Open(certs.Files{Cert: certs.File{Path: pair.CertFile}, Key: certs.File{Path: pair.KeyFile}},
-		slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must(certs.Open(certs.Files{Cert: certs.File{Path: pair.CertFile}, Key: certs.File{Path: pair.KeyFile}},
+		slog.New(slog.DiscardHandler)))(t)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	return tls.NewListener(l, source.Server("http/1.1")), ca.Client(t, certstest.Pair{})
 }
 
@@ -54,9 +48,7 @@ func TestUnfinishedHandshakesMakeRoomForOthers(t *testing.T) {
 	c := call(t, addr).shake(config)
 	for _, want := range []int{200, 429} {
 		c.send(requestTo("/v1/check", `{"user_id":"x"}`))
-		if got := c.answer(); got.status != want {
-			t.Errorf("answered %d %s, want %d", got.status, got.body, want)
-		}
+		c.answer().want(t, want)
 	}
 	stalled[0].wantEnd()
 }
@@ -96,10 +88,7 @@ func TestAPanicInAHandshakeEndsItsConnectionAlone(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rules.DefaultSettings())
 	_, config := secure(t)
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	listener := tls.NewListener(inner, &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { panic("by the test") },
 	})

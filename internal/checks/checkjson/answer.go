@@ -178,6 +178,17 @@ func appendReset(b []byte, t *enforce.TierDecision) []byte {
 	return httpapi.AppendMillis(b, t.ResetAfter)
 }
 
+func appendList[T any](b []byte, list []T, element func([]byte, *T) []byte) []byte {
+	b = append(b, '[')
+	for i := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = element(b, &list[i])
+	}
+	return append(b, ']')
+}
+
 func appendTokens(b []byte, t enforce.Tokens) []byte {
 	t = max(t, 0)
 	b = strconv.AppendInt(b, t.Whole(), 10)

@@ -92,35 +92,22 @@ func appendExplanation(
 ) []byte {
 	b = httpapi.AppendText(append(b, `,"plan_source":`...), planSource)
 	b = httpapi.AppendText(append(b, `,"enforcement":`...), string(tenant.Tenant.Enforcement()))
-	b = append(b, `,"rules":[`...)
-	for i := range d.Tiers {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		m := d.Tiers[i].Match
-		overridden, share := tenant.Stands(m, now)
-		b = appendMatch(b, m, overridden, share)
-		if t := &d.Tiers[i]; t.BucketRead && t.Out > 0 {
+	b = appendList(append(b, `,"rules":`...), d.Tiers, func(b []byte, t *enforce.TierDecision) []byte {
+		overridden, share := tenant.Stands(t.Match, now)
+		if b = appendMatch(b, t.Match, overridden, share); t.BucketRead && t.Out > 0 {
 			b = appendLent(b[:len(b)-1], t)
 		}
-	}
-	b = append(b, `],"near_misses":[`...)
-	for i := range misses {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendRule(append(b, '{'), misses[i].Rule, misses[i].Rule.Mode)
-		b = httpapi.AppendText(append(b, `,"plan":`...), misses[i].Rule.Plan)
-		b = append(httpapi.AppendText(append(b, `,"reason":`...), misses[i].Reason), '}')
-	}
-	b = append(b, `],"unmatched_meters":[`...)
-	for i, meter := range unmatched {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = httpapi.AppendString(b, string(meter))
-	}
-	b = append(b, `],"headers":[`...)
+		return b
+	})
+	b = appendList(append(b, `,"near_misses":`...), misses, func(b []byte, miss *snapshot.Miss) []byte {
+		b = appendRule(append(b, '{'), miss.Rule, miss.Rule.Mode)
+		b = httpapi.AppendText(append(b, `,"plan":`...), miss.Rule.Plan)
+		return append(httpapi.AppendText(append(b, `,"reason":`...), miss.Reason), '}')
+	})
+	b = appendList(append(b, `,"unmatched_meters":`...), unmatched, func(b []byte, meter *rules.Meter) []byte {
+		return httpapi.AppendString(b, string(*meter))
+	})
+	b = append(b, `,"headers":[`...)
 	for name, value := range headers.All() {
 		if b[len(b)-1] == '}' {
 			b = append(b, ',')
@@ -147,16 +134,17 @@ func appendMatch(b []byte, m *rules.Match, overridden bool, share int) []byte {
 		algorithm = rules.FixedWindow
 	}
 	b = httpapi.AppendText(append(b, `,"algorithm":`...), string(algorithm))
-	if unknown := m.Rule.Unknown; unknown != "" {
+	unknown, failureMode := m.Rule.Unknown, m.FailureMode
+	if unknown != "" {
 		b = httpapi.AppendText(append(b, `,"unknown":`...), unknown)
-		b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
-		return append(b, `,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}`...)
+	} else if m.Rule.Action != rules.ActionLimit {
+		failureMode = ""
 	}
-	if m.Rule.Action != rules.ActionLimit {
+	b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(failureMode))
+	if unknown != "" || m.Rule.Action != rules.ActionLimit {
 		return append(b,
-			`,"failure_mode":null,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}`...)
+			`,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}`...)
 	}
-	b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
 	b = strconv.AppendFloat(append(b, `,"rate_per_second":`...), m.Limit.Rate, 'f', -1, 64)
 	b = strconv.AppendInt(append(b, `,"burst_capacity":`...), m.Limit.Burst, 10)
 	b = httpapi.AppendText(append(b, `,"limit_text":`...), m.Rule.Describe(m.Limit))

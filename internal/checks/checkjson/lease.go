@@ -154,14 +154,8 @@ func AppendLeases(
 		}
 		b = appendLeaseCheck(b, &answer.Checks[i], Jitter(tenant, &request.Checks[i].Check.Request))
 	}
-	b = append(b, `],"buckets":[`...)
-	for i := range answer.Buckets {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendLeaseBucket(b, &answer.Buckets[i])
-	}
-	return append(b, `]}`...)
+	b = appendList(append(b, `],"buckets":`...), answer.Buckets, appendLeaseBucket)
+	return append(b, '}')
 }
 
 func appendLeaseCheck(b []byte, c *enforce.CheckAnswer, jitter int64) []byte {
@@ -170,14 +164,10 @@ func appendLeaseCheck(b []byte, c *enforce.CheckAnswer, jitter int64) []byte {
 	if c.How == enforce.HowLease {
 		b = appendJitter(b, jitter)
 	}
-	b = append(b, `,"buckets":[`...)
-	for i, bucket := range c.Buckets {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(bucket), 10)
-	}
-	b = append(b, `],"blocked_by":`...)
+	b = appendList(append(b, `,"buckets":`...), c.Buckets, func(b []byte, bucket *int) []byte {
+		return strconv.AppendInt(b, int64(*bucket), 10)
+	})
+	b = append(b, `,"blocked_by":`...)
 	if c.Block == nil {
 		return append(b, `null}`...)
 	}

@@ -103,12 +103,8 @@ func AppendReported(b []byte, reports []adapt.Report, ignored []string) []byte {
 		}
 	}
 	b = strconv.AppendInt(append(b, `{"accepted":`...), int64(accepted), 10)
-	b = append(b, `,"ignored":[`...)
-	for i, backend := range ignored {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = httpapi.AppendText(b, backend)
-	}
-	return append(b, `]}`...)
+	b = appendList(append(b, `,"ignored":`...), ignored, func(b []byte, backend *string) []byte {
+		return httpapi.AppendText(b, *backend)
+	})
+	return append(b, '}')
 }

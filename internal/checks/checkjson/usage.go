@@ -61,14 +61,8 @@ func DecodeUsage(query string) (userID, plan string, err error) {
 func AppendUsage(b []byte, userID, plan string, limits []enforce.TierDecision, hasMore bool) []byte {
 	b = httpapi.AppendString(append(b, `{"user_id":`...), userID)
 	b = httpapi.AppendText(append(b, `,"plan":`...), plan)
-	b = append(b, `,"limits":[`...)
-	for i := range limits {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendUsed(b, &limits[i])
-	}
-	return append(strconv.AppendBool(append(b, `],"has_more":`...), hasMore), '}')
+	b = appendList(append(b, `,"limits":`...), limits, appendUsed)
+	return append(strconv.AppendBool(append(b, `,"has_more":`...), hasMore), '}')
 }
 
 func appendUsed(b []byte, t *enforce.TierDecision) []byte {

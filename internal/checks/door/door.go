@@ -2,6 +2,8 @@
 package door
 
 import (
+	"cmp"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,13 +13,35 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Door checks the API keys of requests.
-type Door struct {
+// Config is what the servers of checks share; Observer, Tracer, KeyUsed and Now are optional.
+type Config struct {
 	Snapshots Snapshots
-	// KeyUsed must not block.
-	KeyUsed        func(key *snapshot.Key, at time.Time)
+	Readiness func() httpapi.Readiness
+	Log       *slog.Logger
+	Observer  httpapi.Observer
+	Tracer    httpapi.Tracer
+	// KeyUsed is called for each authenticated request; like Readiness it must not block.
+	KeyUsed func(key *snapshot.Key, at time.Time)
+	// Now decides when keys expire.
 	Now            func() time.Time
+	MaxConnections int
 	TrustedProxies []netip.Prefix
+}
+
+// SetDefaults fills in what is optional.
+func (c *Config) SetDefaults(maxConnections int) {
+	if c.KeyUsed == nil {
+		c.KeyUsed = func(*snapshot.Key, time.Time) {}
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.MaxConnections = cmp.Or(c.MaxConnections, maxConnections)
+}
+
+// Telemetry returns the telemetry of requests.
+func (c *Config) Telemetry() httpapi.Telemetry {
+	return httpapi.Telemetry{Log: c.Log, Observer: c.Observer, Tracer: c.Tracer}
 }
 
 // Snapshots is a *snapshot.Watcher.
@@ -27,23 +51,23 @@ type Snapshots interface {
 
 // Authorize returns the key of Authorization lines and its tenant; the error is a *httpapi.Problem. from is only called
 // for keys with networks.
-func (d *Door) Authorize(
+func (c *Config) Authorize(
 	authorization []string, permission auth.Permission, from func() (peer netip.Addr, forwarded []string),
 ) (*snapshot.Key, *snapshot.Tenant, error) {
-	latest := d.Snapshots.Snapshot()
+	latest := c.Snapshots.Snapshot()
 	if latest == nil {
 		return nil, nil, httpapi.Unavailable.Problem("No rules were loaded yet; try again in a second.")
 	}
-	now := d.Now()
+	now := c.Now()
 	key, tenant, refusal := latest.Authenticate(authorization, now)
 	if refusal != "" {
 		return nil, nil, httpapi.Unauthorized.Problem(refusal)
 	}
-	if !key.AllowsFrom(d.clientOf(key, from)) {
+	if !key.AllowsFrom(c.clientOf(key, from)) {
 		return nil, nil, httpapi.Forbidden.Problem(
 			"This API key may not be used from this address; its owner can add the network to the key.")
 	}
-	d.KeyUsed(key, now)
+	c.KeyUsed(key, now)
 	switch {
 	case tenant.Tenant.Suspended:
 		return nil, nil, httpapi.Suspended.Problem(
@@ -54,7 +78,7 @@ func (d *Door) Authorize(
 	return key, tenant, nil
 }
 
-func (d *Door) clientOf(key *snapshot.Key, from func() (netip.Addr, []string)) netip.Addr {
+func (c *Config) clientOf(key *snapshot.Key, from func() (netip.Addr, []string)) netip.Addr {
 	if len(key.Networks) == 0 {
 		return netip.Addr{}
 	}
@@ -62,5 +86,5 @@ func (d *Door) clientOf(key *snapshot.Key, from func() (netip.Addr, []string)) n
 	if !peer.IsValid() {
 		return netip.Addr{}
 	}
-	return httpapi.Client(peer, forwarded, d.TrustedProxies)
+	return httpapi.Client(peer, forwarded, c.TrustedProxies)
 }

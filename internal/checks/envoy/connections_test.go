@@ -43,10 +43,7 @@ func (w *world) askOther(t *testing.T, conn *grpc.ClientConn) error {
 
 func (w *world) dialRaw(t *testing.T) (net.Conn, *http2.Framer) {
 	t.Helper()
-	conn, err := net.Dial("tcp", w.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", w.addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, _ = io.WriteString(conn, http2.ClientPreface)
 	framer := http2.NewFramer(conn, bufio.NewReader(conn))
@@ -116,11 +113,7 @@ func TestATenantsOpenRequestsLeaveRoomForOthers(t *testing.T) {
 	w := newWorld(t, "")
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", token)
 	open := func(conn *grpc.ClientConn) grpc.ClientStream { // a request whose message never comes
-		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, envoy.Route)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return stream
+		return must(conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, envoy.Route))(t)
 	}
 	for range envoy.InFlightShare / 200 {
 		conn := w.connect(t)
@@ -153,19 +146,13 @@ func TestAnonymousCallersHoldLittle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
 	// Without a key the message is not read.
-	stream, err := w.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, envoy.Route)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(w.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, envoy.Route))(t)
 	if err := stream.RecvMsg(new(rls.RateLimitResponse)); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a request without a key and a message: %v", err)
 	}
 	var watches []healthpb.Health_WatchClient
 	for range 5 {
-		watch, err := healthpb.NewHealthClient(w.conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		watch := must(healthpb.NewHealthClient(w.conn).Watch(t.Context(), &healthpb.HealthCheckRequest{}))(t)
 		watches = append(watches, watch)
 	}
 	refused := 0
@@ -186,16 +173,13 @@ func TestClientsReconnectNowAndThen(t *testing.T) {
 	w := newWorldWith(t, func(c *envoy.Config) { c.MaxConnectionAge = 50 * time.Millisecond }, "")
 	var mu sync.Mutex
 	dialed := 0
-	conn, err := grpc.NewClient("passthrough:///"+w.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn := must(grpc.NewClient("passthrough:///"+w.addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			mu.Lock()
 			dialed++
 			mu.Unlock()
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
+		})))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		if err := w.askOther(t, conn); err != nil {
@@ -259,20 +243,13 @@ func TestAPanicIsAnErrorAndTheServerLives(t *testing.T) {
 func TestReflectionNamesTheServices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	stream, err := grpc_reflection_v1.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must(grpc_reflection_v1.NewServerReflectionClient(w.conn).ServerReflectionInfo(t.Context()))(t)
 	ask := func(q *grpc_reflection_v1.ServerReflectionRequest) *grpc_reflection_v1.ServerReflectionResponse {
 		t.Helper()
 		if err := stream.Send(q); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer
+		return must(stream.Recv())(t)
 	}
 	listed := ask(&grpc_reflection_v1.ServerReflectionRequest{
 		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
@@ -325,10 +302,7 @@ func TestASilentClientDoesNotDelayTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"", http2.ClientPreface[:3]} {
-		conn, err := net.Dial("tcp", w.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(net.Dial("tcp", w.addr))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		_, _ = io.WriteString(conn, text)
 	}

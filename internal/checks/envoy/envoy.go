@@ -11,12 +11,11 @@
 package envoy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -33,27 +32,18 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rules/gateway"
-	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Config configures a Server; KeyUsed, Gap, Observer, Tracer and Now are optional.
+// Config configures a Server; Gap is optional.
 type Config struct {
-	Snapshots door.Snapshots
-	Limiter   *enforce.Limiter
-	Creditor  enforce.Creditor
-	Readiness func() httpapi.Readiness
-	Log       *slog.Logger
-	Observer  httpapi.Observer
-	Tracer    httpapi.Tracer
-	// KeyUsed is called for each authenticated request; like Readiness and Gap it must not block.
-	KeyUsed func(key *snapshot.Key, at time.Time)
-	Gap     func(gateway.Gap)
-	Now     func() time.Time
-	// MaxConnections is by default 1024.
-	MaxConnections int
+	door.Config
+	Limiter *enforce.Limiter
+	// Creditor credits negative hits.
+	Creditor enforce.Creditor
+	// Gap counts a gap of a request; it must not block.
+	Gap func(gateway.Gap)
 	// MaxConnectionAge is when a client must reconnect, by default 30 minutes.
 	MaxConnectionAge time.Duration
-	TrustedProxies   []netip.Prefix
 }
 
 // The bounds of requests and connections.
@@ -78,7 +68,6 @@ const Route = rls.RateLimitService_ShouldRateLimit_FullMethodName
 // Server is a gRPC server with the service, a health service and reflection.
 type Server struct {
 	Config
-	door        door.Door
 	telemetry   httpapi.Telemetry
 	grpc        *grpc.Server
 	health      *health.Server
@@ -90,23 +79,12 @@ type Server struct {
 
 // NewServer returns a server that does not serve yet.
 func NewServer(c Config) *Server {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.KeyUsed == nil {
-		c.KeyUsed = func(*snapshot.Key, time.Time) {}
-	}
+	c.SetDefaults(maxConnections)
 	if c.Gap == nil {
 		c.Gap = func(gateway.Gap) {}
 	}
-	if c.MaxConnections == 0 {
-		c.MaxConnections = maxConnections
-	}
 	s := &Server{
-		Config: c, telemetry: httpapi.Telemetry{Log: c.Log, Observer: c.Observer, Tracer: c.Tracer},
-		door: door.Door{
-			Snapshots: c.Snapshots, KeyUsed: c.KeyUsed, Now: c.Now, TrustedProxies: c.TrustedProxies,
-		},
+		Config: c, telemetry: c.Telemetry(),
 		health: health.NewServer(), ended: make(chan struct{}),
 		connections: connections{limit: c.MaxConnections, all: map[*conn]struct{}{}},
 		inFlight:    inFlight{tenants: map[rules.TenantID]int{}},
@@ -137,11 +115,8 @@ const minPing = 5 * time.Second
 
 // Clients reconnect at times, so that they find added processes.
 func (c *Config) keepalive() keepalive.ServerParameters {
-	if c.MaxConnectionAge == 0 {
-		c.MaxConnectionAge = 30 * time.Minute
-	}
 	return keepalive.ServerParameters{
-		MaxConnectionIdle: 15 * time.Minute, MaxConnectionAge: c.MaxConnectionAge,
+		MaxConnectionIdle: 15 * time.Minute, MaxConnectionAge: cmp.Or(c.MaxConnectionAge, 30*time.Minute),
 		MaxConnectionAgeGrace: 10 * time.Second,
 		Time:                  30 * time.Second, Timeout: 10 * time.Second,
 	}

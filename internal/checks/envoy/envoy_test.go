@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/checks/door"
 	"github.com/sluicegate/sluice/internal/checks/envoy"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -153,17 +154,17 @@ func newWorldWith(t testing.TB, change func(*envoy.Config), document string, lim
 	memory := membucket.New(membucket.Options{Clock: func() int64 { return w.time().UnixMicro() }})
 	local := membucket.New(membucket.Options{Clock: func() int64 { return w.time().UnixMicro() }})
 	config := envoy.Config{
-		Snapshots: snapshots{snapshot.New(rows)},
-		Limiter:   enforce.NewLimiter(store{memory, w}, local, silent{}, w.time),
-		Creditor:  memory, Log: slog.New(slog.DiscardHandler), Observer: w, Tracer: tracer{}, Now: w.time,
-		Readiness: func() httpapi.Readiness { w.mu.Lock(); defer w.mu.Unlock(); return w.ready },
+		Config: door.Config{
+			Snapshots: snapshots{snapshot.New(rows)},
+			Log:       slog.New(slog.DiscardHandler), Observer: w, Tracer: tracer{}, Now: w.time,
+			Readiness: func() httpapi.Readiness { w.mu.Lock(); defer w.mu.Unlock(); return w.ready },
+		},
+		Limiter:  enforce.NewLimiter(store{memory, w}, local, silent{}, w.time),
+		Creditor: memory,
 	}
 	change(&config)
 	w.server = envoy.NewServer(config)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go func() { _ = w.server.Serve(l) }()
 	t.Cleanup(func() { _ = w.server.Close() })
 	w.addr = l.Addr().String()
@@ -184,10 +185,7 @@ func (w *world) connect(t testing.TB, options ...grpc.DialOption) *grpc.ClientCo
 
 func window(t testing.TB, id rules.RuleID, pattern string, burst int64, length time.Duration) rules.Rule {
 	t.Helper()
-	p, err := rules.ParsePattern(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(rules.ParsePattern(pattern))(t)
 	return rules.Rule{
 		ID: id, TenantID: tenantID, Pattern: p, Algorithm: rules.FixedWindow, Window: rules.Window{Length: length},
 		Burst:  burst,
@@ -208,10 +206,7 @@ func (w *world) ask(t testing.TB, domain string, hits uint32,
 	descriptors ...*common.RateLimitDescriptor,
 ) *rls.RateLimitResponse {
 	t.Helper()
-	answer, err := w.askAs(t.Context(), token, domain, hits, descriptors...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must(w.askAs(t.Context(), token, domain, hits, descriptors...))(t)
 	return answer
 }
 
@@ -412,10 +407,7 @@ func TestBadRequests(t *testing.T) {
 func TestHealthFollowsReadiness(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	watch, err := healthpb.NewHealthClient(w.conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	watch := must(healthpb.NewHealthClient(w.conn).Watch(t.Context(), &healthpb.HealthCheckRequest{}))(t)
 	for _, want := range []healthpb.HealthCheckResponse_ServingStatus{
 		healthpb.HealthCheckResponse_SERVING,
 		healthpb.HealthCheckResponse_NOT_SERVING,
@@ -489,5 +481,15 @@ func TestGapsOfDescriptorsAreCounted(t *testing.T) {
 	}
 	if want := []gateway.Gap{gateway.GapDomain, gateway.GapRule}; !slices.Equal(got, want) {
 		t.Errorf("the gaps are %q, want %q", got, want)
+	}
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
 	}
 }

@@ -18,10 +18,7 @@ func importedWorld(t *testing.T, configurations ...string) *world {
 	var gateways []rules.Gateway
 	var limits []rules.Rule
 	for _, text := range configurations {
-		config, _, err := decodeEnvoy(text, gateways, ruleset.EnvoyOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		config, _ := mustDecodeEnvoy(t, text, gateways, ruleset.EnvoyOptions{})
 		gateways = config.Gateways
 		limits = append(limits, config.Rules...)
 	}
@@ -42,6 +39,17 @@ func decodeEnvoy(
 	text string, before []rules.Gateway, o ruleset.EnvoyOptions,
 ) (ruleset.Config, ruleset.Errors, error) {
 	return ruleset.DecodeEnvoy([]ruleset.File{{Name: "config.yaml", Data: []byte(text)}}, before, o)
+}
+
+func mustDecodeEnvoy(
+	t *testing.T, text string, before []rules.Gateway, o ruleset.EnvoyOptions,
+) (ruleset.Config, ruleset.Errors) {
+	t.Helper()
+	config, notes, err := decodeEnvoy(text, before, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config, notes
 }
 
 func limitOf(key, unit, requests string) string {
@@ -224,10 +232,7 @@ func TestASecondImportEndsNoLimitUnasked(t *testing.T) {
 		config, _, err := decodeEnvoy(text, before, ruleset.EnvoyOptions{Lost: lost})
 		return config, err
 	}
-	one, err := decode(first, nil, ruleset.RefuseLost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must(decode(first, nil, ruleset.RefuseLost))(t)
 	if _, err := decode(first, one.Gateways, ruleset.RefuseLost); err != nil {
 		t.Errorf("the same file again: %v", err)
 	}
@@ -274,11 +279,8 @@ descriptors:
 
 func TestAnImportNotesNearLimits(t *testing.T) {
 	t.Parallel()
-	config, _, err := decodeEnvoy("domain: d\ndescriptors:"+limitOf("a", "minute", "10")+limitOf("b", "hour", "10")+
+	config, _ := mustDecodeEnvoy(t, "domain: d\ndescriptors:"+limitOf("a", "minute", "10")+limitOf("b", "hour", "10")+
 		limitOf("c", "day", "0"), nil, ruleset.EnvoyOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i, want := range [][]int{nil, {80}, nil} {
 		if got := config.Rules[i].NotifyAt; !slices.Equal(got, want) {
 			t.Errorf("%s is noted at %v, want %v", config.Rules[i].Pattern, got, want)
@@ -409,10 +411,7 @@ descriptors:
 			"--skip-unsupported") {
 		t.Errorf("unasked: %v", err)
 	}
-	config, notes, err := decodeEnvoy(text, nil, ruleset.EnvoyOptions{SkipUnsupported: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, notes := mustDecodeEnvoy(t, text, nil, ruleset.EnvoyOptions{SkipUnsupported: true})
 	lines := strings.Split(notes.Error(), "\n")
 	if len(config.Rules) != 3 || config.Rules[0].Burst != rules.MaxBurst || len(lines) != 3 ||
 		lines[0] != "config.yaml:3: descriptors[0].key: is left out: it must have no =" ||
@@ -424,15 +423,12 @@ descriptors:
 
 func TestALimitThatIsLeftOutReplacesNothing(t *testing.T) {
 	t.Parallel()
-	config, _, err := decodeEnvoy(`domain: d
+	config, _ := mustDecodeEnvoy(t, `domain: d
 descriptors:
   - {key: base, rate_limit: {name: base, unit: day, requests_per_unit: 1}}
   - {key: long, rate_limit: {unit: year, unit_multiplier: 2, requests_per_unit: 1, replaces: [{name: base}]}}
   - {key: free, rate_limit: {unlimited: true, replaces: [{name: base}]}}
 `, nil, ruleset.EnvoyOptions{SkipUnsupported: true})
-	if err != nil {
-		t.Fatal(err)
-	}
 	const want = `{"domains":{"d":{"templates":[["base"],["long"],["free"]],"replaces":{"free":["base"]}}}}`
 	if got := config.Gateways[0].Document; got != want {
 		t.Errorf("the mapping is %s, want %s", got, want)
@@ -442,7 +438,7 @@ descriptors:
 // YAML says so: a mapping's own key wins over a merged one, and the first merged mapping over the next.
 func TestANullOverridesAMergedValue(t *testing.T) {
 	t.Parallel()
-	config, _, err := decodeEnvoy(`domain: d
+	config, _ := mustDecodeEnvoy(t, `domain: d
 descriptors:
   - &base {key: base, rate_limit: {unit: day, requests_per_unit: 1}}
   - {<<: *base, key: own, rate_limit: ~}
@@ -452,9 +448,6 @@ descriptors:
   - {<<: [~, *base], key: kept}
   - {<<: ~, key: empty}
 `, nil, ruleset.EnvoyOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var limited []string
 	for _, rule := range config.Rules {
 		limited = append(limited, rule.Pattern.String())

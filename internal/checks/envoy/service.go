@@ -191,7 +191,7 @@ func (s *Server) decidePart(ctx context.Context, tenant *snapshot.Tenant, p *par
 
 func (s *Server) authorize(ctx context.Context) (*snapshot.Key, *snapshot.Tenant, error) {
 	lines := metadata.ValueFromIncomingContext(ctx, "authorization")
-	key, tenant, err := s.door.Authorize(lines, auth.PermissionCheck, func() (netip.Addr, []string) {
+	key, tenant, err := s.Authorize(lines, auth.PermissionCheck, func() (netip.Addr, []string) {
 		from, ok := peer.FromContext(ctx)
 		if !ok {
 			return netip.Addr{}, nil

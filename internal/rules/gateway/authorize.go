@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -156,18 +155,22 @@ const (
 // change the meaning.
 func ParseAuthorize(document string) (*Authorize, error) {
 	a := new(Authorize)
+	return a, parse(document, a)
+}
+
+func parse(document string, into interface{ Validate() rules.FieldErrors }) error {
 	decoder := json.NewDecoder(strings.NewReader(document))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(a); err != nil {
-		return nil, fmt.Errorf("read the mapping: %w", err)
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("read the mapping: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("read the mapping: unexpected text after the JSON object")
+		return errors.New("read the mapping: unexpected text after the JSON object")
 	}
-	if wrong := a.Validate(); len(wrong) > 0 {
-		return nil, fmt.Errorf("read the mapping: %w", wrong)
+	if wrong := into.Validate(); len(wrong) > 0 {
+		return fmt.Errorf("read the mapping: %w", wrong)
 	}
-	return a, nil
+	return nil
 }
 
 // Document returns the mapping as stored.
@@ -188,7 +191,7 @@ func (a *Authorize) Validate() rules.FieldErrors {
 	claim := func(field, name string) {
 		switch {
 		case name == "":
-		case len(name) > maxClaim || !utf8.ValidString(name) || strings.Contains(name, "\x00"):
+		case len(name) > maxClaim || !isPlain(name):
 			e.Add(field, fmt.Sprintf("must be the name of a claim, of at most %d bytes", maxClaim))
 		case a.JWT == nil:
 			e.Add(field, "needs jwt: only claims of verified tokens are read")
@@ -310,7 +313,7 @@ func (c *Cost) validate(e *rules.FieldErrors, field string) {
 		e.Add(field, "must have a header or a query parameter, not both")
 	}
 	e.Add(field+".header", wrongHeader(c.Header))
-	if len(c.Query) > maxHeaderName || !utf8.ValidString(c.Query) || strings.Contains(c.Query, "\x00") {
+	if len(c.Query) > maxHeaderName || !isPlain(c.Query) {
 		e.Add(field+".query", fmt.Sprintf("must be the name of a query parameter, of at most %d bytes", maxHeaderName))
 	}
 	if c.Default != nil {
@@ -324,7 +327,7 @@ func (c *Cost) validate(e *rules.FieldErrors, field string) {
 func (j *JWT) validate(e *rules.FieldErrors) {
 	e.Add("jwt.header", wrongHeader(j.Header))
 	for _, f := range []struct{ name, text string }{{"issuer", j.Issuer}, {"audience", j.Audience}} {
-		if len(f.text) > maxText || !utf8.ValidString(f.text) || strings.Contains(f.text, "\x00") {
+		if len(f.text) > maxText || !isPlain(f.text) {
 			e.Add("jwt."+f.name, fmt.Sprintf("must be text of at most %d bytes", maxText))
 		}
 	}

@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -93,18 +91,7 @@ var DefaultDescriptors = new(Descriptors).Compile()
 // ParseDescriptors reads a stored document; see ParseAuthorize.
 func ParseDescriptors(document string) (*Descriptors, error) {
 	d := new(Descriptors)
-	decoder := json.NewDecoder(strings.NewReader(document))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(d); err != nil {
-		return nil, fmt.Errorf("read the mapping: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("read the mapping: unexpected text after the JSON object")
-	}
-	if wrong := d.Validate(); len(wrong) > 0 {
-		return nil, fmt.Errorf("read the mapping: %w", wrong)
-	}
-	return d, nil
+	return d, parse(document, d)
 }
 
 // Document returns the mapping as stored.

@@ -49,273 +49,219 @@ func TestARequestBecomesACheck(t *testing.T) {
 	tests := map[string]struct {
 		document string
 		headers  headers
-		below    string
-		query    string
-		claims   gateway.Claims
 		want     string // the fields that differ from the default
 	}{
-		"nothing is said": {document: `{}`, want: "cost=1000000"},
+		"nothing is said": {`{}`, nil, "cost=1000000"},
 		"the defaults": {
 			`{}`,
 			headers{"X-Forwarded-Uri: /a/b?c=d", "X-Forwarded-Method: POST", "X-Forwarded-For: 9.9.9.9, 203.0.113.9"},
-			"", "", nil, "endpoint=/a/b method=POST ip=203.0.113.9 cost=1000000",
+			"endpoint=/a/b method=POST ip=203.0.113.9 cost=1000000",
 		},
-		"identity is not guessed": {
-			`{}`,
-			headers{"X-User-Id: 42", "Authorization: Bearer x"},
-			"", "", nil,
-			"cost=1000000",
-		},
+		"identity is not guessed": {`{}`, headers{"X-User-Id: 42", "Authorization: Bearer x"}, "cost=1000000"},
 		"a header is hashed": {
 			`{"user":{"header":"x-api-key"}}`,
 			headers{"X-Api-Key: 42"},
-			"", "", nil,
 			"user=" + hashOf42 + " cost=1000000",
 		},
 		"unless it is plain": {
 			`{"user":{"header":"x-user","plain":true}}`,
 			headers{"X-User: 42"},
-			"", "", nil,
 			"user=42 cost=1000000",
 		},
-		"without the header there is none": {`{"user":{"header":"x-user"}}`, nil, "", "", nil, "cost=1000000"},
+		"without the header there is none": {`{"user":{"header":"x-user"}}`, nil, "cost=1000000"},
 		"those without the header share a user": {
-			`{"user":{"header":"x-user","default":"anonymous"}}`, nil, "", "", nil, "user=anonymous cost=1000000",
+			`{"user":{"header":"x-user","default":"anonymous"}}`, nil, "user=anonymous cost=1000000",
 		},
 		"those with it do not": {
 			`{"user":{"header":"x-user","plain":true,"default":"anonymous"}}`,
 			headers{"X-User: 42"},
-			"", "", nil,
 			"user=42 cost=1000000",
 		},
 		"an empty one is somebody": {
 			`{"user":{"header":"x-user"},"attributes":{"a":{"header":"x-a"}}}`,
 			headers{"X-User: ", "X-A:  "},
-			"", "", nil,
 			"user=" + hashOfNothing + " cost=1000000 attr.a=" + hashOfNothing,
 		},
 		"an empty plain one too": {
 			`{"user":{"header":"x-user","plain":true}}`,
 			headers{"X-User: "},
-			"", "", nil,
 			"user=" + hashOfNothing + " cost=1000000",
 		},
 		"spellings of an identity": {
 			`{"user":{"header":"x-user","plain":true,"lower":true,"trim":true},"attributes":{"a":{"header":"x-a"}}}`,
 			headers{"X-User: \u00a0Ann ", "X-A: Ann"},
-			"", "", nil,
 			"user=ann cost=1000000 attr.a=Ann",
 		},
 		"are one before they are hashed": {
 			`{"user":{"header":"x-user","lower":true}}`,
 			headers{"X-User: ABC"},
-			"", "", nil,
 			"user=" + gateway.HashUser([]byte("abc")) + " cost=1000000",
 		},
 		"a long user is hashed": {
 			`{"user":{"header":"x-user","plain":true}}`,
 			headers{"X-User: " + long},
-			"", "", nil,
 			"user=" + gateway.HashUser([]byte(long)) + " cost=1000000",
 		},
 		"a user in Latin-1 is hashed": {
 			`{"user":{"header":"x-user","plain":true}}`,
 			headers{"X-User: \xe9"},
-			"", "", nil,
 			"user=" + gateway.HashUser([]byte("\xe9")) + " cost=1000000",
 		},
 		"a long attribute is hashed": {
 			`{"attributes":{"agent":{"header":"user-agent"}}}`,
 			headers{"User-Agent: " + long},
-			"", "", nil,
 			"cost=1000000 attr.agent=" + gateway.HashUser([]byte(long)),
 		},
 		"a long path keeps its beginning": {
 			`{}`,
 			headers{"X-Forwarded-Uri: /api/" + strings.Repeat("漢", 115)},
-			"", "", nil,
 			"endpoint=" + ("/api/" + strings.Repeat("%E6%BC%A2", 115))[:1024-len(hashOf42)] +
 				gateway.HashUser([]byte("/api/"+strings.Repeat("%E6%BC%A2", 115))) + " cost=1000000",
 		},
 		"a method that is none is hashed": {
 			`{}`,
 			headers{"X-Forwarded-Uri: /", "X-Forwarded-Method: G ET"},
-			"", "", nil,
 			"endpoint=/ method=" + gateway.HashUser([]byte("G ET")) + " cost=1000000",
 		},
 		"a cost in words is the default": {
 			`{"cost":{"header":"x-cost","default":2}}`,
 			headers{"X-Cost: five"},
-			"", "", nil, "cost=2000000 unusable-cost",
+			"cost=2000000 unusable-cost",
 		},
 		"a negative one too": {
 			`{"cost":{"query":"n"}}`,
 			headers{"X-Forwarded-Uri: /?n=-5"},
-			"", "", nil, "endpoint=/ cost=1000000 unusable-cost",
+			"endpoint=/ cost=1000000 unusable-cost",
 		},
 		"and another spelling": {
 			`{"cost":{"query":"n"}}`,
 			headers{"X-Forwarded-Uri: /?n=1e9&n=3&n=%2B100"},
-			"", "", nil, "endpoint=/ cost=3000000 unusable-cost",
+			"endpoint=/ cost=3000000 unusable-cost",
 		},
 		"decimals are rounded up": {
 			`{"cost":{"query":"n"}}`,
 			headers{"X-Forwarded-Uri: /?n=5.0000001"},
-			"", "", nil, "endpoint=/ cost=5000001",
+			"endpoint=/ cost=5000001",
 		},
 		"zeros are no decimals": {
 			`{"cost":{"query":"n"}}`,
 			headers{"X-Forwarded-Uri: /?n=5.00000000"},
-			"", "", nil, "endpoint=/ cost=5000000",
+			"endpoint=/ cost=5000000",
 		},
 		"a huge cost is the largest": {
 			`{"cost":{"query":"n"}}`,
 			headers{"X-Forwarded-Uri: /?n=99999999999999999999999"},
-			"", "", nil,
 			"endpoint=/ cost=1000000000000000",
-		},
-		"claims": {
-			`{` + jwt +
-				`,"user":{"claim":"sub"},"plan":{"claim":"org.plan"},"attributes":{"org":{"claim":"org.id"},"none":{"claim":"x"}}}`,
-			nil, "", "",
-			gateway.Claims{"sub": "42", "org.plan": "pro", "org.id": "7"},
-			"user=42 plan=pro cost=1000000 attr.org=7",
-		},
-		"the path below is the proxy's": {
-			`{}`,
-			headers{"X-Forwarded-Uri: /spoofed", "X-Forwarded-Method: PUT"},
-			"/orders/1", "", nil,
-			"endpoint=/orders/1 method=GET cost=1000000",
 		},
 		"another header for the " +
 			"URI": {
 			`{"endpoint":{"header":"X-Original-URI","method_header":"X-Original-Method"}}`,
 			headers{"X-Original-Uri: /a", "X-Original-Method: PUT", "X-Forwarded-Uri: /b"},
-			"", "", nil,
 			"endpoint=/a method=PUT cost=1000000",
 		},
 		"a template": {
 			`{"endpoint":{"templates":["/orders/{id}"]}}`,
 			headers{"X-Forwarded-Uri: /orders/123?x"},
-			"", "", nil, "endpoint=/orders/{id} cost=1000000",
+			"endpoint=/orders/{id} cost=1000000",
 		},
-		"a cost in a header": {
-			`{"cost":{"header":"x-cost","default":2}}`,
-			headers{"X-Cost: 0.25"},
-			"", "", nil, "cost=250000",
-		},
-		"without a cost the default": {
-			`{"cost":{"header":"x-cost","default":2.5}}`, nil, "", "", nil,
-			"cost=2500000",
-		},
+		"a cost in a header":         {`{"cost":{"header":"x-cost","default":2}}`, headers{"X-Cost: 0.25"}, "cost=250000"},
+		"without a cost the default": {`{"cost":{"header":"x-cost","default":2.5}}`, nil, "cost=2500000"},
 		"a cost of the visitor's query": {
 			`{"cost":{"query":"limit"}}`,
 			headers{"X-Forwarded-Uri: /a?limit=5&x=1"},
-			"", "", nil, "endpoint=/a cost=5000000",
+			"endpoint=/a cost=5000000",
 		},
 		"of several the largest": {
 			`{"cost":{"query":"limit"}}`,
 			headers{"X-Forwarded-Uri: /a?limit=5&limit=70&l%69mit=9"},
-			"", "", nil, "endpoint=/a cost=70000000",
+			"endpoint=/a cost=70000000",
 		},
 		"a visitor cannot ask for nothing": {
 			`{"cost":{"query":"limit"}}`,
 			headers{"X-Forwarded-Uri: /a?limit=0"},
-			"", "", nil, "endpoint=/a cost=1000000",
-		},
-		"a query that Envoy kept": {
-			`{"cost":{"query":"limit"}}`, nil, "/a", "limit=5", nil,
-			"endpoint=/a method=GET cost=5000000",
+			"endpoint=/a cost=1000000",
 		},
 		"two trusted hops": {
 			`{"address":{"trusted_hops":2}}`,
 			headers{"X-Forwarded-For: 6.6.6.6, 203.0.113.9", "X-Forwarded-For: 10.0.0.1, 10.0.0.2"},
-			"", "", nil,
 			"ip=203.0.113.9 cost=1000000",
 		},
 		"a list shorter than its hops counts the last": {
 			`{"address":{"trusted_hops":2}}`,
 			headers{"X-Forwarded-For: 6.6.6.6, 10.0.0.2"},
-			"", "", nil,
 			"ip=10.0.0.2 cost=1000000",
 		},
 		"as does one without an address there": {
 			`{"address":{"trusted_hops":1,"short":"last"}}`,
 			headers{"X-Forwarded-For: unknown, 10.0.0.2"},
-			"", "", nil,
 			"ip=10.0.0.2 cost=1000000",
 		},
 		"or nobody": {
 			`{"address":{"trusted_hops":2,"short":"nobody"}}`,
 			headers{"X-Forwarded-For: 6.6.6.6, 10.0.0.2"},
-			"", "", nil, "cost=1000000",
+			"cost=1000000",
 		},
 		"whom a default stands for": {
 			`{"address":{"trusted_hops":2,"short":"nobody","default":"0.0.0.0"}}`,
 			headers{"X-Forwarded-For: 6.6.6.6, 10.0.0.2"},
-			"", "", nil, "ip=0.0.0.0 cost=1000000",
+			"ip=0.0.0.0 cost=1000000",
 		},
-		"as it does without a header": {`{"address":{"default":"::"}}`, nil, "", "", nil, "ip=:: cost=1000000"},
+		"as it does without a header": {`{"address":{"default":"::"}}`, nil, "ip=:: cost=1000000"},
 		"and not for an address": {
-			`{"address":{"default":"0.0.0.0"}}`, headers{"X-Forwarded-For: 10.0.0.2"}, "", "", nil, "ip=10.0.0.2 cost=1000000",
+			`{"address":{"default":"0.0.0.0"}}`, headers{"X-Forwarded-For: 10.0.0.2"}, "ip=10.0.0.2 cost=1000000",
 		},
 		"Forwarded": {
 			`{"address":{"header":"Forwarded","trusted_hops":1}}`,
 			headers{`Forwarded: for="_gazonk", For="[2001:db8::9]:4711";proto=https`, "Forwarded: by=b; for=10.0.0.1:80"},
-			"", "", nil, "ip=2001:db8::9 cost=1000000",
+			"ip=2001:db8::9 cost=1000000",
 		},
 		"a quote that a visitor left open": {
 			`{"address":{"header":"forwarded"}}`,
 			headers{`Forwarded: for="6.6.6.6, for=203.0.113.9`},
-			"", "", nil, "ip=203.0.113.9 cost=1000000",
+			"ip=203.0.113.9 cost=1000000",
 		},
-		"an unknown one": {
-			`{"address":{"header":"forwarded"}}`,
-			headers{"Forwarded: for=unknown"},
-			"", "", nil,
-			"cost=1000000",
-		},
-		"an address with port": {
-			`{}`,
-			headers{"X-Forwarded-For: [2001:db8::1]:443"},
-			"", "", nil,
-			"ip=2001:db8::1 cost=1000000",
-		},
-		"costs of meters": {
-			`{"costs":{"input_tokens":{"header":"x-tokens"},"usd":{"query":"usd","default":0.5},"images":{}}}`,
-			headers{"X-Tokens: 1200"},
-			"/a", "usd=0.25&usd=2.0000001&usd=x", nil,
-			"endpoint=/a method=GET cost=1000000 images=1000000 input_tokens=1200000000 usd=2000001 unusable-cost",
-		},
-		"an address with zone": {
-			`{}`,
-			headers{"X-Forwarded-For: fe80::1%eth0"},
-			"", "", nil,
-			"ip=fe80::1 cost=1000000",
-		},
+		"an unknown one":       {`{"address":{"header":"forwarded"}}`, headers{"Forwarded: for=unknown"}, "cost=1000000"},
+		"an address with port": {`{}`, headers{"X-Forwarded-For: [2001:db8::1]:443"}, "ip=2001:db8::1 cost=1000000"},
+		"an address with zone": {`{}`, headers{"X-Forwarded-For: fe80::1%eth0"}, "ip=fe80::1 cost=1000000"},
 		"IPv4 within IPv6": {
 			`{"address":{"header":"x-real-ip"}}`,
 			headers{"X-Real-Ip: ::ffff:203.0.113.9"},
-			"", "", nil, "ip=203.0.113.9 cost=1000000",
+			"ip=203.0.113.9 cost=1000000",
 		},
-		"no address": {
-			`{}`,
-			headers{"X-Forwarded-For: unknown"},
-			"", "", nil,
-			"cost=1000000",
-		},
+		"no address": {`{}`, headers{"X-Forwarded-For: unknown"}, "cost=1000000"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			request := gateway.Request{Headers: test.headers, Method: "GET", Query: test.query, Below: test.below}
-			check, err := compile(t, test.document).Check(&request, test.claims)
-			if got := show(check); err != nil || got != test.want ||
-				check.NoAddress != (!check.IP.IsValid() || check.IP.IsUnspecified()) {
-				t.Errorf("the check is %q, %v, want %q; without an address %t", got, err, test.want, check.NoAddress)
-			}
+			wantCheck(t, test.document, gateway.Request{Headers: test.headers}, nil, test.want)
 		})
 	}
+}
+
+func wantCheck(t *testing.T, document string, r gateway.Request, claims gateway.Claims, want string) {
+	t.Helper()
+	r.Method = http.MethodGet
+	check, err := compile(t, document).Check(&r, claims)
+	if got := show(check); err != nil || got != want ||
+		check.NoAddress != (!check.IP.IsValid() || check.IP.IsUnspecified()) {
+		t.Errorf("the check is %q, %v, want %q; without an address %t", got, err, want, check.NoAddress)
+	}
+}
+
+func TestClaimsPathAndQueryBecomeACheck(t *testing.T) {
+	t.Parallel()
+	wantCheck(t, `{`+jwt+`,"user":{"claim":"sub"},"plan":{"claim":"org.plan"},`+
+		`"attributes":{"org":{"claim":"org.id"},"none":{"claim":"x"}}}`,
+		gateway.Request{Headers: headers{}}, gateway.Claims{"sub": "42", "org.plan": "pro", "org.id": "7"},
+		"user=42 plan=pro cost=1000000 attr.org=7")
+	spoofed := headers{"X-Forwarded-Uri: /spoofed", "X-Forwarded-Method: PUT"}
+	wantCheck(t, `{}`, gateway.Request{Headers: spoofed, Below: "/orders/1"}, nil,
+		"endpoint=/orders/1 method=GET cost=1000000")
+	wantCheck(t, `{"cost":{"query":"limit"}}`, gateway.Request{Headers: headers{}, Below: "/a", Query: "limit=5"}, nil,
+		"endpoint=/a method=GET cost=5000000")
+	wantCheck(t, `{"costs":{"input_tokens":{"header":"x-tokens"},"usd":{"query":"usd","default":0.5},"images":{}}}`,
+		gateway.Request{Headers: headers{"X-Tokens: 1200"}, Below: "/a", Query: "usd=0.25&usd=2.0000001&usd=x"}, nil,
+		"endpoint=/a method=GET cost=1000000 images=1000000 input_tokens=1200000000 usd=2000001 unusable-cost")
 }
 
 func show(c gateway.Check) string {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,15 +18,16 @@ func cleanPath(path string) string {
 	if path == "" || path[0] != '/' {
 		b = append(b, '/')
 	}
-	const hex = "0123456789ABCDEF"
 	for i := 0; i < len(path); i++ {
 		c := path[i]
-		if c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]) {
-			c = unhex(path[i+1])<<4 | unhex(path[i+2])
-			i += 2
-			if !isUnreserved(c) {
-				b = append(b, '%', hex[c>>4], hex[c&15])
-				continue
+		var escaped [1]byte
+		if c == '%' && i+2 < len(path) {
+			if _, err := hex.Decode(escaped[:], []byte(path[i+1:i+3])); err == nil {
+				i += 2
+				if c = escaped[0]; !isUnreserved(c) {
+					b = appendEscape(b, c)
+					continue
+				}
 			}
 		}
 		switch {
@@ -33,7 +35,7 @@ func cleanPath(path string) string {
 		case isPathByte(c):
 			b = append(b, c)
 		default:
-			b = append(b, '%', hex[c>>4], hex[c&15])
+			b = appendEscape(b, c)
 		}
 	}
 	return resolveDots(string(b))
@@ -153,18 +155,9 @@ func foldTemplate(template string, folds []Fold) string {
 	return folded
 }
 
-func isHex(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c <= '9':
-		return c - '0'
-	case c <= 'F':
-		return c - 'A' + 10
-	}
-	return c - 'a' + 10
+func appendEscape(b []byte, c byte) []byte {
+	const digits = "0123456789ABCDEF"
+	return append(b, '%', digits[c>>4], digits[c&15])
 }
 
 // isUnreserved accepts unreserved of RFC 3986 section 2.3.

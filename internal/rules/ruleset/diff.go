@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,29 +71,16 @@ func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
 	for i := range desired.Plans { // new plans stand in the order of the file
 		desired.Plans[i].Position = float64(i + 1)
 	}
-	plans := comparison[rules.Plan, planName]{identityOfPlan, planFields, always[rules.Plan](opts.Prune)}
-	changes.Plans, changes.Kept.Plans = plans.diff(current.Plans, desired.Plans)
-	ruleRows := comparison[rules.Rule, rules.RuleIdentity]{
-		(*rules.Rule).Identity, ruleFields,
-		always[rules.Rule](opts.Prune),
-	}
-	changes.Rules, changes.Kept.Rules = ruleRows.diff(current.Rules, desired.Rules)
 	rests := map[rules.RuleIdentity]bool{}
 	for i := range desired.Rules {
 		rests[desired.Rules[i].Identity()] = desired.Rules[i].Action != rules.ActionLimit
 	}
-	overrides := comparison[ConfigOverride, OverrideIdentity]{
-		(*ConfigOverride).Identity, overrideFields,
-		func(o *ConfigOverride) bool { return opts.Prune && !rests[o.Rule] },
-	}
-	changes.Overrides, changes.Kept.Overrides = overrides.diff(current.Overrides, desired.Overrides)
-
-	gateways := comparison[rules.Gateway, gatewayKind]{
-		identityOfGateway, gatewayFields,
-		always[rules.Gateway](opts.Prune),
-	}
-	changes.Gateways, changes.Kept.Gateways = gateways.diff(current.Gateways, desired.Gateways)
-
+	changes.Plans, changes.Kept.Plans = planRows.diff(current.Plans, desired.Plans, always[rules.Plan](opts.Prune))
+	changes.Rules, changes.Kept.Rules = ruleRows.diff(current.Rules, desired.Rules, always[rules.Rule](opts.Prune))
+	changes.Overrides, changes.Kept.Overrides = overrideRows.diff(current.Overrides, desired.Overrides,
+		func(o *ConfigOverride) bool { return opts.Prune && !rests[o.Rule] })
+	changes.Gateways, changes.Kept.Gateways = gatewayRows.diff(current.Gateways, desired.Gateways,
+		always[rules.Gateway](opts.Prune))
 	return changes, errors.Join(checkMeters(changes.Rules), checkReferences(current, Config{
 		Plans: slices.Concat(desired.Plans, changes.Kept.Plans),
 		Rules: slices.Concat(desired.Rules, changes.Kept.Rules),
@@ -114,43 +102,58 @@ func checkMeters(changes []Change[rules.Rule]) error {
 	return errors.Join(errs...)
 }
 
-// comparison compares rows by the fields that are printed, so that every difference is shown.
-type comparison[T any, ID interface {
-	comparable
-	Compare(ID) int
-}] struct {
+// rows compares and prints rows of one kind. The same fields decide and are printed, so that every difference is shown.
+type rows[T any, ID comparable] struct {
+	kind     string // before an identity
 	identity func(*T) ID
+	compare  func(a, b ID) int
 	fields   func(*T) []field
-	prune    func(*T) bool // whether to remove a row that is not desired
+	describe func(*T) string // a new row
 }
+
+var (
+	planRows = rows[rules.Plan, string]{
+		"plan", func(p *rules.Plan) string { return p.Name }, strings.Compare, planFields, describePlan,
+	}
+	ruleRows = rows[rules.Rule, rules.RuleIdentity]{
+		"rule", (*rules.Rule).Identity, rules.RuleIdentity.Compare, ruleFields, describeRule,
+	}
+	overrideRows = rows[ConfigOverride, OverrideIdentity]{
+		"override for", (*ConfigOverride).Identity, OverrideIdentity.Compare, overrideFields, describeOverride,
+	}
+	gatewayRows = rows[rules.Gateway, rules.GatewayKind]{
+		"gateway", func(g *rules.Gateway) rules.GatewayKind { return g.Kind }, cmp.Compare[rules.GatewayKind],
+		gatewayFields, describeGateway,
+	}
+)
 
 func always[T any](answer bool) func(*T) bool { return func(*T) bool { return answer } }
 
-func (c comparison[T, ID]) diff(current, desired []T) (changes []Change[T], kept []T) {
+func (r rows[T, ID]) diff(current, desired []T, prune func(*T) bool) (changes []Change[T], kept []T) {
 	before := make(map[ID]*T, len(current))
 	for i := range current {
-		before[c.identity(&current[i])] = &current[i]
+		before[r.identity(&current[i])] = &current[i]
 	}
 	for i := range desired {
 		after := &desired[i]
-		id := c.identity(after)
+		id := r.identity(after)
 		existing := before[id]
 		delete(before, id)
-		if existing == nil || !slices.Equal(c.fields(existing), c.fields(after)) {
+		if existing == nil || !slices.Equal(r.fields(existing), r.fields(after)) {
 			changes = append(changes, Change[T]{existing, after})
 		}
 	}
 	for _, row := range before {
-		if c.prune(row) {
+		if prune(row) {
 			changes = append(changes, Change[T]{Before: row})
 		} else {
 			kept = append(kept, *row)
 		}
 	}
 	slices.SortFunc(changes, func(a, b Change[T]) int {
-		return c.identity(a.either()).Compare(c.identity(b.either()))
+		return r.compare(r.identity(a.either()), r.identity(b.either()))
 	})
-	slices.SortFunc(kept, func(a, b T) int { return c.identity(&a).Compare(c.identity(&b)) })
+	slices.SortFunc(kept, func(a, b T) int { return r.compare(r.identity(&a), r.identity(&b)) })
 	return changes, kept
 }
 
@@ -219,12 +222,6 @@ func planNames(c Config) map[string]bool {
 	}
 	return names
 }
-
-type planName string
-
-func identityOfPlan(p *rules.Plan) planName { return planName(p.Name) }
-
-func (n planName) Compare(other planName) int { return strings.Compare(string(n), string(other)) }
 
 type field struct{ name, value string }
 

@@ -19,30 +19,14 @@ import (
 //	= rule ip:{ip}: kept, though not in the file
 func (c Changes) WriteText(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	for _, change := range c.Plans {
-		writeChange(out, change, "plan "+change.either().Name, planFields, describePlan)
-	}
-	for _, change := range c.Rules {
-		writeChange(out, change, "rule "+change.either().Identity().String(), ruleFields, describeRule)
-	}
-	for _, change := range c.Overrides {
-		writeChange(out, change, "override for "+change.either().Identity().String(), overrideFields, describeOverride)
-	}
-	for _, change := range c.Gateways {
-		writeChange(out, change, "gateway "+string(change.either().Kind), gatewayFields, describeGateway)
-	}
-	for _, plan := range c.Kept.Plans {
-		fmt.Fprintf(out, "= plan %s: kept, though not in the file\n", plan.Name)
-	}
-	for _, rule := range c.Kept.Rules {
-		fmt.Fprintf(out, "= rule %s: kept, though not in the file\n", rule.Identity())
-	}
-	for _, override := range c.Kept.Overrides {
-		fmt.Fprintf(out, "= override for %s: kept, though not in the file\n", override.Identity())
-	}
-	for _, gateway := range c.Kept.Gateways {
-		fmt.Fprintf(out, "= gateway %s: kept, though not in the file\n", gateway.Kind)
-	}
+	planRows.writeChanges(out, c.Plans)
+	ruleRows.writeChanges(out, c.Rules)
+	overrideRows.writeChanges(out, c.Overrides)
+	gatewayRows.writeChanges(out, c.Gateways)
+	planRows.writeKept(out, c.Kept.Plans)
+	ruleRows.writeKept(out, c.Kept.Rules)
+	overrideRows.writeKept(out, c.Kept.Overrides)
+	gatewayRows.writeKept(out, c.Kept.Gateways)
 	for _, override := range c.Expired {
 		fmt.Fprintf(out, "= override for %s: left out, as it expired at %s\n", override.Identity(),
 			override.ExpiresAt.UTC().Format(time.RFC3339))
@@ -50,26 +34,33 @@ func (c Changes) WriteText(w io.Writer) error {
 	return out.Flush() // reports the first error of all writes
 }
 
-func writeChange[T any](w *bufio.Writer, change Change[T], what string, fields func(*T) []field,
-	describe func(*T) string,
-) {
-	switch {
-	case change.After == nil:
-		fmt.Fprintf(w, "- %s\n", what)
-	case change.Before == nil:
-		if text := describe(change.After); text != "" {
-			what += ": " + text
-		}
-		fmt.Fprintf(w, "+ %s\n", what)
-	default:
-		before, after := fields(change.Before), fields(change.After)
-		var parts []string
-		for i := range after {
-			if before[i] != after[i] {
-				parts = append(parts, fmt.Sprintf("%s %s → %s", after[i].name, before[i].value, after[i].value))
+func (r rows[T, ID]) writeKept(w *bufio.Writer, kept []T) {
+	for i := range kept {
+		fmt.Fprintf(w, "= %s %v: kept, though not in the file\n", r.kind, r.identity(&kept[i]))
+	}
+}
+
+func (r rows[T, ID]) writeChanges(w *bufio.Writer, changes []Change[T]) {
+	for _, change := range changes {
+		what := fmt.Sprintf("%s %v", r.kind, r.identity(change.either()))
+		switch {
+		case change.After == nil:
+			fmt.Fprintf(w, "- %s\n", what)
+		case change.Before == nil:
+			if text := r.describe(change.After); text != "" {
+				what += ": " + text
 			}
+			fmt.Fprintf(w, "+ %s\n", what)
+		default:
+			before, after := r.fields(change.Before), r.fields(change.After)
+			var parts []string
+			for i := range after {
+				if before[i] != after[i] {
+					parts = append(parts, fmt.Sprintf("%s %s → %s", after[i].name, before[i].value, after[i].value))
+				}
+			}
+			fmt.Fprintf(w, "~ %s: %s\n", what, strings.Join(parts, ", "))
 		}
-		fmt.Fprintf(w, "~ %s: %s\n", what, strings.Join(parts, ", "))
 	}
 }
 

@@ -1,6 +1,6 @@
 package ruleset
 
-import "github.com/sluicegate/sluice/internal/rules"
+import "fmt"
 
 // ChangedRows has the content of WriteText for programs.
 type ChangedRows struct {
@@ -20,26 +20,25 @@ type ChangedField struct{ Name, Before, After string }
 // Rows returns the changes in order.
 func (c Changes) Rows() ChangedRows {
 	return ChangedRows{
-		Plans: changedRows(c.Plans, planFields, func(p *rules.Plan) string { return p.Name }),
-		Rules: changedRows(c.Rules, ruleFields, func(r *rules.Rule) string { return r.Identity().String() }),
-		Overrides: changedRows(c.Overrides, overrideFields,
-			func(o *ConfigOverride) string { return o.Identity().String() }),
-		Gateways: changedRows(c.Gateways, gatewayFields, func(g *rules.Gateway) string { return string(g.Kind) }),
+		planRows.changed(c.Plans), ruleRows.changed(c.Rules), overrideRows.changed(c.Overrides),
+		gatewayRows.changed(c.Gateways),
 	}
 }
 
-func changedRows[T any](changes []Change[T], fields func(*T) []field, label func(*T) string) []ChangedRow {
-	var rows []ChangedRow
+func (r rows[T, ID]) changed(changes []Change[T]) []ChangedRow {
+	var all []ChangedRow
 	for _, change := range changes {
-		row := ChangedRow{Label: label(change.either()), IsNew: change.Before == nil, IsGone: change.After == nil}
+		row := ChangedRow{
+			Label: fmt.Sprint(r.identity(change.either())), IsNew: change.Before == nil, IsGone: change.After == nil,
+		}
 		var before, after []field
 		if !row.IsNew {
-			before = fields(change.Before)
+			before = r.fields(change.Before)
 		}
 		if !row.IsGone {
-			after = fields(change.After)
+			after = r.fields(change.After)
 		}
-		for i, f := range fields(change.either()) {
+		for i, f := range r.fields(change.either()) {
 			shown := ChangedField{Name: f.name}
 			if !row.IsNew {
 				shown.Before = before[i].value
@@ -52,7 +51,7 @@ func changedRows[T any](changes []Change[T], fields func(*T) []field, label func
 				row.Fields = append(row.Fields, shown)
 			}
 		}
-		rows = append(rows, row)
+		all = append(all, row)
 	}
-	return rows
+	return all
 }

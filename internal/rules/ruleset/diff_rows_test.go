@@ -10,10 +10,7 @@ import (
 
 func TestChangedRowsSayWhatDiffers(t *testing.T) {
 	t.Parallel()
-	pattern, err := rules.ParsePattern("user:{user_id}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pattern := must(rules.ParsePattern("user:{user_id}"))(t)
 	rule := rules.Rule{
 		Pattern: pattern, Plan: "free", RatePerSecond: 10, RateUnit: rules.PerSecond, Burst: 50,
 		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
@@ -25,10 +22,7 @@ func TestChangedRowsSayWhatDiffers(t *testing.T) {
 	plan := rules.Plan{Name: "free"}
 	current := Config{Plans: []rules.Plan{plan}, Rules: []rules.Rule{rule, gone}}
 	desired := Config{Plans: []rules.Plan{plan, {Name: "pro", Description: "paying"}}, Rules: []rules.Rule{faster}}
-	changes, err := Diff(current, desired, DiffOptions{Prune: true, Now: time.Now()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes := must(Diff(current, desired, DiffOptions{Prune: true, Now: time.Now()}))(t)
 	rows := changes.Rows()
 	if len(rows.Plans) != 1 || !rows.Plans[0].IsNew || rows.Plans[0].Label != "pro" ||
 		!slices.Equal(rows.Plans[0].Fields, []ChangedField{{"description", "", `"paying"`}}) {

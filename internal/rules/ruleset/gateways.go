@@ -14,25 +14,25 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
+type mapping interface {
+	Validate() rules.FieldErrors
+	Document() string
+}
+
 func (d *decoder) gateways(node *yaml.Node) {
 	o := d.object(node, "gateways", string(rules.GatewayAuthorize), string(rules.GatewayDescriptors))
-	if mapping := o.get(string(rules.GatewayAuthorize), false); mapping != nil {
-		var a gateway.Authorize
-		if d.mapping(mapping, "gateways.authorize", &a) {
-			d.config.Gateways = append(d.config.Gateways,
-				rules.Gateway{Kind: rules.GatewayAuthorize, Document: a.Document()})
-		}
-	}
-	if mapping := o.get(string(rules.GatewayDescriptors), false); mapping != nil {
-		var m gateway.Descriptors
-		if d.mapping(mapping, "gateways.descriptors", &m) {
-			d.config.Gateways = append(d.config.Gateways,
-				rules.Gateway{Kind: rules.GatewayDescriptors, Document: m.Document()})
+	for _, g := range []struct {
+		kind rules.GatewayKind
+		mapping
+	}{{rules.GatewayAuthorize, new(gateway.Authorize)}, {rules.GatewayDescriptors, new(gateway.Descriptors)}} {
+		kind := string(g.kind)
+		if node := o.get(kind, false); node != nil && d.mapping(node, "gateways."+kind, g.mapping) {
+			d.config.Gateways = append(d.config.Gateways, rules.Gateway{Kind: g.kind, Document: g.Document()})
 		}
 	}
 }
 
-func (d *decoder) mapping(node *yaml.Node, path string, into interface{ Validate() rules.FieldErrors }) bool {
+func (d *decoder) mapping(node *yaml.Node, path string, into mapping) bool {
 	var content any
 	err := node.Decode(&content)
 	if _, isMapping := content.(map[string]any); err == nil && !isMapping {
@@ -80,12 +80,6 @@ func encodeGateways(gateways []rules.Gateway) (map[rules.GatewayKind]any, error)
 	}
 	return section, nil
 }
-
-type gatewayKind string
-
-func (k gatewayKind) Compare(other gatewayKind) int { return strings.Compare(string(k), string(other)) }
-
-func identityOfGateway(g *rules.Gateway) gatewayKind { return gatewayKind(g.Kind) }
 
 // gatewayFields normalizes the document, because the database reorders its fields.
 func gatewayFields(g *rules.Gateway) []field {

@@ -134,10 +134,7 @@ func TestRulesMayUseThePlansThatTheTenantHas(t *testing.T) {
 	t.Parallel()
 	text := `rules: [{key_pattern: "user:{user_id}", plan: gold, rate: 1/second, burst_capacity: 1}]
 overrides: [{rule: {key_pattern: "user:{user_id}", plan: gold, name: elsewhere}, user_id: a, rate: 1/second, burst_capacity: 1, reason: r}]`
-	config, err := Decode(strings.NewReader(text), "rules.yaml", []string{"gold"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must(Decode(strings.NewReader(text), "rules.yaml", []string{"gold"}))(t)
 	want := rules.RuleIdentity{Pattern: "user:{user_id}", Plan: "gold", Name: "elsewhere"}
 	if got := config.Overrides[0].Rule; got != want {
 		t.Errorf("the override is for %v, want %v", got, want)
@@ -291,4 +288,14 @@ func encode(t fataler, config Config) string {
 		t.Fatalf("writing %+v: %v", config, err)
 	}
 	return text.String()
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
 }

@@ -63,38 +63,24 @@ func (d *draft) add(rows *Rows) {
 		}
 		t.tenant, t.exists = *row, !row.Removed
 	}
-	for i := range rows.Plans {
-		if t := d.tenant(rows.Plans[i].TenantID); t != nil {
-			t.addPlan(&rows.Plans[i])
-		}
-	}
-	for i := range rows.Rules {
-		if t := d.tenant(rows.Rules[i].TenantID); t != nil {
-			t.addRule(&rows.Rules[i], d.intern)
-		}
-	}
-	for i := range rows.Overrides {
-		if t := d.tenant(rows.Overrides[i].TenantID); t != nil {
-			t.addOverride(&rows.Overrides[i])
-		}
-	}
-	for i := range rows.Steps {
-		if t := d.tenant(rows.Steps[i].TenantID); t != nil {
-			t.addStep(&rows.Steps[i])
-		}
-	}
-	for i := range rows.Assignments {
-		if t := d.tenant(rows.Assignments[i].TenantID); t != nil {
-			t.addAssignment(&rows.Assignments[i], d.intern(rows.Assignments[i].Plan))
-		}
-	}
-	for i := range rows.Gateways {
-		if t := d.tenant(rows.Gateways[i].TenantID); t != nil {
-			t.addGateway(&rows.Gateways[i])
-		}
-	}
+	addEach(d, rows.Plans, func(r *rules.Plan) rules.TenantID { return r.TenantID }, (*tenantDraft).addPlan)
+	addEach(d, rows.Rules, func(r *rules.Rule) rules.TenantID { return r.TenantID }, (*tenantDraft).addRule)
+	addEach(d, rows.Overrides, func(r *rules.Override) rules.TenantID { return r.TenantID }, (*tenantDraft).addOverride)
+	addEach(d, rows.Steps, func(r *rules.Step) rules.TenantID { return r.TenantID }, (*tenantDraft).addStep)
+	addEach(d, rows.Assignments, func(r *rules.Assignment) rules.TenantID { return r.TenantID },
+		(*tenantDraft).addAssignment)
+	addEach(d, rows.Gateways, func(r *rules.Gateway) rules.TenantID { return r.TenantID }, (*tenantDraft).addGateway)
 	for i := range rows.Keys {
 		d.addKey(&rows.Keys[i])
+	}
+}
+
+// addEach drops rows of unknown tenants.
+func addEach[T any](d *draft, rows []T, tenant func(*T) rules.TenantID, add func(*tenantDraft, *T)) {
+	for i := range rows {
+		if t := d.tenant(tenant(&rows[i])); t != nil {
+			add(t, &rows[i])
+		}
 	}
 }
 
@@ -230,6 +216,7 @@ func (s *Sizes) add(t *Tenant, sign int) {
 }
 
 type tenantDraft struct {
+	draft       *draft
 	held        *Tenant // its start
 	exists      bool    // the tenant's row is held or was read
 	tenant      rules.Tenant
@@ -240,18 +227,16 @@ type tenantDraft struct {
 	gateways    tableEdit[rules.GatewayKind, rules.Gateway]
 	steps       tableEdit[rules.RuleID, step]
 
-	seen struct{ plans, rules, overrides, assignments, gateways, steps int } // rows read, without removals
 	// the base of comparison for news
 	was *Tenant
-	now int64
 	news
 }
 
 func (d *draft) newTenant(held *Tenant, exists bool) *tenantDraft {
 	return &tenantDraft{
+		draft:       d,
 		held:        held,
 		was:         held,
-		now:         d.began,
 		exists:      exists,
 		tenant:      held.Tenant,
 		plans:       editTable(held.plans),
@@ -268,17 +253,16 @@ func (t *tenantDraft) addPlan(row *rules.Plan) {
 		t.plans.remove(row.Name)
 		return
 	}
-	t.seen.plans++
 	t.plans.set(row.Name, row.Name)
 }
 
-func (t *tenantDraft) addRule(row *rules.Rule, intern func(string) string) {
+func (t *tenantDraft) addRule(row *rules.Rule) {
 	if row.Removed {
 		t.rules.remove(row.ID)
 		return
 	}
-	t.seen.rules++
 	if held, ok := t.rules.get(row.ID); ok && sameRule(held, row) {
+		t.rules.seen++
 		return
 	}
 	t.noteRule(row)
@@ -287,6 +271,7 @@ func (t *tenantDraft) addRule(row *rules.Rule, intern func(string) string) {
 	if rule.Unknown != "" && rule.Active {
 		t.unknown = append(t.unknown, &rule)
 	}
+	intern := t.draft.intern
 	rule.Plan, rule.Meter = intern(row.Plan), rules.Meter(intern(string(row.Meter)))
 	rule.Mode, rule.Action = rules.Mode(intern(string(row.Mode))), rules.Action(intern(string(row.Action)))
 	rule.FailureMode = rules.FailureMode(intern(string(row.FailureMode)))
@@ -296,25 +281,22 @@ func (t *tenantDraft) addRule(row *rules.Rule, intern func(string) string) {
 }
 
 func (t *tenantDraft) addOverride(row *rules.Override) {
-	t.seen.overrides++
 	key, next := overrideKey{row.RuleID, row.UserID}, newOverride(row)
 	t.noteOverride(key, next)
 	t.overrides.set(key, next)
 }
 
-func (t *tenantDraft) addAssignment(row *rules.Assignment, plan string) {
+func (t *tenantDraft) addAssignment(row *rules.Assignment) {
 	if row.Removed {
 		t.assignments.remove(row.UserID)
 		return
 	}
-	t.seen.assignments++
-	t.assignments.set(row.UserID, plan)
+	t.assignments.set(row.UserID, t.draft.intern(row.Plan))
 }
 
 func (t *tenantDraft) lostRows() bool {
-	return t.seen.plans != t.plans.size || t.seen.rules != t.rules.size ||
-		t.seen.overrides != t.overrides.size || t.seen.assignments != t.assignments.size ||
-		t.seen.gateways != t.gateways.size || t.seen.steps != t.steps.size
+	return t.plans.lostRows() || t.rules.lostRows() || t.overrides.lostRows() || t.assignments.lostRows() ||
+		t.gateways.lostRows() || t.steps.lostRows()
 }
 
 func (t *tenantDraft) build(readAt int64) *Tenant {

@@ -46,7 +46,7 @@ func (t *tenantDraft) noteRule(row *rules.Rule) {
 	from, since := rules.Limit{}, int64(0)
 	if was, ok := t.was.rules.get(row.ID); ok {
 		from, since = ruleBucketLimit(was), rules.UnixMicro(was.InForceSince)
-	} else if row.Version == 1 || t.now-to.Since > recentEdit.Microseconds() {
+	} else if row.Version == 1 || t.draft.began-to.Since > recentEdit.Microseconds() {
 		return
 	}
 	if to.FillsLaterThan(from) && to.Since != since {
@@ -69,11 +69,11 @@ func (t *tenantDraft) noteOverride(key overrideKey, next override) {
 	if !ok || rule.Action != rules.ActionLimit {
 		return
 	}
-	to, from := next.effective(rule, rule.Limit(), t.now), rules.Limit{}
+	to, from := next.effective(rule, rule.Limit(), t.draft.began), rules.Limit{}
 	if was, ok := t.was.rules.get(key.rule); ok {
-		from = t.was.bucketLimit(was, key.user, t.now)
-	} else if t.now-rules.UnixMicro(rule.CreatedAt) < recentEdit.Microseconds() ||
-		t.now-to.Since > recentEdit.Microseconds() {
+		from = t.was.bucketLimit(was, key.user, t.draft.began)
+	} else if t.draft.began-rules.UnixMicro(rule.CreatedAt) < recentEdit.Microseconds() ||
+		t.draft.began-to.Since > recentEdit.Microseconds() {
 		return
 	}
 	if to.FillsLaterThan(from) && to.Since != from.Since {
@@ -88,10 +88,10 @@ func (t *tenantDraft) noteStep(row *rules.Step, next step) {
 	if !ok || !rule.Adapts() {
 		return
 	}
-	to, from := next.effective(rule, rule.Limit(), t.now), rules.Limit{}
+	to, from := next.effective(rule, rule.Limit(), t.draft.began), rules.Limit{}
 	if was, ok := t.was.rules.get(row.RuleID); ok && was.Action == rules.ActionLimit {
-		from = t.was.ownLimit(was, t.now)
-	} else if t.now-rules.UnixMicro(row.SteppedAt) > recentEdit.Microseconds() {
+		from = t.was.ownLimit(was, t.draft.began)
+	} else if t.draft.began-rules.UnixMicro(row.SteppedAt) > recentEdit.Microseconds() {
 		return
 	}
 	if to.FillsLaterThan(from) && to.Since != from.Since {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -8,40 +9,33 @@ import (
 )
 
 type mappings struct {
-	authorize    *gateway.Mapping // nil for the default
-	authorizeErr error
+	authorize   compiled[gateway.Mapping]
+	descriptors compiled[gateway.DescriptorMapping]
+}
 
-	descriptors    *gateway.DescriptorMapping // nil for the default
-	descriptorsErr error
+// compiled is nil for the default; err: only a newer process can read the document.
+type compiled[M any] struct {
+	mapping *M
+	err     error
 }
 
 // Descriptors returns the mapping for Envoy's rate limit protocol, or an error if only a newer process can read it.
 func (t *Tenant) Descriptors() (*gateway.DescriptorMapping, error) {
-	switch {
-	case t.mappings.descriptorsErr != nil:
-		return nil, t.mappings.descriptorsErr
-	case t.mappings.descriptors == nil:
-		return gateway.DefaultDescriptors, nil
-	}
-	return t.mappings.descriptors, nil
+	m := &t.mappings.descriptors
+	return cmp.Or(m.mapping, gateway.DefaultDescriptors), m.err
 }
 
 // Authorize returns the mapping for /v1/authorize, or an error if only a newer process can read it.
 func (t *Tenant) Authorize() (*gateway.Mapping, error) {
-	switch {
-	case t.mappings.authorizeErr != nil:
-		return nil, t.mappings.authorizeErr
-	case t.mappings.authorize == nil:
-		return gateway.Default, nil
-	}
-	return t.mappings.authorize, nil
+	m := &t.mappings.authorize
+	return cmp.Or(m.mapping, gateway.Default), m.err
 }
 
 // TokenMappings returns the mappings that verify tokens, by tenant.
 func (s *Snapshot) TokenMappings() map[rules.TenantID]*gateway.Mapping {
 	mappings := map[rules.TenantID]*gateway.Mapping{}
 	for id, t := range s.tenants.all() {
-		if m := t.mappings.authorize; m != nil && m.JWT() != nil {
+		if m := t.mappings.authorize.mapping; m != nil && m.JWT() != nil {
 			mappings[id] = m
 		}
 	}
@@ -53,26 +47,26 @@ func (t *tenantDraft) addGateway(row *rules.Gateway) {
 		t.gateways.remove(row.Kind)
 		return
 	}
-	t.seen.gateways++
 	t.gateways.set(row.Kind, *row)
 }
 
-func compileMappings(gateways table[rules.GatewayKind, rules.Gateway]) (m mappings) {
-	if row, ok := gateways.get(rules.GatewayAuthorize); ok {
-		document, err := gateway.ParseAuthorize(row.Document)
-		if err != nil {
-			m.authorizeErr = fmt.Errorf("the mapping of the gateway %s: %w", row.Kind, err)
-		} else {
-			m.authorize = document.Compile()
-		}
+func compileMappings(gateways table[rules.GatewayKind, rules.Gateway]) mappings {
+	return mappings{
+		compile(gateways, rules.GatewayAuthorize, gateway.ParseAuthorize),
+		compile(gateways, rules.GatewayDescriptors, gateway.ParseDescriptors),
 	}
-	if row, ok := gateways.get(rules.GatewayDescriptors); ok {
-		document, err := gateway.ParseDescriptors(row.Document)
-		if err != nil {
-			m.descriptorsErr = fmt.Errorf("the mapping of the gateway %s: %w", row.Kind, err)
-		} else {
-			m.descriptors = document.Compile()
-		}
+}
+
+func compile[D interface{ Compile() *M }, M any](
+	gateways table[rules.GatewayKind, rules.Gateway], kind rules.GatewayKind, parse func(string) (D, error),
+) (c compiled[M]) {
+	row, ok := gateways.get(kind)
+	if !ok {
+		return c
 	}
-	return m
+	document, err := parse(row.Document)
+	if err != nil {
+		return compiled[M]{err: fmt.Errorf("the mapping of the gateway %s: %w", kind, err)}
+	}
+	return compiled[M]{mapping: document.Compile()}
 }

@@ -213,10 +213,7 @@ func TestRowsOfAnUnknownTenantAreLeftOut(t *testing.T) {
 
 func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
 	t.Parallel()
-	pattern, err := rules.ParsePattern("global")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pattern := must(rules.ParsePattern("global"))(t)
 	changed := map[reflect.Type]any{
 		reflect.TypeFor[rules.Pattern]():     pattern,
 		reflect.TypeFor[[]auth.Permission](): []auth.Permission{auth.PermissionCheck},
@@ -351,5 +348,15 @@ func TestARemovedTenantIsForgotten(t *testing.T) {
 	}
 	if again := after.With(Rows{Tenants: []rules.Tenant{removed}}); again != after {
 		t.Error("that it is removed changes the Snapshot again")
+	}
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
 	}
 }

@@ -69,7 +69,6 @@ func (t *Tenant) HasBackend(name string) bool {
 }
 
 func (t *tenantDraft) addStep(row *rules.Step) {
-	t.seen.steps++
 	next := newStep(row)
 	t.noteStep(row, next)
 	t.steps.set(row.RuleID, next)

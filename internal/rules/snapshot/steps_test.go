@@ -11,10 +11,7 @@ var stepStart = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func stepped(t *testing.T, percent int, change func(*rules.Rule)) *Snapshot {
 	t.Helper()
-	pattern, err := rules.ParsePattern("user:{user_id}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pattern := must(rules.ParsePattern("user:{user_id}"))(t)
 	rule := rules.Rule{
 		ID: 1, TenantID: 1, Pattern: pattern, RatePerSecond: 10, RateUnit: rules.PerSecond, Burst: 50, Version: 3,
 		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,

@@ -51,13 +51,17 @@ type tableEdit[K, V comparable] struct {
 	table[K, V]
 	// ownOverlay, ownBase: the map is not shared with the original.
 	changed, ownOverlay, ownBase bool
+	seen                         int // rows read, without removals
 }
+
+func (e *tableEdit[K, V]) lostRows() bool { return e.seen != e.size }
 
 func editTable[K, V comparable](t table[K, V]) tableEdit[K, V] {
 	return tableEdit[K, V]{table: t}
 }
 
 func (e *tableEdit[K, V]) set(key K, value V) {
+	e.seen++
 	held, ok := e.get(key)
 	if ok && held == value {
 		return
