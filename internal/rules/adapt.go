@@ -78,7 +78,8 @@ func (r *Rule) wrongFloor() string {
 	return ""
 }
 
-// A step expires unless the control loop renews it, so that the configured rate returns when the loop is dead.
+// Step is a rule's share of its rate for now. A step that the control loop does not renew expires, so that the
+// configured rate returns when the loop is dead.
 type Step struct {
 	TenantID TenantID
 	RuleID   RuleID

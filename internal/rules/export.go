@@ -6,6 +6,7 @@ import (
 	"time"
 )
 
+// The bounds of exports.
 const (
 	MaxOpenExports = 10
 	// MaxOwnExports is per person or key, so that nobody fills a tenant's exports alone.

@@ -72,7 +72,7 @@ func (r *Rule) Fields() Fields {
 	return f
 }
 
-// Returns what cannot be read; Validate finds the rest.
+// SetFields is the inverse of Fields, and returns what cannot be read; Validate finds the rest.
 func (r *Rule) SetFields(f *Fields) (wrong FieldErrors) {
 	r.Meter = parsed(&wrong, "meter", &f.Meter, ParseMeter)
 	r.RatePerSecond, r.RateUnit, r.Burst, r.Algorithm = f.RatePerSecond, f.RateUnit, f.BurstCapacity, f.Algorithm
@@ -118,7 +118,7 @@ func (f *AdaptFields) adapt() Adapt {
 	return a
 }
 
-// An end that is counted from the write always differs.
+// HasSameFields compares fields; an end that is counted from the write always differs.
 func (r *Rule) HasSameFields(other *Rule) bool {
 	return reflect.DeepEqual(r.Fields(), other.Fields()) && r.ExpiresIn == other.ExpiresIn
 }

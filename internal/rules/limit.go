@@ -61,7 +61,7 @@ func (a Algorithm) HasWindow() bool {
 
 func (a Algorithm) isListed() bool { return a == SlidingWindowLog || a == Concurrency }
 
-// Limits are compared with ==.
+// Limit is what a bucket allows; limits are compared with ==.
 type Limit struct {
 	// Rate is in tokens per second, from MinRate to MaxRate; 0 for windows and concurrency limits.
 	Rate float64

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/text/currency"
 )
 
-// "" is Requests.
+// Meter names what a rule counts; "" is Requests.
 type Meter string
 
 // Requests is the meter of rules that name none, and of a check's cost.

@@ -111,6 +111,7 @@ type Tenant struct {
 // Enforcement is the word for Tenant.InShadow.
 type Enforcement string
 
+// The switch's positions.
 const (
 	EnforcementOn     Enforcement = "on"
 	EnforcementShadow Enforcement = "shadow"
@@ -158,7 +159,7 @@ type Plan struct {
 	InUse string
 }
 
-// Pattern, Plan and Name identify it within its tenant and never change.
+// Rule limits the buckets of requests; Pattern, Plan and Name never change.
 type Rule struct {
 	ID            RuleID
 	TenantID      TenantID

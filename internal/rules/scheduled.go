@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// The bounds of scheduled changes.
 const (
 	// MaxScheduled bounds the changes of a tenant that wait or are in force until an end.
 	MaxScheduled      = 100
@@ -13,6 +14,7 @@ const (
 	MaxScheduledAhead = 400 * 24 * time.Hour
 )
 
+// ErrTooManyScheduled means that MaxScheduled is reached.
 var (
 	ErrTooManyScheduled = errors.New("too many changes are scheduled")
 	// ErrScheduledOverlap means that another change of a rule shares some of the time.

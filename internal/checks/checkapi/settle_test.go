@@ -50,7 +50,8 @@ func TestACheckThatMeetsAConcurrencyRuleReserves(t *testing.T) {
 	w := h.post("/v1/check", `{"user_id":"42"}`)
 	h.want(w, 429,
 		`{"allowed":false,"plan":"free","violated_tier":"user","violated_rule":"user:{user_id}","violated_rule_id":12,`+
-			`"reason":"concurrency_exceeded","retry_after_ms":1000,"limit":1,"remaining":0,"reset_after_ms":null,"degraded":false,`+
+			`"reason":"concurrency_exceeded","retry_after_ms":1000,"limit":1,"remaining":0,`+
+			`"reset_after_ms":null,"degraded":false,`+
 			`"tiers":[{"rule_id":12,"name":"","scope":"user","key_pattern":"user:{user_id}","mode":"enforce",`+
 			`"allowed":false,"limit":1,"remaining":0,"retry_after_ms":1000,"reset_after_ms":null}]}`)
 	h.wantHeaders(w, map[string]string{"Retry-After": "1", "X-Sluice-Reason": "concurrency_exceeded"})

@@ -34,5 +34,7 @@ func TestAnswersOfATenantInShadowSayThatEveryRuleIsAShadowRule(t *testing.T) {
 			`{"rule_id":1,"name":"","scope":"user","key_pattern":"user:{user_id}","mode":"shadow","plan":null,"action":"limit","algorithm":"token_bucket","failure_mode":"local","rate_per_second":0.5,"burst_capacity":1,"limit_text":"0.5 per second, bursts to 1","overridden":false},`+
 			`{"rule_id":2,"name":"","scope":"user","key_pattern":"user:7","mode":"shadow","plan":null,"action":"block","algorithm":"token_bucket","failure_mode":null,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}],`+
 			`"near_misses":[],"unmatched_meters":[],"headers":[]}`)
-	h.wantStatus(h.post("/v1/check", `{"user_id":7,"plan":"gold"}`), 400)
+	if w := h.post("/v1/check", `{"user_id":7,"plan":"gold"}`); w.Code != 400 {
+		t.Errorf("an unknown plan is answered %d, want 400 as ever", w.Code)
+	}
 }

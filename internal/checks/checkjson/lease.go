@@ -14,6 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// MaxLeaseBody is in bytes.
 const (
 	MaxLeaseBody = MaxBatchBody
 

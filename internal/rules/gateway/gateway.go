@@ -76,6 +76,7 @@ type MeterCost struct {
 // Gap is why a proxy's request may escape limits.
 type Gap string
 
+// The gaps of requests.
 const (
 	GapAddress Gap = "no_address"
 	GapCost    Gap = "unusable_cost"

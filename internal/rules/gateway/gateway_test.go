@@ -164,7 +164,11 @@ func TestARequestBecomesACheck(t *testing.T) {
 			headers{"X-Forwarded-Uri: /orders/123?x"},
 			"endpoint=/orders/{id} cost=1000000",
 		},
-		"a cost in a header":         {`{"cost":{"header":"x-cost","default":2}}`, headers{"X-Cost: 0.25"}, "cost=250000"},
+		"a cost in a header": {
+			`{"cost":{"header":"x-cost","default":2}}`,
+			headers{"X-Cost: 0.25"},
+			"cost=250000",
+		},
 		"without a cost the default": {`{"cost":{"header":"x-cost","default":2.5}}`, nil, "cost=2500000"},
 		"a cost of the visitor's query": {
 			`{"cost":{"query":"limit"}}`,
@@ -212,7 +216,10 @@ func TestARequestBecomesACheck(t *testing.T) {
 		},
 		"Forwarded": {
 			`{"address":{"header":"Forwarded","trusted_hops":1}}`,
-			headers{`Forwarded: for="_gazonk", For="[2001:db8::9]:4711";proto=https`, "Forwarded: by=b; for=10.0.0.1:80"},
+			headers{
+				`Forwarded: for="_gazonk", For="[2001:db8::9]:4711";proto=https`,
+				"Forwarded: by=b; for=10.0.0.1:80",
+			},
 			"ip=2001:db8::9 cost=1000000",
 		},
 		"a quote that a visitor left open": {
@@ -220,7 +227,11 @@ func TestARequestBecomesACheck(t *testing.T) {
 			headers{`Forwarded: for="6.6.6.6, for=203.0.113.9`},
 			"ip=203.0.113.9 cost=1000000",
 		},
-		"an unknown one":       {`{"address":{"header":"forwarded"}}`, headers{"Forwarded: for=unknown"}, "cost=1000000"},
+		"an unknown one": {
+			`{"address":{"header":"forwarded"}}`,
+			headers{"Forwarded: for=unknown"},
+			"cost=1000000",
+		},
 		"an address with port": {`{}`, headers{"X-Forwarded-For: [2001:db8::1]:443"}, "ip=2001:db8::1 cost=1000000"},
 		"an address with zone": {`{}`, headers{"X-Forwarded-For: fe80::1%eth0"}, "ip=fe80::1 cost=1000000"},
 		"IPv4 within IPv6": {
@@ -364,7 +375,8 @@ func TestAPathHasOneSpelling(t *testing.T) {
 
 func TestTemplatesFoldPaths(t *testing.T) {
 	t.Parallel()
-	document := `{"endpoint":{"templates":["/orders/{id}","/orders/latest","/orders/{id}/items/{item}","/{kind}/latest/x","/files/*","/"]}}`
+	document := `{"endpoint":{"templates":["/orders/{id}","/orders/latest","/orders/{id}/items/{item}",` +
+		`"/{kind}/latest/x","/files/*","/"]}}`
 	m := compile(t, document)
 	for sent, want := range map[string]string{
 		"/orders/123":           "/orders/{id}",
@@ -533,7 +545,7 @@ func TestAWrongMappingOfDescriptorsIsRefused(t *testing.T) {
 		`{"domains":{"d":{"templates":[["a"]]},"e":{"replaces":{"a":["a"]}}}}`: "domains.e.replaces",
 		`{"domains":{"d":{"templates":[["` + strings.Repeat("x", 600) +
 			`"]]}}}`: "domains.d.templates.0",
-		`{"domains":{"d":{"templates":[["a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a","a"]]}}}`: "domains.d.templates.0",
+		`{"domains":{"d":{"templates":[["a"` + strings.Repeat(`,"a"`, 16) + `]]}}}`: "domains.d.templates.0",
 	} {
 		var d gateway.Descriptors
 		if err := json.Unmarshal([]byte(document), &d); err != nil {

@@ -179,7 +179,10 @@ func TestDiffSaysWhatToDo(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			changes := must(Diff(test.current, test.desired, DiffOptions{Prune: test.prune, Now: diffNow}))(t)
+			changes, err := Diff(test.current, test.desired, DiffOptions{Prune: test.prune, Now: diffNow})
+			if err != nil {
+				t.Fatal(err)
+			}
 			if got := changesText(t, changes); got != test.want {
 				t.Errorf("changes:\n got %s\nwant %s", got, test.want)
 			}
@@ -328,7 +331,10 @@ func TestDiffDoesNotDependOnTheOrderOfRows(t *testing.T) {
 		for _, rows := range [][]rules.Rule{current.Rules, desired.Rules} {
 			rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 		}
-		changes := must(Diff(current, desired, DiffOptions{Prune: true, Now: diffNow}))(t)
+		changes, err := Diff(current, desired, DiffOptions{Prune: true, Now: diffNow})
+		if err != nil {
+			t.Fatal(err)
+		}
 		got := changesText(t, changes)
 		if want == "" {
 			want = got

@@ -133,7 +133,12 @@ func TestOtherWaysToSayTheSame(t *testing.T) {
 func TestRulesMayUseThePlansThatTheTenantHas(t *testing.T) {
 	t.Parallel()
 	text := `rules: [{key_pattern: "user:{user_id}", plan: gold, rate: 1/second, burst_capacity: 1}]
-overrides: [{rule: {key_pattern: "user:{user_id}", plan: gold, name: elsewhere}, user_id: a, rate: 1/second, burst_capacity: 1, reason: r}]`
+overrides:
+  - rule: {key_pattern: "user:{user_id}", plan: gold, name: elsewhere}
+    user_id: a
+    rate: 1/second
+    burst_capacity: 1
+    reason: r`
 	config := must(Decode(strings.NewReader(text), "rules.yaml", []string{"gold"}))(t)
 	want := rules.RuleIdentity{Pattern: "user:{user_id}", Plan: "gold", Name: "elsewhere"}
 	if got := config.Overrides[0].Rule; got != want {
