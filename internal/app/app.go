@@ -6,8 +6,7 @@
 //   - cmd/admin: app/control, the control plane and its commands
 //   - cmd/sluice: app/dev, which runs both
 //
-// A plane is a value built from a config.Config. Building it binds its listeners; it runs until its context ends. All
-// that a process shares is made here and passed down; there are no globals below.
+// Building a plane binds its listeners; it runs until its context ends. There are no globals.
 package app
 
 import (
@@ -25,21 +24,20 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 )
 
-// ErrConditionMet means that a replay's --fail-if is true. Main ends with a status of its own.
+// ErrConditionMet means that a replay's --fail-if is true.
 var ErrConditionMet = errors.New("the condition is met")
 
-// ErrUsage means that a command refused its options. Main ends as it does for a configuration that was refused.
+// ErrUsage means that a command refused its options.
 var ErrUsage = errors.New("the options were refused")
 
-// The exit statuses of every binary.
 const (
 	exitFailed       = 1
-	exitUsage        = 2 // the configuration was refused
+	exitUsage        = 2
 	exitConditionMet = 3
 )
 
-// Main reads the configuration, runs the program until it is done or a SIGINT or SIGTERM (a second one kills the
-// process), and returns the exit status. Only the program's result goes to standard output.
+// Main runs a program until it is done or a SIGINT or SIGTERM, and returns the exit status. Only the program's
+// result goes to standard output.
 func Main(binary string, run func(context.Context, config.Config, *slog.Logger) error) int {
 	cfg, err := config.Parse(binary, os.Args[1:], os.Environ())
 	if err != nil {
@@ -56,8 +54,8 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next signal kills the process
 	log := cfg.Logger(os.Stderr)
-	slog.SetDefault(log)      // for panics of what has no log of its own
-	if cfg.Command.Serves() { // its log outlives the command line
+	slog.SetDefault(log)      // for panics in code without a log of its own
+	if cfg.Command.Serves() { // their log outlives the command line
 		log.InfoContext(ctx, "starting", "config", cfg)
 	}
 	if err := run(ctx, cfg, log); err != nil {
@@ -75,8 +73,8 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 
 const closeTimeout = time.Second
 
-// CloseStore closes the connections to the database without waiting for a hanging server, as the driver would for a
-// minute: the end of the process closes them anyway.
+// CloseStore closes the connections to the database without waiting for a hanging server, as the driver would for
+// a minute.
 func CloseStore(store *pgstore.Store) {
 	closed := make(chan struct{})
 	panics.Go(nil, "the end of connections to the database", func() {

@@ -26,9 +26,9 @@ import (
 // Buckets are a process's buckets: in Redis or PostgreSQL, and in memory, for rules that fail local.
 type Buckets struct {
 	Local  *membucket.Store
-	redis  *redisbucket.Store // nil unless buckets are there
-	pg     *pgBuckets         // nil unless buckets are in PostgreSQL
-	Leases *lease.Buckets     // in front of Redis; nil if they are off, or without Redis
+	redis  *redisbucket.Store
+	pg     *pgBuckets
+	Leases *lease.Buckets // in front of Redis; nil if they are off, or without Redis
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
 	Pinged chan struct{}          // closed when health is known
@@ -98,14 +98,13 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 	return b, nil
 }
 
-// recoverBy says who knows what Redis may have lost.
 func (b *Buckets) recoverBy(recovery enforce.Recovery, above time.Duration) {
 	if b.redis != nil {
 		b.redis.RecoverBy(recovery, above)
 	}
 }
 
-// ForgetTenant removes what the shared store keeps of a removed tenant for good.
+// ForgetTenant erases a removed tenant's keys from Redis.
 func (b *Buckets) ForgetTenant(ctx context.Context, tenant rules.TenantID) error {
 	if b.redis == nil {
 		return nil
@@ -122,7 +121,6 @@ func checkpointAbove(cfg config.Config) time.Duration {
 	return cfg.CheckpointAbove
 }
 
-// Shared returns the buckets that decide checks.
 func (b *Buckets) Shared() enforce.ReservingBuckets {
 	switch {
 	case b.Leases != nil:
@@ -135,7 +133,7 @@ func (b *Buckets) Shared() enforce.ReservingBuckets {
 	return b.Local
 }
 
-// Creditor returns the store that gives back: the shared one.
+// Creditor returns the store for credits, without the leases in front.
 func (b *Buckets) Creditor() enforce.Creditor {
 	switch {
 	case b.redis != nil:
@@ -146,8 +144,8 @@ func (b *Buckets) Creditor() enforce.Creditor {
 	return b.Local
 }
 
-// Manageable returns the buckets that checks take from, or nil if those are in the memory of other processes.
-// checksHere says whether this process answers checks.
+// Manageable returns the buckets that people can read and change, or nil if those are in the memory of other
+// processes.
 func (b *Buckets) Manageable(checksHere bool) ManageableBuckets {
 	switch {
 	case b.redis != nil:
@@ -160,15 +158,14 @@ func (b *Buckets) Manageable(checksHere bool) ManageableBuckets {
 	return nil
 }
 
-// ManageableBuckets can be looked at and changed by people.
+// ManageableBuckets can be read and changed by people.
 type ManageableBuckets interface {
 	enforce.Buckets
 	enforce.Creditor
 	enforce.EditStore
 }
 
-// Lender returns the store that lends tokens to clients, without the tokens of this process; nil if the store lends
-// nothing.
+// Lender returns the store that lends tokens to clients, or nil.
 func (b *Buckets) Lender() enforce.Lender {
 	switch {
 	case b.redis != nil:
@@ -179,10 +176,10 @@ func (b *Buckets) Lender() enforce.Lender {
 	return b.Local
 }
 
-// Lends reports whether the Lender may lend now: every process that shares it knows that buckets lend.
+// Lends reports whether every process that shares the Lender knows that buckets lend.
 func (b *Buckets) Lends() bool { return b.redis == nil || b.Leases != nil && b.Leases.IsOn() }
 
-// EditApplier returns one of the shared buckets and those in memory.
+// EditApplier returns an applier of edits to the buckets in memory and in the shared store.
 func (b *Buckets) EditApplier(snapshot func() *snapshot.Snapshot, poll time.Duration,
 	log *slog.Logger,
 ) *enforce.EditApplier {
@@ -199,13 +196,13 @@ func (b *Buckets) EditApplier(snapshot func() *snapshot.Snapshot, poll time.Dura
 // editDelay caps the time for other processes to read an edit, well below the ten seconds that a full bucket is kept.
 const editDelay = 4 * time.Second
 
-// Close gives leased tokens back and closes the connections.
+// Close returns leased tokens and closes the connections.
 func (b *Buckets) Close() error {
 	if b.pg != nil {
 		b.pg.store.Close()
 	}
 	if b.Leases != nil {
-		b.Leases.Close() // gives back to Redis
+		b.Leases.Close() // while Redis is still open
 	}
 	if b.client == nil {
 		return nil
@@ -259,7 +256,7 @@ func (b *Buckets) breakers() map[string]metrics.Breaker {
 	return breakers
 }
 
-// nodes returns Redis's nodes. A node is up if both its latest ping and its breaker say so.
+// nodes returns Redis's nodes, each up if both its latest ping and its breaker say so.
 func (b *Buckets) nodes() []redisbucket.Node {
 	h := b.health.Load()
 	if h == nil {
@@ -326,16 +323,13 @@ type health struct {
 }
 
 const (
-	// watchEvery is how often Redis is pinged. Checks notice an outage sooner.
-	watchEvery = time.Second
-	// settingsEvery is how often its settings are read, besides after each outage.
+	// checks notice an outage sooner
+	watchEvery    = time.Second
 	settingsEvery = time.Minute
-	// refusalsEvery is how often an error that recurs is logged, and how long it is a warning.
+	// how often a recurring error is logged, and how long it stays a warning
 	refusalsEvery = time.Minute
 )
 
-// watch pings Redis, or PostgreSQL with buckets there, until ctx ends, and logs when a node stops or resumes answering,
-// and settings that break limits.
 func (b *Buckets) watch(ctx context.Context) {
 	if b.pg != nil {
 		b.pg.watch(ctx, b.Pinged)
@@ -423,7 +417,7 @@ func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 	return back
 }
 
-// causeOf returns Redis's words in a ping's error, which tell causes apart. Network errors contain ports.
+// causeOf returns the error that Redis answered, without network errors, whose texts contain ports.
 func causeOf(err error) string {
 	var refusal redis.Error
 	if errors.As(err, &refusal) {
@@ -452,7 +446,6 @@ func explainRedis(err error) error {
 	return err
 }
 
-// explainSentinels names the mistake that sentinels answer with.
 func explainSentinels(err error) error {
 	text := err.Error()
 	switch {
@@ -480,8 +473,8 @@ func (b *Buckets) checkSettings(ctx context.Context) (warnings []string, ok bool
 	}
 }
 
-// driverLog logs the Redis driver's messages at debug level, because watch sums up failed dials and the like. The
-// driver would write them to standard error.
+// driverLog logs the driver's messages at debug level instead of to standard error, because watch sums up failed
+// dials.
 type driverLog struct{ log *slog.Logger }
 
 // Printf implements the driver's interface.

@@ -12,7 +12,8 @@ import (
 // DemoToken is the public API key of the tenant that sluice dev creates.
 const DemoToken = "slk_demo_0123456789abcdef0123456789abcdef"
 
-// demoKeyWarnings warns if the demo key is in force outside of sluice dev, in a database that was once given to it.
+// demoKeyWarnings warns if the demo key is in force outside of sluice dev, in a database that sluice dev once
+// used.
 func demoKeyWarnings(command config.Command, snapshot *snapshot.Snapshot, now time.Time) []string {
 	if command == config.SluiceDev || snapshot == nil {
 		return nil
@@ -25,7 +26,6 @@ func demoKeyWarnings(command config.Command, snapshot *snapshot.Snapshot, now ti
 	return []string{"the API key of sluice dev's demo, which everybody knows, is in force in this database; revoke it"}
 }
 
-// warnOfDemoKey logs that warning once rules are loaded.
 func (p *Process) warnOfDemoKey(ctx context.Context) {
 	select {
 	case <-ctx.Done():

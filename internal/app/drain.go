@@ -12,8 +12,8 @@ type drain struct{ began atomic.Bool }
 
 func (d *drain) draining() bool { return d.began.Load() }
 
-// begin returns a group for the parts of a process, and the context that they work in. Ends when a part fails, or the
-// delay after ctx has ended.
+// begin returns a group for the parts of a process, and their context, which ends when a part fails or the delay
+// after ctx has ended.
 func (d *drain) begin(ctx context.Context, delay time.Duration, log *slog.Logger) (*Parts, context.Context) {
 	group, failing := NewParts(context.WithoutCancel(ctx), log)
 	working, stop := context.WithCancel(failing)

@@ -15,9 +15,9 @@ import (
 // Listener is an address and the server of its requests.
 type Listener struct {
 	name, addr string
-	secure     *tls.Config // nil without TLS
+	secure     *tls.Config
 	server     Server
-	bound      net.Listener // nil until Open
+	bound      net.Listener
 }
 
 // Server is an *http.Server, or one of checks or gRPC.
@@ -27,9 +27,8 @@ type Server interface {
 	Close() error
 }
 
-// NewListener returns a Listener that refuses connections until Open. With a certificate its connections are TLS, of
-// HTTP/1.1 only unless a protocol is named: the limits of connections and requests are written for one request at a
-// time. Metrics show when the certificate expires, by name.
+// NewListener returns a Listener that refuses connections until Open. TLS connections are HTTP/1.1 unless a
+// protocol is named, because limits are written for one request at a time.
 func (p *Process) NewListener(name, addr string, files certs.Files, server Server, protocols ...string) (*Listener,
 	error,
 ) {
@@ -72,7 +71,7 @@ func (l *Listener) Name() string { return l.name }
 // Addr is the address that Open has bound.
 func (l *Listener) Addr() net.Addr { return l.bound.Addr() }
 
-// Serve serves an open Listener until ctx ends, then accepts no more connections and waits for the requests in flight.
+// Serve serves until ctx ends, then accepts no more connections and waits for the requests in flight.
 func (l *Listener) Serve(ctx context.Context, drain time.Duration) error {
 	failed := make(chan error, 1)
 	panics.Go(nil, "serving "+l.name, func() {
@@ -83,7 +82,6 @@ func (l *Listener) Serve(ctx context.Context, drain time.Duration) error {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	// ctx has ended; the drain has its own timeout.
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := l.server.Shutdown(limited); err != nil {

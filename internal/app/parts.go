@@ -15,18 +15,18 @@ type Parts struct {
 	log   *slog.Logger
 }
 
-// NewParts returns no parts yet, and the context that ends when one fails.
+// NewParts returns an empty group, and the context that ends when a part fails.
 func NewParts(ctx context.Context, log *slog.Logger) (*Parts, context.Context) {
 	group, ctx := errgroup.WithContext(ctx)
 	return &Parts{group, log}, ctx
 }
 
-// Go runs a part. An error or a panic of it ends the process in order.
+// Go runs a part. Its error or panic ends the process in order.
 func (p *Parts) Go(what string, part func() error) {
 	p.group.Go(func() error { return panics.Do(p.log, what, part) })
 }
 
-// Loop runs a part until ctx ends, and begins it again after a panic.
+// Loop runs a part until ctx ends, and restarts it after a panic.
 func (p *Parts) Loop(ctx context.Context, what string, part func(context.Context)) {
 	p.Go(what, func() error { panics.Loop(ctx, p.log, what, part); return nil })
 }

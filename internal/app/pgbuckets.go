@@ -16,7 +16,7 @@ import (
 type pgBuckets struct {
 	store     *pgbucket.Store
 	log       *slog.Logger
-	answers   atomic.Bool // the latest ping
+	answers   atomic.Bool
 	firstPing sync.Once
 }
 
@@ -30,7 +30,6 @@ func openPGBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*p
 	return &pgBuckets{store: store, log: log}, nil
 }
 
-// state returns up if both the latest ping and the breaker say so, else down.
 func (b *pgBuckets) state() string {
 	if b.answers.Load() && b.store.State() != pgbucket.Down {
 		return string(pgbucket.Up)
@@ -55,8 +54,7 @@ func (b *pgBuckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	return m.Decisions("postgres")
 }
 
-// watch pings PostgreSQL and removes idle buckets until ctx ends, closes pinged after the first ping, and logs when
-// PostgreSQL stops or resumes answering.
+// watch pings PostgreSQL and removes idle buckets until ctx ends, and closes pinged after the first ping.
 func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) {
 	var cleaning panics.Group
 	ctx, stop := context.WithCancel(ctx)

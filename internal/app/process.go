@@ -23,30 +23,28 @@ import (
 	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
-// Process is what a plane runs on: the database, the buckets, the rules in memory, and the listener for metrics and
-// probes. The two planes of sluice dev share one.
+// Process is the parts that a plane runs on. The two planes of sluice dev share one.
 type Process struct {
-	Config  config.Config
-	Log     *slog.Logger
-	Store   *pgstore.Store
-	Buckets *Buckets
-	Watcher *snapshot.Watcher
-	KeyUses *snapshot.KeyUses
-	// Checkpoints writes those of the Buckets.
+	Config      config.Config
+	Log         *slog.Logger
+	Store       *pgstore.Store
+	Buckets     *Buckets
+	Watcher     *snapshot.Watcher
+	KeyUses     *snapshot.KeyUses
 	Checkpoints *checkpoint.Writer
-	// Lookups finds what Buckets do not know of long limits.
+	// Lookups restores buckets of long limits that Buckets have lost.
 	Lookups   *checkpoint.Lookups
 	Metrics   *metrics.Metrics
-	Decisions *metrics.Decisions // an observer for Limiters
+	Decisions *metrics.Decisions
 
 	scrapes *Listener
 	drain   drain
-	checked chan struct{} // closed when the schema was found not to be behind
-	opened  atomic.Bool   // the plane's addresses are open
+	checked chan struct{} // closed when the schema is not behind
+	opened  atomic.Bool
 }
 
-// Open opens the parts of a process and binds the address of its metrics. Database and Redis need not answer yet. The
-// Watcher calls slowed, which may be nil; see snapshot.WatcherOptions.
+// Open opens the parts of a process and binds the address of its metrics. Database and Redis need not answer yet.
+// slowed may be nil; see snapshot.WatcherOptions.
 func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown), log *slog.Logger) (_ *Process,
 	err error,
 ) {
@@ -108,15 +106,14 @@ func (p *Process) newScrapes() (*Listener, error) {
 // MetricsAddr is the address of the metrics.
 func (p *Process) MetricsAddr() net.Addr { return p.scrapes.Addr() }
 
-// Begin returns a group for the parts of a plane, and the context that they work in. Ends when a part fails, or the
-// drain delay after ctx has ended. Meanwhile readyz says that the process is draining.
+// Begin returns a group for the parts of a plane, and their context, which ends when a part fails or the drain
+// delay after ctx has ended.
 func (p *Process) Begin(ctx context.Context) (*Parts, context.Context) {
 	return p.drain.begin(ctx, p.Config.DrainDelay, p.Log)
 }
 
-// RunParts runs the process's parts in the group of one plane. Metrics are served until drained ends, because a plane
-// has some until its last request is answered. The group fails if the database's schema is behind this binary or
-// metrics cannot be served.
+// RunParts runs the process's parts in the group of one plane. Metrics are served until drained ends, because a
+// plane has some until its last request is answered.
 func (p *Process) RunParts(ctx, drained context.Context, group *Parts) {
 	p.Log.InfoContext(ctx, "answering metrics and probes", "metrics_addr", p.MetricsAddr().String())
 	group.Go("the look at the schema", func() error { return p.checkSchema(ctx) })
@@ -136,7 +133,7 @@ func (p *Process) WriteCredited(ctx context.Context, key enforce.Key, after enfo
 	return p.Checkpoints.WriteCredited(ctx, key, after)
 }
 
-// LoadBuckets restores the buckets of the only process that has them in memory.
+// LoadBuckets restores the buckets if this process alone has them in memory.
 func (p *Process) LoadBuckets(ctx context.Context) error {
 	if p.Config.BucketStore() != config.BucketsInMemory || checkpointAbove(p.Config) == 0 {
 		return nil
@@ -148,9 +145,8 @@ func (p *Process) LoadBuckets(ctx context.Context) error {
 	return err
 }
 
-// AwaitRules waits until the schema was checked and rules were loaded, and reports whether that was before ctx ended. A
-// plane opens its addresses afterwards: a caller whose connection is refused asks another process or decides by its
-// failure mode at once, and proxies such as nginx hand an error to their visitors instead.
+// AwaitRules waits until the schema was checked and rules were loaded, and reports whether that was before ctx
+// ended. A plane opens its addresses afterwards, because a refused connection sends a caller to another process.
 func (p *Process) AwaitRules(ctx context.Context) bool {
 	for _, done := range []<-chan struct{}{p.checked, p.Watcher.Loaded()} {
 		select {
@@ -162,7 +158,7 @@ func (p *Process) AwaitRules(ctx context.Context) bool {
 	return true
 }
 
-// Listen opens the addresses of a plane. The process is ready when they are open.
+// Listen opens the addresses of a plane, which makes the process ready.
 func (p *Process) Listen(listeners ...*Listener) error {
 	for _, l := range listeners {
 		if err := l.Open(); err != nil {
@@ -188,8 +184,8 @@ func (p *Process) Close() error {
 	return errors.Join(errs...)
 }
 
-// checkSchema waits until the database answers, and refuses a schema that is behind. Meanwhile the process lives: a
-// restart would not bring the database back.
+// checkSchema waits until the database answers, and refuses a schema that is behind. Meanwhile the process lives:
+// a restart would not bring the database back.
 func (p *Process) checkSchema(ctx context.Context) error {
 	for {
 		err := panics.Do(p.Log, "the look at the schema",
@@ -204,7 +200,7 @@ func (p *Process) checkSchema(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Second): // no longer, because the plane's addresses open afterwards
+		case <-time.After(time.Second): // not longer, because the plane's addresses open afterwards
 		}
 	}
 }

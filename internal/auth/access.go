@@ -25,10 +25,10 @@ const (
 	AccessSignedOut       AccessKind = "signed_out"
 	AccessSessionsEnded   AccessKind = "sessions_ended"
 	AccessPasswordChanged AccessKind = "password_changed"
-	AccessPasswordFailed  AccessKind = "password_failed" // the current password, at a change
+	AccessPasswordFailed  AccessKind = "password_failed" // at a password change
 	AccessResetAsked      AccessKind = "reset_asked"
 	AccessPasswordReset   AccessKind = "password_reset"
-	AccessConfirmed       AccessKind = "identity_confirmed" // step-up authentication
+	AccessConfirmed       AccessKind = "identity_confirmed"
 	AccessFactorFailed    AccessKind = "second_factor_failed"
 	AccessFactorOn        AccessKind = "second_factor_on"
 	AccessFactorOff       AccessKind = "second_factor_off"
@@ -36,15 +36,15 @@ const (
 	AccessLinked          AccessKind = "identity_linked"
 	AccessUnlinked        AccessKind = "identity_unlinked"
 	AccessInvited         AccessKind = "invitation_accepted"
-	AccessRefused         AccessKind = "refused"         // an invalid key or session
-	AccessDenied          AccessKind = "denied"          // missing permission
-	AccessOutside         AccessKind = "outside_network" // a key outside its networks
+	AccessRefused         AccessKind = "refused" // an invalid key or session
+	AccessDenied          AccessKind = "denied"  // missing permission
+	AccessOutside         AccessKind = "outside_network"
 	AccessExported        AccessKind = "exported"
-	AccessKeyLeft         AccessKind = "key_left_behind" // a valid key whose creator has left
+	AccessKeyLeft         AccessKind = "key_left_behind"
 )
 
-// isAttempt reports whether an event changed nothing and returned no data. Attackers can repeat attempts, so equal ones
-// within a second share an entry, which is written within seconds. Other events are written before their answer.
+// isAttempt reports whether an event changed nothing and returned no data. Equal attempts within a second share an
+// entry, because attackers can repeat them.
 func (k AccessKind) isAttempt() bool {
 	switch k {
 	case AccessSignInFailed, AccessSignInTooSoon, AccessPasswordFailed, AccessFactorFailed, AccessResetAsked,
@@ -54,34 +54,32 @@ func (k AccessKind) isAttempt() bool {
 	return false
 }
 
-// AccessEvent is an entry of the security log.
+// AccessEvent is an entry of the security log. An entry of several equal events has the time and request id of the
+// first.
 type AccessEvent struct {
-	ID    int64     // random, so that an entry that is written twice is stored once
-	At    time.Time // of the first event
-	Count int64     // equal events in this entry
-	Kind  AccessKind
-	// Account is 0 for an anonymous caller.
+	ID      int64 // random, so that a repeated write stores an entry once
+	At      time.Time
+	Count   int64 // of equal events
+	Kind    AccessKind
 	Account AccountID
-	Who     string // the account's address or the key's name
-	// Typed is the address that an anonymous caller typed, if it is one: other texts may be passwords.
-	Typed    string
-	KeyID    string
-	TenantID rules.TenantID // 0 for none
-	Tenant   string         // its slug; "" for none
-	IP       netip.Addr
-	// UserAgent is the browser's header; Detail names the API's operation.
+	Who     string // account's address or key's name
+	// Typed is the address that an anonymous caller typed. Other texts are dropped, because they may be passwords.
+	Typed             string
+	KeyID             string
+	TenantID          rules.TenantID // 0 for none
+	Tenant            string         // its slug; "" for none
+	IP                netip.Addr
 	UserAgent, Detail string
-	RequestID         string // of the first event
+	RequestID         string
 }
 
 // AccessFilter selects entries; zero fields select all.
 type AccessFilter struct {
-	Account AccountID
-	Typed   string // an address, compared without case; together with Account, entries of either
-	Email   string // an account's address, also where an anonymous caller typed it
-	Kind    AccessKind
-	IP      netip.Addr
-	// Tenant is a slug.
+	Account     AccountID
+	Typed       string // with Account: entries of either
+	Email       string // an account's address, also where an anonymous caller typed it
+	Kind        AccessKind
+	IP          netip.Addr
 	Tenant      string
 	From, Until time.Time
 }
@@ -92,15 +90,15 @@ func (e *AccessEvent) Cursor() LogCursor { return LogCursor{e.At, e.ID} }
 // AccessStore keeps the security log.
 type AccessStore interface {
 	WriteAccess(ctx context.Context, events []AccessEvent) error
-	// AccessEvents returns up to limit entries of a tenant (0: all entries) before a cursor, latest first. With an
-	// account and a typed address it returns the entries of either. A tenant's entries ignore Typed, Email and Tenant.
+	// AccessEvents returns up to limit entries of a tenant (0: all entries) before a cursor, latest first. A tenant's
+	// entries ignore Typed, Email and Tenant.
 	AccessEvents(ctx context.Context, tenant rules.TenantID, filter AccessFilter, before LogCursor,
 		limit int) ([]AccessEvent, error)
 }
 
-// Limits for separate entries of this process in a minute and a day, so that no account and no set of networks can fill
-// the log. Further events are only counted, in one entry a minute for each kind and, up to maxOverflow, each account or
-// key.
+// Limits for separate entries of this process in a minute and a day, so that no account and no set of networks can
+// fill the log. Further events are only counted, in one entry a minute for each kind and, up to maxOverflow, each
+// account or key.
 const (
 	accessOfAccount = 30
 	accessOfNetwork = 10  // anonymous callers
@@ -118,24 +116,21 @@ const (
 	writeTimeout = 2 * time.Second
 )
 
-// AccessLog is the security log: who got in and who did not. Writes to the program's log and to the store, and is safe
-// for concurrent use.
-//
-// The store has an entry before its request is answered, except for attempts (see isAttempt), which follow within a few
-// seconds. While the database is away, entries wait in memory.
+// AccessLog writes security events to the program's log and to the store. The store has an entry before its
+// request is answered, except for attempts. While the database is away, entries wait in memory.
 type AccessLog struct {
 	log   *slog.Logger
-	store AccessStore // nil: the program's log only
+	store AccessStore
 	now   func() time.Time
-	// writeNow has no context, because an entry is written even if its request is canceled.
+	// writeNow writes an entry even if its request is canceled.
 	writeNow func(event *AccessEvent)
 
 	mu        sync.Mutex
 	minute    accessShares
 	day       accessShares
-	held      map[accessKey]*AccessEvent // attempts of this second
-	overflow  map[accessKey]*AccessEvent // of this minute, beyond the limits
-	unwritten []AccessEvent              // for the store
+	held      map[accessKey]*AccessEvent
+	overflow  map[accessKey]*AccessEvent // beyond the limits
+	unwritten []AccessEvent
 
 	writing sync.Mutex
 	isAway  bool
@@ -170,7 +165,7 @@ func NewAccessLog(store AccessStore, log *slog.Logger, now func() time.Time) *Ac
 	return l
 }
 
-// Note adds an event. Blocks for at most writeTimeout, and for an attempt not at all.
+// Note adds an event. It blocks for at most writeTimeout, and for an attempt not at all.
 func (l *AccessLog) Note(event AccessEvent) {
 	if l == nil {
 		return
@@ -189,7 +184,7 @@ func (l *AccessLog) Note(event AccessEvent) {
 	}
 }
 
-// add holds an event for a later write, or returns false if it must be written now.
+// add returns false if the event must be written now.
 func (l *AccessLog) add(event *AccessEvent) (isHeld bool) {
 	key := accessKey{
 		event.Kind, event.Account, event.KeyID, event.Tenant, event.Typed, event.Detail, event.IP.String(),
@@ -299,7 +294,7 @@ func (l *AccessLog) flush(ctx context.Context, withOverflow bool) {
 	}
 }
 
-// keep queues entries for the store. Beyond maxUnwritten the oldest are only in the program's log.
+// keep queues entries for the store, and drops the oldest beyond maxUnwritten.
 func (l *AccessLog) keep(events []AccessEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -337,8 +332,7 @@ func (l *AccessLog) write(ctx context.Context) {
 	}
 }
 
-// writeEach writes the entries of a refused batch one by one, so that a bad entry does not block others. A refused
-// entry is only in the program's log.
+// writeEach writes a refused batch one by one, so that a bad entry does not block others.
 func (l *AccessLog) writeEach(ctx context.Context, events []AccessEvent) {
 	for i := range events {
 		switch err := l.store.WriteAccess(ctx, events[i:i+1]); {
@@ -356,7 +350,7 @@ func isOutage(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, rules.ErrAway) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// print leaves out Typed, because more people read the program's log, and it is stored elsewhere.
+// print leaves out Typed, because more people read the program's log.
 func (l *AccessLog) print(ctx context.Context, e *AccessEvent) {
 	l.log.InfoContext(ctx, "access", "event", string(e.Kind), "count", e.Count, "account_id", int64(e.Account), "who",
 		e.Who,

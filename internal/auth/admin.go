@@ -8,8 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// CreateAdmin creates a platform admin. An existing account with the address gets the password, is enabled and signed
-// out everywhere. Operators use this to recover a lost account. Returns rules.FieldErrors on email and password.
+// CreateAdmin creates a platform admin. An existing account gets the password, is enabled and signed out
+// everywhere, so that operators can recover a lost account. Returns rules.FieldErrors on email and password.
 func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
 	admin := Account{Email: email, PlatformAdmin: true}
 	wrong := append(admin.Validate(), wrongPassword("password", password, email)...)
@@ -36,8 +36,8 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 	return account, nil
 }
 
-// SetPassword replaces the password of an account and signs it out everywhere; its roles stay. Returns
-// rules.ErrNotFound for an unknown address, and rules.FieldErrors on password.
+// SetPassword replaces the password of an account and signs it out everywhere. Returns rules.ErrNotFound for an
+// unknown address, and rules.FieldErrors on password.
 func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
 	if wrong := wrongPassword("password", password, email); len(wrong) > 0 {
 		return Account{}, wrong

@@ -18,14 +18,14 @@ type Pace struct {
 	Longest time.Duration // bound of the wait, which doubles from 1 s; at most 64 s
 }
 
-// Tight limits attempts on an address from one network. Loose limits attempts on an address from anywhere, i.e. a
-// distributed attack. Loose also slows the owner in a new browser, so it starts late and waits little.
+// Tight limits attempts on an address from one network, Loose from anywhere. Loose also slows the owner in a new
+// browser, and therefore starts late and waits little.
 var (
 	Tight = Pace{Free: 5, Longest: time.Minute}
 	Loose = Pace{Free: 100, Longest: 4 * time.Second}
 )
 
-// ForgottenAfter is the time after the last attempt when its counter is reset.
+// ForgottenAfter is how long after the last attempt its counter is reset.
 const ForgottenAfter = 24 * time.Hour
 
 // WaitAfter returns the wait after this many failures.
@@ -45,8 +45,8 @@ func addressSubject(email string) Subject {
 	return subjectOf("address", []byte(foldAddress(email)))
 }
 
-// claimSubject counts attempts on an address at a tenant's sign-in, separately: signing in to an unproven account must
-// not reset the guesses at the account that has proven the address.
+// claimSubject counts attempts at a tenant's sign-in separately: signing in to an unproven account must not reset
+// the guesses at the account that has proven the address.
 func claimSubject(tenant, email string) Subject {
 	return subjectOf("claim", []byte(tenant+"\x00"+foldAddress(email)))
 }
@@ -55,14 +55,14 @@ func addressLimits(subject Subject, from netip.Addr) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Loose}, {Counter{subject, networkOf(from)}, Tight}}
 }
 
-// sessionLimits returns the limits of a session, whose holder may be a thief that guesses the password. The
-// limits of the address are others, so that guesses at the sign-in do not keep the owner from a password change.
+// sessionLimits slows a thief of a session who guesses the password. They are separate from the address's, so that
+// guesses at the sign-in do not keep the owner from a password change.
 func sessionLimits(id int64) []Limit {
 	subject := subjectOf("session", binary.BigEndian.AppendUint64(nil, uint64(id)))
 	return []Limit{{Counter{subject, anywhere}, Tight}}
 }
 
-// anywhere is the network of counters for all networks. It sorts first.
+// anywhere sorts first, as Store.Attempt requires.
 var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
 // networkOf returns the network that shares a counter. Callers without an address share "::".
@@ -75,14 +75,13 @@ func networkOf(ip netip.Addr) netip.Prefix {
 
 const mostWaits = 10_000
 
-// waits caches who must wait, so that a flood of guesses at one account causes no writes to the database. mostWaits
-// bounds the memory to about 2 MB.
+// waits caches waits, so that a flood of guesses at one account causes no writes to the database. mostWaits bounds
+// the memory to about 2 MB.
 type waits struct {
 	sync.Mutex
 	until map[Counter]time.Time
 }
 
-// left returns the longest wait of the limits.
 func (w *waits) left(limits []Limit, now time.Time) (longest time.Duration) {
 	w.Lock()
 	defer w.Unlock()
@@ -110,8 +109,8 @@ func (w *waits) forget(subject Subject) {
 	maps.DeleteFunc(w.until, func(counter Counter, _ time.Time) bool { return counter.Subject == subject })
 }
 
-// judge compares the password and counts the attempt. Returns TooSoonError, ErrBusy or ErrWrongPassword if it does not
-// match. An attempt that never reached the hasher is not counted.
+// judge counts the attempt and compares the password. It does not count an attempt that never reached the hasher.
+// Returns TooSoonError, ErrBusy or ErrWrongPassword.
 func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password, hash string) (weak bool, err error) {
 	if wait := g.waits.left(limits, g.options.Now()); wait > 0 {
 		return false, TooSoonError{wait}

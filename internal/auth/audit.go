@@ -26,17 +26,16 @@ const (
 
 // AuditObject is the changed object.
 type AuditObject struct {
-	// Kind is tenant, plan, rule, override, user, api_key, member, invitation, alert or bucket; for the platform tenant
-	// or account.
+	// Kind is a table's singular, such as rule or api_key; for the platform tenant or account.
 	Kind string
 	// ID is the API's: a rule's number, a plan's name, a user's id. An override's is its rule and user, as in 12:42.
 	ID string
 }
 
-// AuditEntry is a change of one object, or a packed one: a change of many objects of one kind by one statement.
+// AuditEntry is a change of one object, or packed: a change of many objects of one kind by one statement.
 type AuditEntry struct {
 	ID     AuditID
-	Row    int // which object of a packed entry this is, from 1; 0 for an entry itself
+	Row    int // number of the object in a packed entry, from 1; else 0
 	At     time.Time
 	Actor  rules.Actor
 	Action AuditAction
@@ -45,10 +44,9 @@ type AuditEntry struct {
 	Change int64
 	// Before and After are the stored object without its secrets, or nil.
 	Before, After json.RawMessage
-	// Objects is how many objects the entry has, at most MaxAuditRows. A packed one has more than one, no Object.ID and
-	// no images.
+	// Objects is at most MaxAuditRows. A packed entry has more than one, no Object.ID and no images.
 	Objects int
-	// Rows are the objects of a packed entry. Lists leave them out.
+	// Rows are the objects of a packed entry, missing in lists.
 	Rows []AuditRow
 }
 
@@ -65,7 +63,7 @@ type AuditRow struct {
 // IsPacked reports whether the entry stands for all its objects.
 func (e *AuditEntry) IsPacked() bool { return e.Objects > 1 && e.Row == 0 }
 
-// Unpacked returns the entry as one for each object. A packed one needs its Rows.
+// Unpacked returns an entry for each object. A packed one needs its Rows.
 func (e *AuditEntry) Unpacked() []AuditEntry {
 	if !e.IsPacked() {
 		return []AuditEntry{*e}
@@ -83,14 +81,14 @@ func (e *AuditEntry) Unpacked() []AuditEntry {
 type AuditFilter struct {
 	From, Until time.Time // From <= At < Until
 	ActorID     string
-	Action      AuditAction // reads a bounded number of entries a page, unlike the others
+	Action      AuditAction // reads a bounded number of entries a page
 	ObjectKind  string
 	ObjectID    string // with ObjectKind
 	Change      int64
 	RequestID   string // like Action
 }
 
-// Selects reports whether the filter selects an entry of its objects and its time.
+// Selects reports whether the filter selects an entry, apart from its objects and time.
 func (f *AuditFilter) Selects(e *AuditEntry) bool {
 	return (f.ActorID == "" || f.ActorID == e.Actor.ID) && (f.Action == "" || f.Action == e.Action) &&
 		(f.Change == 0 || f.Change == e.Change) && (f.RequestID == "" || f.RequestID == e.Actor.RequestID)
@@ -124,7 +122,7 @@ func (e *UndoError) Unwrap() []error {
 	return causes
 }
 
-// LogCursor is a position in the audit log or the security log; the zero value is its latest end.
+// LogCursor is a position in the audit log or the security log; zero is the latest end.
 type LogCursor struct {
 	At time.Time
 	ID int64
@@ -133,18 +131,17 @@ type LogCursor struct {
 // AuditLog reads the entries of a Store, latest first.
 type AuditLog interface {
 	// AuditOfUser returns the entries that name a user among the next entries after one, and the last of these; 0 at
-	// the end. Of packed ones it returns the user's rows, as UserStory and, with an object's id, Audit do.
+	// the end.
 	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, after AuditID) ([]AuditEntry, AuditID, error)
-	// UserStory returns up to limit entries about a user's plan and overrides, since a time and before the cursor,
-	// latest first. Reads overrides of at most 500 rules.
+	// UserStory returns up to limit entries about a user's plan and overrides, since a time and before the cursor. It
+	// reads overrides of at most 500 rules.
 	UserStory(ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before LogCursor,
 		limit int) ([]AuditEntry, error)
-	// Audit returns up to limit entries before the cursor, and the next cursor, which is zero at the end. Packed ones
-	// are without their rows.
+	// Audit returns up to limit entries before the cursor, and the next cursor, which is zero at the end.
 	Audit(ctx context.Context, tenant rules.TenantID, filter AuditFilter, before LogCursor, limit int) ([]AuditEntry,
 		LogCursor, error)
 	AuditEntry(ctx context.Context, tenant rules.TenantID, id AuditID) (AuditEntry, error)
 	// PlatformAudit returns up to limit entries before an id (0: the latest) about accounts, and about the creation,
-	// suspension and removal of tenants. Their ids are separate, and they have no Change.
+	// suspension and removal of tenants.
 	PlatformAudit(ctx context.Context, before AuditID, limit int) ([]AuditEntry, error)
 }

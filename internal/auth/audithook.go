@@ -13,11 +13,11 @@ import (
 // AuditWebhook is the receiver of a tenant's audit log.
 type AuditWebhook struct {
 	Tenant  rules.TenantID
-	URL     string // Secret signs the posts to it
+	URL     string
 	Secret  string
-	Active  bool  // entries wait while it is off
-	Version int64 // 1 for a new one, raised by each change
-	// SecretIsClosed means that no configured key opens the secret. Secret is empty, and nothing can be sent.
+	Active  bool
+	Version int64
+	// SecretIsClosed means that no configured key opens the secret, so nothing can be sent.
 	SecretIsClosed bool
 }
 
@@ -32,62 +32,55 @@ const MaxAuditWaiting = 10_000
 
 // AuditProgress is the state of sending a tenant's audit log.
 type AuditProgress struct {
-	SentTo        AuditID   // the last entry that was received
-	Waiting       int64     // entries to be sent, at most MaxAuditWaiting
+	SentTo        AuditID
+	Waiting       int64     // at most MaxAuditWaiting
 	OldestWaiting time.Time // zero: none waits
-	Skipped       int64     // entries that retention deleted before they were received
+	Skipped       int64     // deleted by retention before they were received
 
-	Failures      int       // attempts since the last success
-	NextAttemptAt time.Time // while entries wait, else zero
-	UnderWay      bool      // an attempt is in flight
-	AttemptedAt   time.Time // zero: not yet
-	SucceededAt   time.Time // zero: not yet
-	Status        int       // of the latest answer; 0 for none
-	Error         string    // of the latest attempt
+	Failures      int       // since the last success
+	NextAttemptAt time.Time // zero: no entries wait
+	UnderWay      bool
+	AttemptedAt   time.Time
+	SucceededAt   time.Time
+	Status        int // of the latest answer; 0 for none
+	Error         string
 	Test          AuditTest
 }
 
 // AuditTest is the latest test of a webhook.
 type AuditTest struct {
-	Waits   bool      // it is queued
-	EndedAt time.Time // of the latest test; zero: none
-	Status  int       // of the answer; 0 for none
+	Waits   bool
+	EndedAt time.Time // zero: none
+	Status  int       // 0 for none
 	Error   string
 }
 
-// AuditWebhookStore stores one webhook for each tenant. Changes are recorded in the actor's name. For a tenant without
-// one the methods return rules.ErrNotFound. With an Expected or a Version that does not match they return
-// rules.ErrChanged.
+// AuditWebhookStore stores one webhook for each tenant. Methods return rules.ErrNotFound for a tenant without one,
+// and rules.ErrChanged for another version.
 type AuditWebhookStore interface {
 	AuditWebhook(ctx context.Context, tenant rules.TenantID) (AuditWebhook, AuditProgress, error)
-	// CreateAuditWebhook starts with the entry of its own creation. Returns rules.ErrExists if the tenant has a
-	// webhook.
+	// CreateAuditWebhook starts with the entry of its own creation.
 	CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook AuditWebhook) (AuditWebhook, error)
 	// UpdateAuditWebhook keeps the secret and the progress. Waiting entries become due at once.
 	UpdateAuditWebhook(ctx context.Context, by rules.Actor, webhook AuditWebhook) (AuditWebhook, error)
-	// RotateAuditSecret replaces the secret for all later posts.
 	RotateAuditSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected,
 		secret string) (AuditWebhook, error)
 	RemoveAuditWebhook(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected) error
-	// TestAuditWebhook queues a test, which is attempted once, even if the webhook is off. Returns rules.ErrInUse while
-	// another test is queued.
+	// TestAuditWebhook queues a test, even if the webhook is off. Returns rules.ErrInUse while another test is queued.
 	TestAuditWebhook(ctx context.Context, tenant rules.TenantID) error
 }
 
 // AuditOutbox stores the webhooks of all tenants and the audit entries that wait to be sent.
 type AuditOutbox interface {
-	// AuditErrand returns a tenant's webhook, or rules.ErrNotFound.
 	AuditErrand(ctx context.Context, tenant rules.TenantID) (AuditErrand, error)
-	// AuditAfter returns up to limit entries after an entry, in the order of their visibility.
+	// AuditAfter returns up to limit entries in the order of their visibility.
 	AuditAfter(ctx context.Context, tenant rules.TenantID, after AuditID, limit int) ([]AuditEntry, error)
-	// FinishAuditBatch stores the result of an attempt: the last entry received (0: none), the status of the answer (0:
-	// none), and an error. Has no effect if another claim was made since, or if the job is gone.
+	// FinishAuditBatch stores the last entry received (0: none), the status of the answer (0: none), and an error. It
+	// has no effect if another claim was made since, or if the job is gone.
 	FinishAuditBatch(ctx context.Context, job *jobs.Job, received AuditID, status int, failure string) error
-	// FinishAuditTest stores the result of a test like FinishAuditBatch. If it was received, waiting entries become due
-	// at once.
+	// FinishAuditTest is like FinishAuditBatch. After a received test, waiting entries become due at once.
 	FinishAuditTest(ctx context.Context, job *jobs.Job, received bool, status int, failure string) error
-	// RestAuditWebhook ends a tenant's job if no entries are left, so that the next one makes a new job. Otherwise it
-	// returns when the job is due again.
+	// RestAuditWebhook ends a tenant's job if no entries are left, or returns when it is due again.
 	RestAuditWebhook(ctx context.Context, job *jobs.Job) (again time.Time, err error)
 }
 
@@ -102,12 +95,12 @@ type AuditErrand struct {
 // AuditBatch is the content of a post.
 type AuditBatch struct {
 	Errand  *AuditErrand
-	Entries []AuditEntry // none for a test
+	Entries []AuditEntry
 }
 
 // AuditSender posts batches to receivers.
 type AuditSender interface {
-	// SendAudit returns the status of the answer, or 0 and an error that the tenant sees, within a few seconds.
+	// SendAudit returns the status of the answer, or 0 and an error for the tenant, within a few seconds.
 	SendAudit(ctx context.Context, batch *AuditBatch) (status int, err error)
 }
 
@@ -118,19 +111,19 @@ const (
 )
 
 const (
-	// auditBatch and auditBatchBytes bound a post. A single entry is sent whatever its size.
+	// A single entry is sent whatever its size.
 	auditBatch      = 100
 	auditBatchBytes = 1 << 20
-	// auditAtOnce bounds this process's attempts in flight. A receiver that does not answer occupies one for 10 s.
+	// auditAtOnce bounds this process's attempts in flight, because a receiver that does not answer occupies one for
+	// 10 s.
 	auditAtOnce = 32
 )
 
 // AuditKinds returns the jobs that send the audit logs of tenants to their webhooks.
 //
-// A tenant's entries are sent in order, a batch at a time, until the receiver answers 2xx. If a process dies between a
-// post and storing its result, the batch is sent again, so receivers recognize entries by their ids. Back-off grows to
-// four hours and ends only with the retention of entries. A test has one attempt, since its sender watches and can
-// repeat it.
+// A batch that was posted but not recorded, because the process died, is sent again; receivers recognize entries
+// by
+// their ids. Back-off ends only with the retention of entries. A test has one attempt, because its sender watches.
 func AuditKinds(outbox AuditOutbox, sender AuditSender) []jobs.Kind {
 	c := auditCourier{outbox, sender}
 	return []jobs.Kind{
@@ -215,7 +208,7 @@ func isReceived(status int, failure string) bool {
 	return failure == "" && status >= 200 && status < 300
 }
 
-// send posts a batch. failure is what the tenant sees, and err that ctx ended before the batch was received.
+// send posts a batch. failure is for the tenant; err means that ctx ended before the batch was received.
 func (c auditCourier) send(ctx context.Context, batch *AuditBatch) (status int, failure string, err error) {
 	if batch.Errand.SecretIsClosed {
 		return 0, secretIsClosed, nil
@@ -230,7 +223,7 @@ func (c auditCourier) send(ctx context.Context, batch *AuditBatch) (status int, 
 	return status, failure, err
 }
 
-// upToBytes returns the first entries whose images fit into a number of bytes, at least one.
+// upToBytes returns the first entries whose images fit, at least one.
 func upToBytes(entries []AuditEntry, limit int) []AuditEntry {
 	size := 0
 	for i := range entries {

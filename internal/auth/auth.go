@@ -1,13 +1,15 @@
-// Package auth is the domain of access: accounts, sign-in, sessions, members and roles, invitations, API keys, and the
+// Package auth is the domain of access: accounts, sign-in, sessions, members and roles, invitations, API keys, and
+// the
 // audit log.
 //
-// A [Gate] signs people in. A [Store] keeps the data; while it is away nobody signs in and no session is recognized.
-// The role of an account is read for each request, so that a change applies to the next one. Passwords are stored as
-// argon2id hashes and tokens as digests of 256 random bits; the secret of a second factor is sealed (see [Vault]).
-// Failed attempts cause a back-off for the address and network (see [Tight] and [Loose]), and unknown addresses behave
-// exactly like known ones. The network is that of [Browser].IP: behind an untrusted proxy all callers share one. A
-// sign-in costs one argon2id run (19 MiB, tens of milliseconds), at a tenant's address two if refused; Options.Hashes
-// bounds the runs in progress.
+// A [Gate] signs people in. A [Store] keeps the data; while it is away nobody signs in and no session is
+// recognized.
+// Roles are read for each request, so that a change applies to the next one. Failed attempts cause a back-off for
+// the
+// address and network (see [Tight] and [Loose]), and unknown addresses behave exactly like known ones. Behind an
+// untrusted proxy all callers share one network. A sign-in costs one argon2id run (19 MiB, tens of milliseconds),
+// at a
+// tenant's address two if refused; Options.Hashes bounds the runs in progress.
 package auth
 
 import (
@@ -29,18 +31,16 @@ type Account struct {
 	Name  string // may be ""
 	// PlatformAdmin may do everything in every tenant, and manages tenants.
 	PlatformAdmin bool
-	// AdminBy is the issuer whose groups made the account a platform admin; "" if a person did. HasPassword reports
-	// whether it can sign in by password. Lists of members have neither.
+	// AdminBy is the issuer whose groups made the account a platform admin; "" if a person did. Lists of members leave
+	// out AdminBy and HasPassword.
 	AdminBy     string
 	HasPassword bool
 	CreatedAt   time.Time
-	DisabledAt  time.Time // zero: enabled
+	DisabledAt  time.Time
 	Version     int64
 	// UnprovenIn is the tenant that invited the account by a link that others could have used; 0 once the account has
-	// proven its address. Until then the account belongs to no other tenant and signs in at the tenant's own address,
-	// and other accounts may have the same e-mail address.
-	UnprovenIn rules.TenantID
-	// SecondFactorAt is when the account got its second factor; zero: it has none.
+	// proven its address. An unproven account belongs to that tenant only, and other accounts may have its address.
+	UnprovenIn     rules.TenantID
 	SecondFactorAt time.Time
 }
 
@@ -59,7 +59,7 @@ func (a *Account) Actor() rules.Actor {
 	return rules.Actor{Kind: rules.ActorAccount, ID: strconv.FormatInt(int64(a.ID), 10), Name: name}
 }
 
-// AccountPlace is a cursor in a list of accounts by address; the zero value is the beginning.
+// AccountPlace is a cursor in a list of accounts by address.
 type AccountPlace struct {
 	Email string
 	ID    AccountID
@@ -113,21 +113,21 @@ type Invitation struct {
 	InvitedBy  string // e-mail address
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
-	AcceptedAt time.Time // zero: open
-	RevokedAt  time.Time // zero: open
-	// ByMail means that the link was mailed, so that its use proves the address. Otherwise the inviter passes the link
-	// on, and could use it too.
+	AcceptedAt time.Time
+	RevokedAt  time.Time
+	// ByMail means that the link was mailed, which proves the address. Otherwise the inviter passes the link on, and
+	// could use it too.
 	ByMail bool
-	Mail   *Mail // state of that mail; nil for none
+	Mail   *Mail // nil for none
 }
 
 // Session is a sign-in of an account in a browser.
 type Session struct {
-	ID         int64 // public id, to list and end sessions
+	ID         int64 // public, to list and end sessions
 	Account    Account
 	CreatedAt  time.Time
 	LastSeenAt time.Time // to the minute
-	UserAgent  string    // at sign-in
+	UserAgent  string
 	IP         netip.Addr
 	// SecondFactor means that the second factor was used. A session without it ends when its account gets a factor.
 	SecondFactor bool

@@ -8,9 +8,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// BeginConfirmAt is the first step of step-up authentication at a provider, before the browser is sent there. An
-// account with a second factor enters a code, and codeShown passes that on to ConfirmAt. Returns rules.FieldErrors if
-// no identity of the provider is linked, ErrNeedsCode, ErrWrongCode or TooSoonError.
+// BeginConfirmAt begins step-up authentication at a provider. For an account with a second factor, codeShown
+// passes the entered code's result on to ConfirmAt. Returns rules.FieldErrors if no identity of the provider is
+// linked, ErrNeedsCode, ErrWrongCode or TooSoonError.
 func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *IdentityProvider, code string,
 	from Browser,
 ) (codeShown bool, err error) {
@@ -38,9 +38,8 @@ func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *Id
 	return true, nil
 }
 
-// ConfirmAt completes step-up authentication at a provider, for a flow that was not used before. The identity must be
-// linked with the session's account. The provider's groups are applied, as at each sign-in. Mistakes that the user can
-// fix are returned as ProviderError.
+// ConfirmAt completes step-up authentication at a provider, by an identity that is linked with the session's
+// account. Mistakes that the user can fix are returned as ProviderError.
 func (g *Gate) ConfirmAt(ctx context.Context, requestID string, session Session, codeShown bool, flow Digest,
 	identity Identity,
 ) error {

@@ -18,8 +18,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The second factor is RFC 6238 with SHA-1, six digits and 30 s, which all apps support. The codes of the steps before
-// and after the present one are accepted, because clocks differ. A code is accepted once.
+// The second factor is RFC 6238 with SHA-1, six digits and 30 s, because all apps support these. Codes of the
+// steps before and after are accepted, because clocks differ.
 const (
 	codeStep    = 30 * time.Second
 	codeDigits  = 6
@@ -31,10 +31,10 @@ const (
 	// recoveryBytes are 120 random bits, so that a plain digest of a code may be stored.
 	recoveryBytes = 15
 
-	// PendingLife is how long a sign-in waits for the second factor, pendingTries how many codes it accepts.
+	// PendingLife is how long a sign-in waits for the second factor.
 	PendingLife  = 5 * time.Minute
 	pendingTries = 5
-	// maxPending bounds the waiting sign-ins of an account; further ones end the oldest.
+	// Further sign-ins end the oldest pending one.
 	maxPending = 10
 
 	// FreshFor is how long after an authentication a session may perform dangerous operations.
@@ -47,12 +47,10 @@ var codeOptions = hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.Algori
 var (
 	// ErrWrongCode means that the code is wrong or was used before.
 	ErrWrongCode = errors.New("wrong code")
-	// ErrNeedsCode means that the account's code is missing.
 	ErrNeedsCode = errors.New("the code of the second factor is missing")
 )
 
-// SecondFactorError is returned by a sign-in that FinishSignIn completes with the token and a code. The token gives
-// access to nothing else.
+// SecondFactorError is returned by a sign-in that FinishSignIn completes with the token and a code.
 type SecondFactorError struct {
 	Token     string
 	ExpiresAt time.Time
@@ -65,12 +63,11 @@ func (SecondFactorError) Error() string { return "the second factor is needed" }
 type SecondFactor struct {
 	Since         time.Time // zero: waits for its first code
 	Sealed        []byte
-	RecoveryCodes int // unused ones
+	RecoveryCodes int // unused
 }
 
 // FactorStore stores second factors, and sign-ins that wait for them.
 type FactorStore interface {
-	// SecondFactor returns rules.ErrNotFound if there is none.
 	SecondFactor(ctx context.Context, account AccountID) (SecondFactor, error)
 	// BeginSecondFactor stores a secret that waits for its first code. Returns rules.ErrExists if the account has a
 	// factor.
@@ -78,7 +75,7 @@ type FactorStore interface {
 	// TurnSecondFactorOn activates the waiting factor, stores recovery codes, and ends all other sessions. Returns
 	// rules.ErrExists if the account has a factor.
 	TurnSecondFactorOn(ctx context.Context, by rules.Actor, session Session, codes []Digest) (Account, error)
-	// TurnSecondFactorOff returns rules.ErrNotFound if the account has no factor. endSessions ends all sessions.
+	// TurnSecondFactorOff returns rules.ErrNotFound if the account has no factor.
 	TurnSecondFactorOff(ctx context.Context, by rules.Actor, account AccountID, endSessions bool) (Account, error)
 	ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account AccountID, codes []Digest) error
 	// UseTimeStep invalidates the codes of this and earlier time steps. Returns rules.ErrNotFound if the step was used
@@ -87,16 +84,14 @@ type FactorStore interface {
 	// UseRecoveryCode returns rules.ErrNotFound for an invalid code.
 	UseRecoveryCode(ctx context.Context, account AccountID, code Digest) error
 
-	// CreatePending stores a sign-in that waits for the second factor. Returns rules.ErrNotFound if the account was
-	// disabled or got another password meanwhile.
+	// CreatePending returns rules.ErrNotFound if the account was disabled or got another password meanwhile.
 	CreatePending(ctx context.Context, account AccountID, passwordHash string, token Digest, expiresAt, now time.Time,
 		most int) error
-	// TryPending counts an attempt at a waiting sign-in. Returns rules.ErrNotFound if that has ended.
+	// TryPending counts an attempt. Returns rules.ErrNotFound if the sign-in has ended.
 	TryPending(ctx context.Context, token Digest, now time.Time, most int) (account Account, passwordHash string,
 		tries int, err error)
 	// EndPending returns rules.ErrNotFound if the sign-in has ended before.
 	EndPending(ctx context.Context, token Digest) error
-	// ConfirmSession records a step-up authentication.
 	ConfirmSession(ctx context.Context, session int64) error
 }
 
@@ -108,8 +103,8 @@ type Enrolment struct {
 
 const factorUse = "second factor"
 
-// BeginSecondFactor creates a secret for the session's account, which TurnSecondFactorOn activates. Returns
-// ErrNoSecretKey, or rules.ErrExists if the account has a factor.
+// BeginSecondFactor creates a secret, which TurnSecondFactorOn activates. Returns ErrNoSecretKey, or
+// rules.ErrExists if the account has a factor.
 func (g *Gate) BeginSecondFactor(ctx context.Context, session Session) (Enrolment, error) {
 	account := session.Account
 	secret := make([]byte, secretBytes)
@@ -136,9 +131,9 @@ func base32Text(secret []byte) string {
 	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(secret)
 }
 
-// TurnSecondFactorOn activates the factor of a session's account if the code is right. Ends all other sessions, and
-// returns the recovery codes, which are never shown again. Returns ErrWrongCode, TooSoonError, rules.ErrNotFound if no
-// factor waits, or rules.ErrExists if the account has one.
+// TurnSecondFactorOn activates the waiting factor, ends all other sessions, and returns the recovery codes, which
+// are never shown again. Returns ErrWrongCode, TooSoonError, rules.ErrNotFound if no factor waits, or
+// rules.ErrExists if the account has one.
 func (g *Gate) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session Session, code string,
 	from Browser,
 ) ([]string, error) {
@@ -177,8 +172,8 @@ func (g *Gate) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account 
 	return nil
 }
 
-// RemoveSecondFactor removes a lost factor and ends the account's sessions, for operators. Returns rules.ErrNotFound if
-// there is no such account or factor.
+// RemoveSecondFactor removes a lost factor and ends the account's sessions, for operators. Returns
+// rules.ErrNotFound if there is no such account or factor.
 func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email string) (Account, error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {
@@ -205,7 +200,7 @@ func (g *Gate) ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account
 	return codes, nil
 }
 
-// SecondFactor returns the state of an account's factor without its secret; the zero value for none.
+// SecondFactor returns the state of an account's factor without its secret; zero for none.
 func (g *Gate) SecondFactor(ctx context.Context, account AccountID) (SecondFactor, error) {
 	factor, err := g.store.SecondFactor(ctx, account)
 	if errors.Is(err, rules.ErrNotFound) || err == nil && factor.Since.IsZero() {
@@ -239,8 +234,8 @@ func tidyCode(code string) string {
 	}, strings.ToUpper(code))
 }
 
-// factorLimits returns the limits for an account's codes. A known device has a separate counter, so that an attacker
-// with the password does not lock out the owner.
+// factorLimits gives a known device a separate counter, so that an attacker with the password does not lock out
+// the owner.
 func factorLimits(account *Account, hash string, from Browser) []Limit {
 	subject := subjectOf("second factor", binary.BigEndian.AppendUint64(nil, uint64(account.ID)))
 	if device, ok := deviceLimits(from.Device, account.ID, hash); ok {
@@ -296,7 +291,7 @@ func (g *Gate) useTimeStep(ctx context.Context, account AccountID, factor Second
 	}
 	err = g.store.UseTimeStep(ctx, account, step, factor.Sealed, sealed)
 	if errors.Is(err, rules.ErrNotFound) {
-		return ErrWrongCode // used before
+		return ErrWrongCode
 	}
 	return err
 }
@@ -305,7 +300,7 @@ func (g *Gate) useTimeStep(ctx context.Context, account AccountID, factor Second
 func matchingStep(secret []byte, code string, now time.Time) (step int64, ok bool) {
 	present, text := now.Unix()/int64(codeStep/time.Second), base32Text(secret)
 	for candidate := present - codeDrift; candidate <= present+codeDrift; candidate++ {
-		// An error means that the code has another form.
+		// An error means that the code is malformed.
 		if fits, err := hotp.ValidateCustom(code, uint64(candidate), text, codeOptions); err == nil && fits {
 			step, ok = candidate, true
 		}

@@ -19,7 +19,7 @@ var (
 	ErrSignedOut = errors.New("not signed in")
 )
 
-// TooSoonError refuses an attempt after too many failures. The password was not checked.
+// TooSoonError refuses an attempt after too many failures, without checking the password.
 type TooSoonError struct{ Wait time.Duration }
 
 // Error contains the wait in seconds, rounded up.
@@ -40,21 +40,19 @@ type Gate struct {
 type Options struct {
 	// IdleLimit ends a session that was not used for this long (24 h), AbsoluteLimit any session (7 days).
 	IdleLimit, AbsoluteLimit time.Duration
-	// Hashes bounds the passwords that are hashed at once, 19 MiB each (the CPUs, at most 4). One more is reserved for
-	// known callers: see hasher.
+	// Hashes bounds the passwords that are hashed at once, 19 MiB each (the CPUs, at most 4).
 	Hashes int
 	// Mail means that a PostOffice sends queued mail.
 	Mail bool
-	// Vault seals the secrets of second factors. Without a key there are no second factors.
-	Vault Vault
-	// RequireFactor decides who must have a second factor.
+	// Vault seals the secrets of second factors, which therefore need a key.
+	Vault         Vault
 	RequireFactor RequireFactor
 	// NoPasswords limits sign-ins to providers and links of SignInLink.
 	NoPasswords bool
-	// Unfinished receives errors after a successful change: a notice was not queued, or failed attempts were not reset.
+	// Unfinished receives errors after a successful change: a notice was not queued, or failed attempts were not
+	// reset.
 	Unfinished func(ctx context.Context, err error)
-	// Now is the clock (time.Now).
-	Now func() time.Time
+	Now        func() time.Time
 }
 
 // NewGate returns a Gate on a store.
@@ -79,9 +77,8 @@ func NewGate(store Store, options Options) *Gate {
 
 const finishTimeout = 5 * time.Second
 
-// finish runs a step after a successful change. The step runs even if the caller hangs up, because a thief could avoid
-// the notice that way. A failed step does not fail the change, whose answer may be the only copy of a secret, such as
-// new recovery codes.
+// finish runs a step after a successful change, even if the caller hangs up: a thief could avoid the notice that
+// way. A failed step does not fail the change, whose answer may be the only copy of a secret.
 func (g *Gate) finish(ctx context.Context, step func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
@@ -90,7 +87,7 @@ func (g *Gate) finish(ctx context.Context, step func(context.Context) error) {
 	}
 }
 
-// Browser is the origin of a sign-in. Its texts are unvalidated input.
+// Browser is the origin of a sign-in. Its texts are unvalidated.
 type Browser struct {
 	Session   string // token of the browser's session, which a sign-in ends; "" for none
 	Device    string // device token; "" for none
@@ -100,7 +97,7 @@ type Browser struct {
 	IP        netip.Addr // failures are counted by its network
 }
 
-// Entry is the result of a sign-in: a session and two secrets for the browser.
+// Entry is a session and two secrets for the browser.
 type Entry struct {
 	Session Session
 	// Token continues the session, in a cookie that ends with the browser or at AbsoluteLimit.

@@ -24,8 +24,8 @@ func (p *IdentityProvider) grants(groups []string) (roles map[string]Role, isAdm
 	return roles, isAdmin
 }
 
-// grant sets an account's roles to those of its groups. Roles given by people stay, and so does the last owner's or
-// admin's, until the next sign-in.
+// grant sets an account's roles to those of its groups. Roles given by people stay, and so do the last owner's and
+// admin's.
 func (g *Gate) grant(ctx context.Context, by rules.Actor, account Account, identity *Identity) (Account, error) {
 	by.Act = "follow the groups of " + identity.Provider.Name
 	roles, isAdmin := identity.Provider.grants(identity.Groups)

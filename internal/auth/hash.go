@@ -11,8 +11,8 @@ import (
 	"github.com/alexedwards/argon2id"
 )
 
-// presentCost is the minimum of OWASP's Password Storage Cheat Sheet for argon2id: 19 MiB and two passes. Hashes
-// contain their cost, and weaker ones are replaced at the next sign-in.
+// presentCost is the minimum of OWASP's Password Storage Cheat Sheet for argon2id: 19 MiB and two passes. Weaker
+// stored hashes are replaced at the next sign-in.
 var presentCost = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // maxMemory and maxIterations keep a corrupt hash from taking the process down.
@@ -21,17 +21,17 @@ const (
 	maxIterations = 64
 )
 
-// maxWaiting bounds the callers that wait to hash a password. More would only wait for their request's deadline.
+// maxWaiting bounds the queue, because more callers would only wait for their deadline.
 const maxWaiting = 16
 
-// hasher bounds the passwords that are hashed at once: without a semaphore 64 parallel sign-ins took 229 MiB. A slot
-// and a queue are reserved for callers with a session, a device or an invitation, so that a flood of anonymous sign-ins
-// does not lock them out.
+// hasher bounds the passwords that are hashed at once: without a semaphore 64 parallel sign-ins took 229 MiB. A
+// slot and a queue are reserved for callers with a session, a device or an invitation, so that a flood of
+// anonymous sign-ins does not lock them out.
 type hasher struct {
 	cost             argon2id.Params
 	slots, kept      chan struct{}
 	strangers, known chan struct{} // waiting callers
-	dummy            string        // of an account that does not exist, at the usual cost
+	dummy            string        // for accounts that do not exist
 	before           func()        // called before each run of argon2, for tests
 }
 
@@ -46,7 +46,6 @@ func newHasher(slots int) *hasher {
 // HashPassword hashes a password, without validation and without the bound of a Gate.
 func HashPassword(password string) string { return hashed(password, &presentCost) }
 
-// hashed returns the PHC string format: $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>.
 func hashed(password string, cost *argon2id.Params) string {
 	hash, err := argon2id.CreateHash(password, cost)
 	if err != nil {
@@ -57,8 +56,7 @@ func hashed(password string, cost *argon2id.Params) string {
 
 const noPasswordSalt = "no password here"
 
-// NoPassword returns the hash of an account without a password. Guessing costs as much as for any other hash, and older
-// processes also refuse every password.
+// NoPassword returns the hash of an account without a password, as expensive to guess as any other.
 func NoPassword() string {
 	key := make([]byte, presentCost.KeyLength)
 	_, _ = rand.Read(key)
@@ -112,8 +110,7 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	return hashed(password, &h.cost), nil
 }
 
-// verify reports whether a password matches a stored hash, and whether the hash is weaker than presentCost. The caller
-// must hold a slot.
+// verify also reports whether the hash is weaker than presentCost. The caller must hold a slot.
 func (h *hasher) verify(password, stored string) (fits, weak bool, err error) {
 	if err := checkHash(stored); err != nil {
 		return false, false, err

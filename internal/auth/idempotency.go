@@ -8,24 +8,23 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// IdempotencyKept is the life of an idempotency key, and IdempotencyPerCaller how many of a caller's latest keys in a
+// IdempotencyKept is the life of an idempotency key, IdempotencyPerCaller how many of a caller's latest keys in a
 // tenant are kept.
 const (
 	IdempotencyKept      = 24 * time.Hour
 	IdempotencyPerCaller = 2000
 )
 
-// IdempotentRequest is a request with an Idempotency-Key, which its caller may repeat without doing it twice. Only a
-// digest of the key is stored.
+// IdempotentRequest is a request with an Idempotency-Key, which its caller may repeat without doing it twice.
 type IdempotentRequest struct {
 	Tenant      rules.TenantID // 0 for none
 	Key         Digest
 	Caller      string
-	Fingerprint Digest // digest of everything that makes requests equal
+	Fingerprint Digest // of everything that makes requests equal
 	attempt     int64
 }
 
-// The errors of a IdempotencyStore.
+// The errors of an IdempotencyStore.
 var (
 	// ErrIdempotencyReused means that the key was used for another request.
 	ErrIdempotencyReused = errors.New("the Idempotency-Key was used for another request")
@@ -43,14 +42,13 @@ func (IdempotencyRunningError) Error() string {
 }
 
 // IdempotencyStore stores requests with an idempotency key. The transaction of a change also marks its request as
-// carried out (see WithIdempotency). A process that dies midway therefore leaves one of two states: the change is made
-// and marked, and a repetition returns ErrIdempotencyAnswerLost; or nothing is made, and a repetition carries it out
-// after the lease. An attempt whose lease has ended cannot commit once another has begun.
+// carried out (see WithIdempotency), so a process that dies midway leaves the change made and marked, or nothing.
+// An attempt whose lease has ended cannot commit once another has begun.
 type IdempotencyStore interface {
 	BeginIdempotent(ctx context.Context, request IdempotentRequest, lease time.Duration) (begun IdempotentRequest,
 		answer []byte, err error)
 	KeepAnswer(ctx context.Context, begun IdempotentRequest, answer []byte) error
-	// ForgetIdempotent ends an attempt that has changed nothing. A marked request stays.
+	// ForgetIdempotent ends an attempt that has changed nothing.
 	ForgetIdempotent(ctx context.Context, begun IdempotentRequest) error
 }
 
@@ -70,7 +68,7 @@ func WithIdempotency(ctx context.Context, begun IdempotentRequest) context.Conte
 	return context.WithValue(ctx, idempotencyKey{}, begun)
 }
 
-// WithoutIdempotency lets a transaction that is not the last of its request mark nothing.
+// WithoutIdempotency is for a transaction that is not the last of its request.
 func WithoutIdempotency(ctx context.Context) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, nil)
 }

@@ -15,7 +15,7 @@ import (
 // IdentityProvider is an OpenID provider and the rules for its people.
 type IdentityProvider struct {
 	Slug, Name string
-	// Issuer identifies the provider. An identity is known by issuer and subject, never by an address.
+	// Issuer and subject identify a person, never an address.
 	Issuer       string
 	EmailDomains []string // of verified addresses, in lower case; empty for any
 	NeedsClaim   string   // name=value; "" for none. Identity.HasClaim is the result
@@ -42,8 +42,8 @@ type Identity struct {
 	Email         string // unvalidated
 	EmailVerified bool   // according to the provider
 	Name          string
-	HasClaim      bool // the claim of NeedsClaim
-	TwoFactors    bool // this sign-in counts as two factors
+	HasClaim      bool // has the claim of NeedsClaim
+	TwoFactors    bool
 	Groups        []string
 }
 
@@ -51,7 +51,7 @@ type Identity struct {
 type LinkedIdentity struct {
 	ID              int64
 	Issuer, Subject string
-	Email           string // at the last sign-in, according to the provider
+	Email           string // according to the provider
 	CreatedAt       time.Time
 	LastUsedAt      time.Time // to the minute; zero: never
 }
@@ -63,16 +63,16 @@ type ProviderReason string
 const (
 	ProviderAway   ProviderReason = "unavailable"  // no answer, or too busy
 	ProviderDenied ProviderReason = "denied"       // by the provider, or by the person there
-	ProviderWrong  ProviderReason = "wrong_answer" // the answer cannot be trusted
+	ProviderWrong  ProviderReason = "wrong_answer" // untrusted
 	// the flow is unknown, too old or used
 	ProviderFlowEnded       ProviderReason = "expired"
-	ProviderEmailUnverified ProviderReason = "email_unverified" // a new account needs a verified address
-	ProviderEmailDomain     ProviderReason = "email_domain"     // the provider's rule excludes the address's domain
-	ProviderClaim           ProviderReason = "claim"            // the provider's rule needs a claim
-	ProviderNoAccount       ProviderReason = "no_account"       // none is linked, and none is created
-	ProviderAccountExists   ProviderReason = "account_exists"   // the address has an account that is not linked
+	ProviderEmailUnverified ProviderReason = "email_unverified"
+	ProviderEmailDomain     ProviderReason = "email_domain"
+	ProviderClaim           ProviderReason = "claim"
+	ProviderNoAccount       ProviderReason = "no_account"
+	ProviderAccountExists   ProviderReason = "account_exists" // but not linked
 	ProviderAccountDisabled ProviderReason = "account_disabled"
-	ProviderIdentityTaken   ProviderReason = "identity_taken" // linked with another account
+	ProviderIdentityTaken   ProviderReason = "identity_taken"
 	// the browser has another session now
 	ProviderSessionChanged ProviderReason = "session_changed"
 	// the confirming identity is not linked with the session's account
@@ -83,13 +83,11 @@ const (
 	ProviderNotAsked ProviderReason = "not_asked_again"
 )
 
-// ProviderError refuses a sign-in at a provider.
 type ProviderError struct {
 	Reason ProviderReason
 	Detail string // for platform admins; without secrets
 }
 
-// Error contains both.
 func (e ProviderError) Error() string { return fmt.Sprintf("%s: %s", e.Reason, e.Detail) }
 
 // The errors of changes to how an account signs in.
@@ -110,13 +108,12 @@ type GrantedRole struct {
 
 // IdentityStore stores the identities of accounts.
 type IdentityStore interface {
-	// AccountOf returns the account of an identity, and its password's hash.
 	AccountOf(ctx context.Context, issuer, subject string) (Account, string, error)
-	// CreateWithIdentity creates an account with a proven address, and its identity. Returns rules.ErrExists if another
-	// account has proven the address or has the identity.
+	// CreateWithIdentity creates an account with a proven address. Returns rules.ErrExists if another account has
+	// proven the address or has the identity.
 	CreateWithIdentity(ctx context.Context, by rules.Actor, account Account, passwordHash string,
 		identity LinkedIdentity) (Account, error)
-	// Link adds an identity to an account. Returns rules.ErrExists if an account has it.
+	// Link returns rules.ErrExists if an account has the identity.
 	Link(ctx context.Context, by rules.Actor, account AccountID, identity LinkedIdentity) error
 	// Unlink removes an identity of an account. With needsOther it returns ErrLastWayIn unless the account has another
 	// identity of one of the issuers.
@@ -130,15 +127,15 @@ type IdentityStore interface {
 
 	// GrantedRoles returns the roles of an account in these tenants, and all that the issuer's groups gave.
 	GrantedRoles(ctx context.Context, account AccountID, issuer string, slugs []string) ([]GrantedRole, error)
-	// GrantRole sets the role of an account in a tenant from an issuer's groups; "" ends the membership. A role from
-	// elsewhere stays unchanged. Returns ErrLastOwner if nobody else owns the tenant.
+	// GrantRole sets a role from an issuer's groups; "" ends the membership. A role from elsewhere stays unchanged.
+	// Returns ErrLastOwner if nobody else owns the tenant.
 	GrantRole(ctx context.Context, by rules.Actor, account AccountID, granted GrantedRole) error
 	// GrantAdmin makes an account a platform admin, or revokes that if the issuer had granted it. Returns ErrLastAdmin
 	// if there would be none.
 	GrantAdmin(ctx context.Context, by rules.Actor, account AccountID, issuer string, isAdmin bool) error
 }
 
-// judge returns a ProviderError unless the provider's rules admit the identity, at every sign-in.
+// judge returns a ProviderError unless the provider's rules admit the identity.
 func (i *Identity) judge() error {
 	p := i.Provider
 	if !i.HasClaim {
@@ -177,9 +174,9 @@ func (i *Identity) proves(account *Account) bool {
 // flowKept exceeds the life of a flow.
 const flowKept = time.Hour
 
-// SignInWith opens a session for an identity, for a flow that was not used before. Creates an account if the provider's
-// rule allows that, and applies the groups first. Returns SecondFactorError for an account with a second factor, unless
-// the sign-in counts as two. Mistakes that the user can fix are returned as ProviderError.
+// SignInWith opens a session for an identity, after creating its account if the provider allows that, and applying
+// the groups. Returns SecondFactorError for an account with a second factor, unless the sign-in counts as two.
+// Mistakes that the user can fix are returned as ProviderError.
 func (g *Gate) SignInWith(ctx context.Context, requestID string, flow Digest, identity Identity, from Browser) (Entry,
 	error,
 ) {
@@ -249,8 +246,8 @@ func (g *Gate) useFlow(ctx context.Context, flow Digest) error {
 	return err
 }
 
-// createFor creates an account for an identity, if the rule allows that. A matching address does not link an existing
-// account: whoever controls the provider, or the address there, could take the account over.
+// createFor creates an account for an identity. A matching address does not link an existing account: whoever
+// controls the provider, or the address there, could take the account over.
 func (g *Gate) createFor(ctx context.Context, by rules.Actor, identity *Identity) (Account, string, error) {
 	refuse := func(reason ProviderReason, why string) (Account, string, error) {
 		return Account{}, "", ProviderError{reason, identity.describe() + " " + why}
@@ -290,7 +287,7 @@ func tidyName(name string) string {
 	return account.Name
 }
 
-// syncAccount updates an account from its provider: the proof of its address, and its groups' roles.
+// syncAccount takes the proof of the address and the groups' roles from the provider.
 func (g *Gate) syncAccount(ctx context.Context, by rules.Actor, account Account, identity *Identity) (Account, error) {
 	if !account.Proven() && identity.proves(&account) {
 		proven, err := g.store.ProveAddress(ctx, by, account.ID, rules.AnyVersion)
@@ -309,8 +306,7 @@ func (g *Gate) Identities(ctx context.Context, account AccountID) ([]LinkedIdent
 	return g.store.Identities(ctx, account)
 }
 
-// Link links an identity with a session's account, for a flow that was not used before. Mistakes that the user can fix
-// are returned as ProviderError.
+// Identities returns the linked identities of an account.
 func (g *Gate) Link(ctx context.Context, by rules.Actor, session Session, flow Digest, identity Identity,
 	from Browser,
 ) error {

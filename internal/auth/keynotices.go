@@ -18,11 +18,10 @@ const (
 // KeyNoticeStore queues notices about keys, each once.
 type KeyNoticeStore interface {
 	// TellOfExpiringKeys queues mail about keys that expire in 14, 7 or 1 days: to the owners of their tenants and to
-	// members who created them, at most daily, and about service keys to platform admins. Returns the number of
-	// messages.
+	// members who created them, at most daily, and about service keys to platform admins.
 	TellOfExpiringKeys(ctx context.Context, now time.Time) (messages int, err error)
-	// TellOfKeysLeft finds valid keys whose creator has left and that nobody decided to keep. Each is written to the
-	// security log and, if asked, mailed to the owners. Returns the entries of the log.
+	// TellOfKeysLeft writes to the security log, and mails to owners if asked, the valid keys whose creator has left
+	// and that nobody decided to keep.
 	TellOfKeysLeft(ctx context.Context, now time.Time, byMail bool) ([]AccessEvent, error)
 }
 

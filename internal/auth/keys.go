@@ -22,7 +22,7 @@ type Key struct {
 	TenantID    rules.TenantID
 	Digest      [32]byte // SHA-256 of the secret
 	Permissions []Permission
-	Networks    []netip.Prefix // allowed sources; empty: anywhere
+	Networks    []netip.Prefix // empty: anywhere
 	ExpiresAt   time.Time      // zero: never
 	Revoked     bool
 	Revision    int64
@@ -54,19 +54,19 @@ type NamedKey struct {
 	Key
 	Name       string
 	CreatedAt  time.Time
-	RevokedAt  time.Time // zero: it is not
-	LastUsedAt time.Time // zero: never; to the minute
-	// CreatedBy is the creator; its Kind is "" for keys of releases that did not record it.
+	RevokedAt  time.Time
+	LastUsedAt time.Time // to the minute
+	// CreatedBy has the Kind "" for keys of releases that did not record it.
 	CreatedBy rules.Actor
 	// CreatorLeft means that the creator's account is disabled or no longer a member.
 	CreatorLeft bool
-	// KeptAt is when somebody decided to keep the key although its creator has left; zero: nobody has.
+	// KeptAt is when somebody decided to keep the key although its creator has left.
 	KeptAt time.Time
 }
 
 const (
-	maxKeyNameLength = 100 // in characters
-	// maxKeyNetworks bounds the comparisons of each use.
+	maxKeyNameLength = 100
+	// bounds the comparisons of each use
 	maxKeyNetworks = 50
 )
 
@@ -101,8 +101,8 @@ func (k *NamedKey) validate(now time.Time, known []Permission) rules.FieldErrors
 	return errs
 }
 
-// KeyReader reads API keys for people; checks read a Snapshot. The keys of tenant 0 are service keys, which belong to
-// the platform and act in every tenant.
+// KeyReader reads API keys for people; checks read a Snapshot. The keys of tenant 0 are service keys, which belong
+// to the platform and act in every tenant.
 type KeyReader interface {
 	// Keys lists keys, latest first, before the key with an id; "" is no bound.
 	Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]NamedKey, error)
@@ -115,8 +115,8 @@ var ErrCreatorStays = errors.New("the key's creator has not left")
 // tokenPrefix lets scanners for leaked secrets recognize API keys.
 const tokenPrefix = "slk_"
 
-// NewKeyToken creates an API key: its token slk_<key id>_<secret>, its public id, and the digest to store. The secret
-// has 128 random bits, so that a plain digest is safe.
+// NewKeyToken creates an API key: its token slk_<key id>_<secret>, its public id, and the digest to store. The
+// secret has 128 random bits, so that a plain digest is safe.
 func NewKeyToken() (token, keyID string, digest [32]byte) {
 	var random [8 + 16]byte
 	_, _ = rand.Read(random[:])
@@ -139,14 +139,14 @@ func IsServiceKeyID(keyID string) bool {
 	return len(keyID) == len(servicePrefix)+16 && strings.HasPrefix(keyID, servicePrefix)
 }
 
-// SplitKeyToken splits an API key. Key ids contain no underscore.
+// SplitKeyToken splits an API key.
 func SplitKeyToken(token string) (keyID, secret string, ok bool) {
 	rest, isToken := strings.CutPrefix(token, tokenPrefix)
 	keyID, secret, _ = strings.Cut(rest, "_")
 	return keyID, secret, isToken && keyID != "" && secret != ""
 }
 
-// IsKeyToken reports whether a token begins as an API key does.
+// IsKeyToken reports whether a token begins like an API key.
 func IsKeyToken(token []byte) bool { return bytes.HasPrefix(token, []byte(tokenPrefix)) }
 
 // DigestSecret returns the stored digest of a secret.

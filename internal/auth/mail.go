@@ -31,7 +31,7 @@ const (
 
 // The facts of mail about an alert, beside those of its tenant.
 const (
-	FactAlert    = "alert" // its name
+	FactAlert    = "alert"
 	FactAlertID  = "alert_id"
 	FactRaisedAt = "raised_at" // RFC 3339
 	FactText     = "text"      // never about a user, because a sent message cannot be erased
@@ -53,32 +53,33 @@ var ErrTooMuchMail = errors.New("too much mail")
 // ErrMailRefused is wrapped by a MailSender's permanent errors.
 var ErrMailRefused = errors.New("refused for good")
 
-// MailLimits bound the mail of one tenant.
+// MailLimits bound the mail of one tenant; 0 is no limit.
 type MailLimits struct {
-	Queued int64 // messages that wait
+	Queued int64 // waiting messages
 	Day    int64 // messages within 24 hours
 }
 
-// TenantMail bounds a tenant's invitations, and separately its alerts, so that a tenant cannot flood people with mail.
+// TenantMail bounds a tenant's invitations, and separately its alerts, so that a tenant cannot flood people with
+// mail.
 var TenantMail = MailLimits{Queued: 100, Day: 200}
 
-// Mail is a message to a person and its state, without secrets: the token of its link is created when it is sent.
+// Mail is a message and its state, without secrets: the token of its link is created when it is sent.
 type Mail struct {
 	ID         int64
-	Tenant     rules.TenantID // whose share it uses; 0 is the platform's
+	Tenant     rules.TenantID // whose share it uses; 0 for the platform's
 	Kind       MailKind
 	To         string
-	Account    AccountID // 0: unknown
-	Invitation int64     // 0: none
+	Account    AccountID
+	Invitation int64
 	Facts      map[string]string
 	CreatedAt  time.Time
-	GiveUpAt   time.Time // deadline of the last attempt
+	GiveUpAt   time.Time
 
 	State         MailState
 	Attempts      int
-	NextAttemptAt time.Time // while it is queued; zero if that was not read
-	AttemptedAt   time.Time // zero: not yet
-	Error         string    // of the latest attempt
+	NextAttemptAt time.Time // zero if it is not queued or that was not read
+	AttemptedAt   time.Time
+	Error         string // of the latest attempt
 }
 
 // Letter is a message with the content for its recipient.
@@ -93,10 +94,10 @@ type Letter struct {
 
 // MailStore has mail, and the links in it.
 type MailStore interface {
-	// QueueMail stores a message and its job, which is due at once. Returns ErrTooMuchMail above the limits (0 is
-	// none), and for a notice that was already sent to the account within a day.
+	// QueueMail stores a message and its job, which is due at once. Returns ErrTooMuchMail above the limits, and for a
+	// notice that was already sent to the account within a day.
 	QueueMail(ctx context.Context, mail Mail, limits MailLimits) (Mail, error)
-	// MailToSend returns a message, or rules.ErrNotFound if it was sent or is gone.
+	// MailToSend returns rules.ErrNotFound if the message was sent or is gone.
 	MailToSend(ctx context.Context, tenant rules.TenantID, id int64) (Mail, error)
 	// FinishMail stores the State and the Error after an attempt, unless the message was sent meanwhile. A failure is
 	// not stored if another claim was made since, or if the job is gone.
@@ -107,19 +108,18 @@ type MailStore interface {
 	DropMail(ctx context.Context, mail *Mail) error
 	// Mails lists all tenants' messages, latest first, before an id; 0 is no bound.
 	Mails(ctx context.Context, before int64, limit int) ([]Mail, error)
-	// RenewInvitation replaces the token of an open invitation, and returns the invitation and its tenant.
+	// RenewInvitation replaces the token of an open invitation.
 	RenewInvitation(ctx context.Context, tenant rules.TenantID, id int64, token Digest) (Invitation, rules.Tenant,
 		error)
-	// CreateMailedLink stores the token of a link to an account, and replaces the former one for this purpose.
+	// CreateMailedLink replaces the former link of the account for this purpose.
 	CreateMailedLink(ctx context.Context, account AccountID, purpose MailKind, token Digest, expiresAt time.Time) error
-	// MailedLinkOf returns the account of an open link.
 	MailedLinkOf(ctx context.Context, purpose MailKind, token Digest) (Account, error)
 	// UseLink uses up a link, and returns its account and password hash.
 	UseLink(ctx context.Context, purpose MailKind, token Digest) (Account, string, error)
 	// ResetPassword uses up a link, replaces the password and ends all sessions.
 	ResetPassword(ctx context.Context, by rules.Actor, token Digest, passwordHash string) (Account, error)
-	// ProveByMail uses up a link, which proves the account's address. Returns ErrOtherAddress for a link of another
-	// account, and rules.ErrExists if another account has proven the address.
+	// ProveByMail returns ErrOtherAddress for a link of another account, and rules.ErrExists if another account has
+	// proven the address.
 	ProveByMail(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Account, error)
 }
 
@@ -130,13 +130,12 @@ type MailSender interface {
 }
 
 const (
-	// mailAtOnce bounds this process's connections to the mail server, mailPerTenant a tenant's in all processes. The
-	// platform's own mail counts as a tenant's.
+	// The platform's own mail counts as a tenant's.
 	mailAtOnce    = 8
 	mailPerTenant = 2
 )
 
-// MailJob is the kind of jobs that send mail, which queries name. A job is about the id of a message.
+// MailJob is the kind of jobs that send mail, which queries name.
 const MailJob = "mail"
 
 // PostOffice sends queued mail.
@@ -172,8 +171,8 @@ func mailOf(job *jobs.Job) (int64, error) {
 	return id, nil
 }
 
-// attempt sends a message. Its error is that of this platform's mail server or database, so the job is parked at last.
-// A refusal for good, and one after which there is no time left, end the message at once.
+// attempt sends a message. Its error is that of this platform's mail server or database, so the job is parked at
+// last.
 func (p *PostOffice) attempt(ctx context.Context, job *jobs.Job) (again time.Time, err error) {
 	id, err := mailOf(job)
 	if err != nil {
@@ -186,12 +185,12 @@ func (p *PostOffice) attempt(ctx context.Context, job *jobs.Job) (again time.Tim
 	if err != nil {
 		return again, err
 	}
-	if time.Now().After(mail.GiveUpAt) { // it waited for long, or was parked
+	if time.Now().After(mail.GiveUpAt) {
 		return again, p.store.GiveUpMail(ctx, job, id, cmp.Or(mail.Error, "its time ended before it was sent"))
 	}
 	letter, err := p.write(ctx, mail)
 	if errors.Is(err, rules.ErrNotFound) {
-		// The message has lost its purpose: the invitation was revoked, for example.
+		// for example, the invitation was revoked
 		return again, p.store.DropMail(ctx, &mail)
 	}
 	if err == nil {
@@ -228,8 +227,8 @@ func (p *PostOffice) giveUp(ctx context.Context, job *jobs.Job, err error) error
 	return p.store.GiveUpMail(ctx, job, id, jobs.ErrorText(err.Error()))
 }
 
-// write creates the letter of a message, and the token of its link. Each attempt replaces the token, so the database
-// never contains one. Returns rules.ErrNotFound if the message has lost its purpose.
+// write creates the letter of a message. Each attempt replaces the token of its link, so the database never
+// contains one. Returns rules.ErrNotFound if the message has lost its purpose.
 func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 	letter := Letter{Mail: mail}
 	switch mail.Kind {
@@ -253,8 +252,8 @@ func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 
 const linkLife = time.Hour
 
-// writeLink creates the link of a password reset or a proof of address. The address of a reset is looked up only here,
-// so that the time of the answer to its request reveals nothing.
+// writeLink looks the address of a reset up, because the time of the answer to the request would reveal whether it
+// has an account.
 func (p *PostOffice) writeLink(ctx context.Context, letter Letter) (Letter, error) {
 	var account Account
 	var err error

@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The lengths of a password, in characters.
+// in characters
 const (
 	minPasswordLength = commonpasswords.MinLength
 	maxPasswordLength = 128
@@ -18,8 +18,8 @@ const (
 
 const maxPasswordBytes = maxPasswordLength * utf8.UTFMax
 
-// wrongPassword validates a new password as NIST SP 800-63B advises: by its length and by lists of likely guesses, not
-// by kinds of characters.
+// wrongPassword validates a new password as NIST SP 800-63B advises: by its length and by lists of likely guesses,
+// not by kinds of characters.
 func wrongPassword(field, password, email string) rules.FieldErrors {
 	local, _, _ := strings.Cut(email, "@")
 	folded := strings.ToLower(password)
@@ -42,11 +42,11 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 	return rules.FieldErrors{{Field: field, Message: wrong}}
 }
 
-// minContextWord is the minimal length of a part of an address that counts as a word, in characters.
+// in characters
 const minContextWord = 3
 
-// contextWords returns words that a guesser would try: names of the product, and the parts of the address without its
-// top-level domain. docs/security.md lists them.
+// contextWords returns words that a guesser would try: names of the product, and the parts of the address without
+// its top-level domain.
 func contextWords(email string) []string {
 	words := []string{"sluice", "rate", "limit", "admin", "password"}
 	parts := strings.FieldsFunc(strings.ToLower(email), func(r rune) bool { return !unicode.IsLetter(r) })

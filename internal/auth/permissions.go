@@ -12,8 +12,7 @@ import (
 // Permission is a permission of an API key.
 type Permission string
 
-// Permissions at the check endpoint: ask checks, ask for explanations, return reserved tokens, report the health of
-// backends, and lease tokens.
+// Permissions at the check endpoint.
 const (
 	PermissionCheck   Permission = "check"
 	PermissionExplain Permission = "explain"
@@ -22,8 +21,8 @@ const (
 	PermissionLease   Permission = "lease"
 )
 
-// Permissions in the admin API. Each but read allows to change and read an area; read allows to read all areas. Manage
-// is an editor's: read, rules and users.
+// Permissions in the admin API. Each but read allows to change and read an area; read allows to read all areas.
+// Manage is an editor's: read, rules and users.
 const (
 	PermissionRead     Permission = "read"
 	PermissionRules    Permission = "rules" // and plans, overrides, gateways, imports
@@ -35,7 +34,7 @@ const (
 	PermissionManage   Permission = "manage"
 )
 
-// Permissions of service keys only: create, suspend and remove tenants; manage accounts.
+// Permissions of service keys only.
 const (
 	PermissionTenants  Permission = "tenants"
 	PermissionAccounts Permission = "accounts"
@@ -46,15 +45,14 @@ var checkPermissions = []Permission{
 	PermissionLease,
 }
 
-// managed is PermissionManage, areas are all permissions in a tenant.
 var (
 	managed = []Permission{PermissionRead, PermissionRules, PermissionUsers}
 	areas   = slices.Concat(managed,
 		[]Permission{PermissionSettings, PermissionMembers, PermissionKeys, PermissionAlerts})
 )
 
-// TenantPermissions are the permissions of tenants' keys, ServicePermissions those of service keys, which act in every
-// tenant.
+// TenantPermissions are the permissions of tenants' keys, ServicePermissions those of service keys, which act in
+// every tenant.
 var (
 	TenantPermissions  = slices.Concat(checkPermissions, areas, []Permission{PermissionManage})
 	ServicePermissions = slices.Concat(areas, []Permission{PermissionManage, PermissionTenants, PermissionAccounts})
@@ -70,9 +68,9 @@ func (k *Key) Has(permission Permission) bool {
 // MayRead reports whether the key may read an area.
 func (k *Key) MayRead(area Permission) bool { return k.Has(area) || k.Has(PermissionRead) }
 
-// MayGive returns what to change in another key so that this one may create it, or "". In the admin API nobody can get
-// more by a key than the key itself has. Permissions of the check endpoint are exempt, because a key that creates keys
-// for services sends no checks.
+// MayGive returns what to change in another key so that this one may create it, or "". Nobody can get more by a
+// key than the key itself has. Permissions of the check endpoint are exempt, because a key that creates keys for
+// services sends no checks.
 func (k *Key) MayGive(other *Key) (unless string) {
 	for _, permission := range other.Permissions {
 		if slices.Contains(checkPermissions, permission) {

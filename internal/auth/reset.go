@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	// resetGivenUp bounds the life of an urgent message.
 	resetGivenUp  = 15 * time.Minute
 	noticeGivenUp = 24 * time.Hour
 )
@@ -21,8 +20,8 @@ var resetPace = Pace{Free: 3, Longest: time.Minute}
 // platformMail keeps a flood of invented addresses from filling the database.
 var platformMail = MailLimits{Queued: 10_000}
 
-// AskReset queues a reset link to the account that has proven an address. It behaves the same for an unknown address:
-// only the PostOffice looks the account up. Returns rules.FieldErrors on email, TooSoonError or ErrTooMuchMail.
+// AskReset queues a reset link to the account that has proven an address. Only the PostOffice looks the account
+// up, so an unknown address behaves the same. Returns rules.FieldErrors on email, TooSoonError or ErrTooMuchMail.
 func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) error {
 	if g.options.NoPasswords {
 		return ErrPasswordsOff
@@ -42,8 +41,8 @@ func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) erro
 	return err
 }
 
-// Reset uses up a reset link, replaces the password and ends all sessions. Returns rules.ErrNotFound for a link that is
-// not open, and rules.FieldErrors on password.
+// Reset uses up a reset link, replaces the password and ends all sessions. Returns rules.ErrNotFound for a link
+// that is not open, and rules.FieldErrors on password.
 func (g *Gate) Reset(ctx context.Context, requestID, token, password string, from Browser) (Account, error) {
 	if g.options.NoPasswords {
 		return Account{}, ErrPasswordsOff
@@ -87,8 +86,8 @@ func (g *Gate) AskProof(ctx context.Context, account Account) error {
 	return err
 }
 
-// Prove uses up a link that was mailed to the session's account, which proves the address. The link alone is not
-// enough: the owner of the address would otherwise prove a stranger's claim by a click.
+// Prove uses up a link that was mailed to the session's account. The link alone is not enough: the owner of the
+// address would otherwise prove a stranger's claim by a click.
 func (g *Gate) Prove(ctx context.Context, by rules.Actor, session Session, token string) (Account, error) {
 	if len(token) != tokenLength {
 		return Account{}, rules.ErrNotFound
@@ -112,18 +111,18 @@ const (
 	NoticeUnlinked  Notice = "identity_unlinked"
 )
 
-// notify queues a notice to an account. Notices about new browsers and guesses are sent at most daily; notices about
-// changes always. An unproven account gets none, because the address may be a stranger's.
+// notify queues a notice to an account, about new browsers and guesses at most daily. An unproven account gets
+// none, because the address may be a stranger's.
 func (g *Gate) notify(ctx context.Context, account Account, notice Notice, from Browser) {
 	if !g.options.Mail || !account.Proven() {
 		return
 	}
 	facts := map[string]string{"notice": string(notice), "browser": tidyUserAgent(from.UserAgent)}
-	if from.IP.IsValid() { // a command has none
+	if from.IP.IsValid() {
 		facts["ip"] = rules.PlainIP(from.IP).String()
 	}
 	if notice != NoticeBrowser && notice != NoticeGuesses {
-		// a unique fact, since the store drops a notice with the same facts
+		// makes the facts unique, because the store drops a notice with the same facts
 		facts["at"] = g.options.Now().UTC().Format(time.RFC3339Nano)
 	}
 	g.finish(ctx, func(ctx context.Context) error {

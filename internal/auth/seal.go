@@ -15,11 +15,10 @@ import (
 	"strings"
 )
 
-// SecretKeyBytes is the length of a Vault's key.
 const SecretKeyBytes = 32
 
-// Vault encrypts stored secrets, such as those of second factors and alerts, so that a reader of the database or a
-// backup cannot use them. The zero Vault has no key, and seals nothing.
+// Vault encrypts stored secrets, so that a reader of the database or a backup cannot use them. The zero Vault has
+// no key, and seals nothing.
 type Vault struct {
 	keys []vaultKey // the first one seals; the others open older secrets
 }
@@ -29,7 +28,7 @@ type vaultKey struct {
 	box cipher.AEAD
 }
 
-// keyIDLength is the length of the key's id at the beginning of a sealed secret.
+// of the id at the beginning of a sealed secret
 const keyIDLength = 4
 
 var (
@@ -40,8 +39,8 @@ var (
 	ErrNoSecretKey = errors.New("no secret key is configured")
 )
 
-// NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals. An empty text gives a
-// Vault without keys.
+// NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals; others open
+// older secrets.
 func NewVault(keys string) (Vault, error) {
 	var v Vault
 	if keys == "" {
@@ -83,8 +82,7 @@ func newVaultKey(key []byte) (made vaultKey, err error) {
 // HasKey reports whether the Vault can seal.
 func (v Vault) HasKey() bool { return len(v.keys) > 0 }
 
-// seal encrypts a secret for one use, such as "second factor" of one account: the key's id, a nonce, and AES-256-GCM's
-// output.
+// seal returns the key's id, a nonce, and AES-256-GCM's output.
 func (v Vault) seal(use string, owner int64, secret []byte) ([]byte, error) {
 	if !v.HasKey() {
 		return nil, ErrNoSecretKey
@@ -96,7 +94,7 @@ func (v Vault) seal(use string, owner int64, secret []byte) ([]byte, error) {
 	return key.box.Seal(sealed, nonce, secret, purpose(use, owner)), nil
 }
 
-// open decrypts what seal made for the same use and owner. isStale means that not the first key sealed it.
+// open decrypts the result of seal. isStale means that another key than the first sealed it.
 func (v Vault) open(use string, owner int64, sealed []byte) (secret []byte, isStale bool, err error) {
 	for i, key := range v.keys {
 		rest, ok := bytes.CutPrefix(sealed, key.id[:])
@@ -116,12 +114,11 @@ func purpose(use string, owner int64) []byte {
 	return binary.BigEndian.AppendUint64([]byte("sluice "+use+"\x00"), uint64(owner))
 }
 
-// sealedText marks a sealed secret in a text column that may also contain plain ones. No plain secret begins so: they
-// are URLs, and keys without a colon.
+// sealedText marks a sealed secret in a text column that may also contain plain ones, which never begin with it.
 const sealedText = "sealed:"
 
-// SealText seals a secret for a text column: "sealed:", the key's id in hexadecimal, and the rest in base64. An empty
-// secret, and any secret of a Vault without a key, stays plain.
+// SealText seals a secret for a text column: "sealed:", the key's id in hexadecimal, and the rest in base64. An
+// empty secret, and any secret of a Vault without a key, stays plain.
 func (v Vault) SealText(use string, owner int64, secret string) (string, error) {
 	if secret == "" || !v.HasKey() {
 		return secret, nil
@@ -133,8 +130,7 @@ func (v Vault) SealText(use string, owner int64, secret string) (string, error) 
 	return v.SealedPrefix() + base64.RawURLEncoding.EncodeToString(sealed[keyIDLength:]), nil
 }
 
-// OpenText returns the secret of a text that SealText made for the same use and owner. A text that is not sealed is the
-// secret.
+// OpenText opens the result of SealText. A text that is not sealed is the secret.
 func (v Vault) OpenText(use string, owner int64, stored string) (string, error) {
 	text, isSealed := strings.CutPrefix(stored, sealedText)
 	if !isSealed {

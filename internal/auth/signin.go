@@ -8,9 +8,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// SignIn opens a session for the account with an address, and ends the browser's former one. At a tenant's sign-in
-// (Browser.Tenant) the password decides between the account that joined by a link and the one that has proven the
-// address. Returns ErrWrongPassword, a TooSoonError or ErrBusy, and SecondFactorError if a code is missing.
+// SignIn opens a session, and ends the browser's former one. At a tenant's sign-in (Browser.Tenant) the password
+// decides between the account that joined by a link and the one that has proven the address. Returns
+// ErrWrongPassword, a TooSoonError or ErrBusy, and SecondFactorError if a code is missing.
 func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
 	entry, err := g.signIn(ctx, email, password, from)
 	if err != nil {
@@ -24,7 +24,7 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 		return Entry{}, ErrPasswordsOff
 	}
 	if len(email) > maxEmailLength || len(password) > maxPasswordBytes {
-		return Entry{}, ErrWrongPassword // longer than any account's
+		return Entry{}, ErrWrongPassword
 	}
 	candidates, err := g.candidates(ctx, email, from)
 	if err != nil {
@@ -34,8 +34,7 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 	var unjudged error // why an account's password was not compared
 	isWrong := false
 	for i := range candidates {
-		// A device exempts its own account only. A stranger who claimed this address by a link has a device too, and
-		// must not guess the password of the account that has proven the address.
+		// A device exempts its own account only: a stranger who claimed this address by a link has a device, too.
 		if spray > 0 && !candidates[i].isKnownDevice {
 			unjudged = TooSoonError{spray}
 			continue
@@ -45,7 +44,7 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 		case errors.Is(err, ErrWrongPassword):
 			isWrong = true
 		case errors.As(err, new(TooSoonError)), errors.Is(err, ErrBusy):
-			unjudged = err // the other account need not wait, and its device may be known
+			unjudged = err // the other account need not wait
 		default:
 			return entry, err
 		}
@@ -68,9 +67,9 @@ type candidate struct {
 	isKnownDevice bool
 }
 
-// candidates returns the accounts that a sign-in may mean. With dummies a refusal costs and counts the same for unknown
-// addresses. The dummy for an account that joined a tenant by a link is last, so that others sign in there at the cost
-// of one hash.
+// candidates returns the accounts that a sign-in may mean. With dummies a refusal costs and counts the same for
+// unknown addresses. The dummy for an account that joined a tenant by a link is last, so that others sign in there
+// at the cost of one hash.
 func (g *Gate) candidates(ctx context.Context, email string, from Browser) ([]candidate, error) {
 	holder, err := g.candidate(ctx, email, "", addressSubject(email), from)
 	if err != nil || from.Tenant == "" {
@@ -138,8 +137,8 @@ func (g *Gate) signInAs(ctx context.Context, c *candidate, password string, from
 	return entry, nil
 }
 
-// openSession always creates a new token, which defeats session fixation. Only enter, FinishSignIn and ChangePassword
-// call it, after all factors of the account are proven.
+// openSession always creates a new token, which defeats session fixation. All factors of the account must be
+// proven.
 func (g *Gate) openSession(ctx context.Context, account Account, hash string, from Browser, secondFactor bool) (Entry,
 	error,
 ) {
@@ -180,8 +179,8 @@ func (g *Gate) Authenticate(ctx context.Context, token string) (Session, error) 
 	return g.session(ctx, token, Used)
 }
 
-// Recheck is Authenticate without resetting the idle limit, for a request that continues without its owner, such as a
-// stream.
+// Recheck is Authenticate without resetting the idle limit, for a request that continues without its owner, such
+// as a stream.
 func (g *Gate) Recheck(ctx context.Context, token string) (Session, error) {
 	return g.session(ctx, token, LookedAt)
 }
@@ -206,16 +205,15 @@ func (g *Gate) SignOut(ctx context.Context, session Session) error {
 	return err
 }
 
-// Sessions lists the live sessions of an account, latest first. Store.EndSession ends one of them, Store.EndSessions
-// all.
+// Sessions lists the live sessions of an account, latest first.
 func (g *Gate) Sessions(ctx context.Context, account AccountID) ([]Session, error) {
 	return g.store.Sessions(ctx, account, g.live())
 }
 
-// ChangePassword ends all sessions of the account and opens a new one, because somebody else may have a copy of this
-// session's token. Returns ErrWrongPassword or a TooSoonError about the current password, rules.FieldErrors on
-// new_password, or rules.ErrChanged for a concurrent change. After any other error the password may be changed and
-// nobody signed in.
+// ChangePassword ends all sessions of the account and opens a new one, because somebody else may have a copy of
+// this session's token. Returns ErrWrongPassword or a TooSoonError about the current password, rules.FieldErrors
+// on new_password, or rules.ErrChanged for a concurrent change. After any other error the password may be changed
+// and nobody signed in.
 func (g *Gate) ChangePassword(ctx context.Context, session Session, current, next string, from Browser) (Entry, error) {
 	account := session.Account
 	if g.options.NoPasswords {

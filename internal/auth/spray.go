@@ -9,9 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Password spraying tries one common password at many addresses, so that no address is slowed. Failures are therefore
-// also counted by network. Known devices are exempt, so that people who share a network with an attacker can sign in
-// from their usual browser.
+// Password spraying tries one common password at many addresses, so that no address is slowed. Failures are
+// therefore also counted by network. Known devices are exempt, for people who share a network with an attacker.
 const (
 	// freeSprays is the number of failures of a network without a wait: an office after a holiday has dozens.
 	freeSprays = 60
@@ -26,7 +25,6 @@ type sprays struct {
 	forgottenAt map[netip.Prefix]time.Time
 }
 
-// left returns the wait for attempts from a network.
 func (s *sprays) left(from netip.Addr, now time.Time) time.Duration {
 	s.Lock()
 	defer s.Unlock()

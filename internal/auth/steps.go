@@ -10,8 +10,8 @@ import (
 )
 
 // enter completes the first factor of every kind of sign-in. It opens a session or, for an account with a second
-// factor, returns SecondFactorError for FinishSignIn. hash is the password hash that the first factor was checked with:
-// enter returns rules.ErrNotFound if the account has changed since, or is disabled.
+// factor, returns SecondFactorError for FinishSignIn. Returns rules.ErrNotFound if the account was disabled or its
+// password hash is no longer hash.
 func (g *Gate) enter(ctx context.Context, account Account, hash string, from Browser) (Entry, error) {
 	if !account.HasSecondFactor() {
 		return g.openSession(ctx, account, hash, from, false)
@@ -25,8 +25,8 @@ func (g *Gate) enter(ctx context.Context, account Account, hash string, from Bro
 	return Entry{}, SecondFactorError{token, expires}
 }
 
-// FinishSignIn opens the session of a sign-in that waits for the second factor, and ends the browser's former one.
-// Returns ErrSignedOut if the sign-in has ended, ErrWrongCode, or TooSoonError.
+// FinishSignIn opens the session of a sign-in that waits for the second factor. Returns ErrSignedOut if the
+// sign-in has ended, ErrWrongCode, or TooSoonError.
 func (g *Gate) FinishSignIn(ctx context.Context, token, code string, from Browser) (Entry, error) {
 	entry, err := g.finishSignIn(ctx, token, code, from)
 	if err != nil {
@@ -103,19 +103,19 @@ func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, c
 // IsFresh reports whether the session was authenticated or stepped up within FreshFor.
 func (s *Session) IsFresh(now time.Time) bool { return now.Sub(s.ConfirmedAt) < FreshFor }
 
-// HasTwoFactors reports whether the session satisfies a required second factor: its account has one, or the provider of
-// its sign-in counts as two. Our own factor is read from the account, because it may have been turned off since.
+// HasTwoFactors reports whether the account has a second factor, or the provider of the sign-in counts as two. Our
+// own factor is read from the account, because it may have been turned off since.
 func (s *Session) HasTwoFactors() bool {
 	return s.Account.HasSecondFactor() || s.SecondFactor && s.Provider != ""
 }
 
-// RequireFactor decides which accounts must have a second factor, whatever their tenants require.
+// RequireFactor is who must have a second factor, whatever tenants require.
 type RequireFactor string
 
 // The requirements of the platform.
 const (
 	RequireNobody   RequireFactor = ""
-	RequireAdmins   RequireFactor = "admins" // platform admins
+	RequireAdmins   RequireFactor = "admins"
 	RequireEveryone RequireFactor = "everyone"
 )
 

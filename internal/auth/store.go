@@ -16,8 +16,7 @@ var (
 	// ErrLastOwner means that the tenant would have no owner who can sign in.
 	ErrLastOwner = errors.New("the last owner of the tenant")
 	// ErrLastAdmin means that no platform admin could sign in.
-	ErrLastAdmin = errors.New("the last platform admin")
-	// ErrOtherAddress means that the invitation is for another address than the account's.
+	ErrLastAdmin    = errors.New("the last platform admin")
 	ErrOtherAddress = errors.New("the invitation is for another address")
 	// ErrUnproven means that an account without a proven address cannot join another tenant.
 	ErrUnproven  = errors.New("the account has not proven its address")
@@ -25,14 +24,12 @@ var (
 )
 
 // OnlyOwnerError is the ErrLastOwner of disabling an account.
-type OnlyOwnerError struct{ Tenants []string } // their slugs
+type OnlyOwnerError struct{ Tenants []string } // slugs
 
-// Error names the tenants.
 func (e OnlyOwnerError) Error() string {
 	return fmt.Sprintf("the last owner of %s", strings.Join(e.Tenants, ", "))
 }
 
-// Unwrap returns ErrLastOwner.
 func (OnlyOwnerError) Unwrap() error { return ErrLastOwner }
 
 // MaxSessions bounds the sessions of an account; further sign-ins end the oldest.
@@ -41,8 +38,7 @@ const MaxSessions = 100
 // Digest is the SHA-256 of a secret token, which itself is never stored.
 type Digest [32]byte
 
-// Subject is counted for failed sign-ins: an address, a device of an account, or a session, as a digest because people
-// type passwords as addresses by mistake.
+// Subject is a digest, because people type passwords as addresses by mistake.
 type Subject [32]byte
 
 // Counter counts the attempts on a subject from a network; 0.0.0.0/0 is anywhere.
@@ -76,14 +72,14 @@ type Live struct {
 type NewSession struct {
 	Session
 	Token Digest
-	// PasswordHash is the hash that the password was checked with.
+	// the hash that the password was checked with
 	PasswordHash string
-	// Replaces is the digest of the browser's former session; zero for none.
+	// of the browser's former session; zero for none
 	Replaces Digest
 }
 
-// Store stores accounts, sessions, members and invitations. Changes in a tenant are recorded in the tenant's audit log
-// in the same transaction, changes of accounts in the platform's, in the name of by.
+// Store stores accounts, sessions, members and invitations. Changes are recorded in the name of by, in the same
+// transaction: in a tenant's audit log, or the platform's for accounts.
 type Store interface {
 	MailStore
 	FactorStore
@@ -93,28 +89,28 @@ type Store interface {
 	// another one of the same tenant has it.
 	CreateAccount(ctx context.Context, by rules.Actor, account Account, passwordHash string) (Account, error)
 	Account(ctx context.Context, id AccountID) (Account, error)
-	// PasswordOf returns the account that has proven an address, and its password hash. With a tenant's slug it returns
-	// the unproven account with the address that joined there by a link.
+	// PasswordOf returns the account that has proven an address. With a tenant's slug it returns the unproven account
+	// with the address that joined there by a link.
 	PasswordOf(ctx context.Context, email, slug string) (account Account, passwordHash string, err error)
 	PasswordHash(ctx context.Context, id AccountID) (string, error)
-	// ProveAddress records that an account has proven its address. Returns rules.ErrExists if another one has.
+	// ProveAddress returns rules.ErrExists if another account has proven the address.
 	ProveAddress(ctx context.Context, by rules.Actor, id AccountID, expected rules.Expected) (Account, error)
 	// Accounts lists accounts whose address or name contains the text, by address, after a cursor.
 	Accounts(ctx context.Context, text string, after AccountPlace, limit int) ([]Account, error)
-	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
-	// ends all sessions. Open invitations by an account that may no longer invite are revoked. Returns ErrLastAdmin or
-	// an OnlyOwnerError if the change would leave nobody in charge.
+	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, which ends all sessions. Open
+	// invitations by an account that may no longer invite are revoked. Returns ErrLastAdmin or an OnlyOwnerError if
+	// the change would leave nobody in charge.
 	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
-	// ChangePassword replaces the hash, and ends all sessions. Returns rules.ErrChanged if the hash is not from.
+	// ChangePassword also ends all sessions. Returns rules.ErrChanged if the hash is not from.
 	ChangePassword(ctx context.Context, by rules.Actor, id AccountID, from, to string) error
 	// Rehash replaces the hash by another one of the same password, unless the hash is not from.
 	Rehash(ctx context.Context, id AccountID, from, to string) error
 
-	// CreateSession returns rules.ErrNotFound if the account was disabled, got another password, or got a second factor
-	// that was not used, meanwhile. Ends the replaced session, expired ones, and those above MaxSessions.
+	// CreateSession ends the replaced session, expired ones, and those above MaxSessions. Returns rules.ErrNotFound if
+	// the account was disabled, got another password, or got a second factor that was not used, meanwhile.
 	CreateSession(ctx context.Context, session NewSession, live Live) (Session, error)
-	// SessionOf returns the session of a token, if it is live and its account not disabled. With Used it resets the
-	// idle limit, at most once a minute.
+	// SessionOf returns a live session of an enabled account. With Used it resets the idle limit, at most once a
+	// minute.
 	SessionOf(ctx context.Context, token Digest, live Live, use Use) (Session, error)
 	Sessions(ctx context.Context, account AccountID, live Live) ([]Session, error) // latest first
 	EndSession(ctx context.Context, account AccountID, id int64) error
@@ -122,15 +118,13 @@ type Store interface {
 	// SignOutAccount is EndSessions by somebody else, recorded in the platform's audit log.
 	SignOutAccount(ctx context.Context, by rules.Actor, account AccountID) error
 
-	// Memberships lists the tenants of an account by slug.
 	Memberships(ctx context.Context, account AccountID, after string, limit int) ([]Membership, error)
 	// RoleIn returns rules.ErrNotFound if the account is not a member of the tenant.
 	RoleIn(ctx context.Context, tenant rules.TenantID, account AccountID) (Role, error)
 	// by e-mail address
 	Members(ctx context.Context, tenant rules.TenantID, after AccountPlace, limit int) ([]Member, error)
 	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
-	// AddMember makes an account a member without an invitation. Returns rules.ErrExists for a member, and ErrUnproven
-	// for an unproven account of another tenant.
+	// AddMember returns rules.ErrExists for a member, and ErrUnproven for an unproven account of another tenant.
 	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
 	// ChangeRole and RemoveMember revoke the open invitations by an account that is no longer an owner. With cancels,
 	// RemoveMember also cancels the account's waiting scheduled changes.
@@ -146,21 +140,18 @@ type Store interface {
 	RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error
 	// InvitationOf returns the open invitation of a token, and its tenant.
 	InvitationOf(ctx context.Context, token Digest) (Invitation, rules.Tenant, error)
-	// Accept uses up an invitation: the account becomes a member, or keeps its higher role. Returns ErrOtherAddress
-	// unless the account has the invited address, ErrUnproven for an unproven account of another tenant, and
-	// ErrSuspended for a suspended tenant. A mailed invitation proves the address.
+	// Accept makes the account a member, or keeps its higher role. Returns ErrOtherAddress unless the account has the
+	// invited address, ErrUnproven for an unproven account of another tenant, and ErrSuspended for a suspended tenant.
 	Accept(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Member, error)
-	// AcceptAsNew also creates the account of the invited address, in one transaction. The new account is the actor,
-	// with the RequestID of by. It is unproven unless the invitation was mailed.
+	// AcceptAsNew also creates the account of the invited address, which becomes the actor. It is unproven unless the
+	// invitation was mailed.
 	AcceptAsNew(ctx context.Context, by rules.Actor, token Digest, account Account, passwordHash string) (Member, error)
 
-	// ServiceKeyUsed records the use of a service key, to the minute.
 	ServiceKeyUsed(ctx context.Context, keyID string) error
 
 	// Attempt counts an attempt for all limits, before its password is checked. If it is too soon for any (see
 	// Pace.WaitAfter), nothing is counted, and the longest wait is returned with its counter. Limits must be sorted by
 	// network, 0.0.0.0/0 first.
 	Attempt(ctx context.Context, limits []Limit) (by Counter, wait time.Duration, err error)
-	// ForgetAttempts resets the counters of a subject that has signed in.
 	ForgetAttempts(ctx context.Context, subject Subject) error
 }

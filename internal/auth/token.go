@@ -8,7 +8,7 @@ import (
 
 const tokenLength = 43
 
-// newToken creates the secret of a session or an invitation: 256 random bits, so that a plain digest may be stored.
+// newToken creates 256 random bits, so that a plain digest may be stored.
 func newToken() (token string, digest Digest) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails

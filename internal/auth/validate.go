@@ -11,7 +11,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The longest texts: an address in bytes (RFC 5321, section 4.5.3.1.3, without its brackets), the others in characters.
+// The longest texts: an address in bytes (RFC 5321, section 4.5.3.1.3, without its brackets), the others in
+// characters.
 const (
 	maxEmailLength     = 254
 	maxNameLength      = 100

@@ -144,7 +144,7 @@ func TestAnAttemptThatTheProcessInterruptsDoesNotCount(t *testing.T) {
 			return time.Time{}, ctx.Err()
 		},
 	})
-	r.Run(ctx) // ends when the attempt has
+	r.Run(ctx)
 	if b.like(t, "attempts = 0 AND lease_ends_at IS NULL AND next_run_at <= now()") != 1 {
 		t.Error("the job does not wait for another process")
 	}
@@ -275,7 +275,7 @@ func TestTheJobOfAKilledProcessIsAttemptedAgain(t *testing.T) {
 	if err := process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = process.Wait() // killed
+	_ = process.Wait()
 	var attempts int
 	r := b.runner(jobs.Kind{
 		Name: "send", Timeout: time.Minute, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
@@ -306,7 +306,8 @@ func TestAProcessThatIsLateChangesNothing(t *testing.T) {
 	b.endLeases(t)
 	present := b.claim(t, "send")
 	for name, result := range map[string]jobs.Result{
-		"done": {Done: true}, "interrupted": {Interrupted: true}, "parked": {Parked: true, Error: "late"},
+		"done": {Outcome: jobs.Done}, "interrupted": {Outcome: jobs.Interrupted},
+		"parked": {Outcome: jobs.Parked, Error: "late"},
 		"failed": {Error: "late", Pause: time.Hour},
 	} {
 		if err := b.FinishJob(t.Context(), &late, result); err != nil ||
@@ -320,7 +321,7 @@ func TestAProcessThatIsLateChangesNothing(t *testing.T) {
 	if ids := must(b.RenewJobs(t.Context(), []jobs.Job{present}))(t); len(ids) != 1 {
 		t.Error("the present process cannot renew its lease")
 	}
-	if err := b.FinishJob(t.Context(), &present, jobs.Result{Done: true}); err != nil || b.like(t, "true") != 0 {
+	if err := b.FinishJob(t.Context(), &present, jobs.Result{Outcome: jobs.Done}); err != nil || b.like(t, "true") != 0 {
 		t.Errorf("the job is there after its end: %v", err)
 	}
 }

@@ -1,20 +1,15 @@
 // Package jobs runs the work of the table job: one-off work, and periodic work.
 //
-// Any number of processes may run the same kinds. A process claims due jobs under a lease, attempts them, and renews
-// the lease meanwhile. When it dies the lease ends, and another process attempts the job again. So a job can be
-// attempted twice, but it is never lost.
+// A process claims due jobs under a lease, attempts them, and renews the lease meanwhile. When it dies the lease
+// ends,
+// and another process attempts the job again: a job can be attempted twice, but it is never lost. Tenants take
+// turns:
+// each gets its first attempt before any gets a second. A failed attempt is repeated after a pause that doubles.
+// After
+// the last one the job is parked, until a platform admin retries or removes it.
 //
-// Tenants take turns: each gets its first attempt before any gets a second, and each has a cap in all processes
-// together. A failed attempt is repeated after a pause that doubles. After the last one the job is parked: it stays in
-// the table with its error until a platform admin retries or removes it. A panic is a failed attempt. What another
-// system causes, such as a receiver that refuses, is never parked: see Elsewhere. If the result of the last attempt was
-// not stored, because the process or the database failed, the job gets one more.
-//
-// Work that has a row of its own, such as a message, has a job about the row's id, made in the same transaction. The
-// job says when the work is attempted, and the row how it ended.
-//
-// A periodic kind has one job, and runs in one process at a time. It is never parked. Its lag is how long it has
-// been due without finishing all work.
+// Work that has a row of its own, such as a message, has a job about the row's id, made in the same transaction. A
+// periodic kind has one job, in one process at a time, and is never parked.
 package jobs
 
 import (
@@ -23,6 +18,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +28,7 @@ import (
 
 const (
 	claimEvery = time.Second
-	// claimSoon follows an attempt that has ended, so that many short ones share a claim.
+	// claimSoon follows the end of an attempt, so that many short ones share a claim.
 	claimSoon = 100 * time.Millisecond
 	// Lease is how long the job of a process that died waits for another process.
 	Lease      = time.Minute
@@ -40,7 +36,7 @@ const (
 	// storeWithin bounds how long the result of an attempt may take to be stored.
 	storeWithin = 5 * time.Second
 
-	// MaxAttempts are made within about twelve hours, with pauses that double from firstRetry to maxRetry.
+	// MaxAttempts are made within about twelve hours.
 	MaxAttempts = 12
 	// Endless is for Kind.Attempts: no attempt is the last.
 	Endless = math.MaxInt32
@@ -56,39 +52,34 @@ type Kind struct {
 	Every time.Duration
 	// MaxConcurrent caps the attempts in flight of this process, PerTenant a tenant's in all processes. 0 means 1.
 	MaxConcurrent, PerTenant int
-	// Timeout is how long one attempt may take.
-	Timeout time.Duration
-	// Attempts caps failed attempts (0: MaxAttempts). One more follows if no result was stored. Periodic kinds ignore
-	// it.
+	Timeout                  time.Duration
+	// Attempts caps failed attempts of one-off work (0: MaxAttempts). One more follows if no result was stored.
 	Attempts int
-	// Do makes one attempt. The returned time is when the job is due again; zero means done, or, for a periodic kind,
-	// done until the next run. ctx ends after Timeout, when the process stops, and when another process has the job or
-	// the job is gone.
+	// Do makes one attempt. The returned time is when the job is due again; zero means done, or the next run of a
+	// periodic kind. ctx ends after Timeout, when the process stops, and when the job is no longer this process's.
 	Do func(ctx context.Context, job *Job) (again time.Time, err error)
-	// GiveUp tells the row that the job is about that its last attempt failed. Runner calls it before it parks the job,
-	// and again if GiveUp fails. nil: the job is about no row.
+	// GiveUp tells the job's row that its last attempt failed. It is called before the job is parked, and again if it
+	// fails. nil: the job has no row.
 	GiveUp func(ctx context.Context, job *Job, err error) error
 }
 
 // DueNow is for Do to return: the job is due again now.
 var DueNow = time.Unix(0, 0) //nolint:gochecknoglobals // a constant
 
-// Elsewhere marks an error of another system, such as a receiver that refuses. The attempt is repeated, but neither
-// logged nor counted, because tenants cause it. After the last attempt the job ends instead of being parked: GiveUp has
-// informed the tenant, and a platform admin could do nothing.
+// Elsewhere marks an error of another system, such as a receiver that refuses. Tenants cause it, so it is neither
+// logged nor counted, and the job ends after its last attempt instead of being parked.
 func Elsewhere(err error) error { return elsewhereError{err} }
 
 type elsewhereError struct{ error }
 
 func (e elsewhereError) Unwrap() error { return e.error }
 
-// IsElsewhere reports whether an error is marked by Elsewhere.
 func IsElsewhere(err error) bool {
 	var elsewhere elsewhereError
 	return errors.As(err, &elsewhere)
 }
 
-// Periodic returns a kind that does something every so often, and for at most an hour.
+// Periodic returns a kind that runs regularly, for at most an hour each time.
 func Periodic(name string, every time.Duration, do func(context.Context) error) Kind {
 	return Kind{Name: name, Every: every, Timeout: time.Hour, Do: func(ctx context.Context, _ *Job) (time.Time, error) {
 		return time.Time{}, do(ctx)
@@ -100,9 +91,9 @@ type Job struct {
 	Tenant   int64 // 0 for none
 	ID       int64
 	Kind     string
-	About    string // what it is about; a tenant has one job of a kind about the same thing
+	About    string // the id of its row; a tenant has one job of a kind about the same row
 	Attempts int    // this one included, since the last success
-	Claim    int64  // which claim this is
+	Claim    int64  // raised by each claim
 }
 
 // Claim asks for jobs of a kind.
@@ -111,10 +102,21 @@ type Claim struct {
 	Room, PerTenant int
 }
 
-// Result is how an attempt ended.
+// Outcome is what becomes of a job after an attempt.
+type Outcome int
+
+// The outcomes.
+const (
+	Again       Outcome = iota // the job is due again
+	Done                       // it is removed
+	Parked                     // it waits for a platform admin
+	Interrupted                // it is due now, and the attempt does not count
+)
+
+// Result is the end of an attempt.
 type Result struct {
-	Done, Parked, Interrupted bool // at most one; an interrupted attempt does not count
-	// Pause is until the next attempt, or At is its time.
+	Outcome Outcome
+	// Pause is the time until the job is due again, unless At is set.
 	Pause time.Duration
 	At    time.Time
 	Error string // "" is a success
@@ -125,8 +127,8 @@ type Result struct {
 type Store interface {
 	// PlanJobs makes the jobs of periodic kinds that are missing. A shorter Every brings the next run forward.
 	PlanJobs(ctx context.Context, kinds []Kind) error
-	// ClaimJobs leases due jobs, and counts those that are parked. No job is claimed twice, and all
-	// calls together stay within the cap of each tenant.
+	// ClaimJobs leases due jobs, and counts those that are parked. No job is claimed twice, and all calls together
+	// stay within the cap of each tenant.
 	ClaimJobs(ctx context.Context, asked []Claim) (jobs []Job, parked int64, err error)
 	// RenewJobs renews leases, and returns the ids of the jobs that are still of these claims.
 	RenewJobs(ctx context.Context, held []Job) (ids []int64, err error)
@@ -165,7 +167,7 @@ func New(store Store, kinds []Kind, log *slog.Logger) *Runner {
 	}
 }
 
-// Counts returns how many jobs are parked, and how many attempts of this process have failed.
+// Counts returns the number of parked jobs, and of failed attempts of this process.
 func (r *Runner) Counts() (parked, failed int64) { return r.parked.Load(), r.failed.Load() }
 
 // Run claims and attempts jobs until ctx ends, and waits for those in flight.
@@ -238,7 +240,7 @@ func (r *Runner) room() (asked []Claim) {
 	return asked
 }
 
-// renew renews the leases of the attempts in flight, and ends those whose job another process has or that is gone.
+// renew renews leases, and cancels the attempts whose job is no longer this process's.
 func (r *Runner) renew(ctx context.Context) error {
 	r.mu.Lock()
 	jobs := make([]Job, 0, len(r.inFlight))
@@ -254,14 +256,10 @@ func (r *Runner) renew(ctx context.Context) error {
 		return err
 	}
 	r.renewedAt = time.Now()
-	ours := map[int64]bool{}
-	for _, id := range ids {
-		ours[id] = true
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, job := range jobs {
-		if h, ok := r.inFlight[job.ID]; ok && !ours[job.ID] && h.job.Claim == job.Claim {
+		if h, ok := r.inFlight[job.ID]; ok && !slices.Contains(ids, job.ID) && h.job.Claim == job.Claim {
 			h.cancel()
 		}
 	}
@@ -293,8 +291,8 @@ func (r *Runner) begin(ctx context.Context, kind Kind, job Job) {
 	})
 }
 
-// ErrProcessEnded is the error of a job whose last attempts ended unrecorded: the process died or did not renew the
-// lease.
+// ErrProcessEnded is the error of a job whose last attempts ended unrecorded: the process died or did not renew
+// the lease.
 var ErrProcessEnded = errors.New("the process ended, or did not answer, during the last attempt")
 
 // attempt attempts a job and stores the result. stopping ends when the process stops.
@@ -302,7 +300,7 @@ func (r *Runner) attempt(ctx, stopping context.Context, kind Kind, job *Job) {
 	began := time.Now()
 	var again time.Time
 	err := ErrProcessEnded
-	// A further attempt is made if the end of the last one was not stored: the database may have been away.
+	// The last attempt is repeated once if its end was not stored, because the database may have been away.
 	if kind.Every > 0 || job.Attempts-1 <= kind.attempts() {
 		err = panics.Do(r.log, "job "+kind.Name, func() (err error) {
 			again, err = kind.Do(ctx, job)
@@ -316,20 +314,17 @@ func (r *Runner) attempt(ctx, stopping context.Context, kind Kind, job *Job) {
 	switch {
 	case err == nil:
 	case stopping.Err() != nil:
-		result = Result{Interrupted: true}
+		result = Result{Outcome: Interrupted}
 	case errors.Is(ctx.Err(), context.Canceled):
 		return // another process has the job, or it is gone
 	default:
 		if !IsElsewhere(err) {
 			r.failed.Add(1)
 			r.log.WarnContext(ctx, "a job failed", "kind", kind.Name, "tenant", job.Tenant, "about", job.About,
-				"attempts", job.Attempts, "parked", result.Parked, "error", err)
+				"attempts", job.Attempts, "parked", result.Outcome == Parked, "error", err)
 		}
-		if result.Parked && !r.giveUp(after, kind, job, err) {
+		if result.Outcome != Again && !r.giveUp(after, kind, job, err) {
 			return
-		}
-		if result.Parked && IsElsewhere(err) {
-			result = Result{Done: true}
 		}
 	}
 	if err := r.store.FinishJob(after, job, result); err != nil {
@@ -343,7 +338,7 @@ func Storing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
 }
 
-// giveUp calls kind.GiveUp and reports whether it succeeded. If not, it is called again when the lease ends.
+// giveUp reports whether kind.GiveUp succeeded. If not, it is called again when the lease ends.
 func (r *Runner) giveUp(ctx context.Context, kind Kind, job *Job, cause error) bool {
 	if kind.GiveUp == nil {
 		return true
@@ -365,11 +360,18 @@ func (k *Kind) result(job *Job, again time.Time, err error) Result {
 	case err == nil && k.Every > 0:
 		return Result{Pause: k.Every}
 	case err == nil:
-		return Result{Done: true}
-	case k.Every > 0:
-		return Result{Error: ErrorText(err.Error()), Pause: min(k.Every, Pause(job.Attempts))}
-	case job.Attempts >= k.attempts():
-		return Result{Error: ErrorText(err.Error()), Parked: true}
+		return Result{Outcome: Done}
 	}
-	return Result{Error: ErrorText(err.Error()), Pause: Pause(job.Attempts)}
+	result := Result{Error: ErrorText(err.Error())}
+	switch {
+	case k.Every > 0:
+		result.Pause = min(k.Every, Pause(job.Attempts))
+	case job.Attempts < k.attempts():
+		result.Pause = Pause(job.Attempts)
+	case IsElsewhere(err):
+		result.Outcome = Done
+	default:
+		result.Outcome = Parked
+	}
+	return result
 }

@@ -16,7 +16,7 @@ func Pause(attempts int) time.Duration {
 	return pause
 }
 
-// ErrorText returns the first 500 bytes of an error's text, as valid UTF-8 without NUL, to be stored and shown.
+// ErrorText returns the first 500 bytes of an error's text, as valid UTF-8 without NUL.
 func ErrorText(text string) string {
 	const most = 500
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
@@ -25,7 +25,7 @@ func ErrorText(text string) string {
 
 // Outage logs when something begins to fail, and when it works again.
 type Outage struct {
-	Failing, Recovered string // messages
+	Failing, Recovered string
 	isFailing          bool
 }
 

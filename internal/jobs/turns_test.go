@@ -13,9 +13,8 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs"
 )
 
-// TestAGreedyNeighbourDelaysNobodysFirst has a tenant with 100,000 webhooks whose receiver does not answer, and with
-// mail and an erasure that do not end either. A neighbour's jobs of all kinds are attempted in the first round after
-// they were queued, while all of the greedy tenant's attempts go on.
+// TestAGreedyNeighbourDelaysNobodysFirst has a tenant with 100,000 webhooks whose receiver does not answer, and
+// with mail and an erasure that do not end either.
 func TestAGreedyNeighbourDelaysNobodysFirst(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)

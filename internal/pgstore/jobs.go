@@ -87,14 +87,14 @@ func (s *Store) RenewJobs(ctx context.Context, held []jobs.Job) (ids []int64, er
 // FinishJob stores a result, unless another claim was made since.
 func (s *Store) FinishJob(ctx context.Context, job *jobs.Job, result jobs.Result) error {
 	err := s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
-		switch {
-		case result.Done:
+		switch result.Outcome {
+		case jobs.Done:
 			return q.DropJob(ctx, job.ID, job.Claim)
-		case result.Interrupted:
+		case jobs.Interrupted:
 			return q.GiveJobBack(ctx, job.ID, job.Claim)
 		}
 		return q.FinishJob(ctx, dbsqlc.FinishJobParams{
-			IsParked: result.Parked, Error: result.Error, At: orNull(result.At), Pause: result.Pause.Seconds(),
+			IsParked: result.Outcome == jobs.Parked, Error: result.Error, At: orNull(result.At), Pause: result.Pause.Seconds(),
 			TookMs: result.Took.Milliseconds(), JobID: job.ID, Claim: job.Claim,
 		})
 	})

@@ -135,7 +135,7 @@ func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments,
 		return err
 	}
 	if _, err := fmt.Fprintln(out, token); err != nil {
-		// The key was not shown and cannot be shown again.
+		// The key cannot be shown again.
 		err = fmt.Errorf("print the key: %w", err)
 		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), tenant.ID, id, rules.AnyVersion); revokeErr != nil {
 			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))
@@ -145,7 +145,6 @@ func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments,
 	return nil
 }
 
-// setEnforcement switches a tenant's enforcement, and keeps its concurrent changes.
 func setEnforcement(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	for {
 		tenant, err := tenantBySlug(ctx, store, args.Tenant)
@@ -155,7 +154,7 @@ func setEnforcement(ctx context.Context, store pgstore.Writer, args config.Argum
 		tenant.InShadow = rules.Enforcement(args.Enforcement) == rules.EnforcementShadow
 		switch tenant, err = store.UpdateTenant(ctx, tenant); {
 		case errors.Is(err, rules.ErrChanged):
-			continue // it was read before that change
+			continue // another change came first
 		case err != nil:
 			return err
 		}
@@ -208,8 +207,8 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	return changes.WriteText(out)
 }
 
-// readFiles reads files; "-" is in, and a folder stands for the files in it and its subfolders whose names end in .yaml
-// or .yml. Subfolders whose names begin with a dot are left out: a mounted ConfigMap has its files there a second time.
+// readFiles reads files, standard input ("-"), and the .yaml and .yml files of folders. It skips hidden
+// subfolders, because a mounted ConfigMap has its files there a second time.
 func readFiles(names []string, in io.Reader) (files []ruleset.File, err error) {
 	read := func(name string) error {
 		content, err := os.ReadFile(name)
@@ -248,11 +247,9 @@ func readFiles(names []string, in io.Reader) (files []ruleset.File, err error) {
 	return files, nil
 }
 
-// decodeConfig decodes files for a tenant that has a configuration, which may change until it is locked. The notes are
-// for the person who gave the files.
+// decodeConfig decodes files for a tenant, whose configuration may change until it is locked.
 type decodeConfig func(files []ruleset.File, current ruleset.Config) (ruleset.Config, ruleset.Errors, error)
 
-// decodeRules decodes a file of rules, which may use the tenant's plans without listing them.
 func decodeRules(files []ruleset.File, current ruleset.Config) (ruleset.Config, ruleset.Errors, error) {
 	if len(files) != 1 {
 		return ruleset.Config{}, nil, errors.New("give one file of rules")

@@ -17,9 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// createAdmin creates a platform admin with an email address, and prints the address. Like setPassword and
-// removeSecondFactor it queues a notice to an account that was there before, which the control plane sends if it sends
-// mail.
 func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer,
 	log *slog.Logger,
 ) error {
@@ -67,7 +64,6 @@ func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, e
 	return err
 }
 
-// operatorGate is a gate that warns of a change whose notice was not queued.
 func operatorGate(store auth.Store, log *slog.Logger) *auth.Gate {
 	return auth.NewGate(store, auth.Options{
 		Mail:       true,
@@ -75,7 +71,6 @@ func operatorGate(store auth.Store, log *slog.Logger) *auth.Gate {
 	})
 }
 
-// warnUnfinished logs what failed after a change that was made.
 func warnUnfinished(ctx context.Context, log *slog.Logger, err error) {
 	log.WarnContext(ctx, "the change was made, and something after it failed", "error", err)
 }
@@ -92,8 +87,7 @@ func signInLink(ctx context.Context, store auth.Store, cfg config.Config, out io
 	return err
 }
 
-// readPassword prompts for a password without echo if in is a terminal; otherwise in is the password and perhaps a
-// newline. Returns when ctx ends, although the read goes on.
+// readPassword prompts without echo if in is a terminal. It returns when ctx ends, although the read goes on.
 func readPassword(ctx context.Context, in io.Reader) (string, error) {
 	read := readSecret
 	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
@@ -101,7 +95,7 @@ func readPassword(ctx context.Context, in io.Reader) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer func() { _ = term.Restore(int(file.Fd()), state) }() // with echo, also when it was interrupted
+		defer func() { _ = term.Restore(int(file.Fd()), state) }() // restores the echo, even after an interruption
 		read = askTwice
 	}
 	type answer struct {
@@ -125,7 +119,7 @@ func readPassword(ctx context.Context, in io.Reader) (string, error) {
 	}
 }
 
-// longestSecret is longer than any valid password, so that longer input need not be read.
+// longestSecret exceeds the longest valid password.
 const longestSecret = 4096
 
 func readSecret(in io.Reader) (string, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// credited are buckets whose credits and resets are in checkpoints before they are answered, unless the database does
-// not take them, so that the loss of the store does not undo them.
+// credited writes the checkpoints of credits and resets before they are answered, so that the loss of the store
+// does not undo them.
 type credited struct {
 	app.ManageableBuckets
 	process *app.Process
@@ -33,7 +33,8 @@ func (c credited) Credit(
 	return before, after, err
 }
 
-// CreditOnce implements enforce.Creditor. A repeated credit may not have been written the first time.
+// CreditOnce implements enforce.Creditor. The first attempt at a repeated credit may not have written its
+// checkpoint.
 func (c credited) CreditOnce(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
@@ -44,7 +45,7 @@ func (c credited) CreditOnce(
 	return before, after, isRepeated, err
 }
 
-// writeWithin bounds a write, which goes on when the caller leaves: the credit is in the store by then.
+// writeWithin bounds a write, which outlives its request because the store has the credit already.
 const writeWithin = 2 * time.Second
 
 func (c credited) write(ctx context.Context, key enforce.Key, after enforce.Bucket) {

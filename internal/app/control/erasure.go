@@ -15,10 +15,8 @@ import (
 
 var errNotLoaded = errors.New("the rules were not loaded yet")
 
-// fillBuckets returns what fills the buckets that a user id alone determines, and puts them on their rules' limits. The
-// limit is as of now, because an override that was erased left no trace, and a bucket keeps the later one of two
-// limits. A full bucket expires when it is not used. Those of enforce.OwnBuckets are filled too. forget keeps a bucket
-// out of checkpoints.
+// fillBuckets returns a function that fills the buckets of a user who is erased, at their rules' limits. The
+// limits are as of now, because an erased override left no trace and a bucket keeps the later one of two limits.
 func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets, forget func(enforce.Key),
 ) pgstore.FillBuckets {
 	return func(ctx context.Context, id rules.TenantID, userID string) (filled int64, err error) {
@@ -32,7 +30,7 @@ func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets, forge
 		tenant := latest.Tenant(id)
 		fill := func(match rules.Match) error {
 			if match.Owner() != userID {
-				return nil // a shared one
+				return nil // shared with others
 			}
 			key := enforce.KeyOf(&tenant.Tenant, &match)
 			if _, _, err := buckets.Credit(ctx, key, match.Limit, enforce.Fill); err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/sluicegate/sluice/internal/notify/mailer"
 )
 
-// openPostOffice returns what sends mail, or nil if there is no mail server.
+// openPostOffice returns nil if there is no mail server.
 func openPostOffice(cfg config.Config, store auth.Store, log *slog.Logger) (*auth.PostOffice, error) {
 	if cfg.SMTP.Addr == "" {
-		return nil, nil //nolint:nilnil // nil sends none
+		return nil, nil //nolint:nilnil
 	}
 	sender, err := mailer.New(mailer.Options{
 		Addr: cfg.SMTP.Addr, TLS: cfg.SMTP.TLS, User: cfg.SMTP.User, Password: string(cfg.SMTP.Password),

@@ -8,8 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/oidc"
 )
 
-// openProviders returns where people can sign in beside their password: the providers of the file, and the one of the
-// options.
 func openProviders(cfg config.Config, url func() string, log *slog.Logger) (*oidc.Providers, error) {
 	var settings []oidc.Settings
 	if cfg.OIDC.File != "" {

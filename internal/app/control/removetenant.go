@@ -25,7 +25,7 @@ func removeTenant(ctx context.Context, store pgstore.Writer, args config.Argumen
 		if !tenant.Suspended {
 			tenant.Suspended = true
 			if tenant, err = store.UpdateTenant(ctx, tenant); errors.Is(err, rules.ErrChanged) {
-				continue // it was read before that change
+				continue // another change came first
 			} else if err != nil {
 				return err
 			}

@@ -1,8 +1,4 @@
-// Package control wires the control plane: cmd/admin, and a half of sluice dev. NewServer has all that serves people,
-// and Run the commands.
-//
-// It stands apart from the decision plane, so that the program that people use links no check server, and the other one
-// nothing of the admin API.
+// Package control wires the control plane: cmd/admin, and a half of sluice dev. It links no check server.
 package control
 
 import (
@@ -28,14 +24,13 @@ import (
 	"github.com/sluicegate/sluice/web"
 )
 
-// adminDeadline bounds requests to the admin API except exports and imports. The timeout of a hanging database is
-// shorter, that of connections longer.
+// adminDeadline bounds requests except exports and imports. It exceeds the timeout of a hanging database.
 const adminDeadline = 20 * time.Second
 
-// Server is the control plane in one process: people and automation read and change rules.
+// Server is the control plane in one process.
 type Server struct {
 	*app.Process
-	beside   *app.Process // what a decision plane in the same process runs on; nil for a process of its own
+	beside   *app.Process // the decision plane in the same process, or nil
 	surface  *app.Listener
 	webhooks *webhook.Sender
 	access   *auth.AccessLog
@@ -44,9 +39,9 @@ type Server struct {
 	jobs     *jobs.Runner
 }
 
-// NewServer builds the control plane. Database and Redis need not answer yet: Run opens the address once rules are
-// loaded. Beside a decision plane in the same process, which has loaded them, it runs on that one's Process, is open at
-// once, and must be closed before it.
+// NewServer builds the control plane. Database and Redis need not answer yet, because Run opens the address once
+// rules are loaded. Beside a decision plane it shares that Process, opens its address at once, and must be closed
+// first.
 func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log *slog.Logger) (_ *Server, err error) {
 	a := &Server{Process: beside, beside: beside}
 	defer func() {
@@ -114,7 +109,7 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 			warnUnfinished(ctx, log, err)
 		},
 	})
-	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
+	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has its own context
 		Stores: a.Store, As: a.Store.As,
 		People: a.Store, Idempotency: a.Store, Access: a.access, AccessEvents: a.Store, TenantGrace: cfg.TenantGrace,
 		Gate: gate, Providers: providers,
@@ -152,7 +147,7 @@ func (a *Server) url() string {
 	if a.Config.AdminURL != "" {
 		return a.Config.AdminURL
 	}
-	return "http://" + a.Addr().String() // of sluice dev; others must say
+	return "http://" + a.Addr().String() // sluice dev only; others must configure it
 }
 
 func rateLimiter(m *metrics.Metrics) *adminapi.RateLimiter {
@@ -179,9 +174,8 @@ func (a *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run serves, from when rules are loaded until ctx ends and the drain delay has passed, waits up to the shutdown
-// timeout for requests in flight, and closes everything. Returns early if the database's schema is behind this binary
-// or a listener fails.
+// Run serves from when rules are loaded until ctx ends and the drain delay has passed. It returns early if the
+// database's schema is behind this binary or a listener fails.
 func (a *Server) Run(ctx context.Context) error {
 	group, ctx := a.Begin(ctx)
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
@@ -196,11 +190,11 @@ func (a *Server) Run(ctx context.Context) error {
 		a.RunParts(ctx, drained, group)
 	}
 	err := group.Wait()
-	a.access.Flush(context.WithoutCancel(ctx)) // of requests that ended while the server stopped
+	a.access.Flush(context.WithoutCancel(ctx)) // of requests that ended during the shutdown
 	return errors.Join(err, a.Close())
 }
 
-// serveSurface waits for rules, which hold the keys of automation, and serves.
+// serveSurface waits for rules, because they hold the keys of automation.
 func (a *Server) serveSurface(ctx context.Context) error {
 	if !a.AwaitRules(ctx) {
 		return nil

@@ -6,11 +6,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// unmet names active rules that no descriptor meets once a configuration has been changed, so that a limit that has
-// ended is seen.
+// unmet names the active rules that no descriptor would meet after a change.
 func unmet(slug string, current, desired ruleset.Config, prune bool) (notes ruleset.Errors) {
 	mapping := gateway.DefaultDescriptors
-	for _, stored := range append(current.Gateways, desired.Gateways...) { // the desired one is the last
+	for _, stored := range append(current.Gateways, desired.Gateways...) { // the desired one wins
 		if stored.Kind != rules.GatewayDescriptors {
 			continue
 		}

@@ -12,8 +12,7 @@ import (
 
 const watchInterval = time.Minute
 
-// databaseWatch reads for metrics what only the database knows: how near tenants are to their capacity, and how long
-// periodic jobs have been due.
+// databaseWatch reads the metrics that only the database knows.
 type databaseWatch struct {
 	store *pgstore.Store
 	log   *slog.Logger
@@ -21,7 +20,6 @@ type databaseWatch struct {
 	lags  atomic.Pointer[map[string]time.Duration]
 }
 
-// run reads until ctx ends. While the database is away the last values stay.
 func (w *databaseWatch) run(ctx context.Context) {
 	next := time.NewTicker(watchInterval)
 	defer next.Stop()
@@ -52,7 +50,6 @@ func (w *databaseWatch) run(ctx context.Context) {
 	}
 }
 
-// capacityUses returns nil before the first count.
 func (w *databaseWatch) capacityUses() map[rules.Thing]rules.CapacityUse {
 	if uses := w.uses.Load(); uses != nil {
 		return *uses
@@ -60,7 +57,6 @@ func (w *databaseWatch) capacityUses() map[rules.Thing]rules.CapacityUse {
 	return nil
 }
 
-// jobLags returns nil before the first read.
 func (w *databaseWatch) jobLags() map[string]time.Duration {
 	if lags := w.lags.Load(); lags != nil {
 		return *lags

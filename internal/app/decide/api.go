@@ -1,7 +1,4 @@
-// Package decide wires the decision plane: cmd/api, and a half of sluice dev. NewAPI has all of it.
-//
-// It stands apart from the control plane, so that the program that answers checks links nothing of the admin API, and
-// the other one no check server.
+// Package decide wires the decision plane: cmd/api, and a half of sluice dev. It links nothing of the admin API.
 package decide
 
 import (
@@ -27,25 +24,24 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// API is the decision plane in one process: it reads rules, takes tokens, and answers.
+// API is the decision plane in one process.
 type API struct {
 	*app.Process
-	tokens  *jwks.Keys
-	edits   *enforce.EditApplier
-	limiter *enforce.Limiter
-	// recorder is nil when recording is off.
+	tokens   *jwks.Keys
+	edits    *enforce.EditApplier
+	limiter  *enforce.Limiter
 	recorder *violations.Recorder
-	traffic  *traffic.Recorder // likewise
+	traffic  *traffic.Recorder // nil when recording is off, like recorder
 	reports  *adapt.Reports
 	loop     *adapt.Loop
-	self     func() (fleet.Process, fleet.Count) // for reports to the fleet
+	self     func() (fleet.Process, fleet.Count)
 	checks   *app.Listener
 	grpc     *app.Listener   // nil if it is off
 	tracer   *tracing.Tracer // nil if nothing is traced
 }
 
-// NewAPI builds the decision plane. Database and Redis need not answer yet: Run opens the addresses for checks once
-// rules are loaded, and health is answered at the address of the metrics until then.
+// NewAPI builds the decision plane. Database and Redis need not answer yet: Run opens the addresses for checks
+// once rules are loaded. Health is answered at the address of the metrics until then.
 func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, err error) {
 	a := &API{}
 	defer func() { //nolint:contextcheck // Close has deadlines of its own
@@ -92,7 +88,7 @@ func tokenMappings(watcher *snapshot.Watcher) func() map[rules.TenantID]*gateway
 // CheckAddr is the address of the check endpoint, once it is open.
 func (a *API) CheckAddr() net.Addr { return a.checks.Addr() }
 
-// GRPCAddr is the address of the gRPC service, once it is open, or nil if it is off.
+// GRPCAddr is the address of the gRPC service, once it is open; nil if it is off.
 func (a *API) GRPCAddr() net.Addr {
 	if a.grpc == nil {
 		return nil
@@ -100,8 +96,8 @@ func (a *API) GRPCAddr() net.Addr {
 	return a.grpc.Addr()
 }
 
-// Load reads the rules and opens the addresses for checks, for a program whose database must answer. Otherwise Run does
-// both, and keeps trying.
+// Load reads the rules and opens the addresses, for a program whose database must answer. Otherwise Run does both,
+// and retries.
 func (a *API) Load(ctx context.Context) error {
 	if err := a.Watcher.Refresh(ctx); err != nil {
 		return err
@@ -136,9 +132,8 @@ func (a *API) Close() error {
 // lastSpans is how long the end of a process waits for the collector.
 const lastSpans = time.Second
 
-// Run answers checks, from when rules are loaded until ctx ends and the drain delay has passed, waits up to the
-// shutdown timeout for requests in flight, and closes everything. Returns early if the database's schema is behind this
-// binary or a listener fails.
+// Run answers checks from when rules are loaded until ctx ends and the drain delay has passed. It returns early if
+// the database's schema is behind this binary or a listener fails.
 func (a *API) Run(ctx context.Context) error {
 	collectSeldom()
 	group, ctx := a.Begin(ctx)
@@ -147,7 +142,7 @@ func (a *API) Run(ctx context.Context) error {
 	group.Loop(ctx, "idle buckets of edited rules", a.edits.Run)
 	group.Loop(ctx, "reservations that nobody has", a.limiter.Run)
 	group.Loop(ctx, "the keys of tokens", func(ctx context.Context) {
-		if a.AwaitRules(ctx) { // which name the keys
+		if a.AwaitRules(ctx) { // rules name the keys
 			a.tokens.Run(ctx)
 		}
 	})
@@ -158,7 +153,7 @@ func (a *API) Run(ctx context.Context) error {
 		})
 	}
 	group.Loop(ctx, "the report of this process", func(ctx context.Context) {
-		select { // or the first report would say that Redis is down
+		select { // otherwise the first report would say that Redis is down
 		case <-a.Buckets.Pinged:
 			fleet.Keep(ctx, a.Store, a.self, a.Log)
 		case <-ctx.Done():
@@ -169,7 +164,7 @@ func (a *API) Run(ctx context.Context) error {
 		return a.serveChecks(ctx)
 	})
 	group.Loop(drained, "the reports of backends", a.reports.Run)
-	if a.recorder != nil { // until the last check was recorded
+	if a.recorder != nil { // runs until the last check was recorded
 		group.Go("violations", func() error { a.recorder.Run(drained, a.Config.ShutdownTimeout); return nil })
 	}
 	if a.traffic != nil {
@@ -179,11 +174,10 @@ func (a *API) Run(ctx context.Context) error {
 	return errors.Join(err, a.Close()) //nolint:contextcheck // as above
 }
 
-// firstKeys bounds the wait for the keys of issuers before a process opens its addresses. An issuer that is down must
-// not keep a process from answering other tenants.
+// firstKeys bounds the wait for issuers' keys, so that an issuer that is down does not keep a process from
+// answering other tenants.
 const firstKeys = time.Second
 
-// serveChecks waits for rules, and serves HTTP and gRPC. If one fails, the other ends as well.
 func (a *API) serveChecks(ctx context.Context) error {
 	if !a.AwaitRules(ctx) {
 		return nil

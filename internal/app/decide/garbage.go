@@ -11,10 +11,10 @@ import (
 // garbageRoom is how many bytes a process may allocate between garbage collections, however small its live heap.
 const garbageRoom = 32 << 20
 
-// collectSeldom lets the heap of a small process grow by garbageRoom before it is collected. Go would let it double,
-// which with few rules is 4 MB: at 10,000 checks per second that is a collection every 100 ms, and a tenth of the
-// throughput (GOGC=100 beside GOGC=1000, eight interleaved rounds of 32 callers on two cores). A large heap is still
-// collected when it has doubled. GOGC or GOMEMLIMIT override this.
+// collectSeldom lets the heap of a small process grow by garbageRoom before it is collected. Go would let it
+// double, which with few rules is 4 MB: at 10,000 checks per second that is a collection every 100 ms, and a tenth
+// of the throughput (GOGC=100 beside GOGC=1000, eight interleaved rounds of 32 callers on two cores). GOGC or
+// GOMEMLIMIT override this.
 var collectSeldom = sync.OnceFunc(func() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		afterEachCollection(100)
@@ -28,7 +28,7 @@ func afterEachCollection(share int) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
 		wanted := max(100, int(garbageRoom*100/max(1, live[0].Value.Uint64())))
-		if wanted > share+share/4 || wanted < share-share/4 { // setting it stops the world for a moment
+		if wanted > share+share/4 || wanted < share-share/4 { // each change stops the world
 			debug.SetGCPercent(wanted)
 			share = wanted
 		}

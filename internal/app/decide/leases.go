@@ -10,8 +10,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// turnLeases leases tokens while every live process knows that buckets lend, until ctx ends. A process of an older
-// release could not read a bucket that has lent. While the database is away it stays as it was.
+// turnLeases leases tokens while every live process knows that buckets lend, because an older release cannot read
+// such a bucket. While the database is away nothing changes.
 func turnLeases(ctx context.Context, leases *lease.Buckets,
 	everyone func(ctx context.Context, word string) (bool, error), log *slog.Logger,
 ) {

@@ -116,7 +116,6 @@ func (r recording) noteUse(tenant rules.TenantID, match *rules.Match, bucket *en
 	})
 }
 
-// Settled records the use of windows after a settlement.
 func (r recording) Settled(tenant *snapshot.Tenant, settled *enforce.Settled) {
 	for i := range settled.Buckets {
 		b := &settled.Buckets[i]
@@ -130,5 +129,4 @@ func (r recording) Settled(tenant *snapshot.Tenant, settled *enforce.Settled) {
 	}
 }
 
-// StoreAnswered does nothing: the recorder does not count answers of the store.
 func (recording) StoreAnswered(time.Duration, error) {}

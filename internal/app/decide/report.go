@@ -10,8 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// look returns this process's report to the fleet. The counts come from its metrics, so that checks pay nothing for
-// them.
+// look returns this process's report to the fleet, with counts from its metrics.
 func (a *API) look() func() (fleet.Process, fleet.Count) {
 	id, started, version := rand.Text(), time.Now(), config.ReadBuild().Version
 	name, err := os.Hostname()

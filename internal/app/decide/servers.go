@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
-// grpcShare is the part of the check connections, one in so many, that gRPC has. Each carries many requests at once.
+// grpcShare is gRPC's part of the check connections, one in so many. Each carries many requests at once.
 const grpcShare = 4
 
 func (a *API) newServers(observer enforce.Observer) (err error) {
@@ -85,8 +85,7 @@ func (a *API) doorConfig(connections int, requests httpapi.Observer) door.Config
 	}
 }
 
-// requestTracer returns the tracer, or nil if nothing is traced. A nil *tracing.Tracer in the interface would not be
-// nil.
+// requestTracer returns an untyped nil if nothing is traced.
 func (a *API) requestTracer() httpapi.Tracer {
 	if a.tracer == nil {
 		return nil

@@ -25,8 +25,8 @@ var trafficChecks = sync.Pool{New: func() any { return new(traffic.Check) }}
 
 const (
 	reportSpan = 400 * time.Millisecond
-	// maxRecorded caps the checks of one report that are recorded, because each takes a fraction of a microsecond.
-	// Above it each decision of the report gets its share, rounded up.
+	// maxRecorded caps the recorded checks of one report, because each takes a fraction of a microsecond. Above it
+	// each decision of the report gets its share, rounded up.
 	maxRecorded = 10_000
 )
 
@@ -51,7 +51,7 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	if len(check.Attributes) > 0 {
 		c.Named = tenant.NamesAttribute
 	}
-	// The clock of the buckets, if one was read, is the one that decided.
+	// The bucket's clock, if one was read, has decided.
 	for i := range decision.Tiers {
 		if t := &decision.Tiers[i]; t.BucketRead && !decision.Recalled && !decision.Degraded {
 			c.At = t.Stamp
@@ -67,7 +67,7 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	}
 	n := decision.Count()
 	c.Times = n
-	if decision.Reported > 0 { // what a client decided itself was spread over the time since its report before
+	if decision.Reported > 0 { // a client's decisions were spread over the time since its last report
 		c.Span = reportSpan
 	}
 	if decision.Reported > maxRecorded {
@@ -91,5 +91,4 @@ func (r recordingTraffic) Settled(tenant *snapshot.Tenant, settled *enforce.Sett
 	}
 }
 
-// StoreAnswered does nothing: the recorder does not count answers of the store.
 func (recordingTraffic) StoreAnswered(time.Duration, error) {}

@@ -29,8 +29,8 @@ const noTable = "42P01" // the SQLSTATE
 
 const lookTimeout = 10 * time.Second
 
-// refuseForeign refuses a database with a tenant other than the demo. A refused database must not be migrated, so
-// refuseForeign only reads, and only columns that every version of the schema has.
+// refuseForeign refuses a database with a tenant other than the demo. It only reads, and only columns of every
+// version of the schema, because a refused database must not be migrated.
 func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -56,8 +56,7 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	}
 }
 
-// createDemo writes the demo tenant, unless it was written before: later changes to it, even the removal of all rules,
-// are kept. Reports whether the demo key works.
+// createDemo writes the demo tenant once, and reports whether the demo key works.
 func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works bool, err error) {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {
@@ -100,14 +99,12 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 	return err == nil, err
 }
 
-// demoSettings are the defaults, and record checks, so that there is something to replay.
 func demoSettings() rules.Settings {
 	settings := rules.DefaultSettings()
 	settings.RecordDays = 7
 	return settings
 }
 
-// createDemoRules writes the demo's rules, unless an interrupted start wrote them before.
 func createDemoRules(ctx context.Context, store pgstore.Writer, tenant rules.TenantID) error {
 	desired, err := ruleset.Decode(bytes.NewReader(demoRules), "demo.yaml", nil)
 	if err != nil {

@@ -16,14 +16,13 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The demo's platform admin, who also owns the demo tenant. Only databases of sluice dev have it.
 const (
 	demoEmail    = "admin@example.com"
 	demoPassword = "sluice-demo"
 )
 
-// createDemoAdmin writes the demo's admin, unless there is one: a changed password or a disabled account is kept. The
-// demo's password is exempt from the usual requirements.
+// createDemoAdmin writes the demo's admin, unless there is one. The demo's password is exempt from the usual
+// requirements.
 func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {
@@ -51,8 +50,8 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 	return err
 }
 
-// refuseForeignPeople refuses a database with accounts but without the demo's key: a person is setting it up, and has
-// no tenants yet. Like refuseForeign it only reads.
+// refuseForeignPeople refuses a database with accounts but without the demo's key: a person is setting it up, and
+// has no tenants yet.
 func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
 	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
 	var foreign string

@@ -1,9 +1,10 @@
-// Package dev runs all of Sluice in one process, to try it and to develop against it: `sluice dev`.
+// Package dev runs all of Sluice in one process: `sluice dev`.
 //
-// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. Creates a demo
-// tenant with a public key, and therefore listens only on loopback. A database or Redis given by URL replaces the
-// private one. A database with other tenants is refused before any migration, because the demo key would open it to
-// all. The demo tenant is written once; changes to it are kept between runs.
+// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. It creates
+// a demo
+// tenant with a public key, and therefore listens only on loopback. A database with other tenants is refused
+// before any
+// migration, because the demo key would open it to all.
 package dev
 
 import (
@@ -72,7 +73,8 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	return runBoth(ctx, api, admin)
 }
 
-// runBoth runs the planes until ctx ends or one of them fails. The API ends last, because the other shares its parts.
+// runBoth runs the planes until ctx ends or one of them fails. The API ends last, because the other shares its
+// parts.
 func runBoth(ctx context.Context, api *decide.API, admin *control.Server) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -88,8 +90,8 @@ func runBoth(ctx context.Context, api *decide.API, admin *control.Server) error 
 	return errors.Join(err, <-ended)
 }
 
-// startServers starts private servers instead of those that cfg does not name, and sets their addresses in cfg. data is
-// the directory of a private database, or "". stop stops the servers, and is never nil.
+// startServers starts private servers instead of those that cfg does not name. data is the directory of a private
+// database, or ""; stop is never nil.
 func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (data string, stop func() error,
 	err error,
 ) {
@@ -168,8 +170,7 @@ const tryIt = `Ask whether user 42 may have another report; paste this a few tim
 const tryYours = `The demo's key is revoked; ask http://%s/v1/check with one of yours.
 `
 
-// greet prints the greeting, with the demo key if it works, and the URL of the database, with its password if the
-// database is private.
+// greet prints the database's password only if the database is private.
 func greet(out io.Writer, api *decide.API, admin *control.Server, cfg config.Config, data string, works bool) error {
 	database, kept := cfg.DatabaseURL.String(), "in the database that was given"
 	if data != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 )
 
-// secretKey returns the key of secrets in the private database, made once and kept beside the database.
+// secretKey returns the key of secrets in the private database, kept beside the database.
 func secretKey(dir string) (config.Secret, error) {
 	name := filepath.Join(dir, "secret-key")
 	kept, err := os.ReadFile(name)
@@ -24,7 +24,7 @@ func secretKey(dir string) (config.Secret, error) {
 		return "", fmt.Errorf("read the secret key: %w", err)
 	}
 	key := make([]byte, auth.SecretKeyBytes)
-	_, _ = rand.Read(key) // it never fails; see its documentation
+	_, _ = rand.Read(key) // it never fails
 	text := base64.StdEncoding.EncodeToString(key)
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		return "", fmt.Errorf("keep the secret key: %w", err)

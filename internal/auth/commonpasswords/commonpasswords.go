@@ -1,10 +1,11 @@
 // Package commonpasswords knows the most common passwords, which guessers try first.
 //
-// The list contains passwords of at least MinLength characters from two public lists: the 100,000 most frequent
-// passwords of Have I Been Pwned, published by the UK's National Cyber Security Centre (PwnedPasswordsTop100k.txt), and
-// the list of zxcvbn (data/passwords.txt of github.com/dropbox/zxcvbn, MIT licence), and some of our own in ours.txt.
-// The program contains only the sorted first 32 bits of each SHA-256. A listed password is always found; another one is
-// found with a probability of 1 in 400,000.
+// They are those of at least MinLength characters in the 100,000 most frequent ones of Have I Been Pwned,
+// published by
+// the UK's National Cyber Security Centre (PwnedPasswordsTop100k.txt), in the list of zxcvbn (data/passwords.txt
+// of
+// github.com/dropbox/zxcvbn, MIT licence), and in ours.txt. The program contains the sorted first 32 bits of each
+// SHA-256, so an unlisted password is found with a probability of 1 in 400,000.
 package commonpasswords
 
 import (
@@ -17,7 +18,7 @@ import (
 	"strings"
 )
 
-// MinLength is the length of the shortest listed password, in characters.
+// MinLength is in characters.
 const MinLength = 10
 
 //go:embed digests.bin
@@ -36,7 +37,6 @@ func Contains(password string) bool {
 // Count returns the number of listed passwords.
 func Count() int { return len(digests) / size }
 
-// digest is compared as bytes, in the order of the big-endian numbers.
 func digest(password string) string {
 	sum := sha256.Sum256([]byte(strings.ToLower(password)))
 	return string(sum[:size])

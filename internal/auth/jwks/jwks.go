@@ -1,11 +1,13 @@
 // Package jwks verifies the JWTs of gateways' visitors with the key sets that tenants name.
 //
-// Verify never blocks: Keys reads the sets in the background, every 5 minutes, and within seconds of a token with an
-// unknown key, so that an issuer can rotate its keys. While an issuer does not answer, the last good set stays; before
-// the first, no token is valid (gateway.ErrNoKeys). Failed reads are retried with a back-off from 1 s to a minute. Each
-// tenant has a goroutine, and at most maxReads reads of at most 5 s run at once, so a slow issuer delays only its own
-// tenant. Verifying a signature costs 30 to 100 µs; the claims of up to maxRemembered tokens are cached for each
-// mapping.
+// Verify never blocks: Keys reads the sets in the background, every 5 minutes, and within seconds of a token with
+// an
+// unknown key, so that an issuer can rotate its keys. While an issuer does not answer, the last good set stays;
+// before
+// the first, no token is valid (gateway.ErrNoKeys). Each tenant has a goroutine, and at most maxReads reads run at
+// once,
+// so a slow issuer delays only its own tenant. Verifying a signature costs 30 to 100 µs; the claims of up to
+// maxRemembered tokens are cached for each mapping.
 package jwks
 
 import (
@@ -33,7 +35,7 @@ import (
 
 const (
 	refreshEvery  = 5 * time.Minute
-	missingEvery  = 10 * time.Second // bounds the reads for unknown keys
+	missingEvery  = 10 * time.Second // for unknown keys
 	firstRetry    = time.Second
 	lastRetry     = time.Minute
 	maxReads      = 256
@@ -147,7 +149,7 @@ func (k *Keys) Verify(tenant rules.TenantID, mapping *gateway.Mapping, token str
 type verifier struct {
 	mapping  *gateway.Mapping
 	set      atomic.Pointer[[]jose.JSONWebKey]
-	tried    chan struct{} // closed by hasTried after the first read or its failure
+	tried    chan struct{} // closed after the first read or its failure
 	hasTried func()
 	missing  chan struct{} // signals a token with an unknown key
 	stop     context.CancelFunc
@@ -194,7 +196,6 @@ func (k *Keys) newVerifier(ctx context.Context, tenant rules.TenantID, mapping *
 	return v
 }
 
-// keepFresh rereads a set until ctx ends.
 func (k *Keys) keepFresh(ctx context.Context, v *verifier, url string, log *slog.Logger) {
 	failures := 0
 	for {
@@ -281,8 +282,8 @@ func (k *Keys) read(ctx context.Context, url string) ([]jose.JSONWebKey, error) 
 	return parseSet(body)
 }
 
-// parseSet keeps public keys for signatures: with a published HMAC key everybody could sign. It skips keys that
-// it cannot read, since an issuer may publish new kinds of keys for other clients.
+// parseSet keeps public keys for signatures: with a published HMAC key everybody could sign. It skips unreadable
+// keys, since an issuer may publish new kinds of keys for other clients.
 func parseSet(text []byte) ([]jose.JSONWebKey, error) {
 	var all struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -383,7 +384,7 @@ func verify(mapping *gateway.Mapping, set []jose.JSONWebKey, token string, now t
 	return claims, registered.Expiry.Time().Add(skew), err
 }
 
-// signed reports whether the key that the token names has signed it, or any if it names none.
+// signed tries all keys if the token names none.
 func signed(token string, set []jose.JSONWebKey) bool {
 	signature, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {

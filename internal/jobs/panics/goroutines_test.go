@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// recovered are the places that start goroutines by themselves, each with its recovery from panics. This package starts
-// all others.
+// recovered are the other places that start goroutines, each with its recovery from panics.
 var recovered = map[string]string{
 	"internal/jobs/panics/panics.go: Go":         "Do",
 	"internal/jobs/panics/panics.go: Group.Go":   "Do",
@@ -39,8 +38,8 @@ var forTests = []string{
 	"internal/notify/mailer/smtptest", "internal/oidc/oidctest", "internal/store/buckettest",
 }
 
-// TestEachGoroutineIsRecovered finds go statements, WaitGroup.Go, errgroup's Go and AfterFunc. A Go of this package has
-// more arguments.
+// TestEachGoroutineIsRecovered finds go statements, WaitGroup.Go, errgroup's Go and AfterFunc. This package's Go
+// has more arguments.
 func TestEachGoroutineIsRecovered(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")

@@ -1,8 +1,8 @@
-// Package panics keeps a panic in one piece of work from ending the process. A panic is logged with its stack and
-// counted. All goroutines of ours are started here, because Go has no other way to recover their panics; a test lists
-// the few exceptions with what recovers each.
+// Package panics keeps a panic in one piece of work from ending the process. It logs and counts each one. All our
+// goroutines are started here, because Go has no other way to recover their panics; a test lists the few
+// exceptions.
 //
-// A nil logger is slog.Default(), for stores and decisions, which have none.
+// A nil logger is slog.Default().
 package panics
 
 import (
@@ -41,7 +41,7 @@ func Do(log *slog.Logger, what string, work func() error) (err error) {
 // restartPause keeps a loop that panics at once from taking a processor.
 const restartPause = time.Second
 
-// Loop runs a loop until it returns, and begins it again a second after a panic in it, unless ctx has ended.
+// Loop runs a loop until it returns, and restarts it a second after a panic, unless ctx has ended.
 func Loop(ctx context.Context, log *slog.Logger, what string, loop func(context.Context)) {
 	for {
 		err := Do(log, what, func() error { loop(ctx); return nil })
@@ -56,12 +56,12 @@ func Loop(ctx context.Context, log *slog.Logger, what string, loop func(context.
 	}
 }
 
-// Go does a piece of work in a goroutine of its own. Nobody learns of a panic but the log.
+// Go does a piece of work in its own goroutine. Only the log reports a panic.
 func Go(log *slog.Logger, what string, work func()) {
 	go func() { _ = Do(log, what, func() error { work(); return nil }) }()
 }
 
-// Group is goroutines that somebody waits for. The zero value is ready to use.
+// Group is goroutines to wait for. The zero value is ready to use.
 type Group struct {
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -81,12 +81,12 @@ func (g *Group) Go(log *slog.Logger, what string, work func()) {
 	})
 }
 
-// Loop runs a loop in a goroutine of the group, as the function Loop does.
+// Loop runs a loop in a goroutine of the group, like the function Loop.
 func (g *Group) Loop(ctx context.Context, log *slog.Logger, what string, loop func(context.Context)) {
 	g.running.Go(func() { Loop(ctx, log, what, loop) })
 }
 
-// Wait waits for the goroutines, and returns the first panic that ended one of them.
+// Wait waits for the goroutines, and returns the first panic.
 func (g *Group) Wait() error {
 	g.running.Wait()
 	g.mu.Lock()

@@ -30,7 +30,7 @@ func main() {
 func run(names []string) error {
 	var passwords []string
 	for _, name := range names {
-		file, err := os.Open(name) //nolint:gosec // the files that whoever runs this has chosen
+		file, err := os.Open(name) //nolint:gosec // a developer has named the files
 		if err != nil {
 			return fmt.Errorf("read a list: %w", err)
 		}
