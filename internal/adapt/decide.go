@@ -9,14 +9,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The constants of the control: additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the Increase
-// and Decrease Algorithms for Congestion Avoidance in Computer Networks", 1989).
+// The constants of the control: additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the
+// Increase and Decrease Algorithms for Congestion Avoidance in Computer Networks", 1989).
 const (
 	decrease = 0.7 // factor for the share after a missed target
 	increase = 5   // percent of the configured rate, added after a met target
 
 	// settling is how long a step needs to appear in reports: two seconds to reach checks, and three until their
-	// requests are reported. Earlier reports are ignored.
+	// requests are reported.
 	settling = 5 * time.Second
 	minPause = 10 * time.Second
 	// minRequests is the minimal number of requests for a verdict, unless the whole Window has fewer.
@@ -28,8 +28,8 @@ const (
 	clearErrors = 0.5
 
 	// A share near one that missed the target is not tried again for firstWait. Each further miss there doubles the
-	// wait up to lastWait; meeting the target after probation halves it, since a slowly overflowing queue looks fine at
-	// first. A slow backend is thus probed seldom, and one that recovers is soon trusted.
+	// wait up to lastWait; meeting the target after probation halves it, since a slowly overflowing queue looks fine
+	// at first.
 	firstWait = time.Minute
 	lastWait  = 8 * time.Minute
 	probation = time.Minute
@@ -37,15 +37,15 @@ const (
 
 // Memory is the state of a rule between two decisions.
 type Memory struct {
-	Percent   int       `json:"-"` // share of the configured rate, from 1 to 100
+	Percent   int       `json:"-"` // of the configured rate, from 1 to 100
 	SteppedAt time.Time `json:"-"` // last change of Percent; zero: never
-	// MissedPercent is the share at the last miss after the target was met; 0 for none. Shares near it or above are not
-	// tried before ProbeAt.
+	// MissedPercent is the share at the last miss after the target was met; 0 for none. Shares near it or above are
+	// not tried before ProbeAt.
 	MissedPercent int           `json:"missed_percent,omitempty"`
 	ProbeAt       time.Time     `json:"probe_at,omitzero"`
 	Wait          time.Duration `json:"wait_ns,omitempty"`
-	// Falling means that the last step was down. A further miss then says little about the share: the backend may still
-	// be busy with earlier requests.
+	// Falling means that the last step was down. A further miss then says little about the share: the backend may
+	// still be busy with earlier requests.
 	Falling bool `json:"falling,omitempty"`
 }
 
@@ -69,13 +69,12 @@ type Decision struct {
 	Cause string
 }
 
-// Decide returns a rule's next share. slices belong to its backend, and all times to one clock. The same reports give
-// the same steps.
+// Decide returns a rule's next share. slices belong to its backend, and all times to one clock.
 func Decide(m Memory, rule rules.Adapt, slices []Slice, now time.Time) Decision {
 	if m.Percent < 1 || m.Percent > 100 {
 		m.Percent = 100
 	}
-	if m.Percent < rule.FloorPercent { // the floor was raised
+	if m.Percent < rule.FloorPercent {
 		m.Percent, m.SteppedAt = rule.FloorPercent, now
 		return Decision{Memory: m, Verdict: Undecided, Cause: "the floor was raised"}
 	}
@@ -100,8 +99,7 @@ func Decide(m Memory, rule rules.Adapt, slices []Slice, now time.Time) Decision 
 	return d
 }
 
-// judged sums up the slices since the last step settled. enough allows a verdict; reported means that the Window has
-// reports.
+// judged sums up the slices since the last step settled. reported means that the Window has reports.
 func judged(m Memory, slices []Slice, now time.Time) (seen Seen, enough, reported bool) {
 	from := now.Add(-Window)
 	settled := m.SteppedAt.Add(settling)
@@ -154,7 +152,7 @@ func compare(value, target, clearly float64) Verdict {
 
 func (m Memory) lower(floor int, now time.Time) Memory {
 	if m.Percent <= floor {
-		return m // already at the floor
+		return m
 	}
 	switch {
 	case m.Wait == 0:

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Bounds are the upper bounds of a Histogram's buckets, in milliseconds. Their ratio is at most 2, and 1.5 for most, so
-// a percentile is off by less than half. All reporters use the same bounds, so sums are exact.
+// Bounds are the upper bounds of a Histogram's buckets, in milliseconds. Their ratio is at most 2, and 1.5 for
+// most, so a percentile is off by less than half.
 var Bounds = []int64{
 	1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000,
 	10_000, 15_000, 20_000, 30_000, 60_000,
 }
 
-// buckets includes one above all bounds.
 const buckets = 29
 
 // Histogram counts requests by latency: bucket i counts those above Bounds[i-1] and up to Bounds[i].
@@ -35,8 +34,8 @@ func (h *Histogram) Count() (n int64) {
 	return n
 }
 
-// P99 returns the 99th percentile, interpolated within its bucket and exact at a bound. Above the last bound it returns
-// a little more than that; without requests 0.
+// P99 returns the 99th percentile, interpolated within its bucket and exact at a bound. Above the last bound it
+// returns a little more than that; without requests 0.
 func (h *Histogram) P99() time.Duration {
 	rank := float64(h.Count()) * 0.99
 	below := 0.0
@@ -61,7 +60,7 @@ func (h *Histogram) P99() time.Duration {
 // Seen sums up requests to a backend.
 type Seen struct {
 	Requests int64
-	Errors   int64 // failed ones
+	Errors   int64
 	Latency  Histogram
 }
 

@@ -30,15 +30,15 @@ const (
 
 // Store is shared by the control loops of all processes. All times are on its clock.
 type Store interface {
-	// Lead acquires or renews the lease of the leader. leads is false while another process holds it.
+	// Lead acquires or renews the lease of the leader.
 	Lead(ctx context.Context, holder string, lasts time.Duration) (now time.Time, leads bool, err error)
 	EndLead(ctx context.Context, holder string) error
 	BackendReports(ctx context.Context, after time.Time) ([]BackendSlice, error)
 	DropBackendReports(ctx context.Context, before time.Time) error
 	RecentSteps(ctx context.Context, after time.Time) ([]rules.Step, error)
-	// PutSteps writes a tenant's steps, to end after holds, without waiting for other writers of the tenant: written is
-	// false if there is one, if the tenant's rates are fixed, or if the holder no longer leads. Steps of rules that do
-	// not adapt are skipped.
+	// PutSteps writes a tenant's steps, to end after holds, without waiting for other writers of the tenant: written
+	// is false if there is one, if the tenant's rates are fixed, or if the holder no longer leads. Steps of rules that
+	// do not adapt are skipped.
 	PutSteps(ctx context.Context, holder string, tenant rules.TenantID, steps []rules.Step,
 		holds time.Duration) (written bool, err error)
 }
@@ -50,7 +50,7 @@ type BackendSlice struct {
 	Slice
 }
 
-// Loop is the control loop of a process. Its state is not needed by the next leader.
+// Loop is the control loop of a process.
 type Loop struct {
 	store     Store
 	snapshots func() *snapshot.Snapshot
@@ -126,7 +126,8 @@ func (l *Loop) endLead(ctx context.Context) {
 	}
 }
 
-// Round decides once, if this process leads or can. A tenant whose steps cannot be written does not stop the others.
+// Round decides once, if this process leads or can. A tenant whose steps cannot be written does not stop the
+// others.
 func (l *Loop) Round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, LeadFor)
 	defer cancel()
@@ -212,7 +213,6 @@ func (l *Loop) read(ctx context.Context, now time.Time) (findings, error) {
 	return found, nil
 }
 
-// change is a rule's next step; isNew if it must be written.
 type change struct {
 	rule  *rules.Rule
 	from  int // percent
@@ -267,7 +267,7 @@ func (d *Decision) notes() string {
 	return string(text)
 }
 
-// write writes the tenants' steps, without waiting for other writers of a tenant: the next round tries again.
+// write does not wait for other writers of a tenant: the next round tries again.
 func (l *Loop) write(ctx context.Context, writes map[rules.TenantID][]change) error {
 	todo := make(chan rules.TenantID)
 	failed := make([]error, writersAtOnce)

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	// flushEvery bounds the time of reports in memory.
 	flushEvery = 2 * time.Second
 	// maxHeld bounds the backends in memory, at 2 MiB. A tenant may use half of what the others leave.
 	maxHeld = 5000
@@ -34,7 +33,8 @@ type BackendReport struct {
 
 // Sink stores reports.
 type Sink interface {
-	// WriteReports adds reports, sorted by tenant and backend, to the present slice: all or none, within a few seconds.
+	// WriteReports adds reports, sorted by tenant and backend, to the present slice: all or none, within a few
+	// seconds.
 	WriteReports(ctx context.Context, reports []BackendReport) error
 }
 
@@ -67,8 +67,8 @@ func (r *Reports) reset() {
 	r.held, r.by = map[backendKey]*Seen{}, map[rules.TenantID]int{}
 }
 
-// Add adds a tenant's reports, without waiting for the Sink. Returns the ignored backends: no active rule of the tenant
-// follows them, or the memory is full.
+// Add adds a tenant's reports, without waiting for the Sink. Returns the ignored backends: no active rule of the
+// tenant follows them, or the memory is full.
 func (r *Reports) Add(tenant *snapshot.Tenant, reports []Report) (ignored []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

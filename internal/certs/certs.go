@@ -1,9 +1,10 @@
 // Package certs reads certificates, keys and authorities from files, for servers and clients.
 //
-// Changed files are read again without a restart: before a handshake, at most once a second, their sizes and times are
-// compared. Unusable files, such as a certificate whose key is not replaced yet, leave the last good ones in force and
-// are logged once. New connections use the new files; open ones keep theirs. Errors name the option of the file, and
-// never its content. A handshake costs a few microseconds.
+// Changed files are read again without a restart: before a handshake, at most once a second, their sizes and times
+// are
+// compared. Unusable files, such as a certificate whose key is not replaced yet, leave the last good ones in force
+// and
+// are logged once. Errors name the option of the file, and never its content.
 package certs
 
 import (
@@ -24,7 +25,7 @@ type File struct{ Path, Option string }
 
 // Files are the certificate of a server or client and the authorities that it trusts. All are optional.
 type Files struct {
-	Cert, Key File // of this side; both or none
+	Cert, Key File // both or none
 	// CA signs the other side's certificate. Without it, a server asks for none and a client trusts the operating
 	// system's authorities.
 	CA File
@@ -161,8 +162,8 @@ func (s *Source) Expiry() time.Time {
 	return time.Time{}
 }
 
-// Server returns the configuration of a listener, which needs a certificate. protocols are offered in order of
-// preference: h2, http/1.1. With a CA, clients must show a certificate that it signed.
+// Server returns the configuration of a listener, which needs a certificate. protocols are in order of preference.
+// With a CA, clients must show a certificate that it signed.
 func (s *Source) Server(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols,

@@ -18,8 +18,8 @@ const oldestPostgres = 15
 
 const oldestRedis = 7
 
-// wellKnownFolders contain server programs outside PATH: on Debian and Ubuntu, Fedora and Red Hat, and with Homebrew on
-// Apple and Intel machines.
+// wellKnownFolders contain server programs outside PATH: on Debian and Ubuntu, Fedora and Red Hat, and with
+// Homebrew on Apple and Intel machines.
 var wellKnownFolders = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -76,7 +76,7 @@ func postgresFolders(ctx context.Context) []string {
 	return folders
 }
 
-// versionNumber matches "postgres (PostgreSQL) 15.14 (Debian …)" and "Redis server v=7.0.15 sha=…".
+// matches "postgres (PostgreSQL) 15.14 (Debian …)" and "Redis server v=7.0.15 sha=…"
 var versionNumber = regexp.MustCompile(`(?:\) |server v=)(\d+)`)
 
 func findRedis(ctx context.Context) (string, error) {

@@ -1,10 +1,12 @@
 // Package devdb runs private Postgres and Redis servers as child processes, for `sluice dev` and tests.
 //
-// A server listens on a free port of 127.0.0.1 and keeps its log in a directory of its own. Starting returns once it
-// answers queries; an error contains the end of its log. Postgres requires a random password, because its superuser can
-// run commands; only tests use a Redis without one. A server that is not stopped is killed with this process on Linux
-// and stays elsewhere. The next start recovers: a lock on the directory tells a dead server's files from a running
-// one's. Nothing is downloaded; a missing or old program is ErrNotInstalled.
+// A server listens on a free port of 127.0.0.1 and keeps its log in a directory of its own. Starting returns once
+// it
+// answers queries; an error contains the end of its log. Postgres requires a random password, because its
+// superuser can
+// run commands. A server that is not stopped is killed with this process on Linux and stays elsewhere. A lock on
+// the
+// directory tells a dead server's files from a running one's. Nothing is downloaded.
 package devdb
 
 import "errors"

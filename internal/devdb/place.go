@@ -14,8 +14,10 @@ const elsewhere = "/var/lib/sluice"
 
 // place creates the directory of a server and returns its real path.
 //
-// The user that Postgres runs as cannot enter a checkout below /root or a private temporary directory. Then dir becomes
-// a symbolic link to a directory below elsewhere; a removed link means lost data. Root follows no other link, and gives
+// The user that Postgres runs as cannot enter a checkout below /root or a private temporary directory. Then dir
+// becomes
+// a symbolic link to a directory below elsewhere; a removed link means lost data. Root follows no other link, and
+// gives
 // no directory with another user's files away.
 func (u *runAs) place(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
@@ -87,8 +89,7 @@ func ownedBy(info fs.FileInfo, uid int) bool {
 	return ok && int(owner.Uid) == uid
 }
 
-// letThrough reports whether the user can reach a folder, by permission bits only. Where other rules apply, the start
-// fails with an error.
+// letThrough reports whether the user can reach a folder, by permission bits only.
 func (u *runAs) letThrough(folder string) (bool, error) {
 	if u == nil {
 		return true, nil

@@ -24,8 +24,7 @@ const (
 
 // PostgresOptions are options of a private Postgres.
 type PostgresOptions struct {
-	// Throwaway disables syncing to disk, for tests: fast, but a crash of the machine may corrupt the data. A crash of
-	// the server alone loses nothing that was committed.
+	// Throwaway disables syncing to disk, for tests: a crash of the machine may corrupt the data.
 	Throwaway bool
 }
 
@@ -41,11 +40,11 @@ type Postgres struct {
 	proc     *process
 }
 
-// StartPostgres starts a Postgres server on a free loopback port. Its data, log and password are in dir, created by the
-// first start and reused later. ctx bounds only the start, which returns once the server answers queries.
+// StartPostgres starts a Postgres server on a free loopback port. Its data, log and password are in dir, created
+// by the
+// first start and reused later. ctx bounds only the start.
 //
-// Postgres refuses root, so under root it runs as user postgres, who becomes the owner of dir; a directory with another
-// user's files is an error. If that user cannot reach dir, dir becomes a link to a directory in /var/lib/sluice.
+// Postgres refuses root, so under root it runs as user postgres, who becomes the owner of dir; see place.
 //
 // The error is ErrNotInstalled without a Postgres 15 or later, or without the version that wrote the data.
 func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*Postgres, error) {
@@ -62,7 +61,6 @@ func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*P
 	return p, nil
 }
 
-// prepare locks the directory and initializes the data.
 func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
@@ -83,8 +81,8 @@ func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 		_ = p.lock.Close()
 		return err
 	}
-	// The lock is ours, so no server runs and the pid file is stale. Postgres would check whether its pid is alive,
-	// which after a reboot may be any process of the user.
+	// The lock is ours, so the pid file is stale. Postgres would check whether its pid is alive, which after a reboot
+	// may be any process of the user.
 	if err = os.Remove(p.path(dataDir, "postmaster.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		_ = p.lock.Close()
 		return err
@@ -92,8 +90,8 @@ func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// initialize creates the data once. The folder is renamed when complete, so that an interrupted attempt is not taken
-// for a database.
+// initialize creates the data once. The folder is renamed when complete, so that an interrupted attempt is not
+// taken for a database.
 func (p *Postgres) initialize(ctx context.Context) error {
 	passwordFile := p.path("password")
 	if _, err := os.Stat(p.path(dataDir)); err == nil {
@@ -167,7 +165,6 @@ func (p *Postgres) asServer(cmd *exec.Cmd) {
 	cmd.SysProcAttr = sysProcAttr(syscall.SIGINT, p.as.credential())
 }
 
-// explain adds the likely cause to a permission error.
 func (p *Postgres) explain(err error) error {
 	if p.as != nil && errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("user %s, whom Postgres runs as because it refuses root, cannot enter %s; choose a "+
@@ -219,7 +216,7 @@ func (p *Postgres) CreateDatabase(ctx context.Context, name string) (databaseURL
 // Done is closed when the server has ended.
 func (p *Postgres) Done() <-chan struct{} { return p.proc.done }
 
-// Stop shuts the server down cleanly and waits for its end. Does nothing if the server has ended.
+// Stop shuts the server down cleanly and waits for its end.
 func (p *Postgres) Stop() error {
 	err := p.proc.stop(syscall.SIGINT)
 	return errors.Join(err, p.unlock())

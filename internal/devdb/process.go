@@ -41,8 +41,8 @@ func spawn(cmd *exec.Cmd, logPath string) (*process, error) {
 	p := &process{cmd: cmd, logPath: logPath, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// Linux sends the parent death signal when the thread that started the child ends, not when the process does,
-		// so this thread must live as long as the child.
+		// Linux sends the parent death signal when the thread that started the child ends, so this thread must live as
+		// long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -104,8 +104,7 @@ func (p *process) tail() string {
 	return strings.TrimSpace(string(log[max(0, len(log)-tailBytes):]))
 }
 
-// awaitReady probes the process until it answers. Its errors contain the end of the log. A process that does not answer
-// in time is killed.
+// awaitReady probes the process until it answers, and kills it if it does not in time.
 func (p *process) awaitReady(ctx context.Context, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -127,8 +126,8 @@ func (p *process) awaitReady(ctx context.Context, probe func(context.Context) er
 	}
 }
 
-// serve starts a server on a free port. Where ports cannot be reserved, another program may take the port first; then
-// serve tries another one.
+// serve starts a server on a free port. Where ports cannot be reserved, another program may take the port first;
+// then serve tries another one.
 func serve(start func(port *Port) (*process, error)) (p *process, port *Port, err error) {
 	for range portAttempts {
 		if port, err = ReservePort(); err != nil {

@@ -23,8 +23,8 @@ type Redis struct {
 	dir      string
 	as       *runAs // nil: this process's user
 	password string // "": none
-	port     *Port  // reserved for the life of r, for Restart
-	bus      *Port  // likewise, for a cluster's server
+	port     *Port  // reserved until the end, for Restart
+	bus      *Port  // for a cluster's server
 	proc     *process
 
 	isDurable bool   // it writes each command to a file before the answer
@@ -32,15 +32,15 @@ type Redis struct {
 	monitors  *Redis // for a sentinel: the monitored master
 }
 
-// StartRedis starts a redis-server on a free loopback port, with its log in dir, which is created. Returns once Redis
-// answers; ctx bounds only that wait. It has no password, and under root it runs as root, so it is for tests. The error
-// is ErrNotInstalled without a redis-server 7 or later on PATH.
+// StartRedis starts a redis-server on a free loopback port, with its log in dir. It has no password, and under
+// root it runs as root, so it is for tests. ctx bounds only the start. The error is ErrNotInstalled without a
+// redis-server 7 or later on PATH.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	return startRedis(ctx, &Redis{dir: dir})
 }
 
-// StartGuardedRedis starts a Redis that other users of this machine cannot use: it requires a random password, which is
-// in its URL. Under root it runs as user redis or else postgres, if there is one.
+// StartGuardedRedis starts a Redis with a random password in its URL. Under root it runs as user redis or else
+// postgres, if there is one.
 func StartGuardedRedis(ctx context.Context, dir string) (*Redis, error) {
 	r := &Redis{dir: dir, password: newPassword()}
 	for _, name := range []string{"redis", "postgres"} {
@@ -67,7 +67,7 @@ func startRedis(ctx context.Context, r *Redis) (_ *Redis, err error) {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
-	if r.bus != nil { // a cluster's ports are reserved before
+	if r.bus != nil {
 		r.proc, err = r.start(ctx, r.port)
 	} else {
 		r.proc, r.port, err = serve(func(port *Port) (*process, error) { return r.start(ctx, port) })
@@ -126,13 +126,12 @@ func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 	return p, err
 }
 
-// dial connects to a server until the deadline of ctx.
 func dial(ctx context.Context, port *Port) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", port.Addr())
 	if err != nil {
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline() // the zero time if ctx has none
+	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -200,7 +199,7 @@ func (r *Redis) URL() string {
 // Done is closed when the current server has ended. Restart replaces the channel.
 func (r *Redis) Done() <-chan struct{} { return r.proc.done }
 
-// Stop thaws the server, shuts it down cleanly and waits for its end. Does nothing if the server has ended.
+// Stop thaws the server, shuts it down cleanly and waits for its end.
 func (r *Redis) Stop() error {
 	if err := r.Thaw(); err != nil {
 		return err
@@ -217,8 +216,8 @@ func (r *Redis) Freeze() error { return r.proc.signal(syscall.SIGSTOP) }
 // Thaw resumes a frozen server.
 func (r *Redis) Thaw() error { return r.proc.signal(syscall.SIGCONT) }
 
-// Restart kills the server and starts one on the same port, which is empty unless r is durable. Returns once that
-// answers. No other method of r may run meanwhile.
+// Restart kills the server and starts one on the same port, which is empty unless r is durable. No other method of
+// r may run meanwhile.
 func (r *Redis) Restart(ctx context.Context) error {
 	r.Kill()
 	p, err := r.start(ctx, r.port)

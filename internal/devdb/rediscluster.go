@@ -10,16 +10,16 @@ import (
 
 const clusterSlots = 16384
 
-// RedisCluster is a private Redis Cluster, whose masters share the slots evenly. The loss of a master does not affect
-// the slots of others.
+// RedisCluster is a private Redis Cluster, whose masters share the slots evenly. The loss of a master does not
+// affect the slots of others.
 type RedisCluster struct {
 	Masters []*Redis
-	// Replicas[i] replicates Masters[i], if there are replicas. Failover is manual.
+	// Replicas[i] replicates Masters[i]. Failover is manual.
 	Replicas []*Redis
 }
 
-// StartRedisCluster starts a cluster with logs and configurations in subfolders of dir. Returns once each server
-// answers; they find each other within about a second. See StartRedis.
+// StartRedisCluster starts a cluster in subfolders of dir. Returns once each server answers; they find each other
+// within about a second. See StartRedis.
 func StartRedisCluster(ctx context.Context, dir string, masters int, withReplicas bool) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
 	defer func() {

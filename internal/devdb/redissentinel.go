@@ -16,8 +16,8 @@ type RedisGroup struct {
 
 const groupName = "main"
 
-// StartRedisGroup starts a group with logs and configurations in subfolders of dir. Returns once each server answers;
-// the sentinel knows the replica within seconds. See StartRedis.
+// StartRedisGroup starts a group in subfolders of dir. Returns once each server answers; the sentinel knows the
+// replica within seconds. See StartRedis.
 func StartRedisGroup(ctx context.Context, dir string) (_ *RedisGroup, err error) {
 	g := &RedisGroup{}
 	defer func() {

@@ -4,9 +4,8 @@ package devdb
 
 import "syscall"
 
-// sysProcAttr puts a server into its own process group, so that an interrupt at the terminal reaches only this process,
-// which then stops its servers cleanly. If this process is killed, the server stays until it is stopped by hand;
-// StartPostgres then names its process.
+// sysProcAttr puts a server into its own process group, so that an interrupt at the terminal reaches only this
+// process, which then stops its servers cleanly. If this process is killed, the server stays.
 func sysProcAttr(_ syscall.Signal, as *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Credential: as}
 }

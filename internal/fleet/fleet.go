@@ -1,9 +1,9 @@
 // Package fleet knows the processes that answer checks and their state.
 //
-// Each process reports itself to a [Store] every [Interval], with its checks of about the last minute, independently of
-// its checks; a slow report is skipped. A process that stops deletes its report; one that was killed is forgotten when
-// its report is older than [Recent]. Ages use the store's clock. While the store is away, only metrics and readiness
-// show a process's state.
+// Each process reports itself to a [Store] every [Interval], with its checks of about the last minute. A process
+// that
+// stops deletes its report; one that was killed is forgotten when its report is older than [Recent]. Ages use the
+// store's clock.
 package fleet
 
 import (
@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	// Interval is the pause between two reports.
 	Interval = 5 * time.Second
 	// Recent is the highest age of a live process's report.
 	Recent = time.Minute
@@ -38,22 +37,21 @@ type Process struct {
 	// Redis is up, down, or memory if none is configured; partial means that some nodes of a cluster are down.
 	Redis     string
 	RedisDown []string
-	// Algorithms are those that the process knows, with rules.WordAdapt, WordMeters and WordLeases. A rule with another
-	// one acts by its failure mode there.
+	// Algorithms are the words of rules.KnownWords. A rule with another one acts by its failure mode there.
 	Algorithms []string
 }
 
 // Count counts a process's decided checks.
 type Count struct {
-	Checks, Degraded int64 // Degraded were decided without Redis
+	Checks, Degraded int64 // decided without Redis
 }
 
-// Report is a stored report.
+// Report is a process's state and its checks in the last Span, about a minute: checks come in waves, so a few
+// seconds would say little about the rate.
 type Report struct {
 	Process
 	At time.Time // on the store's clock
 
-	// Count is of Span, about the last minute: checks come in waves, so a few seconds would say little about the rate.
 	Count
 	Span time.Duration
 }
@@ -88,8 +86,8 @@ type counted struct {
 	at time.Time
 }
 
-// Keep reports a process until ctx ends, and then deletes the report. look must answer from memory; it returns the
-// process's state and its counts since the start.
+// Keep reports a process until ctx ends, and then deletes the report. look returns the process's state and its
+// counts since the start, from memory.
 func Keep(ctx context.Context, store Store, look func() (Process, Count), log *slog.Logger) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()

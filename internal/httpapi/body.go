@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// ReadBody reads a JSON body of at most limit bytes into buf, which is emptied first. Returns a *Problem if the body is
-// larger or its type is not JSON.
+// ReadBody reads a JSON body of at most limit bytes into buf. Returns a *Problem if the body is larger or its type
+// is not JSON.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if err := RequireJSON(r.Header.Get("Content-Type"), r.Header.Get("Content-Encoding")); err != nil {
 		return err
@@ -17,8 +17,8 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	return ReadFile(w, r, limit, buf)
 }
 
-// ReadFile reads a body of at most limit bytes into buf, which is emptied first. Returns a *Problem if the body is
-// larger, ends early or is too slow, which are the caller's mistakes.
+// ReadFile reads a body of at most limit bytes into buf. Returns a *Problem if the body is larger, ends early or
+// is too slow.
 func ReadFile(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if r.ContentLength > limit {
 		return bodyTooLarge(limit)
@@ -38,8 +38,8 @@ func ReadFile(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	return nil
 }
 
-// RequireJSON returns a *Problem unless the headers announce JSON. This prevents cross-site requests: browsers send
-// other types without asking first.
+// RequireJSON returns a *Problem unless the headers announce JSON, which prevents cross-site requests: browsers
+// send other types without asking first.
 func RequireJSON(contentType, contentEncoding string) error {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err == nil && mediaType == "application/json" && (contentEncoding == "" || contentEncoding == "identity") {

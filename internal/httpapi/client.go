@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Client returns the address of a request's client, or the zero Addr if it is unknown. It is the peer's, unless the
-// peer is a trusted proxy. Each proxy appends its peer's address to X-Forwarded-For, so the client is the last address
-// that is not a trusted proxy; earlier ones may be forged.
+// Client returns the address of a request's client, or the zero Addr if it is unknown. Each proxy appends its
+// peer's address to X-Forwarded-For, so the client is the last address that is not a trusted proxy; earlier ones
+// may be forged.
 func Client(peer netip.Addr, forwarded []string, trusted []netip.Prefix) netip.Addr {
 	client := plain(peer)
 	for _, text := range slices.Backward(strings.Split(strings.Join(forwarded, ","), ",")) {
@@ -22,7 +22,6 @@ func Client(peer netip.Addr, forwarded []string, trusted []netip.Prefix) netip.A
 	return client
 }
 
-// forwardedAddr reads an address of X-Forwarded-For, with or without a port.
 func forwardedAddr(text string) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if withPort, err := netip.ParseAddrPort(text); err == nil {

@@ -8,22 +8,21 @@ import (
 
 // Readiness is the content of readyz.
 type Readiness struct {
-	// Open means that the listeners for requests are open, once rules are loaded, and makes the process ready.
-	Open bool
-	// RulesLoaded means that rules were loaded at least once.
+	// Open means that rules were loaded and the listeners are open.
+	Open        bool
 	RulesLoaded bool
-	// Draining means that the process is stopping and only answers until others take over, and makes it unready.
+	// Draining means that the process only answers until others take over.
 	Draining bool
-	// RulesAge is the age of the rules: see snapshot.Watcher.Age.
+	// see snapshot.Watcher.Age
 	RulesAge time.Duration
-	// Database and Redis are single public words, such as up, down, or memory without Redis.
+	// Database and Redis are single public words, such as up, down, or memory.
 	Database, Redis string
 	// Warnings describe what keeps limits from holding, such as a setting of Redis.
 	Warnings []string
 }
 
-// HealthHandler answers GET /healthz and /readyz on the metrics port, where probes succeed however many connections the
-// check port has.
+// HealthHandler answers GET /healthz and /readyz on the metrics port, which probes reach however many connections
+// the check port has.
 func HealthHandler(version string, readiness func() Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+HealthPath, func(w http.ResponseWriter, _ *http.Request) {
@@ -40,7 +39,7 @@ func writeHealth(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the prober may have left
+	_, _ = w.Write(body)
 }
 
 // The paths of probes.
@@ -49,7 +48,7 @@ const (
 	ReadyPath  = "/readyz"
 )
 
-// Alive returns the answer of healthz, with the version.
+// Alive returns the answer of healthz.
 func Alive(version string) []byte {
 	return append(AppendText([]byte(`{"status":"ok","version":`), version), '}')
 }

@@ -16,11 +16,11 @@ const MaxFieldErrors = 20
 
 const maxPointer = 1000 // bytes; a pointer into ten thousand brackets helps nobody
 
-// Reader reads a JSON body strictly, token by token. Values of a wrong kind are recorded with their pointers, and
-// reading continues, so that the caller learns all mistakes together. After invalid JSON, More returns false and every
-// other method the zero value.
+// Reader reads a JSON body strictly, token by token, for hot paths. It records values of a wrong kind with their
+// pointers, and continues, so that the caller learns all mistakes together. After invalid JSON, More returns false
+// and every other method the zero value.
 //
-// The zero Reader is ready for Reset. It is not safe for concurrent use.
+// The zero Reader is ready for Reset. Not safe for concurrent use.
 type Reader struct {
 	decoder jsontext.Decoder
 	fields  []FieldError
@@ -45,7 +45,7 @@ func (r *Reader) Close() error {
 	return BodyProblem(r.fields)
 }
 
-// BodyProblem returns the answer to a body with these mistakes, the first MaxFieldErrors of them, or nil.
+// BodyProblem returns the answer to a body with these mistakes, or nil.
 func BodyProblem(mistakes []FieldError) error {
 	if len(mistakes) == 0 {
 		return nil
@@ -82,7 +82,7 @@ func (r *Reader) More() bool {
 	return !r.broken
 }
 
-// Name reads a member's name. The token is valid until the next read; switching over its String does not allocate.
+// Name reads a member's name, valid until the next read. Switching over its String does not allocate.
 func (r *Reader) Name() jsontext.Token { return r.token() }
 
 // Text reads a string of at most maxBytes bytes of UTF-8 without NUL.
@@ -153,7 +153,7 @@ func (r *Reader) Refuse(detail string) {
 
 // RefuseAt records a mistake in the value at a pointer.
 func (r *Reader) RefuseAt(pointer, detail string) {
-	if len(r.fields) < MaxFieldErrors { // further ones are dropped
+	if len(r.fields) < MaxFieldErrors {
 		r.fields = append(r.fields, FieldError{pointer, detail})
 	}
 }
@@ -202,8 +202,8 @@ func syntaxError(err error) FieldError {
 	}
 }
 
-// Decode fills v, a pointer, from a JSON body as strictly as a Reader, except that it stops at the first mistake and
-// leaves null to v's type.
+// Decode fills v, a pointer, as strictly as a Reader, except that it stops at the first mistake and leaves null to
+// v's type.
 func Decode(body []byte, v any) error {
 	if mistake, ok := decode(body, v); !ok {
 		return BodyProblem([]FieldError{mistake})
@@ -211,7 +211,7 @@ func Decode(body []byte, v any) error {
 	return nil
 }
 
-// Wrong is what an Unmarshaler says of a value, as a FieldError's Detail.
+// Wrong is an Unmarshaler's error about a value, as a FieldError's Detail.
 type Wrong string
 
 // Error returns the text.
@@ -234,7 +234,8 @@ func decode(body []byte, v any) (mistake FieldError, ok bool) {
 	return syntaxError(err), false
 }
 
-// findNUL returns the pointer of a string or name with NUL. JSON must escape NUL, so most bodies need no second pass.
+// findNUL returns the pointer of a string or name with NUL. JSON must escape NUL, so most bodies need no second
+// pass.
 func findNUL(body []byte) (pointer string, found bool) {
 	if !bytes.Contains(body, []byte(`\u0000`)) {
 		return "", false

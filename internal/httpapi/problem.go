@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Kind is a kind of problem. Callers distinguish problems by Type, which never changes; Title belongs to the kind.
+// Kind is a kind of problem. Callers distinguish problems by Type, which never changes.
 type Kind struct {
 	Type   string
 	Title  string
@@ -23,7 +23,7 @@ const typePrefix = "urn:sluice:problem:"
 // draftPrefix is for the types of draft-ietf-httpapi-ratelimit-headers.
 const draftPrefix = "https://iana.org/assignments/http-problem-types#"
 
-// The kinds of problem of all surfaces.
+// The kinds of problem.
 var (
 	InvalidRequest = Kind{typePrefix + "invalid-request", "The request is not valid", http.StatusBadRequest}
 	Unauthorized   = Kind{typePrefix + "unauthorized", "The request is not authenticated", http.StatusUnauthorized}
@@ -82,7 +82,7 @@ var (
 	Unavailable = Kind{typePrefix + "unavailable", "The service cannot answer yet", http.StatusServiceUnavailable}
 )
 
-// FieldError is a mistake in a value of a body. Detail says what a right value is.
+// FieldError is a mistake in a value of a body. Detail describes a right value.
 type FieldError struct {
 	Pointer string // JSON pointer (RFC 6901); "" is the whole body
 	Detail  string
@@ -93,7 +93,7 @@ type Problem struct {
 	Kind
 	Detail string
 	Fields []FieldError
-	// Violated are the names in RateLimit-Policy of the limits that deny the request.
+	// Violated are the limits that deny the request, by their names in RateLimit-Policy.
 	Violated []string
 }
 
@@ -105,8 +105,8 @@ func (k Kind) Problem(detail string, fields ...FieldError) *Problem {
 // Error returns the title and the detail.
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
 
-// WriteError answers a *Problem and a *http.MaxBytesError as they are; it logs any other error and answers an internal
-// error.
+// WriteError answers a *Problem and a *http.MaxBytesError as they are; it logs any other error and answers an
+// internal error.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	var p *Problem
 	var tooLarge *http.MaxBytesError
@@ -137,7 +137,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(b) // the caller may have left
+	_, _ = w.Write(b)
 }
 
 // Append appends the problem document, with the request id unless it is "".
@@ -175,7 +175,7 @@ func (p *Problem) Append(b []byte, requestID string) []byte {
 
 // AppendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(b []byte, s string) []byte {
-	// AppendQuote's only error is invalid UTF-8, which it has replaced.
+	// The only error is invalid UTF-8, which AppendQuote has replaced.
 	b, _ = jsontext.AppendQuote(b, s)
 	return b
 }

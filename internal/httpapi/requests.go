@@ -13,17 +13,16 @@ type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // Requests wraps every route of a surface.
 type Requests struct {
-	Log *slog.Logger
-	// Observer may be nil.
+	Log      *slog.Logger
 	Observer Observer
 	// Deadline bounds each request's context; 0 means no bound.
 	Deadline time.Duration
 }
 
-// RequestIDHeader carries the request's id, in net/http's canonical spelling.
+// RequestIDHeader is in net/http's canonical spelling.
 const RequestIDHeader = "X-Request-Id"
 
-// RequestID returns the id of the request that w answers, from the answer's header.
+// RequestID returns the id of the request that w answers.
 func RequestID(w http.ResponseWriter) string {
 	if values := w.Header()[RequestIDHeader]; len(values) > 0 {
 		return values[0]
@@ -48,7 +47,6 @@ func (q *Requests) Route(name string, handler Handler) http.Handler {
 	})
 }
 
-// run answers with the handler's error or panic.
 func (w *response) run(telemetry Telemetry, route string, r *http.Request, handler Handler) {
 	defer func() {
 		cause := recover()
@@ -103,8 +101,8 @@ func (w *response) statusCode() int {
 	return w.status
 }
 
-// ChooseRequestID returns the id that the caller sent, if it is a single one of 1 to 64 letters, digits, dots, dashes
-// and underscores, else a random one.
+// ChooseRequestID returns the id that the caller sent, if it is a single one of 1 to 64 letters, digits, dots,
+// dashes and underscores, else a random one.
 func ChooseRequestID(sent ...string) string {
 	if len(sent) == 1 && isRequestID(sent[0]) {
 		return sent[0]

@@ -10,16 +10,15 @@ import (
 const (
 	ReadTimeout  = 10 * time.Second // headers and body
 	WriteTimeout = 30 * time.Second // from the end of the headers to the end of the answer
-	// IdleTimeout exceeds the 60 s after which common load balancers close idle connections, so that they never use one
-	// that is closing here.
+	// IdleTimeout exceeds the 60 s after which common load balancers close idle connections, so that they never use
+	// one that is closing here.
 	IdleTimeout    = 2 * time.Minute
 	MaxHeaderBytes = 16 << 10
 
 	readHeaderTimeout = 5 * time.Second
 )
 
-// NewServer returns a server that is not listening yet. Bodies are limited by ReadBody. A Deadline of Requests should
-// be below WriteTimeout.
+// NewServer returns a server that is not listening yet. A Deadline of Requests should be below WriteTimeout.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -28,7 +27,7 @@ func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:      WriteTimeout,
 		IdleTimeout:       IdleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,
-		// net/http reports broken handshakes and the like, which need no operator.
+		// net/http reports broken handshakes and the like, which need no operator
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

@@ -12,13 +12,13 @@ import (
 
 // Observer is called for every answered request, concurrently, and must not block.
 type Observer interface {
-	// RequestAnswered gets the name of a registered route, never a path. traceID is "" unless the request is traced.
+	// route is the name of a registered route, never a path. traceID is "" unless the request is traced.
 	RequestAnswered(route string, status int, took time.Duration, traceID string)
 }
 
 // Tracer starts spans. Safe for concurrent use.
 type Tracer interface {
-	// Start returns nil unless the caller's trace is sampled. route is the name of a route, never a path.
+	// Start returns nil unless the caller's trace is sampled.
 	Start(traceparent, route string, details Details) Span
 }
 
@@ -80,7 +80,7 @@ func (f *InFlight) End(ctx context.Context, status int) {
 
 // LogPanic logs a recovered panic with its stack. It never panics.
 func (t Telemetry) LogPanic(ctx context.Context, route string, details Details, cause any) {
-	defer func() { _ = recover() }() // a panic of the log or the details
+	defer func() { _ = recover() }()
 	panics.Count()
 	t.Log.ErrorContext(ctx, "panic", "request_id", details.RequestID(), "method", details.Method(), "route", route,
 		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))

@@ -38,8 +38,7 @@ func (f *flow) purpose() Purpose {
 
 var errFlow = errors.New("the browser has no sign-in under way at this provider, or it is older than 10 minutes")
 
-// box returns the cipher of a provider's flows. Its key is derived from the client secret, which all processes share.
-// Providers cannot open each other's flows.
+// box returns the cipher of a provider's flows, whose key all processes derive from the client secret.
 func (s *Settings) box() (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(s.ClientSecret), []byte(s.Issuer+"\x00"+s.ClientID),
 		"sluice sign-in flow "+s.Slug, 32)

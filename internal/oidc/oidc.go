@@ -1,13 +1,15 @@
-// Package oidc authenticates people at OpenID Connect providers and returns the signed [auth.Identity]. Package auth
+// Package oidc authenticates people at OpenID Connect providers and returns the signed [auth.Identity]. Package
+// auth
 // decides who may sign in with it.
 //
 // A sign-in is the authorization code flow with PKCE (S256), a state and a nonce of 256 random bits each, in an
-// encrypted cookie of one provider that lives 10 minutes. The issuer is checked in the discovery document, in the
-// answer (RFC 9207) and in the ID token, whose signature, audience, authorized party, expiry, nonce and access token
-// hash are checked too. Unsigned and symmetrically signed tokens are refused. Discovery runs on demand within
-// [callTimeout], is cached for [refreshAfter] and longer while the provider is down; a failure is cached for
-// [retryAfter]. A provider that is down affects nothing else. [maxCalls] and [maxCallsPerNetwork] bound concurrent code
-// exchanges.
+// encrypted cookie. The issuer is checked in the discovery document, in the answer (RFC 9207) and in the ID token,
+// whose
+// signature, audience, authorized party, expiry, nonce and access token hash are checked too. Unsigned and
+// symmetrically
+// signed tokens are refused. Discovery runs on demand, is cached for [refreshAfter] and longer while the provider
+// is
+// down; a failure is cached for [retryAfter]. [maxCalls] and [maxCallsPerNetwork] bound concurrent code exchanges.
 package oidc
 
 import (
@@ -46,8 +48,7 @@ const (
 type Options struct {
 	// URL returns the base URL of Sluice for browsers, without a slash at its end.
 	URL func() string
-	// Client calls the providers. The default trusts the operating system's authorities and uses the environment's
-	// proxy.
+	// The default Client trusts the operating system's authorities and uses the environment's proxy.
 	Client *http.Client
 	Log    *slog.Logger
 	Now    func() time.Time
@@ -108,7 +109,7 @@ func (ps *Providers) Get(slug string) (*auth.IdentityProvider, error) {
 	return p.Rule, nil
 }
 
-// OfIssuer returns the provider with an issuer, or nil if none is configured.
+// OfIssuer returns the provider with an issuer, or nil.
 func (ps *Providers) OfIssuer(issuer string) *auth.IdentityProvider {
 	for _, rule := range ps.List() {
 		if rule.Issuer == issuer {
@@ -136,7 +137,7 @@ type provider struct {
 	discovery singleflight.Group
 	mu        sync.Mutex
 	found     *found
-	failed    error // of the last discovery, or nil
+	failed    error // of the last discovery
 	triedAt   time.Time
 	failures  []Failure
 }
@@ -150,7 +151,7 @@ type Purpose struct {
 	CodeShown bool
 }
 
-// Start begins a sign-in. Returns the provider's address for the browser, and the value of a cookie for Finish. Returns
+// Start returns the provider's address for the browser, and the value of a cookie for Finish. Returns
 // rules.ErrNotFound, or an auth.ProviderError while the provider does not answer.
 func (ps *Providers) Start(ctx context.Context, slug string, purpose Purpose) (address, cookie string, err error) {
 	p, err := ps.find(slug)
@@ -186,8 +187,8 @@ type Finished struct {
 	Flow auth.Digest
 }
 
-// Finish reads a provider's answer: the query of the callback. The Purpose is also valid after an error, unless the
-// error is about the cookie. Errors are auth.ProviderError.
+// Finish reads a provider's answer: the query of the callback. The Purpose is also valid after an error, unless
+// the error is about the cookie. Errors are auth.ProviderError.
 func (ps *Providers) Finish(ctx context.Context, slug, cookie string, query url.Values, from netip.Addr) (Finished,
 	error,
 ) {
@@ -227,8 +228,8 @@ func plain(ip netip.Addr) netip.Addr {
 	return rules.PlainIP(ip)
 }
 
-// SignOutURL returns the provider's address for a sign-out, from which the browser returns to the sign-in page; "" if
-// the provider has none or does not answer.
+// SignOutURL returns the provider's address for a sign-out, after which the browser returns to the sign-in page;
+// "" if the provider has none or does not answer.
 func (ps *Providers) SignOutURL(ctx context.Context, slug string) (string, error) {
 	p, err := ps.find(slug)
 	if err != nil || !p.SignOut {

@@ -24,12 +24,11 @@ type found struct {
 	provider    *oidc.Provider
 	endpoint    oauth2.Endpoint
 	verifier    *oidc.IDTokenVerifier
-	endSession  *url.URL // nil for none
-	namesItself bool     // every answer contains the parameter iss
+	endSession  *url.URL
+	namesItself bool // every answer contains the parameter iss
 	at          time.Time
 }
 
-// discover returns the cached result, and calls the provider if that is missing or old.
 func (p *provider) discover(ctx context.Context) (*found, error) {
 	now := p.options.Now()
 	p.mu.Lock()
@@ -92,7 +91,7 @@ func (p *provider) read(ctx context.Context) (*found, error) {
 		return nil, errors.New("the provider does not support PKCE with S256")
 	}
 	f := &found{provider: provider, endpoint: provider.Endpoint(), namesItself: more.NamesItself, at: p.options.Now()}
-	// Set explicitly, because the library would find out by sending the code twice.
+	// The library would find out by sending the code twice.
 	f.endpoint.AuthStyle = oauth2.AuthStyleInHeader
 	if len(more.AuthMethods) > 0 && !slices.Contains(more.AuthMethods, "client_secret_basic") {
 		f.endpoint.AuthStyle = oauth2.AuthStyleInParams
@@ -211,10 +210,9 @@ func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, a
 // clockDrift bounds the difference between the provider's clock and ours.
 const clockDrift = time.Minute
 
-// checkAuthTime refuses a person who was not asked to authenticate again after the flow began. max_age requires the
-// provider to add auth_time. A provider without it may also ignore prompt=login, so it steps a session up only if its
-// settings allow that. It may link an identity: many providers omit auth_time, and the person has just proven the
-// account here.
+// checkAuthTime refuses a person who was not asked to authenticate again. A provider that ignores max_age may also
+// ignore prompt=login, and needs a setting to step a session up. Linking is allowed, because many providers omit
+// auth_time and the person has just proven the account here.
 func (p *provider) checkAuthTime(f flow, claim any) error {
 	began := f.began()
 	switch {
@@ -309,8 +307,8 @@ func lookUp(claims map[string]any, name string) any {
 	return nil
 }
 
-// isElsewhere reports whether a claim must be fetched from another address, as at Microsoft Entra ID for people in more
-// than 200 groups. Taking it for no groups would end their roles.
+// isElsewhere reports whether a claim must be fetched from another address, as at Microsoft Entra ID for people in
+// more than 200 groups. Taking it for no groups would end their roles.
 func isElsewhere(claims map[string]any, name string) bool {
 	names, _ := claims["_claim_names"].(map[string]any)
 	return name != "" && names[name] != nil && lookUp(claims, name) == nil
@@ -330,7 +328,6 @@ func texts(value any) (all []string) {
 	return all
 }
 
-// answeredError maps the provider's error to a reason.
 func answeredError(query url.Values) error {
 	code := query.Get("error")
 	refused := auth.ProviderError{
@@ -346,8 +343,7 @@ func answeredError(query url.Values) error {
 	return refused
 }
 
-// exchangeError maps an error of the token endpoint to a reason. The detail contains only the error and description of
-// the answer, and no secret.
+// exchangeError keeps secrets of the token endpoint's answer out of the detail.
 func exchangeError(err error) error {
 	var answered *oauth2.RetrieveError
 	if !errors.As(err, &answered) {
@@ -374,7 +370,7 @@ func words(err error) string {
 	return line(err.Error())
 }
 
-const maxWords = 300 // characters
+const maxWords = 300 // in characters
 
 func line(text string) string {
 	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
@@ -393,8 +389,7 @@ func isText(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }
 
-// newClient returns a client that follows no redirects, which would forward the client secret, and reads at most
-// maxAnswer.
+// newClient follows no redirects, which would forward the client secret, and reads at most maxAnswer.
 func newClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 64 << 10

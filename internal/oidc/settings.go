@@ -19,8 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// Bounds of a configuration. The minimal length of the client secret matters because keys are derived from it; see
-// flow.
+// minSecret matters because keys are derived from the client secret; see flow.
 const (
 	maxProviders  = 50
 	maxGrants     = 1000
@@ -32,23 +31,22 @@ const (
 
 // Settings configure a provider, like its entry in the file.
 type Settings struct {
-	Slug             string   `yaml:"slug"`      // used in URLs
-	Name             string   `yaml:"name"`      // on the button; "" for the slug
-	Issuer           string   `yaml:"issuer"`    // exactly as in tokens
-	ClientID         string   `yaml:"client_id"` // of Sluice at the provider
+	Slug             string   `yaml:"slug"`   // used in URLs
+	Name             string   `yaml:"name"`   // on the button; "" for the slug
+	Issuer           string   `yaml:"issuer"` // exactly as in tokens
+	ClientID         string   `yaml:"client_id"`
 	ClientSecret     string   `yaml:"client_secret"`
 	ClientSecretFile string   `yaml:"client_secret_file"` // relative to the file of providers
-	Scopes           []string `yaml:"scopes"`             // default openid, email and profile
+	Scopes           []string `yaml:"scopes"`             // default: openid, email and profile
 	EmailDomains     []string `yaml:"email_domains"`      // of verified addresses; empty for any
 	RequiredClaim    string   `yaml:"required_claim"`     // name=value; "" for none
-	CreateAccounts   bool     `yaml:"create_accounts"`    // at the first sign-in
+	CreateAccounts   bool     `yaml:"create_accounts"`
 	GroupsClaim      string   `yaml:"groups_claim"`
 	Groups           []Group  `yaml:"groups"`
 	SecondFactor     string   `yaml:"second_factor"` // "provider": a sign-in there counts as two factors
-	// SecondFactorClaim, name=value, is required for a sign-in to count as two factors; "" for none.
+	// SecondFactorClaim, name=value, is required for a sign-in to count as two factors.
 	SecondFactorClaim string `yaml:"second_factor_claim"`
-	// TrustWithoutAuthTime accepts a step-up authentication from a provider without auth_time, trusting that it asked
-	// the person again.
+	// TrustWithoutAuthTime accepts a step-up authentication from a provider without auth_time.
 	TrustWithoutAuthTime bool `yaml:"trust_without_auth_time"`
 	SignOut              bool `yaml:"sign_out"` // signing out also signs out there
 }
@@ -67,13 +65,13 @@ func (s Settings) String() string { return s.Slug + " " + s.Issuer }
 // GoString omits the secret from %#v.
 func (s Settings) GoString() string { return s.String() }
 
-// ReadFile reads the file of providers, in YAML or JSON. Errors name the entry.
+// ReadFile reads the file of providers, in YAML or JSON.
 func ReadFile(name string) ([]Settings, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("read the providers of OpenID Connect: %w", err)
 	}
-	defer func() { _ = file.Close() }() // only read from
+	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(text) > maxFile {
 		err = errors.New("the file is larger than 1 MiB")
@@ -111,7 +109,7 @@ func parse(text []byte) ([]Settings, error) {
 	return file.Providers, nil
 }
 
-// goType matches the end of the YAML decoder's messages about unknown fields, a Go type that means nothing to readers.
+// goType matches a Go type at the end of the YAML decoder's messages, which means nothing to readers.
 var goType = regexp.MustCompile(` in type [\w. {}\[\]"` + "`" + `:]+`)
 
 func (s *Settings) readSecret(folder string) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 )
 
-// maxFailures bounds the different failures kept for a provider, maxOfReason those of one reason. People can invent the
-// text of an answer, and must not evict failures of other reasons.
+// maxFailures bounds the different failures kept for a provider, maxOfReason those of one reason. People can
+// invent the text of an answer, and must not evict failures of other reasons.
 const (
 	maxFailures = 20
 	maxOfReason = 5
@@ -27,13 +27,13 @@ type Failure struct {
 // Status is the state of a provider as seen by this process.
 type Status struct {
 	*auth.IdentityProvider
-	RedirectURL string // to be registered at the provider
+	RedirectURL string
 	Problem     string // of the last discovery, or ""
 	CheckedAt   time.Time
-	Failures    []Failure // of this process, latest first
+	Failures    []Failure // latest first
 }
 
-// Status reads each provider's discovery document, unless cached, and returns the state of all providers.
+// Status reads each provider's discovery document, unless cached.
 func (ps *Providers) Status(ctx context.Context) []Status {
 	if ps == nil {
 		return nil

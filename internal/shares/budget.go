@@ -2,22 +2,22 @@ package shares
 
 import "sync"
 
-// BudgetLimits say how the bytes of a Budget are divided. A cap of 0 is no limit.
+// BudgetLimits divide the bytes of a Budget. A cap of 0 is no limit.
 type BudgetLimits struct {
 	Bytes      int // in all
 	PerTenant  int
 	PerAccount int
 }
 
-// Budget divides memory for bodies and answers among tenants and their accounts, because half-sent bodies and unread
-// answers could exhaust the process. Safe for concurrent use.
+// Budget divides memory for bodies and answers among tenants and their accounts, because half-sent bodies and
+// unread answers could exhaust the process. Safe for concurrent use.
 type Budget struct {
 	limits BudgetLimits
 
 	mu      sync.Mutex
 	total   int
 	tenants map[owner]int // bytes held; no entry is 0
-	owners  map[owner]int // likewise
+	owners  map[owner]int
 	refused int64
 }
 

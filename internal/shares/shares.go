@@ -1,12 +1,11 @@
-// Package shares has fair semaphores: they divide what a process has little of among tenants and their members.
+// Package shares has fair semaphores: they divide the scarce resources of a process among tenants and their
+// members.
 //
-// A [Shares] has a fixed number of slots. Tenants and accounts each have a cap, so none can take all of them. Callers
-// that find no slot wait in line. A free slot goes to the tenant that holds the fewest, then to the account that
-// holds the fewest; ties take turns. So a caller that asks for little does not wait behind one that asks for much, even
-// with a single slot.
-//
-// A caller that waits longer than Limits.Timeout, or has too many requests in line, is refused with one of the errors
-// below. They say whose requests took the slots.
+// A [Shares] has a fixed number of slots, with caps for tenants and accounts. Callers that find no slot wait in
+// line. A
+// free slot goes to the tenant that holds the fewest, then to the account that holds the fewest; ties take turns.
+// A
+// caller that asks for little does therefore not wait behind one that asks for much, even with a single slot.
 package shares
 
 import (
@@ -38,8 +37,7 @@ type Limits struct {
 	Slots      int // in all
 	PerTenant  int
 	PerAccount int
-	// Waiting caps the requests in line of one account, or of one tenant for callers without an account. With 0 nobody
-	// waits.
+	// Waiting caps the requests in line of one account, or of one tenant for callers without an account.
 	Waiting int
 	Timeout time.Duration // of a wait in line
 }
@@ -51,8 +49,8 @@ type Shares struct {
 	mu      sync.Mutex
 	held    int
 	tenants map[rules.TenantID]int // slots held; no entry is 0
-	owners  map[owner]int          // likewise
-	waiting map[owner]int          // requests in line; no entry is 0
+	owners  map[owner]int
+	waiting map[owner]int // requests in line; no entry is 0
 	refused int64
 	line    []*waiter // ties are served in this order
 }
@@ -86,7 +84,7 @@ func New(limits Limits) *Shares {
 	return &Shares{limits: limits, tenants: map[rules.TenantID]int{}, owners: map[owner]int{}, waiting: map[owner]int{}}
 }
 
-// Limits returns what New was given.
+// Limits returns the argument of New.
 func (s *Shares) Limits() Limits { return s.limits }
 
 // Count is the use of Shares.
@@ -102,15 +100,15 @@ func (s *Shares) Count() Count {
 	return Count{Held: s.held, Waiting: len(s.line), Refused: s.refused}
 }
 
-// Take waits for a slot. release gives it back and must be called once. The error is the context's if that ended first,
-// else a reason for a refusal.
+// Take waits for a slot, which release gives back once. The error is the context's if that ended first, else a
+// reason for a refusal.
 func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
 	if err := s.enter(w, s.limits.Waiting); err != nil {
 		return nil, err
 	}
 	select {
-	case <-w.ready: // no need for a timer
+	case <-w.ready: // needs no timer
 		return func() { s.release(caller) }, nil
 	default:
 	}
@@ -119,8 +117,8 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 	return s.await(ctx, w, timeout.C)
 }
 
-// takeAgain is Take for work that gave its slot back; see Slot.Away. Waits until the context ends, because a refusal
-// would waste the work done before.
+// takeAgain is Take for work that gave its slot back. It waits until the context ends, because a refusal would
+// waste the work done before.
 func (s *Shares) takeAgain(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
 	if err := s.enter(w, math.MaxInt); err != nil {
@@ -168,7 +166,7 @@ func (p *Slot) Caller() Caller {
 	return p.caller
 }
 
-// Take waits for a slot as Shares.Take does. Release gives it back.
+// Take waits for a slot like Shares.Take.
 func (p *Slot) Take(ctx context.Context, of *Shares, caller Caller) error {
 	release, err := of.Take(ctx, caller)
 	if err != nil {
@@ -186,8 +184,8 @@ func (p *Slot) Release() {
 	}
 }
 
-// Away gives the slot back while the request waits for something slow, such as its client's network, and then takes one
-// again, unless the wait fails.
+// Away gives the slot back during a slow wait, such as for the client's network, and then takes one again, unless
+// the wait fails.
 func (p *Slot) Away(ctx context.Context, wait func() error) error {
 	if p == nil || p.release == nil {
 		return wait()
@@ -274,7 +272,8 @@ func (s *Shares) leaveLine(i int) {
 	s.line = slices.Delete(s.line, i, i+1)
 }
 
-// endTurn moves the served tenant's other requests to the end of the line, and those of the same account behind them.
+// endTurn moves the served tenant's other requests to the end of the line, and those of the same account behind
+// them.
 func (s *Shares) endTurn(served *waiter) {
 	rank := func(w *waiter) int {
 		switch {
@@ -331,7 +330,6 @@ func (s *Shares) give(w *waiter) {
 
 func (s *Shares) isFree(c Caller) bool { return s.reason(c) == nil }
 
-// reason returns why a caller gets no slot, or nil if one is free for it.
 func (s *Shares) reason(c Caller) error {
 	l := &s.limits
 	switch {

@@ -1,7 +1,6 @@
-// Package pgtls rereads the TLS files of a database URL (sslrootcert, sslcert, sslkey) for each new connection, so that
-// renewed certificates need no restart. Open connections keep theirs until the pool replaces them, by default within an
-// hour. Unusable files leave the last good ones in force and are logged once for each cause. Reading costs well under a
-// millisecond.
+// Package pgtls rereads the TLS files of a database URL (sslrootcert, sslcert, sslkey) for each new connection, so
+// that renewed certificates need no restart. Open connections keep theirs until the pool replaces them, by default
+// within an hour. Unusable files leave the last good ones in force and are logged once for each cause.
 package pgtls
 
 import (
@@ -13,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Reload makes new connections of a pool read the files. The config must be parsed from databaseURL. log may be nil if
-// another pool of the same URL logs.
+// Reload makes new connections of a pool read the files of databaseURL, which config was parsed from. log may be
+// nil if another pool of the same URL logs.
 func Reload(config *pgxpool.Config, databaseURL string, log *slog.Logger) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

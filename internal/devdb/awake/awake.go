@@ -1,9 +1,10 @@
 // Package awake measures time for tests on a busy machine.
 //
-// A promise such as "within 2 s" assumes that the process gets a processor when it wants one. A [Watch] wakes every
-// millisecond and counts at most a few milliseconds each time. It is an ordinary clock on an idle machine, slows down
-// with its share of a processor, and is never ahead of real time by more than a beat. A failure is therefore always
-// real; a pass is only certain on an idle machine.
+// A promise such as "within 2 s" assumes that the process gets a processor when it wants one. A [Watch] wakes
+// every
+// millisecond and counts at most a few milliseconds each time. It is an ordinary clock on an idle machine, slows
+// down
+// with its share of a processor, and is never ahead of real time by more than a beat.
 package awake
 
 import (
@@ -14,7 +15,7 @@ import (
 
 const (
 	beat = time.Millisecond
-	// most bounds the time counted for a beat: timers and the scheduler are late by this much on an idle machine.
+	// timers and the scheduler are late by this much on an idle machine
 	most = 4 * time.Millisecond
 )
 

@@ -1,6 +1,7 @@
 // Package devdbtest gives each test a real Postgres database and a real Redis.
 //
-// The databases of a test binary share one Postgres server, which the first test starts (about 1 s). A database is a
+// The databases of a test binary share one Postgres server, which the first test starts (about 1 s). A database is
+// a
 // copy of a migrated one (about 0.05 s). A package that uses Postgres needs a TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(devdbtest.Main(m).Run()) }
@@ -65,8 +66,8 @@ func (s Suite) Run() int {
 	return code
 }
 
-// Postgres returns the URL of a database for this test, with the present schema. The caller closes its connections; the
-// database is removed with the server.
+// Postgres returns the URL of a database for this test, with the present schema. The database is removed with the
+// server.
 func Postgres(tb testing.TB) (databaseURL string) {
 	tb.Helper()
 	return database(tb, migrated)
@@ -78,8 +79,8 @@ func EmptyPostgres(tb testing.TB) (databaseURL string) {
 	return database(tb, empty)
 }
 
-// Prepared is Postgres with rows. The first call with a name has them written, which takes longer than a copy, into a
-// database that all calls get a copy of. The function closes its connections.
+// Prepared is Postgres with rows, which only the first call with a name writes. The function closes its
+// connections.
 func Prepared(tb testing.TB, name string, write func(databaseURL string)) (databaseURL string) {
 	tb.Helper()
 	one, _ := shared.prepared.LoadOrStore(name, new(prepared))
@@ -126,7 +127,7 @@ func create(ctx context.Context, template string) (databaseURL string, err error
 	name := fmt.Sprintf("test_%d", shared.databases)
 	// By files: the default writes all pages to the log too, which takes several times the processor time.
 	statement := fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy", name, template)
-	// Not by the test's context, whose end would close the connection for others.
+	// The end of the test's context would close the connection for others.
 	if _, err := shared.conn.Exec(context.WithoutCancel(ctx), statement); err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
@@ -157,7 +158,7 @@ func start(ctx context.Context) (err error) {
 // memory is a file system in memory on Linux. A disk took a minute to remove the 150 databases of a package.
 const memory = "/dev/shm"
 
-// baseDir returns the parent of the data: memory if there is enough and TMPDIR is not set, else "" for the default.
+// baseDir returns memory if there is enough and TMPDIR is not set, else "" for the default.
 func baseDir() string {
 	const enough = 8 << 20 // KiB; two packages run at once, and the largest takes 2 GiB
 	if os.Getenv("TMPDIR") != "" {
@@ -184,7 +185,7 @@ func baseDir() string {
 }
 
 // removeLeftovers removes the directories of killed test binaries, whose locks are free. Young directories stay,
-// because they may not be locked yet. Errors are ignored, since the next run tries again.
+// because they may not be locked yet.
 func removeLeftovers() {
 	locks, _ := filepath.Glob(filepath.Join(os.TempDir(), "sluice-test-postgres-*", "lock"))
 	inMemory, _ := filepath.Glob(filepath.Join(memory, "sluice-test-postgres-*", "lock"))

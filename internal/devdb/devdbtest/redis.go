@@ -6,8 +6,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// Redis starts a redis-server for this test (about 30 ms), and kills it at the test's end. Its methods stop, freeze and
-// restart it.
+// Redis starts a redis-server for this test (about 30 ms), and kills it at the test's end.
 func Redis(tb testing.TB) *devdb.Redis {
 	tb.Helper()
 	r, err := devdb.StartRedis(tb.Context(), tb.TempDir())

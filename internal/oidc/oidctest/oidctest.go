@@ -1,6 +1,5 @@
-// Package oidctest is an OpenID Connect provider for tests, with discovery, an authorization endpoint without
-// interaction, a token endpoint that requires PKCE and single use, keys, user information and sign-out. It can be made
-// to answer wrongly.
+// Package oidctest is an OpenID Connect provider for tests, whose authorization endpoint needs no interaction. It
+// can be made to answer wrongly.
 package oidctest
 
 import (
@@ -32,7 +31,7 @@ const (
 // Claims are the claims of an ID token.
 type Claims = map[string]any
 
-// Provider is a running provider. Tests configure it before a request.
+// Provider is a running provider, which tests configure before a request.
 type Provider struct {
 	*httptest.Server
 	t testing.TB
@@ -41,14 +40,14 @@ type Provider struct {
 	person Claims
 
 	spoil    func(Claims)
-	document func(Claims) // changes the discovery document
-	lastID   string       // the last ID token
-	replayed string       // an ID token to repeat
-	lax      bool         // ignores the code verifier
-	silent   bool         // omits its issuer from answers
+	document func(Claims)
+	lastID   string
+	replayed string
+	lax      bool // ignores the code verifier
+	silent   bool // omits its issuer from answers
 	unsigned bool
 	down     bool
-	refusal  string // error of the authorization endpoint
+	refusal  string
 	hidden   []string
 	key      *ecdsa.PrivateKey
 	codes    map[string]url.Values // requests, by code
@@ -149,7 +148,7 @@ func (p *Provider) Visit(address string) url.Values {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	_ = answer.Body.Close() // only the header matters
+	_ = answer.Body.Close()
 	back, err := url.Parse(answer.Header.Get("Location"))
 	if err != nil || answer.StatusCode != http.StatusFound {
 		p.t.Fatalf("the provider answered %d, %v", answer.StatusCode, err)
@@ -285,5 +284,5 @@ func (p *Provider) info(w http.ResponseWriter, r *http.Request) {
 func reply(w http.ResponseWriter, status int, body Claims) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may have left
+	_ = json.NewEncoder(w).Encode(body)
 }
