@@ -1,3 +1,2 @@
-// Package deploy has what Sluice is run with: units for systemd, a compose file, a Helm chart, dashboards and alerts.
-// Its tests hold them against the programs. deploy/release writes releases.
+// Package deploy has what Sluice is run with, and tests that hold it against the programs.
 package deploy

@@ -14,7 +14,6 @@ import (
 
 var licenceFiles = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|copyright)([.-].*)?$`)
 
-// licences returns the licences of Go, of the modules in the binaries, and of the packages in the web UI.
 func (r *release) licences() ([]entry, error) {
 	cmd := exec.Command("go", "list", "-deps", "-f",
 		"{{with .Module}}{{if not .Main}}{{.Path}}@{{.Version}} {{.Dir}}{{end}}{{end}}",

@@ -1,12 +1,12 @@
-// Command release writes what a release consists of into a folder: an archive for each platform, a container image for
-// each Linux platform, and the checksums of all. It needs no container daemon.
+// Command release writes an archive for each platform, a container image for each Linux platform, and the
+// checksums of
+// all into a folder. It needs no container daemon.
 //
 //	go run . -version v1.4.0 [-out ../../dist] [-targets linux/amd64,…] [-push registry.example.com/sluice]
 //
-// An archive has the binaries, the licences of all that is in them, what they were built from, and the units for
-// systemd. An image has the binaries api and admin, the certificate authorities of this machine, and nothing else: no
-// shell, no user but 65532, nothing that needs to be written to. With -push, the images go to a registry as one image
-// for all platforms, in the name of whoever is signed in there.
+// An image has the binaries api and admin, the certificate authorities of this machine, and nothing else: no
+// shell, no
+// user but 65532. With -push, the images go to a registry as one image for all platforms.
 package main
 
 import (
@@ -55,7 +55,6 @@ func main() {
 	}
 }
 
-// versions are those of https://semver.org, with a v in front.
 var versions = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
 func (r *release) run(push string) error {
@@ -117,7 +116,6 @@ Nothing is published yet. To publish %[1]s:
  8. On another machine follow the first lines of README.md and of the clients' READMEs.
 `
 
-// programs are the binaries of a release; images have those that serve production.
 var (
 	programs      = []string{"api", "admin", "sluice"}
 	imagePrograms = []string{"api", "admin"}
@@ -133,7 +131,7 @@ func (r *release) build(t target) (string, error) {
 		return "", err
 	}
 	args := []string{
-		// Without the pages of grpc's traces, which Sluice does not serve: their templates keep all methods linked.
+		// The pages of grpc's traces, which Sluice does not serve, would keep all methods linked.
 		"build", "-tags", "grpcnotrace", "-o", absolute + "/",
 		"-ldflags", "-s -w -X github.com/sluicegate/sluice/internal/config.version=" + r.version,
 	}

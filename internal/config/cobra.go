@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// run finds the command and reads its flags. Help, versions and shell completion are written to answer.
 func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
 	root := p.newCommand(Command(binary), binary)
 	for _, c := range everyCommand {
@@ -56,7 +55,8 @@ func names(root *cobra.Command) string {
 	return strings.Join(names, ", ")
 }
 
-// newCommand defines the flags of all commands, so that a flag of another command is told apart from a misspelt one.
+// newCommand defines the flags of all commands, so that a flag of another command is told apart from a misspelt
+// one.
 func (p *parser) newCommand(c Command, use string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: summaries[c], Args: cobra.ArbitraryArgs, SilenceUsage: true, SilenceErrors: true,
@@ -92,8 +92,8 @@ func (p *parser) newCommand(c Command, use string) *cobra.Command {
 	return cmd
 }
 
-// printVersion reports whether --version was given, and then prints the version. Cobra's own flag needs a template:
-// text/template calls methods by name, so that the linker keeps every exported method, and api grows by half.
+// printVersion reports whether --version was given. Cobra's own flag needs a template: text/template calls methods
+// by name, so that the linker keeps every exported method, and api grows by half.
 func printVersion(cmd *cobra.Command) bool {
 	asked, err := cmd.Flags().GetBool("version")
 	if err != nil || !asked {

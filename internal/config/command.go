@@ -51,7 +51,6 @@ var summaries = map[Command]string{
 	SluiceDev:   "Run everything in one process, with a private database, on loopback only.",
 }
 
-// Sets of commands that take the same options.
 var (
 	everyCommand = []Command{
 		API, AdminServe, AdminMigrate, AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor, AdminSignInLink,
@@ -62,5 +61,5 @@ var (
 	}
 	servers  = []Command{API, AdminServe, SluiceDev}
 	deciders = []Command{API, SluiceDev}
-	keepers  = []Command{AdminServe, SluiceDev} // they delete data after its retention
+	keepers  = []Command{AdminServe, SluiceDev}
 )

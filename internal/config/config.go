@@ -10,15 +10,14 @@ import (
 	"github.com/sluicegate/sluice/internal/certs"
 )
 
-// Config is the configuration of a process. The table of options documents the fields; options of other commands are
-// zero.
+// Config is the configuration of a process. The table of options documents the fields; options of other commands
+// are zero.
 type Config struct {
 	Command Command
-	// Answer is the output of --help, --version or shell completion. If it is not empty, the process prints it and
-	// exits, and all other fields are undefined.
+	// Answer is the output of --help, --version or shell completion. If it is not empty, all other fields are
+	// undefined.
 	Answer string
 
-	// DatabaseURL and RedisURL include the passwords of separate options.
 	DatabaseURL ConnURL // "" only for "sluice dev", which starts a private database
 	Buckets     string  // a constant Buckets…; "" for the default of BucketStore
 	RedisURL    ConnURL // "sluice dev" starts a private Redis if it can
@@ -26,8 +25,7 @@ type Config struct {
 	RedisPrefix string
 	DataDir     string
 
-	// CheckAddr, GRPCAddr, AdminAddr and MetricsAddr are host:port. An empty host is every interface, port 0 a free
-	// one.
+	// CheckAddr and the like are host:port. An empty host is every interface, port 0 a free one.
 	CheckAddr      string
 	GRPCAddr       string // "" for no gRPC
 	AdminAddr      string
@@ -47,20 +45,18 @@ type Config struct {
 	PollInterval        time.Duration
 	RereadInterval      time.Duration
 
-	Recording      bool
-	FlushInterval  time.Duration
-	RecorderMemory int // MiB
-	// In MiB: memory for unwritten recorded checks, and the database's budgets for a tenant and for all.
-	TrafficMemory       int
-	TrafficTenantBudget int
-	TrafficBudget       int
-	DetailsPerSecond    int
-	ViolationRetention  time.Duration
-	CountRetention      time.Duration
-	AuditRetention      time.Duration // 0 for ever
-	TenantGrace         time.Duration // life of a removed tenant
-	// SecurityLogRetention is at least 30 days.
-	SecurityLogRetention time.Duration
+	Recording            bool
+	FlushInterval        time.Duration
+	RecorderMemory       int // MiB
+	TrafficMemory        int
+	TrafficTenantBudget  int
+	TrafficBudget        int
+	DetailsPerSecond     int
+	ViolationRetention   time.Duration
+	CountRetention       time.Duration
+	AuditRetention       time.Duration // 0 for ever
+	TenantGrace          time.Duration // life of a removed tenant
+	SecurityLogRetention time.Duration // at least 30 days
 	WebhookAllow         []netip.Prefix
 	AdminURL             string // base URL of the web UI, without a slash at its end; "" if unknown
 	SMTP                 SMTP
@@ -115,7 +111,7 @@ const (
 	LeasesOff  = "off"
 )
 
-// BucketStore returns the store of buckets: Buckets, by default Redis if there is a URL, else memory.
+// BucketStore returns Buckets, by default Redis if there is a URL, else memory.
 func (c Config) BucketStore() string {
 	switch {
 	case c.Buckets != "":
@@ -126,7 +122,7 @@ func (c Config) BucketStore() string {
 	return BucketsInMemory
 }
 
-// TLS names the PEM files of a listener or of the Redis client. A listener without a certificate does not use TLS.
+// TLS names the PEM files of a listener or of the Redis client.
 type TLS struct {
 	Cert, Key  string
 	CA         string // of a listener's clients, or of Redis
@@ -157,15 +153,14 @@ func (t TLS) files(of, ca string) certs.Files {
 
 // Arguments are the arguments of one-shot commands.
 type Arguments struct {
-	Email       string
-	Slug        string
-	Name        string
-	DefaultPlan string
-	Tenant      string // a slug
-	Enforcement string // on or shadow
-	Confirm     string // the slug again
-	Permissions []auth.Permission
-	// ServicePermissions and ExpiresIn are for a service key.
+	Email              string
+	Slug               string
+	Name               string
+	DefaultPlan        string
+	Tenant             string // a slug
+	Enforcement        string // on or shadow
+	Confirm            string // the slug again
+	Permissions        []auth.Permission
 	ServicePermissions []auth.Permission
 	ExpiresIn          time.Duration
 	Files              []string // one, except for an import; "-" is standard input

@@ -61,8 +61,8 @@ func (p *parser) contradictions(c *Config) {
 	}
 }
 
-// sameAddress reports whether only one of two addresses can be listened on: the port is the same, and the hosts are
-// equal or one is every interface. Port 0 never conflicts.
+// sameAddress reports whether only one of two addresses can be listened on: the port is the same, and the hosts
+// are equal or one is every interface.
 func sameAddress(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)

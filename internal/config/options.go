@@ -28,7 +28,6 @@ const (
 	envPrefix = "SLUICE_"
 )
 
-// options is the table. Its values point into c.
 func (c *Config) options() []option {
 	return withFiles(slices.Concat(
 		group(arguments,
@@ -330,7 +329,6 @@ func (o option) takenBy(c Command) bool { return slices.Contains(o.takers, c) }
 
 func (o option) flag() string { return "--" + o.name }
 
-// env returns the environment variable, or "".
 func (o option) env() string {
 	if o.group == arguments {
 		return ""

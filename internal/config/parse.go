@@ -13,8 +13,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Parse reads the configuration of a process: binary is "api", "admin" or "sluice", args excludes the program's name,
-// and environ has the form of os.Environ. The error has one line for each problem.
+// Parse reads the configuration of a process: binary is "api", "admin" or "sluice", args excludes the program's
+// name, and environ has the form of os.Environ. The error has one line for each problem.
 func Parse(binary string, args, environ []string) (Config, error) {
 	var c Config
 	p := parser{options: c.options(), args: args}
@@ -78,13 +78,13 @@ func (p *parser) readEnvironment(environ []string) {
 	}
 }
 
-// kubernetesName matches the variables that Kubernetes sets in every container for a Service whose name begins with
-// sluice.
+// kubernetesName matches the variables that Kubernetes sets in every container for a Service whose name begins
+// with sluice.
 var kubernetesName = regexp.MustCompile(
 	`^SLUICE_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// fromKubernetes reports whether Kubernetes set a variable. Its …_PORT differs from a misspelt option by the value:
-// tcp://10.0.0.1:80.
+// fromKubernetes reports whether Kubernetes set a variable. Its …_PORT differs from a misspelt option by the
+// value: tcp://10.0.0.1:80.
 func fromKubernetes(name, text string) bool {
 	return kubernetesName.MatchString(name) &&
 		(!strings.HasSuffix(name, "_PORT") || strings.HasSuffix(name, "_SERVICE_PORT") || strings.Contains(text, "://"))

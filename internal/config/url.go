@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// ConnURL is the URL of a store, with credentials. Printed, logged or encoded it shows no password; string(u) is the
-// whole URL.
+// ConnURL is the URL of a store. Printed, logged or encoded it shows no password; string(u) is the whole URL.
 type ConnURL string
 
 const hidden = "xxxxx"
 
-// String replaces passwords by xxxxx. url.Parse knows no list of hosts, so everything before the last @ counts as a
-// password, even characters that should have been percent-encoded.
+// String replaces passwords by xxxxx: everything before the last @, even characters that should have been
+// percent-encoded.
 func (u ConnURL) String() string {
 	scheme, rest, ok := strings.Cut(string(u), "://")
 	if !ok {

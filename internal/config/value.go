@@ -53,7 +53,7 @@ func word(at *string, words ...string) value {
 
 var keyPrefixes = regexp.MustCompile(`^[a-zA-Z0-9_.:-]{1,32}$`)
 
-// keyPrefix is the prefix of a deployment's keys. Braces would move them to other slots of a Redis Cluster.
+// keyPrefix excludes braces, which would move keys to other slots of a Redis Cluster.
 func keyPrefix(at *string) value {
 	return checked(at, "PREFIX", "at most 32 letters, digits, underscores, dashes, dots and colons",
 		keyPrefixes.MatchString)
@@ -87,7 +87,7 @@ func webURL(at *string) value {
 	return v
 }
 
-// connURL is the URL of a store. Only the scheme is checked; the driver checks the rest.
+// connURL checks only the scheme; the driver checks the rest.
 func connURL(at *ConnURL, schemes ...string) value {
 	form := "a URL that begins with " + strings.Join(schemes, ":// or ") + "://"
 	v := checked((*string)(at), "URL", form, func(s string) bool {

@@ -14,7 +14,8 @@ type Build struct {
 	Go       string // Go version
 }
 
-// version is set by the linker in releases: -ldflags "-X github.com/sluicegate/sluice/internal/config.version=v1.4.0".
+// version is set by the linker in releases: -ldflags "-X
+// github.com/sluicegate/sluice/internal/config.version=v1.4.0".
 var version string
 
 // ReadBuild reads the Go tool chain's record in the running binary.

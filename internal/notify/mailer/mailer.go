@@ -1,9 +1,10 @@
 // Package mailer sends auth's letters by SMTP.
 //
-// Each letter is a connection of its own, with a deadline over all of it, so a server that hangs costs one attempt and
-// nobody waits for it. A letter has a plain and an HTML part with the same words. Links carry their token in the
-// fragment, which browsers send to nobody. An answer of 5xx to the letter is final (auth.ErrMailRefused); everything
-// else, such as wrong credentials, which an operator may correct, is tried again.
+// Each letter is a connection of its own, with a deadline over all of it. Links carry their token in the fragment,
+// which
+// browsers send to nobody. An answer of 5xx to the letter is final (auth.ErrMailRefused); everything else, such as
+// wrong
+// credentials, which an operator may correct, is tried again.
 package mailer
 
 import (
@@ -132,8 +133,8 @@ func (s *Sender) write(letter *auth.Letter) (*mail.Msg, error) {
 	return message, nil
 }
 
-// judge marks an answer that another attempt would get again. Credentials and sender addresses are the operator's, and
-// may be corrected before the next attempt; only what the server says about the recipient or the letter is final.
+// judge marks a refusal of the recipient or the letter as final. Credentials and sender addresses may be corrected
+// before the next attempt.
 func judge(err error) error {
 	var refused *mail.SendError
 	if errors.As(err, &refused) && refused.ErrorCode() >= 500 &&

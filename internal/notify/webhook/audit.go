@@ -18,7 +18,6 @@ type auditMessage struct {
 	Events []auditEvent `json:"events"`
 }
 
-// auditEvent is an entry as the API shows it.
 type auditEvent struct {
 	AuditID  string          `json:"audit_id"`
 	ChangeID string          `json:"change_id"`
@@ -32,7 +31,6 @@ type auditEvent struct {
 	Rows     []auditRow      `json:"rows,omitempty"`
 }
 
-// auditRow is one object of a packed entry.
 type auditRow struct {
 	ID     string          `json:"id"`
 	Before json.RawMessage `json:"before"`
@@ -52,7 +50,8 @@ type auditObject struct {
 	ID   string `json:"id"`
 }
 
-// SendAudit posts a batch of an audit log and returns the status of the answer. A status other than 2xx is no error.
+// SendAudit posts a batch of an audit log and returns the status of the answer. A status other than 2xx is no
+// error.
 func (s *Sender) SendAudit(ctx context.Context, batch *auth.AuditBatch) (status int, err error) {
 	message := auditMessage{Type: "audit_events", Tenant: batch.Errand.TenantSlug, Events: []auditEvent{}}
 	delivery := "test"

@@ -18,11 +18,10 @@ const (
 	slackHeader      = 150
 	slackText        = 3000
 	pagerDutySummary = 1024
-	// shownSubject is more than any usual id has; the page of the alert shows it whole.
-	shownSubject = 200
+	shownSubject     = 200 // more than any usual id has
 )
 
-// bodyOf returns the body of a notice in the format of its alert, and the secret that signs it; "" signs nothing.
+// bodyOf also returns the secret that signs the body; "" signs nothing.
 func (s *Sender) bodyOf(n *violations.Notice) (body []byte, secret string, err error) {
 	switch n.Of.Format {
 	case violations.FormatWebhook:
@@ -40,8 +39,7 @@ func (s *Sender) bodyOf(n *violations.Notice) (body []byte, secret string, err e
 	return body, "", err
 }
 
-// slackMessage is the body of a post to an incoming webhook:
-// https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks.
+// https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
 type slackMessage struct {
 	Text   string       `json:"text"` // for notifications, and for chats without blocks
 	Blocks []slackBlock `json:"blocks"`
@@ -83,8 +81,7 @@ func escapeSlack(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// pagerDutyEvent is the body of a post to the Events API v2:
-// https://developer.pagerduty.com/docs/events-api-v2/trigger-events/.
+// https://developer.pagerduty.com/docs/events-api-v2/trigger-events/
 type pagerDutyEvent struct {
 	RoutingKey string           `json:"routing_key"`
 	Action     string           `json:"event_action"`
@@ -135,7 +132,7 @@ func (s *Sender) pagerDutyOf(n *violations.Notice) pagerDutyEvent {
 	}
 }
 
-// pageOf returns where the UI shows an alert; "" if no URL is configured.
+// pageOf returns the alert's page in the UI; "" if no URL is configured.
 func (s *Sender) pageOf(n *violations.Notice) string {
 	if s.options.UI == nil || s.options.UI() == "" {
 		return ""
@@ -150,7 +147,6 @@ func subjectOf(n *violations.Notice) string {
 	return cut(n.Subject, shownSubject)
 }
 
-// cut returns a text of at most so many characters.
 func cut(text string, most int) string {
 	if characters := []rune(text); len(characters) > most {
 		return string(characters[:most-1]) + "…"

@@ -14,9 +14,8 @@ import (
 // lookupTimeout is short, because somebody waits for the form that they sent.
 const lookupTimeout = 2 * time.Second
 
-// CheckTarget returns ErrForbidden if the URL's host is an address that is not public, or a name with only such
-// addresses. A name that does not resolve passes, because it may resolve later. Send judges each address again, because
-// a name's addresses change.
+// CheckTarget returns ErrForbidden if the URL's host has only addresses that are not public. A name that does not
+// resolve passes, because it may resolve later. Send judges each address again, because a name's addresses change.
 func (s *Sender) CheckTarget(ctx context.Context, target string) error {
 	at, err := url.Parse(target)
 	if err != nil {
@@ -46,7 +45,8 @@ func (o *Options) judgeDial(address string) error {
 	return o.judge(target.Addr())
 }
 
-// reserved are networks that are not for public hosts and that netip has no method for: RFC 6890 and its IANA registry.
+// reserved are networks that are not for public hosts and that netip has no method for: RFC 6890 and its IANA
+// registry.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network
 	netip.MustParsePrefix("100.64.0.0/10"),   // shared by customers of a provider
@@ -67,7 +67,6 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),       // site-local, deprecated
 }
 
-// judge returns ErrForbidden unless posts may go to an address.
 func (o *Options) judge(ip netip.Addr) error {
 	ip = rules.PlainIP(ip)
 	within := func(networks []netip.Prefix) bool {

@@ -10,8 +10,8 @@ import (
 	"os"
 )
 
-// tell turns the error of a post into one that the tenant may read, without the URL, whose query may hold a secret, and
-// without resolvers, names and addresses of this network.
+// tell turns the error of a post into one that the tenant may read, without the URL, whose query may hold a
+// secret, and without resolvers, names and addresses of this network.
 func tell(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err

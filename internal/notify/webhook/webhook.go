@@ -1,11 +1,12 @@
-// Package webhook posts alerts and audit logs to their receivers over HTTP: as signed JSON, or alerts in the formats of
+// Package webhook posts alerts and audit logs to their receivers over HTTP: as signed JSON, or alerts in the
+// formats of
 // Slack and PagerDuty.
 //
-// Tenants choose the URLs, so a Sender refuses addresses that only this network can reach: loopback, private,
-// link-local, shared and reserved ones, in every form that IPv6 has for them, unless Options.Allow names them. It
-// judges each address just before dialling it, so a name cannot lead into the private network by changing its
-// addresses. It follows no redirects, uses no proxy of the environment, and reads no more of an answer than its status
-// and 64 KiB.
+// Tenants choose the URLs, so a Sender refuses addresses that only this network can reach, unless Options.Allow
+// names
+// them. It judges each address just before dialling it, so a name cannot lead into the private network by changing
+// its
+// addresses. It follows no redirects and uses no proxy of the environment.
 //
 // A signed post carries a JSON body and these headers:
 //
@@ -13,9 +14,8 @@
 //	Sluice-Signature: t=1795243200,v1=5257a869…
 //
 // v1 is the HMAC-SHA256, in hexadecimal, of "<t>.<body>" under the webhook's secret, and t is the Unix time of the
-// attempt. A receiver computes the same, compares in constant time, and refuses signatures older than a few minutes. A
-// delivery can arrive twice, with the same number. Entries of an audit log are recognized by their own ids, because a
-// repeated batch may have more of them.
+// attempt. A delivery can arrive twice, with the same number. A repeated batch of an audit log may have more
+// entries.
 package webhook
 
 import (
@@ -40,13 +40,11 @@ import (
 
 // Options of a Sender.
 type Options struct {
-	// Allow lists private networks that posts may go to.
-	Allow []netip.Prefix
-	// Timeout bounds an attempt; default 10 s.
-	Timeout time.Duration
+	Allow   []netip.Prefix // private networks that posts may go to
+	Timeout time.Duration  // of an attempt; default 10 s
 	// Lookup resolves a name for CheckTarget; default net.DefaultResolver.LookupNetIP.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	// UI returns the URL of the web UI without a slash at its end, for links to it; nil for no links.
+	// UI returns the URL of the web UI without a slash at its end; nil for no links.
 	UI func() string
 }
 
@@ -76,8 +74,7 @@ func New(options Options) *Sender {
 	return &Sender{options: options, client: NewClient(options.Allow, timeout), now: time.Now}
 }
 
-// NewClient returns the client that a Sender posts with, for other requests to URLs that tenants choose. Connects to
-// public addresses and those that allow names, follows no redirects, and bounds a whole request.
+// NewClient returns the client that a Sender posts with, for other requests to URLs that tenants choose.
 func NewClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
 	options := &Options{Allow: allow}
 	dialer := &net.Dialer{
@@ -131,8 +128,7 @@ func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status in
 	return s.post(ctx, notice.Of.Target(), secret, strconv.FormatInt(notice.ID, 10), body)
 }
 
-// post posts a body, signed unless the secret is "", and returns the status of the answer. The tenant may read the
-// error.
+// post signs a body unless the secret is "". The tenant may read the error.
 func (s *Sender) post(ctx context.Context, target, secret, delivery string, body []byte) (status int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
@@ -149,7 +145,7 @@ func (s *Sender) post(ctx context.Context, target, secret, delivery string, body
 		return 0, tell(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	// The answer's body is read because a receiver that is cut off might think that it failed.
+	// A receiver that is cut off might think that it failed.
 	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer)
 	return response.StatusCode, nil
 }

@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// AccountChanges registers a counter of unfinished changes to accounts, and returns the function that counts one.
+// AccountChanges returns the function that counts an unfinished change to an account.
 func (m *Metrics) AccountChanges() (unfinished func()) {
 	counter := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sluice_account_changes_unfinished_total",

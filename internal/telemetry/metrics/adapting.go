@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/adapt"
 )
 
-// maxShares bounds the series of rules below their configured rate; the lowest shares come first.
 const maxShares = 200
 
 // Adapting registers the reports of backends and the control loop.

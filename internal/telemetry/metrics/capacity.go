@@ -12,8 +12,8 @@ type CapacityRefusals struct{ refused *prometheus.CounterVec }
 // Refused counts a refused write.
 func (q CapacityRefusals) Refused(thing rules.Thing) { q.refused.WithLabelValues(string(thing)).Inc() }
 
-// Capacity registers the number of tenants near their capacity, without names, so that the number of series is fixed.
-// uses returns nil until known.
+// Capacity registers the number of tenants near their capacity, without names, so that the number of series is
+// fixed.
 func (m *Metrics) Capacity(uses func() map[rules.Thing]rules.CapacityUse) CapacityRefusals {
 	for _, thing := range rules.Things {
 		for use, count := range map[string]func(rules.CapacityUse) int{

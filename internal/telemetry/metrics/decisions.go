@@ -26,7 +26,7 @@ type Decisions struct {
 	answered, failed prometheus.Observer
 }
 
-// The values of labels. Other values are not counted.
+// The values of labels.
 var (
 	reasons      = enforce.Reasons
 	scopes       = [...]rules.Scope{rules.ScopeUser, rules.ScopeEndpoint, rules.ScopeGlobal, rules.ScopeIP}

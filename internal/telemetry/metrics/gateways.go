@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// GatewayGaps registers a counter of the gaps of proxies' requests, and returns the function that counts one. names
-// are all gaps, so that each has a series from the start.
+// GatewayGaps returns the function that counts a gap of proxies' requests. names are all gaps, so that each has a
+// series from the start.
 func (m *Metrics) GatewayGaps(names []string) (count func(name string)) {
 	gaps := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_gateway_gaps_total",

@@ -1,11 +1,11 @@
 // Package metrics exports Sluice's metrics to Prometheus.
 //
-// A [Metrics] owns its registry, so that several can live in one process. [Metrics.Decisions] and [Metrics.Requests]
-// are updated by events; the rest is read at each scrape. Observers keep their series: counting a check of four tiers
-// takes about 60 ns and allocates nothing (BenchmarkDecided on a 2-core cloud machine).
-//
-// Labels have bounded values. Users are never labels, and series of tenants, rules and Redis nodes are capped. Counters
-// with fixed labels start at 0, so that a rate includes the first denial.
+// A [Metrics] owns its registry, so that several can live in one process. Observers keep their series: counting a
+// check
+// of four tiers takes about 60 ns and allocates nothing (BenchmarkDecided on a 2-core cloud machine). Labels have
+// bounded values: users are never labels, and series of tenants, rules and Redis nodes are capped. Counters with
+// fixed
+// labels start at 0, so that a rate includes the first denial.
 package metrics
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Metrics are the metrics of one process. A method other than Handler registers names, and panics if it is called twice
-// with the same labels.
+// Metrics are the metrics of one process. A method that registers names panics if it is called twice with the same
+// labels.
 type Metrics struct{ registry *prometheus.Registry }
 
 // New returns metrics of the process and its build.
@@ -109,7 +109,7 @@ const (
 	BreakerOpen
 )
 
-// Breaker is the circuit breaker of a node. Trips counts how often it opened.
+// Breaker is the circuit breaker of a node.
 type Breaker struct {
 	State BreakerState
 	Trips int64
@@ -119,8 +119,8 @@ type Breaker struct {
 // cluster.
 const maxNodes = 200
 
-// SharedStore registers the circuit breakers by Redis node, or that of PostgreSQL, and counters of bucket states that
-// were replaced by full buckets or have an unknown format. A node that left the cluster has no series.
+// SharedStore registers the circuit breakers by Redis node, or that of PostgreSQL, and counters of unreadable
+// bucket states.
 func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, statesUnknown,
 	reservationsForgotten func() int64,
 ) {
@@ -248,11 +248,9 @@ func (m *Metrics) Lessor(stats func() enforce.LessorStats) {
 // Leases count the tokens that Redis has leased to this process.
 type Leases struct {
 	Buckets int // with leased tokens
-	// Served checks needed no round trip. Split ones were decided partly by Redis.
-	Served, Split int64
-	// Asks are renewals of one bucket each.
-	Asks int64
-	// Tokens, by their end.
+	// Split checks were decided partly by Redis.
+	Served, Split                     int64
+	Asks                              int64 // renewals of one bucket each
 	Lent, Spent, GivenBack, Forfeited float64
 }
 
@@ -290,8 +288,7 @@ type Slots struct {
 	Refused       int64
 }
 
-// AdminRequests shows how many requests of a class run, wait for a slot and were refused one. Classes are names of the
-// program, each shown once.
+// AdminRequests registers the requests of a class that run, wait for a slot and were refused one.
 func (m *Metrics) AdminRequests(class string, count func() Slots) {
 	labels := prometheus.Labels{"class": class}
 	m.registry.MustRegister(
@@ -309,8 +306,7 @@ func (m *Metrics) AdminRequests(class string, count func() Slots) {
 	)
 }
 
-// AdminDenied shows the requests that a class of rate limits denied. Classes are names that the program gives; each is
-// shown once.
+// AdminDenied registers the requests that a class of rate limits denied.
 func (m *Metrics) AdminDenied(class string, denied func() int64) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_admin_denied_total", Help: "Requests to the admin API that a rate limit denied.",

@@ -61,7 +61,6 @@ const maxViolationSeries = 1000
 type Violations struct {
 	counts *prometheus.CounterVec
 
-	// series is copied on write: see Requests.
 	series atomic.Pointer[map[violationSeries]prometheus.Counter]
 	adding sync.Mutex
 }

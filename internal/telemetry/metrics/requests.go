@@ -15,7 +15,7 @@ type Requests struct {
 	durations *prometheus.HistogramVec
 	answers   *prometheus.CounterVec
 
-	// series is copied on write, so that a request takes no lock. There are a few dozen pairs of route and status.
+	// series is copied on write, so that a request takes no lock.
 	series atomic.Pointer[map[routeStatus]requestSeries]
 	adding sync.Mutex
 }
@@ -30,8 +30,7 @@ type requestSeries struct {
 	answers  prometheus.Counter
 }
 
-// Requests returns an observer for a surface, check or admin, which is part of the names:
-// sluice_check_duration_seconds, sluice_check_requests_total.
+// Requests returns an observer for a surface, check or admin, which is part of the names.
 func (m *Metrics) Requests(surface string) *Requests {
 	r := &Requests{
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -50,8 +49,7 @@ func (m *Metrics) Requests(surface string) *Requests {
 	return r
 }
 
-// RequestAnswered counts and times a request. route must be the name of a route, never a path. A trace id becomes an
-// exemplar.
+// RequestAnswered counts and times a request. A trace id becomes an exemplar.
 func (r *Requests) RequestAnswered(route string, status int, took time.Duration, traceID string) {
 	key := routeStatus{route, status}
 	s, ok := (*r.series.Load())[key]

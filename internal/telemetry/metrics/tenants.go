@@ -19,7 +19,6 @@ const maxTenants = 1000
 type Tenants struct {
 	checks *prometheus.CounterVec
 
-	// series is copied on write: see Requests.
 	series atomic.Pointer[map[string]*tenantSeries]
 	adding sync.Mutex
 }

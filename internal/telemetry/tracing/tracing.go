@@ -1,7 +1,7 @@
 // Package tracing sends spans of requests to an OpenTelemetry collector, by OTLP over HTTP.
 //
-// Only a request whose traceparent (W3C Trace Context) is sampled gets a span; others cost one look-up of a header. Up
-// to 2048 spans wait in memory and are sent in batches in the background. While the collector is away spans are
+// Only a request whose traceparent (W3C Trace Context) is sampled gets a span. While the collector is away spans
+// are
 // dropped, and no request waits.
 package tracing
 

@@ -28,13 +28,12 @@ import (
 
 // Options of a Server.
 type Options struct {
-	ImplicitTLS bool // TLS from the first byte; otherwise STARTTLS is offered
-	Plain       bool // neither
-	// User and Password, if set, must be given before mail.
+	ImplicitTLS    bool // TLS from the first byte; otherwise STARTTLS is offered
+	Plain          bool // neither
 	User, Password string
 }
 
-// Message is one that the server has taken.
+// Message is a message that the server has taken.
 type Message struct {
 	From, To, Subject string
 	Plain, HTML       string
