@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// What stops a process leaves it time for the drain delay, for requests in flight, for the last write of counts and
-// violations, which takes up to another shutdown timeout, and a little to close connections. The chart computes the
-// same.
+// Beside the drain delay, requests in flight and the last write of counts may take a shutdown timeout each. The
+// chart computes the same.
 func TestProcessesHaveTimeToStop(t *testing.T) {
 	t.Parallel()
 	timeout := first(t, "../docs/configuration.md", "`SLUICE_SHUTDOWN_TIMEOUT` .* Default: `([0-9]+s)`")

@@ -62,7 +62,7 @@ func TestPackagesAndImagesAreNamedAsTheyAreInstalled(t *testing.T) {
 	}
 }
 
-// handWritten returns the files that may name packages and images. A copy of the project need not be a checkout.
+// handWritten walks the folder, because a copy of the project need not be a checkout.
 func handWritten(t *testing.T) (paths []string) {
 	t.Helper()
 	built := []string{"node_modules", "dist", "test-results", "screenshots"}

@@ -14,7 +14,7 @@ var (
 	notOptions = map[string]bool{"SLUICE_VERSION": true, "SLUICE_SECRETS": true}
 )
 
-// Files and pages that name an option that does not exist would keep a process from starting.
+// An option that does not exist keeps a process from starting.
 func TestEveryOptionThatIsNamedExists(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/configuration.md")
@@ -40,7 +40,6 @@ func TestEveryOptionThatIsNamedExists(t *testing.T) {
 			}
 			for _, at := range variable.FindAllStringIndex(string(text), -1) {
 				name := string(text[at[0]:at[1]])
-				// a group of options: SLUICE_CHECK_TLS_…
 				if rest := string(text[at[1]:]); strings.HasPrefix(rest, "_") {
 					continue
 				}

@@ -14,7 +14,6 @@ import (
 	"time"
 )
 
-// parts makes targets of a makefile, as `make test` does.
 func parts(t *testing.T, folder, makefile string, lanes ...string) (output string, err error) {
 	t.Helper()
 	path := filepath.Join(folder, "Makefile")

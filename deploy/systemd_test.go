@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// exposure is what systemd's own judgement of a unit may be at most, in tenths: 0 is the best, 100 the worst.
+// exposure bounds systemd's own judgement of a unit, in tenths: 0 is the best, 100 the worst.
 const exposure = "20"
 
 func TestUnitsAreRightAndExposeLittle(t *testing.T) {
@@ -22,7 +22,7 @@ func TestUnitsAreRightAndExposeLittle(t *testing.T) {
 		t.Fatalf("there are the units %v, %v", units, err)
 	}
 	for _, unit := range units {
-		// The programs are not installed where they are tested; everything else has to be right.
+		// The programs are not installed where they are tested.
 		text, err := os.ReadFile(unit)
 		if err != nil {
 			t.Fatal(err)

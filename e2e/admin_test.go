@@ -223,7 +223,6 @@ func (a *adminServer) latestEntry(t *testing.T, kind string, id int64) string {
 	return fmt.Sprint(list.Items[0].AuditID)
 }
 
-// TestARemovedTenantIsRefusedWithinTwoSeconds suspends it first, as one must.
 func TestARemovedTenantIsRefusedWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	redis := devdbtest.Redis(t)

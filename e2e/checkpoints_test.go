@@ -9,8 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// TestALongLimitGoesOnWithoutRedis takes from buckets of a day and kills Redis. The process goes on with what was left;
-// so does another process, which reads the checkpoints.
 func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 	t.Parallel()
 	for name, limit := range map[string]string{
@@ -54,7 +52,6 @@ func TestALongLimitGoesOnWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestALongLimitSurvivesARestartOfSluice has buckets in the memory of one process.
 func TestALongLimitSurvivesARestartOfSluice(t *testing.T) {
 	t.Parallel()
 	dir := dataDir(t)

@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// The commands and variables of the compose file start its programs, on a PostgreSQL and a Redis elsewhere.
 // deploy/checks tests the file with a container runtime's parser.
 func TestTheCommandsOfTheComposeFile(t *testing.T) {
 	t.Parallel()

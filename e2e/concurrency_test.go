@@ -25,7 +25,6 @@ func TestFourProcessesTogetherAllowWhatOneBucketHolds(t *testing.T) {
 	}
 	tn := newTenant(t, `rules: [{key_pattern: global, rate: 100/second, burst_capacity: 1000}]`)
 	var allowed, denied atomic.Int64
-	// Since the first answer tokens were certainly earned, and who asked and was denied found none left.
 	var first, last atomic.Int64 // nanoseconds since all began
 	stop := make(chan struct{})
 	var callers sync.WaitGroup
@@ -152,7 +151,7 @@ func TestScriptFlushUnderLoadDisturbsNoCheck(t *testing.T) {
 			t.Fatalf("check %d: %d %s (%v), want 200 and not degraded", i, got.status, got.text, all[i].err)
 		}
 	}
-	// Each was executed once: a script that is sent again, by its source, is not charged twice.
+	// A script that is sent again, by its source, must not be charged twice.
 	left := 0.0
 	for _, user := range []string{"1", "2"} {
 		got := a.want(t, `{"user_id":"`+user+`","cost":0}`, http.StatusOK)

@@ -37,8 +37,6 @@ func TestSluiceDevDoesWhatItPrints(t *testing.T) {
 	d.stop(t)
 }
 
-// wantDocumentedDenial compares a denial by the demo rule for reports (6 per minute, bursts to 3)
-// with what the check endpoint documents.
 func wantDocumentedDenial(t *testing.T, got *answer) {
 	t.Helper()
 	const pattern = "user:{user_id}:endpoint:/api/reports"
@@ -129,7 +127,6 @@ func TestSluiceDevRunsWithoutRedis(t *testing.T) {
 	if got := d.paste(t); got.status != http.StatusTooManyRequests {
 		t.Errorf("%d %s, want 429", got.status, got.text)
 	}
-	// The admin API is in the same process, and looks into the same buckets.
 	greeting := regexp.MustCompile(`(?m)^Admin +http://(\S+) \(sign in as (\S+) with the password (\S+)\)$`).
 		FindStringSubmatch(d.stdout.String())
 	if greeting == nil {
@@ -185,7 +182,7 @@ func startDev(t *testing.T, dir string, env []string) *dev {
 	env = append([]string{"SLUICE_STORE_BUDGET=5s"}, env...) // a slow machine is not an outage
 	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
 		"--metrics-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0")
-	// In good order even if the test fails: it has servers of its own to stop.
+	// It has servers of its own to stop, even if the test fails.
 	t.Cleanup(func() { p.stop(t) })
 	p.await(t, &p.stdout, printedEnd)
 	printed := p.stdout.String()
@@ -215,8 +212,7 @@ func (d *dev) paste(t *testing.T) answer {
 	return got
 }
 
-// dataDir returns a directory that other users, such as postgres, can reach; those of t.TempDir let
-// nobody else through.
+// dataDir returns a directory that other users, such as postgres, can reach, unlike t.TempDir.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sluice-e2e-dev-")

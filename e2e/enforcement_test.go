@@ -9,8 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// TestTheSwitchForBadDaysIsInForceWithinTwoSeconds turns it by the API and back by the command, while checks are
-// denied by a limit, from memory, and by a block.
 func TestTheSwitchForBadDaysIsInForceWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	redis := devdbtest.Redis(t)

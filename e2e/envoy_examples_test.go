@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Envoy itself cannot be installed here. Its types decode the examples as Envoy would: an unknown field, a wrong type
-// or a value out of range is an error.
+// Envoy's types decode the examples as Envoy would: an unknown field, a wrong type or a value out of range is an
+// error.
 func TestEnvoysTypesReadItsExamples(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"envoy.yaml", "ratelimit.yaml"} {

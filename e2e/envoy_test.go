@@ -103,7 +103,7 @@ func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 	}
 	is(e.ask(t, "basic", "key1", "foo"), 0, ok, 50, 49, rls.RateLimitResponse_RateLimit_SECOND)
 
-	// Within one window: a minute that ends meanwhile would give more.
+	// A minute that ends meanwhile would give more.
 	sameMinute := func(n int, ask func(i int) (holds func())) {
 		for {
 			began := time.Now().Unix() / 60
@@ -146,8 +146,7 @@ func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 				return
 			}
 			is(answer, 1, over, 10, 0, rls.RateLimitResponse_RateLimit_HOUR)
-			// A denied request charges no key. A denial from the memory of the last second says nothing of keys that
-			// pass.
+			// A denial from the memory of the last second says nothing of keys that pass.
 			if answer.GetStatuses()[0].GetCurrentLimit() != nil {
 				is(answer, 0, ok, 20, 10, rls.RateLimitResponse_RateLimit_MINUTE)
 			}
@@ -198,7 +197,6 @@ func TestHitsAreGivenBackInRedis(t *testing.T) {
 	}
 }
 
-// TestGRPCSurvivesARestart of Sluice under load: each request is limited, or UNAVAILABLE, which Envoy lets pass.
 func TestGRPCSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules:\n  - {key_pattern: \"ip:{ip}\", rate: 1000000/second, burst_capacity: 1000000}\n")

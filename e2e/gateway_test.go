@@ -72,7 +72,6 @@ func TestAGatewayAsksSluice(t *testing.T) {
 			line := newLine(t, a.checks)
 			g := tn.startGateway(t, name, line.addr)
 
-			// A visitor's own headers change neither the user nor the upstream's headers.
 			spoofed := func(i int) http.Header {
 				return http.Header{
 					"X-User": {fmt.Sprint("spoofed-", i)}, "X-Sluice-Key": {"slk_spoofed"},
@@ -131,7 +130,7 @@ func TestAGatewayAsksSluice(t *testing.T) {
 	}
 }
 
-// A refusal reaches visitors by its own status, also where nginx was answered 403 for it.
+// nginx is answered 403 for every refusal.
 func TestAGatewayHandsOnWhatSluiceRefuses(t *testing.T) {
 	t.Parallel()
 	for name := range proxies {
@@ -169,7 +168,6 @@ func TestAGatewayHandsOnWhatSluiceRefuses(t *testing.T) {
 	}
 }
 
-// An upgrade reaches the app, and an event arrives before the next one. The headers of limits are Sluice's alone.
 func TestAGatewayPassesStreams(t *testing.T) {
 	t.Parallel()
 	for name := range proxies {
@@ -232,8 +230,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(conn, buffered)
 }
 
-// With the commented lines of the examples a page of another origin reads why its requests were denied. A rule that
-// lets OPTIONS pass keeps preflights from being denied.
+// The commented lines of the examples do this.
 func TestABrowserOfAnotherOriginReadsDenials(t *testing.T) {
 	t.Parallel()
 	for name := range proxies {
@@ -262,8 +259,6 @@ func TestABrowserOfAnotherOriginReadsDenials(t *testing.T) {
 	}
 }
 
-// While Sluice restarts, is killed, starts without a database or hangs, visitors get what docs/gateways.md promises of
-// the examples: the app's page.
 func TestVisitorsSeeNoErrorWhileSluiceIsAway(t *testing.T) {
 	t.Parallel()
 	for name := range proxies {
@@ -316,12 +311,11 @@ func TestVisitorsSeeNoErrorWhileSluiceIsAway(t *testing.T) {
 	}
 }
 
-// visitors ask a gateway for pages, steadily, until the test ends.
 type visitors struct {
 	mu      sync.Mutex
 	answers map[int]int // how many of each status; 0 if there was none
 	took    []time.Duration
-	pages   int // pages and limited pages since somebody began to wait for them
+	pages   int
 	limited int
 }
 
@@ -399,7 +393,6 @@ func (v *visitors) next(t *testing.T, what string) []time.Duration {
 	return took
 }
 
-// A process that begins to answer has the keys of issuers that answer, so that a restart refuses no visitor's token.
 func TestAProcessHasTheKeysOfTokensWhenItAnswers(t *testing.T) {
 	t.Parallel()
 	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -422,8 +415,8 @@ func TestAProcessHasTheKeysOfTokensWhenItAnswers(t *testing.T) {
 	}
 }
 
-// startGateway starts a proxy by its example, after replacing pairs of texts. It waits longer for Sluice than the
-// example does, as a busy machine may need more than 200 ms for an answer.
+// startGateway starts a proxy by its example, which waits longer for Sluice than 200 ms, because the machine may
+// be busy.
 func (tn tenant) startGateway(t *testing.T, name, sluice string, edits ...string) *gateway {
 	t.Helper()
 	return tn.startExample(t, name, sluice, append(edits, " 100ms", " 30s", " 200ms", " 30s", "timeout = 300,",
@@ -497,8 +490,7 @@ func (tn tenant) startExample(t *testing.T, name, sluice string, edits ...string
 	return g
 }
 
-// freeAddress returns an address that no other test takes: those ask the system for ports, which it hands out from
-// 32768 on.
+// freeAddress returns an address below 32768, where the system begins to hand out ports to other tests.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	for range 100 {

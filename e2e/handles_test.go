@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// leaseKey makes a key that may hold tokens, and ask.
 func (tn tenant) leaseKey(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "handles",
@@ -61,8 +60,6 @@ func (p *process) passed() (all []admittedCheck) {
 	return all
 }
 
-// TestClientsThatHoldTokensKeepTheLimit: a process that spends on a handle is killed, or stopped for longer than its
-// tokens live. Together with three others it admits no more than the limit in any interval.
 // TestLeasedTokensAreSpentOnceWhateverHappensToAProcess gives the reasons.
 func TestClientsThatHoldTokensKeepTheLimit(t *testing.T) {
 	t.Parallel()
@@ -95,7 +92,7 @@ func TestClientsThatHoldTokensKeepTheLimit(t *testing.T) {
 
 const spendersRate, spendersBurst = 100, 1200
 
-// spenders are processes that spend on a handle of the same bucket. Something bad happens to the first.
+// spenders are processes that spend on a handle of the same bucket. The first is the victim.
 type spenders struct {
 	api *api
 	add func(pause time.Duration)
@@ -179,8 +176,6 @@ func fromLease(d *sluice.Decision) bool { return d.Source == sluice.FromLease }
 
 func fromFailureMode(d *sluice.Decision) bool { return d.Source == sluice.FromFailureMode }
 
-// TestHandlesThatMayNotGoOnStopWithinTwoSeconds: when their key is revoked or their tenant suspended, however much they
-// hold.
 func TestHandlesThatMayNotGoOnStopWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
 	for what, path := range map[string]func(key string) string{
@@ -211,8 +206,6 @@ func TestHandlesThatMayNotGoOnStopWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// TestHandlesOutliveTheirServer: when the server is gone the failure mode decides, and when it is back the handle holds
-// tokens again.
 func TestHandlesOutliveTheirServer(t *testing.T) {
 	t.Parallel()
 	redis := devdbtest.Redis(t).URL()
@@ -231,7 +224,6 @@ func TestHandlesOutliveTheirServer(t *testing.T) {
 	again.stop(t)
 }
 
-// TestWhatHandlesDecideIsCounted: each check is counted once by the server, whoever decided it.
 func TestWhatHandlesDecideIsCounted(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 20/second, burst_capacity: 40}\n")

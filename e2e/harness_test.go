@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// patience bounds waits for what nobody promised to be quick.
+	// patience bounds waits for events without a promised time.
 	patience = time.Minute
-	// changesArriveIn is how long a changed rule takes at most to be in force everywhere, and
-	// enforcement to be back after Redis is.
+	// changesArriveIn bounds the time until a changed rule is in force everywhere, and until enforcement is back after
+	// Redis is.
 	changesArriveIn = 2 * time.Second
 	pollEvery       = 10 * time.Millisecond
 )
@@ -57,7 +57,7 @@ func (s suite) Run() int {
 }
 
 var build = sync.OnceValue(func() error {
-	// go test takes an old result for a new one unless something that a test looked at has changed.
+	// Without these calls go test would take an old result for a new one.
 	for _, sources := range []string{"cmd", "db", "internal", "go.mod"} {
 		looked := filepath.WalkDir(filepath.Join("..", sources),
 			func(_ string, _ fs.DirEntry, err error) error { return err })
@@ -98,8 +98,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// spawn starts a binary. Its environment is PATH and env alone, so that nothing of whoever runs the
-// tests configures it. When the test ends the process is killed, unless it has ended.
+// spawn starts a binary whose environment is PATH and env alone, and kills it when the test ends.
 func spawn(t *testing.T, env []string, binary string, args ...string) *process {
 	t.Helper()
 	if err := build(); err != nil {
@@ -155,7 +154,6 @@ func (p *process) signal(t *testing.T, which os.Signal) {
 	}
 }
 
-// stop terminates the process and expects a clean exit.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	p.terminate(t)
@@ -244,8 +242,8 @@ type api struct {
 
 var answeringChecks = regexp.MustCompile(`"msg":"answering checks","check_addr":"([^"]+)","metrics_addr":"([^"]+)"`)
 
-// startAPI starts a process of the decision plane and waits until it is ready. At the end of the test the process must
-// stop cleanly.
+// startAPI starts a process of the decision plane and waits until it is ready. It must stop cleanly at the end of
+// the test.
 func (tn tenant) startAPI(t *testing.T, redisURL string, options ...string) *api {
 	t.Helper()
 	a := tn.spawnAPI(t, redisURL, options...)
@@ -279,8 +277,8 @@ func (tn tenant) startAPIs(t *testing.T, n int, redisURL string, options ...stri
 	return apis
 }
 
-// eventually polls until a condition holds. The test fails if that takes longer than limit while there is a processor
-// to run on, or ten times as long in any case.
+// eventually polls until a condition holds. It fails after limit of processor time, or ten times as long in any
+// case.
 func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	began, watch := time.Now(), awake.Start()

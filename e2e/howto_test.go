@@ -46,8 +46,8 @@ var howTos = map[string][]string{
 	},
 }
 
-// The commands of each page run as they stand, on a `sluice dev` with a Redis of its own. Only addresses differ, and
-// Redis hangs until the checks of a slow machine are answered, and a new rule or key has longer to be known.
+// The commands run as they stand, on a `sluice dev` with a Redis of its own. Only addresses differ, and times that
+// are short for a busy machine.
 func TestTheCommandsOfTheHowTos(t *testing.T) {
 	t.Parallel()
 	if err := build(); err != nil {
@@ -161,7 +161,6 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 	}
 }
 
-// installClients puts the clients of Python and TypeScript into a folder, as their package managers would.
 func installClients(t *testing.T, repository, dir string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "scripts/install.sh", "python")
@@ -183,8 +182,8 @@ node_modules/.bin/tsc --outDir "$0/dist" && cp package.json "$0"`
 	}
 }
 
-// useUpBudget replays the requests of Envoy with the page's configuration: each asks with 0 hits and, if it passes,
-// reports its tokens.
+// useUpBudget replays the requests of Envoy with the page's configuration: each asks with 0 hits and, if it
+// passes, reports its tokens.
 func useUpBudget(t *testing.T, e envoy, page string) {
 	t.Helper()
 	var config struct {

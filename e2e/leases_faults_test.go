@@ -21,7 +21,7 @@ import (
 
 const (
 	faultRate, faultBurst = 300, 300
-	// faultRules are a limit that all users share and one of each. They fail closed, so only buckets let checks pass.
+	// The rules fail closed, so only buckets let checks pass.
 	faultRules = `
 rules:
   - {key_pattern: global, rate: 300/second, burst_capacity: 300, failure_mode: closed}
@@ -30,9 +30,8 @@ rules:
 	faultBudget = "--store-budget=250ms"
 )
 
-// TestALimitOnLeasedTokensHoldsThroughFaults: two processes spend leased tokens of a bucket while something fails. In
-// no interval do they admit more than the limit, but for what the fault itself loses, and enforcement is back within
-// two seconds.
+// In no interval more than the limit is admitted, except for the loss by the fault itself, and enforcement is back
+// within two seconds.
 func TestALimitOnLeasedTokensHoldsThroughFaults(t *testing.T) {
 	t.Parallel()
 	t.Run("Redis is frozen for longer than leased tokens live", func(t *testing.T) {
@@ -147,7 +146,7 @@ func command(t *testing.T, addr, text string) string {
 	return answer.String()
 }
 
-// admittedCheck is a check that passed. When it was admitted is known only to lie between asked and decided.
+// admittedCheck was admitted at an unknown time between asked and decided.
 type admittedCheck struct {
 	user           string
 	asked, decided time.Duration
@@ -195,8 +194,7 @@ func startFaultLoad(t *testing.T, apis []*api) *faultLoad {
 
 func ownUser(caller, _ int) string { return fmt.Sprint("user-", caller) }
 
-// add adds callers of a process. Each one asks up to 67 times a second, for the user that a function names for its nth
-// check.
+// add adds callers, each with up to 67 checks a second, for the users that a function names.
 func (l *faultLoad) add(t *testing.T, a *api, callers int, userOf func(caller, n int) string) {
 	t.Helper()
 	for caller := range callers {
@@ -276,8 +274,8 @@ func wantWithinLimit(t *testing.T, admitted []admittedCheck, rate, burst, allowa
 	}
 }
 
-// mostOver returns the interval in which the most checks passed beyond what a bucket would admit, and how many, counted
-// from when the first check was asked.
+// mostOver returns the interval with the most checks beyond what a bucket would admit, counted from when the first
+// check was asked.
 func mostOver(admitted []admittedCheck, rate, burst float64) (over float64, from, to time.Duration) {
 	starts, ends := slices.Clone(admitted), slices.Clone(admitted)
 	slices.SortFunc(starts, func(a, b admittedCheck) int { return cmp.Compare(a.asked, b.asked) })

@@ -10,8 +10,6 @@ import (
 
 const sharedRate, sharedBurst = 50, 600
 
-// TestLeasedTokensAreSpentOnceWhateverHappensToAProcess: a process under load is killed, or stopped for longer than its
-// tokens live. Together with another process it admits no more than the limit in any interval.
 func TestLeasedTokensAreSpentOnceWhateverHappensToAProcess(t *testing.T) {
 	t.Parallel()
 	testLeasesOfTwo(t, func(t *testing.T) *leasesOfTwo {
@@ -25,22 +23,20 @@ rules:
 
 func testLeasesOfTwo(t *testing.T, start func(*testing.T) *leasesOfTwo) {
 	t.Helper()
-	// Tokens that the victim spent without a report must not come back when Redis forgets the loan. The bucket is never
-	// full from then on, so tokens that come back would exceed the limit.
+	// Tokens that the victim spent without a report must not come back when Redis forgets the loan. The bucket is
+	// never full from then on, so tokens that come back would exceed the limit.
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
 		l := start(t)
 		l.await(t, func(_, unreported float64) bool { return unreported > 60 })
 		l.victim.kill()
 		l.exhaust(t)
-		// the limit's tokens of two seconds; Redis forgets loans after one and a half
-		enough := l.passed.Load() + int64(2*l.rate)
+		enough := l.passed.Load() + int64(2*l.rate) // the limit's tokens of two seconds; Redis forgets loans after one and a half
 		eventually(t, patience, "the other process to go on", func() bool { return l.passed.Load() >= enough })
 		l.wantLimit(t, 0)
 	})
-	// Tokens that the victim holds must not be spent once the bucket has earned them again. The bucket is therefore
-	// full when the victim goes on, and all of it is asked for: an empty bucket would not have earned the lost tokens,
-	// and spending them would exceed no limit.
+	// Tokens that the victim holds must not be spent once the bucket has earned them again. The bucket is full when
+	// the victim goes on, because an empty bucket would not have earned the lost tokens.
 	t.Run("stopped for a while", func(t *testing.T) {
 		t.Parallel()
 		l := start(t)
@@ -71,11 +67,9 @@ func newLeasesOfTwo(t *testing.T, tn tenant, redis string) *leasesOfTwo {
 	return l
 }
 
-// await returns when the victim holds as many tokens of the shared bucket as wanted, or has spent as many without a
-// report.
-//
-// Its callers ask for several times the rate, so that the bucket falls short of full, and the burst lasts for a few
-// seconds.
+// await returns when the victim holds as many tokens as wanted, or has spent as many without a report. The callers
+// ask for
+// several times the rate, so that the bucket falls short of full.
 func (l *leasesOfTwo) await(t *testing.T, wanted func(held, unreported float64) bool) {
 	t.Helper()
 	l.add(t, l.victim, 3, ownUser)

@@ -21,7 +21,7 @@ import (
 
 const (
 	longLimit, busyLimit = 1000, 1_000_000
-	// longRules give each user a bucket of each endpoint, and all one that processes lease.
+	// longRules give each user a bucket of each endpoint, and all users one that processes lease.
 	longRules = `
 rules:
   - {key_pattern: "user:{user_id}:endpoint:/token", rate: 1000/day, burst_capacity: 1000}
@@ -31,7 +31,7 @@ rules:
 `
 	// writtenShare is how much of a limit a bucket may move before it is written.
 	writtenShare = 0.02
-	// allowedFor is how long ago what was admitted may be unwritten.
+	// allowedFor is how long admitted checks may be unwritten.
 	allowedFor = 10 * time.Second
 )
 
@@ -42,7 +42,6 @@ type longAdmission struct {
 	cost           float64
 }
 
-// longBucket is what a bucket has admitted.
 type longBucket struct {
 	check    string // without the cost
 	limit    float64
@@ -76,13 +75,11 @@ type longWorld struct {
 	backAt    time.Duration // when the store last did not decide
 }
 
-// longStore is a store of buckets that can be lost.
 type longStore struct {
 	url     string
 	options []string // of the processes
-	// halfway happens when half of what is used was used; nil for nothing.
-	halfway func()
-	// away takes the store away, unless it is nil, and back brings it back without the latest data.
+	halfway func()   // when half of the use has happened; nil for nothing
+	// away takes the store away, and back brings it back without the latest data.
 	away, back func()
 }
 
@@ -285,7 +282,6 @@ func (w *longWorld) ask(t *testing.T, a *api, b *longBucket, cost float64) (got 
 	return got, true
 }
 
-// each calls do for all buckets, several at once.
 func (w *longWorld) each(do func(n int, b *longBucket)) {
 	var doing sync.WaitGroup
 	const lanes = 8
@@ -299,7 +295,7 @@ func (w *longWorld) each(do func(n int, b *longBucket)) {
 	doing.Wait()
 }
 
-// use uses 0 to 100 % of each bucket in two halves, and returns when what moved was written.
+// use uses 0 to 100 % of each bucket in two halves, and returns when that was written.
 func (w *longWorld) use(t *testing.T) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), w.tn.database)
@@ -400,7 +396,6 @@ func (w *longWorld) lose(t *testing.T) {
 	w.backAt = w.now()
 }
 
-// move moves the processes to another Redis, one after the other.
 func (w *longWorld) move(t *testing.T) {
 	t.Helper()
 	other := devdbtest.Redis(t)
@@ -414,7 +409,7 @@ func (w *longWorld) move(t *testing.T) {
 	w.backAt = w.now()
 }
 
-// wantLimits waits for the store to decide again, and then asks each bucket for all that it has left.
+// wantLimits waits for the store to decide again, and then asks each bucket for the rest.
 func (w *longWorld) wantLimits(t *testing.T) {
 	t.Helper()
 	eventually(t, patience, "the store to decide again", func() bool { return w.inARow.Load() > 200 })
@@ -452,7 +447,6 @@ func (w *longWorld) wantLimits(t *testing.T) {
 		over, len(w.buckets)+1, 100*worst, tooMuch)
 }
 
-// empty takes what a bucket says it has left, and some more.
 func (w *longWorld) empty(t *testing.T, a *api, b *longBucket) {
 	t.Helper()
 	got, ok := w.ask(t, a, b, 0)

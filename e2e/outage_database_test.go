@@ -20,7 +20,7 @@ type privatePostgres struct {
 
 func startPostgres(t *testing.T) *privatePostgres {
 	t.Helper()
-	// Not t.TempDir, whose parent lets nobody through: as root, the server runs as another user.
+	// As root, the server runs as another user, whom the parent of t.TempDir lets nowhere.
 	dir, err := os.MkdirTemp("", "sluice-e2e-postgres-")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func startPostgres(t *testing.T) *privatePostgres {
 func (p *privatePostgres) start(t *testing.T) {
 	t.Helper()
 	var err error
-	// No throwaway: that one may forget its last commits when it crashes.
+	// A throwaway server may forget its last commits when it crashes.
 	if p.server, err = devdb.StartPostgres(t.Context(), p.dir, devdb.PostgresOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestADatabaseOutageLeavesTheRulesInForce(t *testing.T) {
 			t.Parallel()
 			postgres := startPostgres(t)
 			admin(t, postgres.address, "migrate")
-			// No long limit, which denies if the database goes away before it was asked about the tenant.
+			// A long limit would deny if the database went away before it was asked about the tenant.
 			const user = `{key_pattern: "user:{user_id}", rate: 4/hour, burst_capacity: 2}`
 			tn := newTenantIn(t, postgres.address, `
 plans: [{name: pro}]
@@ -104,8 +104,8 @@ rules: [`+user+`, {key_pattern: "endpoint:/internal/*", action: block}]`)
 	}
 }
 
-// standing asks what changes nothing, and returns the answers: an allowed check, a denied one, one
-// on another plan, and a plan that does not exist.
+// standing asks an allowed check, a denied one, one on another plan, and a plan that does not exist, without a
+// change.
 func (a *api) standing(t *testing.T) (answers [4]string) {
 	t.Helper()
 	for i, body := range [len(answers)]string{
@@ -124,8 +124,8 @@ func (a *api) standing(t *testing.T) (answers [4]string) {
 	return answers
 }
 
-// wantUnmoved wants the same answers for a while, a process that stays ready, and at the end one
-// that knows that its database is down.
+// wantUnmoved wants the same answers for a while, from a process that stays ready and reports its database as
+// down.
 func (a *api) wantUnmoved(t *testing.T, before [4]string, lasts time.Duration) {
 	t.Helper()
 	end := time.Now().Add(lasts)

@@ -85,8 +85,7 @@ func TestARedisOutageIsAnsweredByFailureModes(t *testing.T) {
 	}
 }
 
-// wantFailureModes judges a load during which an outage began: every check was answered in time, and
-// those that Redis did not decide by their rule's failure mode.
+// wantFailureModes wants each check of a load answered in time, by its rule's failure mode if Redis was away.
 func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	t.Helper()
 	const moment = 250 * time.Millisecond
@@ -119,8 +118,8 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	if degraded < 100 {
 		t.Fatalf("only %d checks were decided without Redis; that is no load", degraded)
 	}
-	// The store budget, and the time of HTTP, JSON and two processes on a busy machine. One check in a hundred may wait
-	// longer for a processor, which the watch does not see.
+	// Beside the store budget, a busy machine needs time for HTTP, JSON and two processes. One check in a hundred may
+	// wait longer for a processor, which the watch does not see.
 	const budget, starved = 50 * time.Millisecond, 200 * time.Millisecond
 	beside := max(25*time.Millisecond, 3*quantile(usual, 0.99))
 	median, most, worst := quantile(times, 0.5), quantile(times, 0.99), quantile(times, 1)

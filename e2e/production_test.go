@@ -18,7 +18,7 @@ import (
 
 var shellBlock = regexp.MustCompile("(?s)\n```sh\n(.*?)\n```\n")
 
-// The page's commands run as they stand, in one shell, from top to bottom: among them a backup and its restoration.
+// The commands run as they stand, in one shell, from top to bottom.
 func TestTheCommandsOfTheProductionPage(t *testing.T) {
 	t.Parallel()
 	if err := build(); err != nil {

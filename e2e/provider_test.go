@@ -18,8 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// contract calls operations by their names in api/openapi.yaml, which is all that it knows of the admin API, and holds
-// both sides to it.
+// contract calls operations by their names in api/openapi.yaml, and holds both sides to it.
 type contract struct {
 	*adminServer
 	description *openapi3.T
@@ -27,7 +26,6 @@ type contract struct {
 
 type object = map[string]any
 
-// answered is an answer whose status and body are in the contract.
 type answered struct {
 	status int
 	etag   string
@@ -148,7 +146,7 @@ func text(id any) string {
 	return fmt.Sprint(id)
 }
 
-// plan returns the wanted attributes that the object has otherwise.
+// plan returns the attributes that differ from the wanted ones.
 func (r *resource) plan(stored object) (differing []string) {
 	for name, value := range r.wanted {
 		if slices.Contains(r.fixed, name) {
@@ -165,7 +163,7 @@ func (r *resource) plan(stored object) (differing []string) {
 	return differing
 }
 
-// isWithin reports whether an object has what is wanted of it: settings are wanted in part.
+// isWithin allows an object more than is wanted, because settings are wanted in part.
 func isWithin(wanted, stored any) bool {
 	parts, ok := wanted.(object)
 	if !ok {
@@ -180,8 +178,6 @@ func isWithin(wanted, stored any) bool {
 	return true
 }
 
-// TestAProviderManagesEverythingByTheContractAlone does with each kind of object what a provider of Terraform does:
-// create it, plan without a difference, find what somebody else changed, put it right, import it and destroy it.
 func TestAProviderManagesEverythingByTheContractAlone(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules: []\n")
@@ -297,7 +293,7 @@ func (c *contract) read(t *testing.T, r *resource) answered {
 	return c.want(t, r.read, r.address, nil)
 }
 
-// putRight lets somebody else change the object, sees it in the plan and applies what is wanted.
+// putRight lets somebody else change the object, sees it in the plan and applies the wanted state.
 func (c *contract) putRight(t *testing.T, r *resource) {
 	t.Helper()
 	before := c.read(t, r)

@@ -11,14 +11,12 @@ import (
 	"testing"
 )
 
-// proxy stands between a process and a server, and can move to another server. Requests always reach
-// the server; replies can be lost on the way.
+// proxy stands between a process and a server, and can move to another server. Requests always reach the server;
+// replies can be lost.
 type proxy struct {
 	net.Listener
-	// silent swallows every reply.
-	silent atomic.Bool
-	// cutsScript breaks the connection of the next script for Redis when its reply comes, once.
-	cutsScript atomic.Bool
+	silent     atomic.Bool // swallows every reply
+	cutsScript atomic.Bool // breaks the connection of the next script when its reply comes, once
 
 	mu     sync.Mutex
 	server string

@@ -23,8 +23,6 @@ func (tn tenant) record(t *testing.T) {
 
 var figures = regexp.MustCompile(`(?m)^all +(\d+) +(\d+) +(\d+) +(\d+)$`)
 
-// TestAReplaySaysWhatWasReallyDecided: an api process records its checks, and `admin replay` decides them as it did,
-// and otherwise with another file.
 func TestAReplaySaysWhatWasReallyDecided(t *testing.T) {
 	t.Parallel()
 	limit := func(burst string) string {

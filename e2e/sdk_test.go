@@ -19,7 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// newSDK returns a Go client of a running process. Few tests are about its time-out, which a busy machine exceeds.
+// newSDK returns a Go client with a longer time-out than usual, because the machine may be busy.
 func (a *api) newSDK(t *testing.T, config sluice.Config) *sluice.Client {
 	t.Helper()
 	config.URL, config.Logger = "http://"+a.checks, slog.New(slog.DiscardHandler)

@@ -77,8 +77,7 @@ func (a *api) beginCheck(t *testing.T, body string) *slowCaller {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	// The server says "100 Continue" when the handler reads the body: from then on the request is
-	// under way.
+	// The server says "100 Continue" when the handler reads the body: from then on the request is under way.
 	_, err = fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: sluice\r\nAuthorization: Bearer %s\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", a.key, len(body))
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// TestAnEditThatSlowsReachesABucketThatNobodyAsksFor empties a bucket which refills within two minutes and would be
-// forgotten then, and edits the rule so that the bucket fills for a hundred days.
+// The bucket refills within two minutes and would be forgotten then; after the edit it fills for a hundred days.
 func TestAnEditThatSlowsReachesABucketThatNobodyAsksFor(t *testing.T) {
 	t.Parallel()
 	server := devdbtest.Redis(t)
@@ -39,7 +38,6 @@ func TestAnEditThatSlowsReachesABucketThatNobodyAsksFor(t *testing.T) {
 	}
 	a.want(t, http.StatusOK, http.MethodPatch, rule, `{"rate_per_second":0.000011574074074074073,"rate_unit":"day"}`)
 
-	// Nobody asks for the bucket until its key has a new expiry.
 	eventually(t, 10*time.Second, "a long expiry of the bucket's key", func() bool {
 		ttl := store.PTTL(t.Context(), keys[0]).Val()
 		if ttl < 0 {

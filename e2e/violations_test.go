@@ -43,7 +43,7 @@ func TestEveryDenialOfAnAttackIsCountedThoughTheDatabaseFreezes(t *testing.T) {
 	postgres := startPostgres(t)
 	direct := postgres.server.URL("sluice")
 	admin(t, direct, "migrate")
-	// Each run has a Redis of its own, so the limit must not be a long one, which the next run would go on from.
+	// The next run would go on from a long limit's bucket.
 	tn := newTenantIn(t, direct, `rules: [{key_pattern: "user:{user_id}", rate: 2/hour, burst_capacity: 1}]`)
 
 	// In turns, so that a busy neighbour slows both.
@@ -219,7 +219,7 @@ func (a *api) batch(body []byte) (denied int, err error) {
 	return bytes.Count(text, []byte(`"status":429`)), nil
 }
 
-// freeze stops every process of the server, as a machine does that hangs, until thaw is called.
+// freeze stops every process of the server, like a machine that hangs, until thaw is called.
 func (p *privatePostgres) freeze(t *testing.T) (thaw func()) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.server.Dir(), "data", "postmaster.pid"))

@@ -94,7 +94,7 @@ python() {
 }
 has_python() { python >/dev/null; }
 
-# Go is not installed from here: distributions are versions behind, and people have their own ways.
+# Go is not installed from here, because distributions are versions behind.
 require_go() {
   if ! command -v go >/dev/null; then
     say "Go is missing; see https://go.dev/doc/install"
@@ -124,7 +124,6 @@ apt() {
     apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null
 }
 
-# Package lists may be missing (fresh container) or outdated; only then are they fetched.
 apt_install() {
   say "apt-get install $*"
   apt install --no-install-recommends -y "$@" >/dev/null 2>&1 && return 0
@@ -133,8 +132,7 @@ apt_install() {
   apt install --no-install-recommends -y "$@" >/dev/null
 }
 
-# Packages start their services unless this file forbids that. An existing file, as in container images, is not ours to
-# change.
+# Packages start their services unless this file forbids that. An existing file is not ours to change.
 readonly policy=/usr/sbin/policy-rc.d
 without_starting_services() {
   if [ -e "$policy" ]; then
@@ -157,8 +155,7 @@ not_at_boot() {
 }
 
 debian_postgres() {
-  # postgresql-common comes first, so that the server package creates no cluster. If it is installed already, the
-  # machine keeps its settings.
+  # postgresql-common comes first, so that the server package creates no cluster.
   if ! dpkg-query -W postgresql-common >/dev/null 2>&1; then
     apt_install postgresql-common || return
     as_root sed -i 's/^#* *create_main_cluster.*/create_main_cluster = false/' \

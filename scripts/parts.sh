@@ -7,7 +7,6 @@ cd "$(dirname "$0")/.."
 folder=${PARTS:-.bin/parts}
 mkdir -p "$folder/test"
 
-# spoken prints seconds as people say them.
 spoken() { if [ "$1" -lt 100 ]; then echo "$1 s"; else echo "$((($1 + 30) / 60)) min"; fi; }
 
 last() { if [ -e "$folder/$1.seconds" ]; then echo ", $(spoken "$(cat "$folder/$1.seconds")") last time"; fi; }
@@ -35,7 +34,6 @@ lane() {
 }
 
 lanes=()
-# stop ends all lanes with their processes, and waits for them.
 stop() {
   trap '' USR1 INT TERM
   local one

@@ -21,7 +21,7 @@ import (
 	"github.com/prometheus/prometheus/util/annotations"
 )
 
-// series is what Prometheus scraped, once a minute from minute 0, in promtool's notation: `name{label="x"} 0+60x30`.
+// series are scraped once a minute from minute 0, in promtool's notation: `name{label="x"} 0+60x30`.
 type series []string
 
 // alerts has, for each alert, series by which it fires and series by which it does not, after an hour.
@@ -205,7 +205,8 @@ func TestEachAlertFiresWhenItShouldAndOnlyThen(t *testing.T) {
 	}
 }
 
-// firing reports whether an alert fires after an hour: its expression had the same result at each minute of its time.
+// firing reports whether an alert fires after an hour: its expression had the same result at each minute of its
+// time.
 func firing(t *testing.T, engine *promql.Engine, rule rulefmt.Rule, s series) bool {
 	t.Helper()
 	scraped := load(t, s)

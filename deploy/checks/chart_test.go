@@ -55,8 +55,7 @@ func renderAll(t *testing.T, values string) (*chart.Chart, map[string]string, er
 	return c, rendered, err
 }
 
-// objects returns the documents by kind and name. Kubernetes' own types read them strictly: no field may be unknown to
-// them.
+// objects returns the documents by kind and name. Kubernetes' own types read them strictly.
 func objects(t *testing.T, c *chart.Chart, rendered map[string]string) map[string]string {
 	t.Helper()
 	decoder := scheme.Codecs.UniversalDeserializer()
@@ -329,7 +328,6 @@ func TestTheChartWithTheValuesOfTheProductionPage(t *testing.T) {
 	}
 }
 
-// Each secret that the pods of docs/howto/kubernetes.md mount is in the manifest of the page, with its key.
 func TestTheManifestsOfTheKubernetesPage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/howto/kubernetes.md")
@@ -397,7 +395,7 @@ func mountedSecrets(t *testing.T, document string) (sources []corev1.SecretProje
 	return sources
 }
 
-// A rollback brings back the URLs of the revision that it goes to, and migrates nothing. Helm leaves what hooks made.
+// A rollback brings back the URLs of its revision, and migrates nothing, because Helm leaves what hooks made.
 func TestARollbackRestoresTheSecretOfTheStores(t *testing.T) {
 	t.Parallel()
 	c, rendered, err := renderAll(t, stores)
@@ -425,7 +423,8 @@ func TestARollbackRestoresTheSecretOfTheStores(t *testing.T) {
 	}
 }
 
-// A policy that names all pods of the cluster lets nobody in from outside, where load balancers and node ports are for.
+// A policy that names all pods of the cluster lets nobody in from outside, where load balancers and node ports are
+// for.
 func TestAServiceForTheOutsideIsReachedFromThere(t *testing.T) {
 	t.Parallel()
 	const peers = "networkPolicy: {checksFrom: [{ipBlock: {cidr: 192.0.2.0/24}}]}\n"

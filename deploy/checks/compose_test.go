@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// compose reads the compose file as docker compose does: by its schema, with variables, merges and references resolved.
+// compose reads the compose file as docker compose does: by its schema, with variables, merges and references
+// resolved.
 func compose(t *testing.T, environment ...string) (*types.Project, error) {
 	t.Helper()
 	options, err := cli.NewProjectOptions([]string{"../compose/compose.yaml"}, cli.WithEnv(environment))
@@ -22,7 +23,7 @@ func compose(t *testing.T, environment ...string) (*types.Project, error) {
 	return options.LoadProject(t.Context())
 }
 
-// No container runtime is needed, so nothing is started; e2e starts the same commands without containers.
+// e2e starts the same commands without containers.
 func TestTheComposeFileIsOne(t *testing.T) {
 	t.Parallel()
 	if _, err := compose(t); err == nil || !strings.Contains(err.Error(), "SLUICE_VERSION") {

@@ -23,9 +23,9 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// container runs programs of an image almost as a container runtime would: as a user that nobody knows, who can write
-// none of the image's files and sees no others. Only the network is the machine's. Tests of another user than root run
-// the programs as themselves, beside the machine's files, but with no folder of their own that they can write.
+// container runs programs of an image almost like a container runtime: as an unknown user, who can write none of
+// the image's files and sees no others. Without root the programs run as the tests' user, beside the machine's
+// files, in a folder that is not writable.
 type container struct {
 	root string
 	user int
@@ -92,7 +92,6 @@ func (c container) admin(t *testing.T, env []string, input string, arguments ...
 	return strings.TrimSpace(string(output))
 }
 
-// serve starts a program, and waits until /healthz answers.
 func (c container) serve(t *testing.T, env []string, addr, program string, arguments ...string) {
 	t.Helper()
 	var logged bytes.Buffer
@@ -133,8 +132,7 @@ func (c container) serve(t *testing.T, env []string, addr, program string, argum
 	}
 }
 
-// runReadOnly lets the programs of an image do all that a deployment needs: migrate, make a tenant, and decide its
-// checks.
+// runReadOnly lets the programs of an image migrate, make a tenant, and decide its checks.
 func runReadOnly(t *testing.T, image v1.Image) {
 	c := newContainer(t, image)
 	folder, err := os.MkdirTemp("", "sluice-test-postgres-")
@@ -193,7 +191,7 @@ func check(t *testing.T, addr, key, user string) int {
 	return response.StatusCode
 }
 
-// letPass lets everybody reach a folder. The tests' folders are for the tests' own user alone.
+// letPass lets everybody reach a folder, because the tests' folders are for the tests' own user alone.
 func letPass(t *testing.T, folder string) {
 	t.Helper()
 	for parent := folder; parent != "/" && parent != os.TempDir(); parent = filepath.Dir(parent) {

@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// aim is what an image may take, compressed.
+// aim bounds the compressed size of an image.
 const aim = 27_000_000
 
 func native(t *testing.T) *release {

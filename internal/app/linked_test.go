@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The two planes run in two programs. Each links only its own servers and their libraries: an image stays small, and a
-// weakness of a library concerns one program.
+// An image stays small, and a weakness of a library concerns one program.
 func TestAProgramLinksOnlyItsPlane(t *testing.T) {
 	t.Parallel()
 	decides := []string{

@@ -166,7 +166,6 @@ func TestMistakesAboutSentinelsAreNamed(t *testing.T) {
 	}
 }
 
-// refusal is an error that Redis answered.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }

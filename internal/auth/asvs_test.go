@@ -14,8 +14,8 @@ import (
 
 const repository = "../.."
 
-// asvs counts the requirements of levels 1 and 2 in each section of release 5.0.0, numbered from 1; requirements of
-// level 3 follow.
+// asvs counts the requirements of levels 1 and 2 in each section of release 5.0.0, numbered from 1; requirements
+// of level 3 follow.
 var asvs = map[string]int{
 	"4.1": 3, "4.2": 1, "4.3": 2, "4.4": 4,
 	"6.1": 3, "6.2": 12, "6.3": 4, "6.4": 4, "6.5": 5, "6.6": 3, "6.8": 4,
@@ -26,8 +26,6 @@ var asvs = map[string]int{
 
 var asvsLimits = []string{"2.1.3", "15.1.3", "2.3.2", "2.3.3", "2.3.4", "2.4.1", "15.2.2"}
 
-// TestEveryRowOfASVSHasAnAnswer reads the table of asvs.md: each requirement has a row, and one that is met
-// names existing tests or says that there is nothing to test.
 func TestEveryRowOfASVSHasAnAnswer(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("asvs.md")

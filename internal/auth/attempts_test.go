@@ -146,8 +146,6 @@ func TestOldFailuresAreCleared(t *testing.T) {
 	}
 }
 
-// TestParallelGuessesDoNotPassTogether sends 100 guesses at once to two processes, each time when one of them may be
-// checked.
 func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 	t.Parallel()
 	w := newStillWorld(t, auth.Options{})
@@ -188,7 +186,6 @@ func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {
 		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(0))
 		wantError(t, err, auth.ErrWrongPassword)
 	}
-	// Another network gets the longest wait, and goes on guessing in two processes.
 	w.exec(t, "UPDATE sign_in_attempt SET attempts = 1000, last_at = clock_timestamp() WHERE network <> '0.0.0.0/0'")
 	for _, gate := range []*auth.Gate{w.Gate, w.newGate(w.store, auth.Options{})} {
 		for range auth.Loose.Free {
@@ -211,7 +208,6 @@ func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
 		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(n))
 		wantError(t, err, auth.ErrWrongPassword)
 	}
-	// no second wait may end meanwhile
 	w.exec(t, "UPDATE sign_in_attempt SET attempts = 1000 WHERE network = '0.0.0.0/0'")
 	for _, ago := range []time.Duration{0, auth.Loose.Longest} {
 		w.exec(t, "UPDATE sign_in_attempt SET last_at = clock_timestamp() - $1::interval", ago)
@@ -220,7 +216,7 @@ func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
 		for guesser := range 10 { // a hundred at once would wait for each other longer than a query's timeout
 			all.Go(func() {
 				for n := range 10 {
-					// The gate's question before it checks a password, without the bound of the hasher.
+					// The gate asks this before it checks a password, without the bound of the hasher.
 					_, wait, err := w.store.Attempt(t.Context(),
 						auth.AddressLimits(adaEmail, network(1000+10*guesser+n).IP))
 					if err != nil || wait > auth.Loose.Longest {

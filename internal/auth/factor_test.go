@@ -242,7 +242,6 @@ func TestCodesAreSlowedForTheAccountWhoeverKnowsItsPassword(t *testing.T) {
 	if waiting := w.count(t, "SELECT count(*) FROM pending_sign_in"); waiting > 10 {
 		t.Errorf("%d sign-ins wait", waiting)
 	}
-	// The owner's own browser is not affected.
 	from := laptop()
 	from.Device = entry.Device
 	must(w.FinishSignIn(t.Context(), w.firstStep(t), a.code(t, 0), from))(t)
@@ -376,7 +375,6 @@ func TestSecretsAreSealedAndKeysCanBeChanged(t *testing.T) {
 	alone := w.newGate(w.store, auth.Options{Now: a.clock.Now, Vault: must(auth.NewVault(next))(t)})
 	must(alone.FinishSignIn(t.Context(), w.firstStep(t), a.code(t, 0), laptop()))(t)
 
-	// With another key, or copied to another account, the secret does not open, which is not a wrong code.
 	for what, gate := range map[string]*auth.Gate{"another key": w.Gate, "no key": w.newGate(w.store, auth.Options{})} {
 		_, err := gate.FinishSignIn(t.Context(), w.firstStep(t), a.code(t, 0), laptop())
 		if err == nil || errors.Is(err, auth.ErrWrongCode) || errors.Is(err, auth.ErrSignedOut) {
@@ -431,7 +429,7 @@ func (s watched) CreatePending(ctx context.Context, account auth.AccountID, hash
 	return s.Store.CreatePending(ctx, account, hash, token, expiresAt, now, most)
 }
 
-// TestTheWorkDoesNotTellWhichAddressesHaveAccounts compares calls, because durations depend on the machine.
+// Calls are compared, because durations depend on the machine.
 func TestTheWorkDoesNotTellWhichAddressesHaveAccounts(t *testing.T) {
 	t.Parallel()
 	w, a, _, _ := enrolled(t, auth.Options{})
@@ -496,7 +494,6 @@ func TestTheWorkDoesNotTellWhichAddressesHaveAccounts(t *testing.T) {
 			t.Errorf("a reset for %s hashes %d times and calls %q, want %+v", email, hashes, done, wantReset)
 		}
 	}
-	// Without the right password, nothing reveals a second factor either.
 	if slices.Contains(wantSignIn.calls, "SecondFactor") || slices.Contains(wantSignIn.calls, "CreatePending") {
 		t.Errorf("a wrong password calls %q", wantSignIn.calls)
 	}

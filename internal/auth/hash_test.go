@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// TestHashingIsBounded holds the first hashes until all others wait or were refused.
 func TestHashingIsBounded(t *testing.T) {
 	t.Parallel()
 	const signIns, slots, waiting = 64, 3, 16

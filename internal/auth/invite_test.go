@@ -267,7 +267,7 @@ func TestAClaimedAddressKeepsNobodyOutAtTheTenant(t *testing.T) {
 	}
 }
 
-// A stranger who claims the address has no device here, so that account finds no slot. The owner's device has one.
+// A stranger who claims the address has no device here, so that account finds no slot.
 func TestAClaimedAddressKeepsNoKnownDeviceOutOfABusyProcess(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -317,8 +317,6 @@ func TestGuessesAtATenantCountForTheAddress(t *testing.T) {
 	must(w.SignIn(t.Context(), adaEmail, claimed, laptopAt("acme")))(t) // others' guesses do not lock it out
 }
 
-// A refusal, its time and the following waits must not reveal whether a tenant has an unproven account with the
-// address.
 func TestRefusalsAtATenantTellNobodyWhoseAddressIsClaimed(t *testing.T) {
 	t.Parallel()
 	w := newStillWorld(t, auth.Options{})

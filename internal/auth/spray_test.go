@@ -11,8 +11,8 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// spray tries one password at many addresses, each time from another machine of a network, and returns how many tries
-// were checked.
+// spray tries one password at many addresses, each time from another machine of a network, and returns how many
+// tries were checked.
 func spray(t *testing.T, gate *auth.Gate, network string, tries int) (looked int) {
 	t.Helper()
 	base := netip.MustParsePrefix(network).Addr().As16()
@@ -62,8 +62,7 @@ func TestOnePasswordAtManyAddressesIsSlowedByNetwork(t *testing.T) {
 	}
 }
 
-// A stranger who claimed an address by a link has a device of that account. The device must not help to guess the
-// password of the account that has proven the address.
+// A stranger who claimed an address by a link has a device of that account.
 func TestADeviceExemptsOnlyItsOwnAccountFromTheLimitOfANetwork(t *testing.T) {
 	t.Parallel()
 	start := time.Now()

@@ -38,8 +38,8 @@ func newWorld(t *testing.T, options auth.Options) *world {
 	return newWorldOn(t, devdbtest.Postgres(t), options)
 }
 
-// newStillWorld is newWorld with a stopped clock_timestamp() in the database, so that no wait ends because the machine
-// is slow. now() continues.
+// newStillWorld stops clock_timestamp() in the database, so that no wait ends because the machine is slow. now()
+// continues.
 func newStillWorld(t *testing.T, options auth.Options) *world {
 	t.Helper()
 	url := devdbtest.Postgres(t)

@@ -76,7 +76,6 @@ func defaults(o option) string {
 	return text + "."
 }
 
-// takers names the only commands that take an option, without sluice dev beside others, as its help names them.
 func takers(o option) string {
 	if len(o.takers) == len(everyCommand) {
 		return ""

@@ -151,7 +151,7 @@ func TestAPidFileThatWasLeftBehindIsNoServer(t *testing.T) {
 	if err := startPostgres(t, dir).Stop(); err != nil {
 		t.Fatal(err)
 	}
-	// As after a reboot: the file names a live process that is another program.
+	// After a reboot, the file may name a live process of another program.
 	left := fmt.Sprintf("%d\n%s\n1\n5432\n\n127.0.0.1\n", os.Getppid(), filepath.Join(dir, "data"))
 	if err := os.WriteFile(filepath.Join(dir, "data", "postmaster.pid"), []byte(left), 0o600); err != nil {
 		t.Fatal(err)
@@ -184,7 +184,6 @@ func TestAServerEndsWithTheProcessThatStartedIt(t *testing.T) {
 	}
 	_ = other.Wait() // it was killed
 	var p *devdb.Postgres
-	// A start waits for the other server, but not as long as that may take.
 	for deadline := time.Now().Add(time.Minute); ; {
 		p, err = devdb.StartPostgres(t.Context(), dir, devdb.PostgresOptions{Throwaway: true})
 		if err == nil || time.Now().After(deadline) || !strings.Contains(err.Error(), "is in use by a running server") {

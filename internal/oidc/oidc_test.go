@@ -129,7 +129,6 @@ func TestClaimsMayBeInTheUserInformation(t *testing.T) {
 	w.provider.Spoil(func(claims oidctest.Claims) { claims["sub"] = "somebody else" })
 	_, err = w.signIn()
 	wantReason(t, err, auth.ProviderWrong, "another user's information")
-	// email_verified of the user information does not apply to the token's address.
 	w.provider.Hide("email_verified")
 	w.provider.Spoil(func(claims oidctest.Claims) { claims["email"] = "boss@example.com" })
 	if finished, err := w.signIn(); err != nil || finished.Identity.EmailVerified {
@@ -169,7 +168,7 @@ func TestTheRequestUsesPKCEAndSecretsOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAnswersThatCannotBeTrusted plays the attacks of RFC 9700 and OpenID Connect Core, section 16.
+// The attacks of RFC 9700 and OpenID Connect Core, section 16.
 func TestAnswersThatCannotBeTrusted(t *testing.T) {
 	t.Parallel()
 	const wrong, ended = auth.ProviderWrong, auth.ProviderFlowEnded
@@ -305,8 +304,8 @@ func TestProvidersAreNotMixedUp(t *testing.T) {
 	wantReason(t, err, auth.ProviderWrong, "another provider")
 }
 
-// TestSilentProvidersAreNotMixedUp attacks a client whose providers omit their issuer: a sign-in begins at the evil
-// provider, which forwards the browser to the honest one to receive its code.
+// The providers omit their issuer: a sign-in begins at the evil provider, which forwards the browser to the honest
+// one to receive its code.
 func TestSilentProvidersAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	honest, evil := oidctest.Start(t), oidctest.Start(t)
@@ -326,7 +325,6 @@ func TestSilentProvidersAreNotMixedUp(t *testing.T) {
 	// The honest provider sends codes only to its own callback, where the browser has no flow.
 	_, err = w.Finish(t.Context(), "idp", cookie, honest.Visit(sentOn), netip.Addr{})
 	wantReason(t, err, auth.ProviderFlowEnded, "")
-	// The evil provider's ID token is not accepted for the honest one.
 	evil.Spoil(func(claims oidctest.Claims) { claims["iss"] = honest.URL })
 	_, err = w.Finish(t.Context(), "evil", cookie, evil.Visit(address), netip.Addr{})
 	wantReason(t, err, auth.ProviderWrong, "issued by")
@@ -397,7 +395,6 @@ func TestAProviderThatIsDownDelaysNobodyElse(t *testing.T) {
 	if _, _, err := w.Start(t.Context(), "down", oidc.Purpose{}); err != nil {
 		t.Errorf("it came back: %v", err)
 	}
-	// The cached document is used while the provider is down.
 	down.GoDown(true)
 	w.now = w.now.Add(2 * time.Hour)
 	if _, _, err := w.Start(t.Context(), "down", oidc.Purpose{}); err != nil {

@@ -70,7 +70,6 @@ func TestNobodyHoldsMoreThanTheirShare(t *testing.T) {
 	}
 }
 
-// TestAFreeSlotGoesToWhoeverHoldsLeast fills the line with one tenant's callers before another's comes.
 func TestAFreeSlotGoesToWhoeverHoldsLeast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +100,7 @@ func TestAFreeSlotGoesToWhoeverHoldsLeast(t *testing.T) {
 		group.Wait()
 		second()
 		third()
-		// Tenant 3 holds nothing, and of tenant 1 account c. Tenants 1 and 2 hold as many, so then they take turns.
+		// Tenant 3 holds nothing, and of tenant 1 account c. Tenants 1 and 2 hold as many, and then take turns.
 		if want := []string{"3e", "1c", "2d", "1b", "1b"}; !slices.Equal(order, want) {
 			t.Errorf("served in the order %v, want %v", order, want)
 		}
@@ -150,8 +149,7 @@ func TestWaitingEnds(t *testing.T) {
 	})
 }
 
-// TestTenantsAndAccountsTakeTurnsForOneSlot fills the line with one account's callers before a colleague and a
-// neighbour come. Nobody who waits holds anything then.
+// One account's callers fill the line before a colleague and a neighbour come.
 func TestTenantsAndAccountsTakeTurnsForOneSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestSetPasswordPrintsJustTheAddress(t *testing.T) {
 	}
 }
 
-// noMail is a store that queues no mail. Its accounts have a second factor.
+// noMail is a store that queues no mail.
 type noMail struct{ auth.Store }
 
 func (noMail) QueueMail(context.Context, auth.Mail, auth.MailLimits) (auth.Mail, error) {

@@ -16,8 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// TestACreditIsWrittenBeforeItIsAnswered has a process that writes no other checkpoints. Without the database a credit
-// is answered, and the log says that it was not written.
 func TestACreditIsWrittenBeforeItIsAnswered(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -15,7 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/store/redisbucket"
 )
 
-// TestAnErasureFillsTheBucketsOfADescriptorsLimits: they are in Redis for as long as the limit's window, up to a year.
+// The buckets of a descriptor's limit are in Redis for its window, up to a year.
 func TestAnErasureFillsTheBucketsOfADescriptorsLimits(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// A probe of the admin process need not reach the port that people use, which opens once rules are loaded.
 func TestTheAdminProcessAnswersProbesWhereItsMetricsAre(t *testing.T) {
 	t.Parallel()
 	port, err := devdb.ReservePort()

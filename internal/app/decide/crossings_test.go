@@ -23,7 +23,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(devdbtest.Main(m).Run()) }
 
-// quotaRow is a rule of 100 a day for each user, which notes 80 % and 100 %.
 func quotaRow(t *testing.T, id rules.RuleID, change func(*rules.Rule)) rules.Rule {
 	t.Helper()
 	pattern, err := rules.ParsePattern("user:{user_id}")
@@ -41,8 +40,8 @@ func quotaRow(t *testing.T, id rules.RuleID, change func(*rules.Rule)) rules.Rul
 	return rule
 }
 
-// TestReportsOfClientsCrossNoQuota: a client that holds tokens reports checks which a quota limits as well. The report
-// says nothing about the quota's window.
+// A client that holds tokens reports checks which a quota limits as well. The report says nothing about the
+// quota's window.
 func TestReportsOfClientsCrossNoQuota(t *testing.T) {
 	t.Parallel()
 	tenant := snapshot.New(snapshot.Rows{
@@ -68,8 +67,6 @@ func TestReportsOfClientsCrossNoQuota(t *testing.T) {
 	}
 }
 
-// TestCrossingsAreExactWithSeveralProcesses lets four processes take the quotas of some users together, in single
-// checks and batches. Each has its own connections, matching and recorder, as an api process has.
 func TestCrossingsAreExactWithSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{config.BucketsInRedis, config.BucketsInPostgres} {
@@ -172,7 +169,6 @@ func crossExactly(t *testing.T, kind string) {
 	}
 }
 
-// TestASettlementCrosses lets the real cost of a check, known after it, cross a share.
 func TestASettlementCrosses(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{config.BucketsInRedis, config.BucketsInMemory, config.BucketsInPostgres} {

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// Callers decide by their failure mode at once, and probes are answered.
 func TestAProcessWithoutRulesRefusesConnectionsForChecks(t *testing.T) {
 	t.Parallel()
 	reserve := func() string {

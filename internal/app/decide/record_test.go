@@ -23,7 +23,6 @@ func (k *keptByRule) WriteViolations(ctx context.Context, batch *violations.Batc
 	return k.kept.WriteViolations(ctx, batch)
 }
 
-// TestRecordsCountWhatTheyCharged records more than a quota has left, and what nobody may do.
 func TestRecordsCountWhatTheyCharged(t *testing.T) {
 	t.Parallel()
 	tenant := snapshot.New(snapshot.Rows{

@@ -32,8 +32,6 @@ func (*keptTraffic) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.U
 	return nil, 0, 1, nil
 }
 
-// TestChecksThatClientsDecidedAreRecordedOneByOne: a report in bulk is as many checks, spread over the time since the
-// one before.
 func TestChecksThatClientsDecidedAreRecordedOneByOne(t *testing.T) {
 	t.Parallel()
 	settings := rules.DefaultSettings()
@@ -75,7 +73,6 @@ func TestChecksThatClientsDecidedAreRecordedOneByOne(t *testing.T) {
 	}
 }
 
-// TestAUsersMonthHasWhatReservationsAreSettledTo has checks that reserve an amount, and checks that only take a place.
 func TestAUsersMonthHasWhatReservationsAreSettledTo(t *testing.T) {
 	t.Parallel()
 	settings := rules.DefaultSettings()
@@ -127,8 +124,7 @@ func TestAUsersMonthHasWhatReservationsAreSettledTo(t *testing.T) {
 	}
 }
 
-// TestALargeReportIsABoundedAmountOfWork: one request can report billions of checks in thousands of entries. All are
-// counted, and about maxRecorded of them are recorded.
+// One request can report billions of checks in thousands of entries.
 func TestALargeReportIsABoundedAmountOfWork(t *testing.T) {
 	t.Parallel()
 	const checks, entries, each = 1000, 8, 1_000_000_000

@@ -78,7 +78,7 @@ func TestADatabaseOfSomebodysIsRefusedUntouched(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close(t.Context()) }()
-			// The columns that the look needs of an old schema; a migration would fail on it.
+			// These columns suffice for the look; a migration would fail on them.
 			if _, err := conn.Exec(t.Context(), `CREATE TABLE tenant (tenant_id bigint, slug text);
 				CREATE TABLE api_key (tenant_id bigint, key_id text); INSERT INTO tenant
 					VALUES (1, '`+slug+`')`); err != nil {

@@ -72,7 +72,6 @@ func sign(t *testing.T, algorithm jose.SignatureAlgorithm, key any, claims map[s
 	return token
 }
 
-// issuer answers by URL; it can be down, or block until a request is canceled.
 type issuer struct {
 	mu    sync.Mutex
 	sets  map[string]string
@@ -296,7 +295,6 @@ func TestASlowIssuerDelaysNoOtherTenant(t *testing.T) {
 	})
 }
 
-// At its start a process tries each issuer, and waits for a slow one only for a bounded time.
 func TestTheFirstReadsCanBeAwaited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -85,8 +85,7 @@ func TestAPostIsSignedAndSaysWhatHappened(t *testing.T) {
 	}
 }
 
-// TestAReceivedWebhookIsSignedAsDescribed follows the description with a request as it arrived, and compares the
-// header's name in every description. recipe.test.ts runs the program that the documentation and the UI show.
+// recipe.test.ts runs the program that the documentation and the UI show.
 func TestAReceivedWebhookIsSignedAsDescribed(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{
@@ -161,7 +160,6 @@ func TestPostsGoToPublicAddressesOnly(t *testing.T) {
 		if err == nil || status != 0 {
 			t.Errorf("a post to %s was answered with %d", host, status)
 		}
-		// A form of an address that is none is looked up as a name, which nobody may answer.
 		isName := host == "2130706433" || host == "0x7f.1"
 		isUnknown := isName && (strings.Contains(err.Error(), "does not resolve") ||
 			strings.Contains(err.Error(), "in time"))

@@ -42,7 +42,6 @@ func TestEveryMetricThatDashboardsAlertsAndPagesNameExists(t *testing.T) {
 		files = append(files, found...)
 	}
 	seen := 0
-	// Database roles, a cookie, and names in the examples of nginx and HAProxy.
 	besides := []string{"sluice_app", "sluice_owner", "sluice_tenant", "sluice_session", "sluice_down", "sluice_status"}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
