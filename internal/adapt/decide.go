@@ -15,15 +15,12 @@ const (
 	decrease = 0.7 // factor for the share after a missed target
 	increase = 5   // percent of the configured rate, added after a met target
 
-	// settling is how long a step needs to appear in reports: two seconds to reach checks, and three until their
-	// requests are reported.
-	settling = 5 * time.Second
-	minPause = 10 * time.Second
-	// minRequests is the minimal number of requests for a verdict, unless the whole Window has fewer.
-	minRequests = 20
+	settling    = 5 * time.Second // two seconds to reach checks, and three until their requests are reported
+	minPause    = 10 * time.Second
+	minRequests = 20 // for a verdict, unless the whole Window has fewer
 
-	// Below this part of its target a value is clearly met, and the rate may rise. In between nothing changes, so that
-	// noise around the target does not move the rate.
+	// Below this part of its target a value is clearly met. In between nothing changes, so that noise around the target
+	// does not move the rate.
 	clearP99    = 0.8
 	clearErrors = 0.5
 
@@ -65,8 +62,7 @@ const (
 type Decision struct {
 	Memory
 	Verdict Verdict
-	// Cause explains the share to people; "" if nothing new is known.
-	Cause string
+	Cause   string // for people; "" if nothing new is known
 }
 
 // Decide returns a rule's next share. slices belong to its backend, and all times to one clock.
@@ -113,8 +109,7 @@ func judged(m Memory, slices []Slice, now time.Time) (seen Seen, enough, reporte
 			seen.Add(&s.Seen)
 		}
 	}
-	// A quiet backend is judged by a minute of requests.
-	enough = seen.Requests >= minRequests || seen.Requests > 0 && now.Sub(settled) >= Window
+	enough = seen.Requests >= minRequests || seen.Requests > 0 && now.Sub(settled) >= Window // a quiet backend
 	return seen, enough, reported
 }
 

@@ -17,11 +17,9 @@ import (
 )
 
 const (
-	roundEvery = 2 * time.Second
-	// LeadFor is the life of a leader's lease without renewal.
-	LeadFor = 6 * time.Second
-	// Holds is the life of a step without renewal. Steps are renewed renewBefore before their end.
-	Holds         = time.Minute
+	roundEvery    = 2 * time.Second
+	LeadFor       = 6 * time.Second // of a leader's lease without renewal
+	Holds         = time.Minute     // of a step without renewal, renewBefore its end
 	renewBefore   = 40 * time.Second
 	keepReports   = 2 * time.Minute
 	writersAtOnce = 4
@@ -30,7 +28,6 @@ const (
 
 // Store is shared by the control loops of all processes. All times are on its clock.
 type Store interface {
-	// Lead acquires or renews the lease of the leader.
 	Lead(ctx context.Context, holder string, lasts time.Duration) (now time.Time, leads bool, err error)
 	EndLead(ctx context.Context, holder string) error
 	BackendReports(ctx context.Context, after time.Time) ([]BackendSlice, error)

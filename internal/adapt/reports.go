@@ -33,8 +33,7 @@ type BackendReport struct {
 
 // Sink stores reports.
 type Sink interface {
-	// WriteReports adds reports, sorted by tenant and backend, to the present slice: all or none, within a few
-	// seconds.
+	// WriteReports adds reports, sorted by tenant and backend, to the present slice: all or none, within a few seconds.
 	WriteReports(ctx context.Context, reports []BackendReport) error
 }
 

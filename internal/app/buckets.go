@@ -323,11 +323,9 @@ type health struct {
 }
 
 const (
-	// checks notice an outage sooner
-	watchEvery    = time.Second
+	watchEvery    = time.Second // checks notice an outage sooner
 	settingsEvery = time.Minute
-	// how often a recurring error is logged, and how long it stays a warning
-	refusalsEvery = time.Minute
+	refusalsEvery = time.Minute // of logs and warnings of a recurring error
 )
 
 func (b *Buckets) watch(ctx context.Context) {

@@ -32,10 +32,9 @@ type Process struct {
 	Watcher     *snapshot.Watcher
 	KeyUses     *snapshot.KeyUses
 	Checkpoints *checkpoint.Writer
-	// Lookups restores buckets of long limits that Buckets have lost.
-	Lookups   *checkpoint.Lookups
-	Metrics   *metrics.Metrics
-	Decisions *metrics.Decisions
+	Lookups     *checkpoint.Lookups // restores buckets that Buckets have lost
+	Metrics     *metrics.Metrics
+	Decisions   *metrics.Decisions
 
 	scrapes *Listener
 	drain   drain

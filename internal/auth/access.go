@@ -57,14 +57,13 @@ func (k AccessKind) isAttempt() bool {
 // AccessEvent is an entry of the security log. An entry of several equal events has the time and request id of the
 // first.
 type AccessEvent struct {
-	ID      int64 // random, so that a repeated write stores an entry once
-	At      time.Time
-	Count   int64 // of equal events
-	Kind    AccessKind
-	Account AccountID
-	Who     string // account's address or key's name
-	// Typed is the address that an anonymous caller typed. Other texts are dropped, because they may be passwords.
-	Typed             string
+	ID                int64 // random, so that a repeated write stores an entry once
+	At                time.Time
+	Count             int64 // of equal events
+	Kind              AccessKind
+	Account           AccountID
+	Who               string // account's address or key's name
+	Typed             string // by an anonymous caller; other texts than addresses may be passwords, and are dropped
 	KeyID             string
 	TenantID          rules.TenantID // 0 for none
 	Tenant            string         // its slug; "" for none
@@ -90,8 +89,8 @@ func (e *AccessEvent) Cursor() LogCursor { return LogCursor{e.At, e.ID} }
 // AccessStore keeps the security log.
 type AccessStore interface {
 	WriteAccess(ctx context.Context, events []AccessEvent) error
-	// AccessEvents returns up to limit entries of a tenant (0: all entries) before a cursor, latest first. A tenant's
-	// entries ignore Typed, Email and Tenant.
+	// AccessEvents returns entries of a tenant (0: all) before a cursor, latest first. A tenant's ignore Typed, Email
+	// and Tenant.
 	AccessEvents(ctx context.Context, tenant rules.TenantID, filter AccessFilter, before LogCursor,
 		limit int) ([]AccessEvent, error)
 }
@@ -112,18 +111,16 @@ const (
 
 	flushInterval = time.Second
 	maxUnwritten  = 10_000
-	// writeTimeout bounds how long an answer waits for its entry, which then waits in memory.
-	writeTimeout = 2 * time.Second
+	writeTimeout  = 2 * time.Second // of an answer for its entry, which then waits in memory
 )
 
 // AccessLog writes security events to the program's log and to the store. The store has an entry before its
 // request is answered, except for attempts. While the database is away, entries wait in memory.
 type AccessLog struct {
-	log   *slog.Logger
-	store AccessStore
-	now   func() time.Time
-	// writeNow writes an entry even if its request is canceled.
-	writeNow func(event *AccessEvent)
+	log      *slog.Logger
+	store    AccessStore
+	now      func() time.Time
+	writeNow func(event *AccessEvent) // even if the request is canceled
 
 	mu        sync.Mutex
 	minute    accessShares

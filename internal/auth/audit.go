@@ -26,28 +26,22 @@ const (
 
 // AuditObject is the changed object.
 type AuditObject struct {
-	// Kind is a table's singular, such as rule or api_key; for the platform tenant or account.
-	Kind string
-	// ID is the API's: a rule's number, a plan's name, a user's id. An override's is its rule and user, as in 12:42.
-	ID string
+	Kind string // a table's singular, such as rule or api_key
+	ID   string // the API's; an override's is its rule and user, as in 12:42
 }
 
 // AuditEntry is a change of one object, or packed: a change of many objects of one kind by one statement.
 type AuditEntry struct {
-	ID     AuditID
-	Row    int // number of the object in a packed entry, from 1; else 0
-	At     time.Time
-	Actor  rules.Actor
-	Action AuditAction
-	Object AuditObject
-	// Change is the same for all entries of one write.
-	Change int64
-	// Before and After are the stored object without its secrets, or nil.
-	Before, After json.RawMessage
-	// Objects is at most MaxAuditRows. A packed entry has more than one, no Object.ID and no images.
-	Objects int
-	// Rows are the objects of a packed entry, missing in lists.
-	Rows []AuditRow
+	ID            AuditID
+	Row           int // number of the object in a packed entry, from 1; else 0
+	At            time.Time
+	Actor         rules.Actor
+	Action        AuditAction
+	Object        AuditObject
+	Change        int64           // the same for all entries of one write
+	Before, After json.RawMessage // without secrets, or nil
+	Objects       int             // at most MaxAuditRows; a packed entry has several, no Object.ID and no images
+	Rows          []AuditRow      // of a packed entry; lists leave them out
 }
 
 // MaxAuditRows is how many objects a packed entry may have.
@@ -133,15 +127,14 @@ type AuditLog interface {
 	// AuditOfUser returns the entries that name a user among the next entries after one, and the last of these; 0 at
 	// the end.
 	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, after AuditID) ([]AuditEntry, AuditID, error)
-	// UserStory returns up to limit entries about a user's plan and overrides, since a time and before the cursor. It
-	// reads overrides of at most 500 rules.
+	// UserStory returns entries about a user's plan and overrides of at most 500 rules, since a time and before the
+	// cursor.
 	UserStory(ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before LogCursor,
 		limit int) ([]AuditEntry, error)
-	// Audit returns up to limit entries before the cursor, and the next cursor, which is zero at the end.
+	// Audit returns entries before the cursor, and the next cursor, which is zero at the end.
 	Audit(ctx context.Context, tenant rules.TenantID, filter AuditFilter, before LogCursor, limit int) ([]AuditEntry,
 		LogCursor, error)
 	AuditEntry(ctx context.Context, tenant rules.TenantID, id AuditID) (AuditEntry, error)
-	// PlatformAudit returns up to limit entries before an id (0: the latest) about accounts, and about the creation,
-	// suspension and removal of tenants.
+	// PlatformAudit returns entries about accounts and about tenants' life before an id (0: the latest).
 	PlatformAudit(ctx context.Context, before AuditID, limit int) ([]AuditEntry, error)
 }

@@ -12,13 +12,12 @@ import (
 
 // AuditWebhook is the receiver of a tenant's audit log.
 type AuditWebhook struct {
-	Tenant  rules.TenantID
-	URL     string
-	Secret  string
-	Active  bool
-	Version int64
-	// SecretIsClosed means that no configured key opens the secret, so nothing can be sent.
-	SecretIsClosed bool
+	Tenant         rules.TenantID
+	URL            string
+	Secret         string
+	Active         bool
+	Version        int64
+	SecretIsClosed bool // no configured key opens the secret, so nothing can be sent
 }
 
 // Validate returns the mistakes. webhook.Sender decides whether the URL may be called.
@@ -59,26 +58,24 @@ type AuditTest struct {
 // and rules.ErrChanged for another version.
 type AuditWebhookStore interface {
 	AuditWebhook(ctx context.Context, tenant rules.TenantID) (AuditWebhook, AuditProgress, error)
-	// CreateAuditWebhook starts with the entry of its own creation.
 	CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook AuditWebhook) (AuditWebhook, error)
-	// UpdateAuditWebhook keeps the secret and the progress. Waiting entries become due at once.
+	// UpdateAuditWebhook keeps the secret and the progress, and makes waiting entries due at once.
 	UpdateAuditWebhook(ctx context.Context, by rules.Actor, webhook AuditWebhook) (AuditWebhook, error)
 	RotateAuditSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected,
 		secret string) (AuditWebhook, error)
 	RemoveAuditWebhook(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected) error
-	// TestAuditWebhook queues a test, even if the webhook is off. Returns rules.ErrInUse while another test is queued.
+	// TestAuditWebhook returns rules.ErrInUse while another test is queued.
 	TestAuditWebhook(ctx context.Context, tenant rules.TenantID) error
 }
 
 // AuditOutbox stores the webhooks of all tenants and the audit entries that wait to be sent.
 type AuditOutbox interface {
 	AuditErrand(ctx context.Context, tenant rules.TenantID) (AuditErrand, error)
-	// AuditAfter returns up to limit entries in the order of their visibility.
 	AuditAfter(ctx context.Context, tenant rules.TenantID, after AuditID, limit int) ([]AuditEntry, error)
-	// FinishAuditBatch stores the last entry received (0: none), the status of the answer (0: none), and an error. It
-	// has no effect if another claim was made since, or if the job is gone.
+	// FinishAuditBatch stores the last entry received and the status of the answer (0: none), unless another claim was
+	// made since or the job is gone.
 	FinishAuditBatch(ctx context.Context, job *jobs.Job, received AuditID, status int, failure string) error
-	// FinishAuditTest is like FinishAuditBatch. After a received test, waiting entries become due at once.
+	// FinishAuditTest is like FinishAuditBatch, and makes waiting entries due at once if the test was received.
 	FinishAuditTest(ctx context.Context, job *jobs.Job, received bool, status int, failure string) error
 	// RestAuditWebhook ends a tenant's job if no entries are left, or returns when it is due again.
 	RestAuditWebhook(ctx context.Context, job *jobs.Job) (again time.Time, err error)
@@ -111,12 +108,9 @@ const (
 )
 
 const (
-	// A single entry is sent whatever its size.
-	auditBatch      = 100
+	auditBatch      = 100 // a single entry is sent whatever its size
 	auditBatchBytes = 1 << 20
-	// auditAtOnce bounds this process's attempts in flight, because a receiver that does not answer occupies one for
-	// 10 s.
-	auditAtOnce = 32
+	auditAtOnce     = 32 // attempts of this process; a receiver that does not answer occupies one for 10 s
 )
 
 // AuditKinds returns the jobs that send the audit logs of tenants to their webhooks.

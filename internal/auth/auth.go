@@ -26,18 +26,15 @@ type AccountID int64
 
 // Account is a person who signs in, never a limited user.
 type Account struct {
-	ID    AccountID
-	Email string // as typed; ASCII letters are compared case-insensitively
-	Name  string // may be ""
-	// PlatformAdmin may do everything in every tenant, and manages tenants.
-	PlatformAdmin bool
-	// AdminBy is the issuer whose groups made the account a platform admin; "" if a person did. Lists of members leave
-	// out AdminBy and HasPassword.
-	AdminBy     string
-	HasPassword bool
-	CreatedAt   time.Time
-	DisabledAt  time.Time
-	Version     int64
+	ID            AccountID
+	Email         string // as typed; ASCII letters are compared case-insensitively
+	Name          string // may be ""
+	PlatformAdmin bool   // may do everything in every tenant
+	AdminBy       string // the issuer whose groups made the account a platform admin; "" if a person did
+	HasPassword   bool
+	CreatedAt     time.Time
+	DisabledAt    time.Time
+	Version       int64
 	// UnprovenIn is the tenant that invited the account by a link that others could have used; 0 once the account has
 	// proven its address. An unproven account belongs to that tenant only, and other accounts may have its address.
 	UnprovenIn     rules.TenantID
@@ -115,23 +112,19 @@ type Invitation struct {
 	ExpiresAt  time.Time
 	AcceptedAt time.Time
 	RevokedAt  time.Time
-	// ByMail means that the link was mailed, which proves the address. Otherwise the inviter passes the link on, and
-	// could use it too.
-	ByMail bool
-	Mail   *Mail // nil for none
+	ByMail     bool  // the link was mailed, which proves the address; the inviter does not have it
+	Mail       *Mail // nil for none
 }
 
 // Session is a sign-in of an account in a browser.
 type Session struct {
-	ID         int64 // public, to list and end sessions
-	Account    Account
-	CreatedAt  time.Time
-	LastSeenAt time.Time // to the minute
-	UserAgent  string
-	IP         netip.Addr
-	// SecondFactor means that the second factor was used. A session without it ends when its account gets a factor.
-	SecondFactor bool
-	// ConfirmedAt is the time of the last full or step-up authentication.
-	ConfirmedAt time.Time
-	Provider    string // slug of the provider of the sign-in; "" for a password
+	ID           int64 // public, to list and end sessions
+	Account      Account
+	CreatedAt    time.Time
+	LastSeenAt   time.Time // to the minute
+	UserAgent    string
+	IP           netip.Addr
+	SecondFactor bool      // was used; a session without it ends when its account gets a factor
+	ConfirmedAt  time.Time // last full or step-up authentication
+	Provider     string    // slug of the provider of the sign-in; "" for a password
 }

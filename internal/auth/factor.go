@@ -26,27 +26,21 @@ const (
 	codeDrift   = 1  // steps
 	secretBytes = 20 // as RFC 4226 recommends for SHA-1
 
-	// RecoveryCodes is the number of codes that replace a lost app.
-	RecoveryCodes = 10
-	// recoveryBytes are 120 random bits, so that a plain digest of a code may be stored.
-	recoveryBytes = 15
+	RecoveryCodes = 10 // replace a lost app
+	recoveryBytes = 15 // 120 random bits, so that a plain digest of a code may be stored
 
-	// PendingLife is how long a sign-in waits for the second factor.
-	PendingLife  = 5 * time.Minute
+	PendingLife  = 5 * time.Minute // of a sign-in that waits for the second factor
 	pendingTries = 5
-	// Further sign-ins end the oldest pending one.
-	maxPending = 10
+	maxPending   = 10 // further ones end the oldest
 
-	// FreshFor is how long after an authentication a session may perform dangerous operations.
-	FreshFor = 10 * time.Minute
+	FreshFor = 10 * time.Minute // after an authentication, for dangerous operations
 )
 
 var codeOptions = hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1}
 
 // The errors that the second factor adds.
 var (
-	// ErrWrongCode means that the code is wrong or was used before.
-	ErrWrongCode = errors.New("wrong code")
+	ErrWrongCode = errors.New("wrong code") // or used before
 	ErrNeedsCode = errors.New("the code of the second factor is missing")
 )
 
@@ -69,17 +63,16 @@ type SecondFactor struct {
 // FactorStore stores second factors, and sign-ins that wait for them.
 type FactorStore interface {
 	SecondFactor(ctx context.Context, account AccountID) (SecondFactor, error)
-	// BeginSecondFactor stores a secret that waits for its first code. Returns rules.ErrExists if the account has a
+	// BeginSecondFactor stores a secret that waits for its first code, or returns rules.ErrExists if the account has a
 	// factor.
 	BeginSecondFactor(ctx context.Context, account AccountID, sealed []byte) error
-	// TurnSecondFactorOn activates the waiting factor, stores recovery codes, and ends all other sessions. Returns
-	// rules.ErrExists if the account has a factor.
+	// TurnSecondFactorOn activates the waiting factor and ends all other sessions. Returns rules.ErrExists if the
+	// account has a factor.
 	TurnSecondFactorOn(ctx context.Context, by rules.Actor, session Session, codes []Digest) (Account, error)
 	// TurnSecondFactorOff returns rules.ErrNotFound if the account has no factor.
 	TurnSecondFactorOff(ctx context.Context, by rules.Actor, account AccountID, endSessions bool) (Account, error)
 	ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account AccountID, codes []Digest) error
-	// UseTimeStep invalidates the codes of this and earlier time steps. Returns rules.ErrNotFound if the step was used
-	// before.
+	// UseTimeStep invalidates the codes of this and earlier time steps, or returns rules.ErrNotFound if they were used.
 	UseTimeStep(ctx context.Context, account AccountID, step int64, sealed, sealedAgain []byte) error
 	// UseRecoveryCode returns rules.ErrNotFound for an invalid code.
 	UseRecoveryCode(ctx context.Context, account AccountID, code Digest) error
@@ -87,7 +80,7 @@ type FactorStore interface {
 	// CreatePending returns rules.ErrNotFound if the account was disabled or got another password meanwhile.
 	CreatePending(ctx context.Context, account AccountID, passwordHash string, token Digest, expiresAt, now time.Time,
 		most int) error
-	// TryPending counts an attempt. Returns rules.ErrNotFound if the sign-in has ended.
+	// TryPending counts an attempt, or returns rules.ErrNotFound if the sign-in has ended.
 	TryPending(ctx context.Context, token Digest, now time.Time, most int) (account Account, passwordHash string,
 		tries int, err error)
 	// EndPending returns rules.ErrNotFound if the sign-in has ended before.

@@ -13,10 +13,8 @@ import (
 var (
 	// ErrWrongPassword means an unknown address, a wrong password or a disabled account; a caller cannot tell which.
 	ErrWrongPassword = errors.New("wrong e-mail address or password")
-	// ErrBusy means that too many passwords are being hashed. The attempt was not counted.
-	ErrBusy = errors.New("too many passwords to judge at once")
-	// ErrSignedOut means that the token has no live session.
-	ErrSignedOut = errors.New("not signed in")
+	ErrBusy          = errors.New("too many passwords to judge at once") // the attempt was not counted
+	ErrSignedOut     = errors.New("not signed in")                       // the token has no live session
 )
 
 // TooSoonError refuses an attempt after too many failures, without checking the password.
@@ -38,19 +36,13 @@ type Gate struct {
 
 // Options configure a Gate; zero values mean the defaults.
 type Options struct {
-	// IdleLimit ends a session that was not used for this long (24 h), AbsoluteLimit any session (7 days).
-	IdleLimit, AbsoluteLimit time.Duration
-	// Hashes bounds the passwords that are hashed at once, 19 MiB each (the CPUs, at most 4).
-	Hashes int
-	// Mail means that a PostOffice sends queued mail.
-	Mail bool
-	// Vault seals the secrets of second factors, which therefore need a key.
-	Vault         Vault
-	RequireFactor RequireFactor
-	// NoPasswords limits sign-ins to providers and links of SignInLink.
-	NoPasswords bool
-	// Unfinished receives errors after a successful change: a notice was not queued, or failed attempts were not
-	// reset.
+	IdleLimit, AbsoluteLimit time.Duration // of an unused session (24 h), and of any (7 days)
+	Hashes                   int           // at once, 19 MiB each (the CPUs, at most 4)
+	Mail                     bool          // a PostOffice sends queued mail
+	Vault                    Vault         // for second factors, which need a key
+	RequireFactor            RequireFactor
+	NoPasswords              bool // people use providers and links of SignInLink
+	// Unfinished receives errors after a successful change: a notice was not queued, or failed attempts were not reset.
 	Unfinished func(ctx context.Context, err error)
 	Now        func() time.Time
 }
@@ -100,11 +92,8 @@ type Browser struct {
 // Entry is a session and two secrets for the browser.
 type Entry struct {
 	Session Session
-	// Token continues the session, in a cookie that ends with the browser or at AbsoluteLimit.
-	Token string
-	// Device marks the browser as known at later sign-ins, in a cookie that lives for a year and gives access to
-	// nothing.
-	Device string
+	Token   string // of the session, in a cookie that ends with the browser or at AbsoluteLimit
+	Device  string // marks the browser as known, in a cookie that lives for a year
 }
 
 // SendsMail reports whether mail is configured.

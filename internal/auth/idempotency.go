@@ -26,10 +26,8 @@ type IdempotentRequest struct {
 
 // The errors of an IdempotencyStore.
 var (
-	// ErrIdempotencyReused means that the key was used for another request.
 	ErrIdempotencyReused = errors.New("the Idempotency-Key was used for another request")
-	// ErrIdempotencyAnswerLost means that the request was carried out but its answer was not stored: its process died,
-	// or the answer was large.
+	// ErrIdempotencyAnswerLost means that the answer was not stored: its process died, or the answer was large.
 	ErrIdempotencyAnswerLost = errors.New("the request was carried out, and its answer is lost")
 )
 
@@ -48,8 +46,7 @@ type IdempotencyStore interface {
 	BeginIdempotent(ctx context.Context, request IdempotentRequest, lease time.Duration) (begun IdempotentRequest,
 		answer []byte, err error)
 	KeepAnswer(ctx context.Context, begun IdempotentRequest, answer []byte) error
-	// ForgetIdempotent ends an attempt that has changed nothing.
-	ForgetIdempotent(ctx context.Context, begun IdempotentRequest) error
+	ForgetIdempotent(ctx context.Context, begun IdempotentRequest) error // only if it has changed nothing
 }
 
 // Begun returns the request with an attempt's number, for stores.

@@ -14,16 +14,13 @@ import (
 
 // IdentityProvider is an OpenID provider and the rules for its people.
 type IdentityProvider struct {
-	Slug, Name string
-	// Issuer and subject identify a person, never an address.
-	Issuer       string
-	EmailDomains []string // of verified addresses, in lower case; empty for any
-	NeedsClaim   string   // name=value; "" for none. Identity.HasClaim is the result
-	// CreatesAccounts creates an account at the first sign-in of an unknown identity.
-	CreatesAccounts bool
-	Grants          []Grant
-	// CountsAsTwoFactors skips the second factor here after a sign-in there, with the FactorClaim if there is one.
-	CountsAsTwoFactors bool
+	Slug, Name         string
+	Issuer             string   // identifies a person together with the subject; an address never does
+	EmailDomains       []string // of verified addresses, in lower case; empty for any
+	NeedsClaim         string   // name=value; "" for none. Identity.HasClaim is the result
+	CreatesAccounts    bool     // at the first sign-in of an unknown identity
+	Grants             []Grant
+	CountsAsTwoFactors bool   // a sign-in there, with the FactorClaim if there is one, needs no factor here
 	FactorClaim        string // name=value, such as amr=mfa; "" for none
 	SignsOut           bool   // signing out also signs out there
 }
@@ -92,10 +89,8 @@ func (e ProviderError) Error() string { return fmt.Sprintf("%s: %s", e.Reason, e
 
 // The errors of changes to how an account signs in.
 var (
-	// ErrLastWayIn means that the account could not sign in without the identity.
-	ErrLastWayIn = errors.New("the last way to sign in")
-	// ErrPasswordsOff means that people can only sign in at providers.
-	ErrPasswordsOff = errors.New("signing in by password is off")
+	ErrLastWayIn    = errors.New("the last way to sign in")
+	ErrPasswordsOff = errors.New("signing in by password is off") // people can only sign in at providers
 )
 
 // GrantedRole is the role of an account in a tenant.
@@ -109,29 +104,26 @@ type GrantedRole struct {
 // IdentityStore stores the identities of accounts.
 type IdentityStore interface {
 	AccountOf(ctx context.Context, issuer, subject string) (Account, string, error)
-	// CreateWithIdentity creates an account with a proven address. Returns rules.ErrExists if another account has
-	// proven the address or has the identity.
+	// CreateWithIdentity returns rules.ErrExists if another account has proven the address or has the identity.
 	CreateWithIdentity(ctx context.Context, by rules.Actor, account Account, passwordHash string,
 		identity LinkedIdentity) (Account, error)
 	// Link returns rules.ErrExists if an account has the identity.
 	Link(ctx context.Context, by rules.Actor, account AccountID, identity LinkedIdentity) error
-	// Unlink removes an identity of an account. With needsOther it returns ErrLastWayIn unless the account has another
-	// identity of one of the issuers.
+	// Unlink with needsOther returns ErrLastWayIn unless the account has another identity of one of the issuers.
 	Unlink(ctx context.Context, by rules.Actor, account AccountID, identity int64, needsOther bool,
 		issuers []string) error
 	Identities(ctx context.Context, account AccountID) ([]LinkedIdentity, error) // oldest first
-	// IdentityUsed records a sign-in, and the address from the provider.
 	IdentityUsed(ctx context.Context, identity LinkedIdentity) error
-	// UseFlow marks a sign-in flow as used, until a time. Returns rules.ErrExists for a used one.
+	// UseFlow marks a sign-in flow as used until a time, or returns rules.ErrExists for a used one.
 	UseFlow(ctx context.Context, flow Digest, until time.Time) error
 
 	// GrantedRoles returns the roles of an account in these tenants, and all that the issuer's groups gave.
 	GrantedRoles(ctx context.Context, account AccountID, issuer string, slugs []string) ([]GrantedRole, error)
-	// GrantRole sets a role from an issuer's groups; "" ends the membership. A role from elsewhere stays unchanged.
-	// Returns ErrLastOwner if nobody else owns the tenant.
+	// GrantRole sets a role from an issuer's groups, unless the role is from elsewhere; "" ends the membership. Returns
+	// ErrLastOwner if nobody else owns the tenant.
 	GrantRole(ctx context.Context, by rules.Actor, account AccountID, granted GrantedRole) error
-	// GrantAdmin makes an account a platform admin, or revokes that if the issuer had granted it. Returns ErrLastAdmin
-	// if there would be none.
+	// GrantAdmin makes an account a platform admin, or revokes the issuer's grant. Returns ErrLastAdmin if there would
+	// be none.
 	GrantAdmin(ctx context.Context, by rules.Actor, account AccountID, issuer string, isAdmin bool) error
 }
 

@@ -20,8 +20,8 @@ type KeyNoticeStore interface {
 	// TellOfExpiringKeys queues mail about keys that expire in 14, 7 or 1 days: to the owners of their tenants and to
 	// members who created them, at most daily, and about service keys to platform admins.
 	TellOfExpiringKeys(ctx context.Context, now time.Time) (messages int, err error)
-	// TellOfKeysLeft writes to the security log, and mails to owners if asked, the valid keys whose creator has left
-	// and that nobody decided to keep.
+	// TellOfKeysLeft logs, and mails to owners if asked, the valid keys whose creator has left and that nobody decided
+	// to keep.
 	TellOfKeysLeft(ctx context.Context, now time.Time, byMail bool) ([]AccessEvent, error)
 }
 

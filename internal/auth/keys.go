@@ -52,22 +52,18 @@ func (k *Key) Refusal(now time.Time) string {
 // NamedKey is an API key for people.
 type NamedKey struct {
 	Key
-	Name       string
-	CreatedAt  time.Time
-	RevokedAt  time.Time
-	LastUsedAt time.Time // to the minute
-	// CreatedBy has the Kind "" for keys of releases that did not record it.
-	CreatedBy rules.Actor
-	// CreatorLeft means that the creator's account is disabled or no longer a member.
-	CreatorLeft bool
-	// KeptAt is when somebody decided to keep the key although its creator has left.
-	KeptAt time.Time
+	Name        string
+	CreatedAt   time.Time
+	RevokedAt   time.Time
+	LastUsedAt  time.Time   // to the minute
+	CreatedBy   rules.Actor // without a Kind for keys of releases that did not record it
+	CreatorLeft bool        // the creator's account is disabled or no longer a member
+	KeptAt      time.Time   // when somebody decided to keep the key of a creator who has left
 }
 
 const (
 	maxKeyNameLength = 100
-	// bounds the comparisons of each use
-	maxKeyNetworks = 50
+	maxKeyNetworks   = 50 // bounds the comparisons of each use
 )
 
 // Validate returns the mistakes in a new API key of a tenant.

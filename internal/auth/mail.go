@@ -94,21 +94,19 @@ type Letter struct {
 
 // MailStore has mail, and the links in it.
 type MailStore interface {
-	// QueueMail stores a message and its job, which is due at once. Returns ErrTooMuchMail above the limits, and for a
-	// notice that was already sent to the account within a day.
+	// QueueMail stores a message and its job. Returns ErrTooMuchMail above the limits, and for a notice that was
+	// already sent to the account within a day.
 	QueueMail(ctx context.Context, mail Mail, limits MailLimits) (Mail, error)
 	// MailToSend returns rules.ErrNotFound if the message was sent or is gone.
 	MailToSend(ctx context.Context, tenant rules.TenantID, id int64) (Mail, error)
-	// FinishMail stores the State and the Error after an attempt, unless the message was sent meanwhile. A failure is
-	// not stored if another claim was made since, or if the job is gone.
+	// FinishMail stores the State and the Error, unless the message was sent meanwhile, another claim was made since,
+	// or the job is gone.
 	FinishMail(ctx context.Context, job *jobs.Job, mail *Mail) error
-	// GiveUpMail ends a message that was not sent, like FinishMail.
 	GiveUpMail(ctx context.Context, job *jobs.Job, id int64, failure string) error
 	// DropMail deletes a message that was not sent.
 	DropMail(ctx context.Context, mail *Mail) error
 	// Mails lists all tenants' messages, latest first, before an id; 0 is no bound.
 	Mails(ctx context.Context, before int64, limit int) ([]Mail, error)
-	// RenewInvitation replaces the token of an open invitation.
 	RenewInvitation(ctx context.Context, tenant rules.TenantID, id int64, token Digest) (Invitation, rules.Tenant,
 		error)
 	// CreateMailedLink replaces the former link of the account for this purpose.
@@ -116,7 +114,7 @@ type MailStore interface {
 	MailedLinkOf(ctx context.Context, purpose MailKind, token Digest) (Account, error)
 	// UseLink uses up a link, and returns its account and password hash.
 	UseLink(ctx context.Context, purpose MailKind, token Digest) (Account, string, error)
-	// ResetPassword uses up a link, replaces the password and ends all sessions.
+	// ResetPassword uses up a link and ends all sessions.
 	ResetPassword(ctx context.Context, by rules.Actor, token Digest, passwordHash string) (Account, error)
 	// ProveByMail returns ErrOtherAddress for a link of another account, and rules.ErrExists if another account has
 	// proven the address.
@@ -125,13 +123,11 @@ type MailStore interface {
 
 // MailSender hands letters to a mail server.
 type MailSender interface {
-	// Send returns when the server has accepted or refused the letter, within 30 s.
-	Send(ctx context.Context, letter *Letter) error
+	Send(ctx context.Context, letter *Letter) error // ends within 30 s
 }
 
 const (
-	// The platform's own mail counts as a tenant's.
-	mailAtOnce    = 8
+	mailAtOnce    = 8 // the platform's own mail counts as a tenant's
 	mailPerTenant = 2
 )
 

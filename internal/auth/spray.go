@@ -12,10 +12,8 @@ import (
 // Password spraying tries one common password at many addresses, so that no address is slowed. Failures are
 // therefore also counted by network. Known devices are exempt, for people who share a network with an attacker.
 const (
-	// freeSprays is the number of failures of a network without a wait: an office after a holiday has dozens.
-	freeSprays = 60
-	// sprayEvery is the time to forget a failure, and then the time between attempts.
-	sprayEvery = 6 * time.Second
+	freeSprays = 60              // of a network without a wait: an office after a holiday has dozens
+	sprayEvery = 6 * time.Second // until a failure is forgotten, and then between attempts
 	maxSprays  = 10_000
 )
 

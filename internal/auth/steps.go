@@ -55,7 +55,6 @@ func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browse
 		}
 		return entry, err
 	}
-	// Only one of two concurrent calls succeeds.
 	err = g.store.EndPending(ctx, digest)
 	if err == nil {
 		_, isKnownDevice := deviceLimits(from.Device, account.ID, hash)

@@ -13,9 +13,7 @@ import (
 
 // The errors of a store beside rules.ErrNotFound and the like.
 var (
-	// ErrLastOwner means that the tenant would have no owner who can sign in.
-	ErrLastOwner = errors.New("the last owner of the tenant")
-	// ErrLastAdmin means that no platform admin could sign in.
+	ErrLastOwner    = errors.New("the last owner of the tenant")
 	ErrLastAdmin    = errors.New("the last platform admin")
 	ErrOtherAddress = errors.New("the invitation is for another address")
 	// ErrUnproven means that an account without a proven address cannot join another tenant.
@@ -71,11 +69,9 @@ type Live struct {
 // NewSession is a session to be created.
 type NewSession struct {
 	Session
-	Token Digest
-	// the hash that the password was checked with
-	PasswordHash string
-	// of the browser's former session; zero for none
-	Replaces Digest
+	Token        Digest
+	PasswordHash string // with which the password was checked
+	Replaces     Digest // the browser's former session; zero for none
 }
 
 // Store stores accounts, sessions, members and invitations. Changes are recorded in the name of by, in the same
@@ -89,27 +85,25 @@ type Store interface {
 	// another one of the same tenant has it.
 	CreateAccount(ctx context.Context, by rules.Actor, account Account, passwordHash string) (Account, error)
 	Account(ctx context.Context, id AccountID) (Account, error)
-	// PasswordOf returns the account that has proven an address. With a tenant's slug it returns the unproven account
-	// with the address that joined there by a link.
+	// PasswordOf returns the account that has proven an address, or with a tenant's slug the unproven one that joined
+	// there by a link.
 	PasswordOf(ctx context.Context, email, slug string) (account Account, passwordHash string, err error)
 	PasswordHash(ctx context.Context, id AccountID) (string, error)
 	// ProveAddress returns rules.ErrExists if another account has proven the address.
 	ProveAddress(ctx context.Context, by rules.Actor, id AccountID, expected rules.Expected) (Account, error)
 	// Accounts lists accounts whose address or name contains the text, by address, after a cursor.
 	Accounts(ctx context.Context, text string, after AccountPlace, limit int) ([]Account, error)
-	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, which ends all sessions. Open
-	// invitations by an account that may no longer invite are revoked. Returns ErrLastAdmin or an OnlyOwnerError if
-	// the change would leave nobody in charge.
+	// UpdateAccount revokes the open invitations by an account that may no longer invite, and disabling ends all
+	// sessions. Returns ErrLastAdmin or an OnlyOwnerError if the change would leave nobody in charge.
 	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
-	// ChangePassword also ends all sessions. Returns rules.ErrChanged if the hash is not from.
+	// ChangePassword ends all sessions, or returns rules.ErrChanged if the hash is not from.
 	ChangePassword(ctx context.Context, by rules.Actor, id AccountID, from, to string) error
-	// Rehash replaces the hash by another one of the same password, unless the hash is not from.
 	Rehash(ctx context.Context, id AccountID, from, to string) error
 
 	// CreateSession ends the replaced session, expired ones, and those above MaxSessions. Returns rules.ErrNotFound if
 	// the account was disabled, got another password, or got a second factor that was not used, meanwhile.
 	CreateSession(ctx context.Context, session NewSession, live Live) (Session, error)
-	// SessionOf returns a live session of an enabled account. With Used it resets the idle limit, at most once a
+	// SessionOf returns a live session of an enabled account, and with Used resets its idle limit, at most once a
 	// minute.
 	SessionOf(ctx context.Context, token Digest, live Live, use Use) (Session, error)
 	Sessions(ctx context.Context, account AccountID, live Live) ([]Session, error) // latest first
@@ -119,7 +113,6 @@ type Store interface {
 	SignOutAccount(ctx context.Context, by rules.Actor, account AccountID) error
 
 	Memberships(ctx context.Context, account AccountID, after string, limit int) ([]Membership, error)
-	// RoleIn returns rules.ErrNotFound if the account is not a member of the tenant.
 	RoleIn(ctx context.Context, tenant rules.TenantID, account AccountID) (Role, error)
 	// by e-mail address
 	Members(ctx context.Context, tenant rules.TenantID, after AccountPlace, limit int) ([]Member, error)
@@ -132,19 +125,17 @@ type Store interface {
 	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected,
 		cancels bool) error
 
-	// Invite revokes an open invitation of the same address. Returns rules.ErrNotFound if the inviter is no longer an
-	// owner or platform admin, and rules.ErrExists if a member has the address.
+	// Invite returns rules.ErrNotFound if the inviter is no longer an owner or platform admin, and rules.ErrExists if a
+	// member has the address.
 	Invite(ctx context.Context, by rules.Actor, invitation Invitation, token Digest) (Invitation, error)
 	// Invitations lists the open invitations, latest first, before an id; 0 is no bound.
 	Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Invitation, error)
 	RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error
-	// InvitationOf returns the open invitation of a token, and its tenant.
 	InvitationOf(ctx context.Context, token Digest) (Invitation, rules.Tenant, error)
-	// Accept makes the account a member, or keeps its higher role. Returns ErrOtherAddress unless the account has the
-	// invited address, ErrUnproven for an unproven account of another tenant, and ErrSuspended for a suspended tenant.
+	// Accept returns ErrOtherAddress unless the account has the invited address, ErrUnproven for an unproven account of
+	// another tenant, and ErrSuspended for a suspended tenant.
 	Accept(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Member, error)
-	// AcceptAsNew also creates the account of the invited address, which becomes the actor. It is unproven unless the
-	// invitation was mailed.
+	// AcceptAsNew makes the account the actor. It is unproven unless the invitation was mailed.
 	AcceptAsNew(ctx context.Context, by rules.Actor, token Digest, account Account, passwordHash string) (Member, error)
 
 	ServiceKeyUsed(ctx context.Context, keyID string) error

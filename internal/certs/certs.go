@@ -184,10 +184,8 @@ func (s *Source) Server(protocols ...string) *tls.Config {
 // Dialer connects by TLS. Its errors about the server's certificate name the option of the CA.
 type Dialer struct {
 	*Source
-	// ServerName is the required name of the certificate; "" is the host of the address.
-	ServerName string
-	// Timeout bounds the connection and the handshake together.
-	Timeout time.Duration
+	ServerName string        // required in the certificate; "" is the host of the address
+	Timeout    time.Duration // of the connection and the handshake together
 }
 
 // DialContext connects to host:port.

@@ -14,9 +14,7 @@ import (
 // are zero.
 type Config struct {
 	Command Command
-	// Answer is the output of --help, --version or shell completion. If it is not empty, all other fields are
-	// undefined.
-	Answer string
+	Answer  string // of --help, --version or shell completion; if not empty, other fields are undefined
 
 	DatabaseURL ConnURL // "" only for "sluice dev", which starts a private database
 	Buckets     string  // a constant Buckets…; "" for the default of BucketStore
@@ -25,7 +23,7 @@ type Config struct {
 	RedisPrefix string
 	DataDir     string
 
-	// CheckAddr and the like are host:port. An empty host is every interface, port 0 a free one.
+	// Addresses are host:port. An empty host is every interface, port 0 a free one.
 	CheckAddr      string
 	GRPCAddr       string // "" for no gRPC
 	AdminAddr      string

@@ -24,8 +24,7 @@ const (
 
 // PostgresOptions are options of a private Postgres.
 type PostgresOptions struct {
-	// Throwaway disables syncing to disk, for tests: a crash of the machine may corrupt the data.
-	Throwaway bool
+	Throwaway bool // without syncing to disk: a crash of the machine may corrupt the data
 }
 
 // Postgres is a private Postgres server.
@@ -141,7 +140,6 @@ func (p *Postgres) start(ctx context.Context, port *Port) (*process, error) {
 	for _, setting := range settings {
 		arguments = append(arguments, "-c", setting)
 	}
-	// The server outlives ctx.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(p.binaries, "postgres"), arguments...)
 	p.asServer(cmd)
 	cmd.ExtraFiles = []*os.File{p.lock}

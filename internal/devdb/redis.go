@@ -112,7 +112,6 @@ func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 			return nil, err
 		}
 	}
-	// The server outlives ctx.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, args...)
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(settings)

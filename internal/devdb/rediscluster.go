@@ -13,9 +13,8 @@ const clusterSlots = 16384
 // RedisCluster is a private Redis Cluster, whose masters share the slots evenly. The loss of a master does not
 // affect the slots of others.
 type RedisCluster struct {
-	Masters []*Redis
-	// Replicas[i] replicates Masters[i]. Failover is manual.
-	Replicas []*Redis
+	Masters  []*Redis
+	Replicas []*Redis // of the master with the same index; failover is manual
 }
 
 // StartRedisCluster starts a cluster in subfolders of dir. Returns once each server answers; they find each other

@@ -14,8 +14,7 @@ import (
 
 const (
 	Interval = 5 * time.Second
-	// Recent is the highest age of a live process's report.
-	Recent = time.Minute
+	Recent   = time.Minute // the highest age of a live process's report
 
 	counting = time.Minute
 
@@ -32,13 +31,10 @@ type Process struct {
 	RulesLoaded bool
 	Rules       int64         // in memory, of all tenants
 	RulesAge    time.Duration // 0 before the first load
-	// Database is up, down or unknown, by the last read of rules.
-	Database string
-	// Redis is up, down, or memory if none is configured; partial means that some nodes of a cluster are down.
-	Redis     string
-	RedisDown []string
-	// Algorithms are the words of rules.KnownWords. A rule with another one acts by its failure mode there.
-	Algorithms []string
+	Database    string        // up, down or unknown, by the last read of rules
+	Redis       string        // up, down, memory, or partial: some nodes of a cluster are down
+	RedisDown   []string
+	Algorithms  []string // rules.KnownWords; a rule with another one acts by its failure mode
 }
 
 // Count counts a process's decided checks.
@@ -74,7 +70,7 @@ func (r *Report) DegradedShare() float64 {
 
 // Store stores the reports.
 type Store interface {
-	// ReportProcess replaces a process's report, and deletes reports older than a day.
+	// ReportProcess also deletes reports older than a day.
 	ReportProcess(ctx context.Context, report *Report) error
 	EndProcess(ctx context.Context, id string) error
 	// Processes returns the reports of at most this age, by name and start, and the store's time.

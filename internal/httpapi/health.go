@@ -8,17 +8,12 @@ import (
 
 // Readiness is the content of readyz.
 type Readiness struct {
-	// Open means that rules were loaded and the listeners are open.
-	Open        bool
-	RulesLoaded bool
-	// Draining means that the process only answers until others take over.
-	Draining bool
-	// see snapshot.Watcher.Age
-	RulesAge time.Duration
-	// Database and Redis are single public words, such as up, down, or memory.
-	Database, Redis string
-	// Warnings describe what keeps limits from holding, such as a setting of Redis.
-	Warnings []string
+	Open            bool // rules were loaded and the listeners are open
+	RulesLoaded     bool
+	Draining        bool          // the process only answers until others take over
+	RulesAge        time.Duration // see snapshot.Watcher.Age
+	Database, Redis string        // public words, such as up, down, or memory
+	Warnings        []string      // of what keeps limits from holding
 }
 
 // HealthHandler answers GET /healthz and /readyz on the metrics port, which probes reach however many connections

@@ -91,10 +91,9 @@ type FieldError struct {
 // Problem is an error that is shown to the caller.
 type Problem struct {
 	Kind
-	Detail string
-	Fields []FieldError
-	// Violated are the limits that deny the request, by their names in RateLimit-Policy.
-	Violated []string
+	Detail   string
+	Fields   []FieldError
+	Violated []string // the limits that deny the request, by their names in RateLimit-Policy
 }
 
 // Problem returns a problem of the kind. The detail is a sentence that says what to do.
@@ -175,7 +174,6 @@ func (p *Problem) Append(b []byte, requestID string) []byte {
 
 // AppendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(b []byte, s string) []byte {
-	// The only error is invalid UTF-8, which AppendQuote has replaced.
 	b, _ = jsontext.AppendQuote(b, s)
 	return b
 }

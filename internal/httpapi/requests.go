@@ -15,8 +15,7 @@ type Handler func(w http.ResponseWriter, r *http.Request) error
 type Requests struct {
 	Log      *slog.Logger
 	Observer Observer
-	// Deadline bounds each request's context; 0 means no bound.
-	Deadline time.Duration
+	Deadline time.Duration // of each request's context; 0 for none
 }
 
 // RequestIDHeader is in net/http's canonical spelling.
@@ -107,8 +106,7 @@ func ChooseRequestID(sent ...string) string {
 	if len(sent) == 1 && isRequestID(sent[0]) {
 		return sent[0]
 	}
-	// The id is no secret, so a weak random number is enough.
-	const digits = "0123456789abcdef"
+	const digits = "0123456789abcdef" // no secret, so a weak random number is enough
 	var id [16]byte
 	for i, n := 0, rand.Uint64(); i < len(id); i, n = i+1, n>>4 {
 		id[i] = digits[n&15]

@@ -10,8 +10,8 @@ import (
 const (
 	ReadTimeout  = 10 * time.Second // headers and body
 	WriteTimeout = 30 * time.Second // from the end of the headers to the end of the answer
-	// IdleTimeout exceeds the 60 s after which common load balancers close idle connections, so that they never use
-	// one that is closing here.
+	// IdleTimeout exceeds the 60 s after which common load balancers close idle connections, so that they never use one
+	// that is closing here.
 	IdleTimeout    = 2 * time.Minute
 	MaxHeaderBytes = 16 << 10
 

@@ -12,13 +12,13 @@ import (
 
 // Observer is called for every answered request, concurrently, and must not block.
 type Observer interface {
-	// route is the name of a registered route, never a path. traceID is "" unless the request is traced.
+	// route is never a path. traceID is "" unless the request is traced.
 	RequestAnswered(route string, status int, took time.Duration, traceID string)
 }
 
 // Tracer starts spans. Safe for concurrent use.
 type Tracer interface {
-	// Start returns nil unless the caller's trace is sampled.
+	// Start returns nil unless the caller's trace is sampled. route is never a path.
 	Start(traceparent, route string, details Details) Span
 }
 

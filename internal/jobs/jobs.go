@@ -27,19 +27,14 @@ import (
 )
 
 const (
-	claimEvery = time.Second
-	// claimSoon follows the end of an attempt, so that many short ones share a claim.
-	claimSoon = 100 * time.Millisecond
-	// Lease is how long the job of a process that died waits for another process.
-	Lease      = time.Minute
-	renewEvery = Lease / 4
-	// storeWithin bounds how long the result of an attempt may take to be stored.
-	storeWithin = 5 * time.Second
+	claimEvery  = time.Second
+	claimSoon   = 100 * time.Millisecond // after the end of an attempt, so that many short ones share a claim
+	Lease       = time.Minute            // of a job, which outlives a process that died
+	renewEvery  = Lease / 4
+	storeWithin = 5 * time.Second // the result of an attempt
 
-	// MaxAttempts are made within about twelve hours.
-	MaxAttempts = 12
-	// Endless is for Kind.Attempts: no attempt is the last.
-	Endless = math.MaxInt32
+	MaxAttempts = 12            // within about twelve hours
+	Endless     = math.MaxInt32 // for Kind.Attempts: no attempt is the last
 
 	firstRetry = 30 * time.Second
 	maxRetry   = 4 * time.Hour
@@ -47,14 +42,12 @@ const (
 
 // Kind is one kind of work.
 type Kind struct {
-	Name string
-	// Every is the pause between the runs of a periodic kind; 0 is for one-off work.
-	Every time.Duration
+	Name  string
+	Every time.Duration // the pause between runs; 0 for one-off work
 	// MaxConcurrent caps the attempts in flight of this process, PerTenant a tenant's in all processes. 0 means 1.
 	MaxConcurrent, PerTenant int
 	Timeout                  time.Duration
-	// Attempts caps failed attempts of one-off work (0: MaxAttempts). One more follows if no result was stored.
-	Attempts int
+	Attempts                 int // of one-off work (0: MaxAttempts); one more follows if no result was stored
 	// Do makes one attempt. The returned time is when the job is due again; zero means done, or the next run of a
 	// periodic kind. ctx ends after Timeout, when the process stops, and when the job is no longer this process's.
 	Do func(ctx context.Context, job *Job) (again time.Time, err error)
@@ -116,23 +109,21 @@ const (
 // Result is the end of an attempt.
 type Result struct {
 	Outcome Outcome
-	// Pause is the time until the job is due again, unless At is set.
-	Pause time.Duration
-	At    time.Time
-	Error string // "" is a success
-	Took  time.Duration
+	Pause   time.Duration // until the job is due again, unless At is set
+	At      time.Time
+	Error   string // "" is a success
+	Took    time.Duration
 }
 
 // Store has the jobs of all tenants.
 type Store interface {
 	// PlanJobs makes the jobs of periodic kinds that are missing. A shorter Every brings the next run forward.
 	PlanJobs(ctx context.Context, kinds []Kind) error
-	// ClaimJobs leases due jobs, and counts those that are parked. No job is claimed twice, and all calls together
-	// stay within the cap of each tenant.
+	// ClaimJobs leases due jobs, each once, within the caps of tenants, and counts those that are parked.
 	ClaimJobs(ctx context.Context, asked []Claim) (jobs []Job, parked int64, err error)
-	// RenewJobs renews leases, and returns the ids of the jobs that are still of these claims.
+	// RenewJobs returns the ids of the jobs that are still of these claims.
 	RenewJobs(ctx context.Context, held []Job) (ids []int64, err error)
-	// FinishJob stores a result, unless another claim was made since.
+	// FinishJob has no effect if another claim was made since.
 	FinishJob(ctx context.Context, job *Job, result Result) error
 }
 

@@ -46,10 +46,8 @@ const (
 
 // Options configure Providers. Client and Now are optional.
 type Options struct {
-	// URL returns the base URL of Sluice for browsers, without a slash at its end.
-	URL func() string
-	// The default Client trusts the operating system's authorities and uses the environment's proxy.
-	Client *http.Client
+	URL    func() string // of Sluice for browsers, without a slash at its end
+	Client *http.Client  // default: the operating system's authorities, and the environment's proxy
 	Log    *slog.Logger
 	Now    func() time.Time
 }
@@ -144,11 +142,10 @@ type provider struct {
 
 // Purpose is the reason for a sign-in at a provider.
 type Purpose struct {
-	Next    string // local path to continue at
-	Session int64  // links the identity with the session's account; 0 to sign in
-	Confirm int64  // step-up authentication of the session; 0 to sign in
-	// CodeShown means that the second factor of the Confirm session was already used.
-	CodeShown bool
+	Next      string // local path to continue at
+	Session   int64  // links the identity with the session's account; 0 to sign in
+	Confirm   int64  // step-up authentication of the session; 0 to sign in
+	CodeShown bool   // the second factor of the Confirm session was used
 }
 
 // Start returns the provider's address for the browser, and the value of a cookie for Finish. Returns
@@ -172,8 +169,7 @@ func (ps *Providers) Start(ctx context.Context, slug string, purpose Purpose) (a
 	}
 	extra := []oauth2.AuthCodeOption{oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)}
 	if f.Session != 0 || f.Confirm != 0 {
-		// The person must authenticate again, not only the browser. max_age makes the provider add auth_time to the ID
-		// token.
+		// max_age makes the provider add auth_time to the ID token.
 		extra = append(extra, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
 	return p.oauth(found).AuthCodeURL(f.State, extra...), cookie, nil
@@ -183,8 +179,7 @@ func (ps *Providers) Start(ctx context.Context, slug string, purpose Purpose) (a
 type Finished struct {
 	Purpose
 	Identity auth.Identity
-	// Flow identifies the sign-in, which must not be used twice.
-	Flow auth.Digest
+	Flow     auth.Digest // identifies the sign-in, which must not be used twice
 }
 
 // Finish reads a provider's answer: the query of the callback. The Purpose is also valid after an error, unless
@@ -198,7 +193,7 @@ func (ps *Providers) Finish(ctx context.Context, slug, cookie string, query url.
 	}
 	f, err := p.open(cookie, p.options.Now())
 	if err != nil || subtle.ConstantTimeCompare([]byte(query.Get("state")), []byte(f.State)) != 1 {
-		// The failure is not recorded: anybody could call this without a sign-in and fill the list.
+		// Anybody could fill the list of failures without a sign-in.
 		return Finished{}, auth.ProviderError{Reason: auth.ProviderFlowEnded, Detail: errFlow.Error()}
 	}
 	finished := Finished{Purpose: f.purpose(), Flow: auth.DigestSecret(f.State)}

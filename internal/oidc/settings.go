@@ -31,24 +31,22 @@ const (
 
 // Settings configure a provider, like its entry in the file.
 type Settings struct {
-	Slug             string   `yaml:"slug"`   // used in URLs
-	Name             string   `yaml:"name"`   // on the button; "" for the slug
-	Issuer           string   `yaml:"issuer"` // exactly as in tokens
-	ClientID         string   `yaml:"client_id"`
-	ClientSecret     string   `yaml:"client_secret"`
-	ClientSecretFile string   `yaml:"client_secret_file"` // relative to the file of providers
-	Scopes           []string `yaml:"scopes"`             // default: openid, email and profile
-	EmailDomains     []string `yaml:"email_domains"`      // of verified addresses; empty for any
-	RequiredClaim    string   `yaml:"required_claim"`     // name=value; "" for none
-	CreateAccounts   bool     `yaml:"create_accounts"`
-	GroupsClaim      string   `yaml:"groups_claim"`
-	Groups           []Group  `yaml:"groups"`
-	SecondFactor     string   `yaml:"second_factor"` // "provider": a sign-in there counts as two factors
-	// SecondFactorClaim, name=value, is required for a sign-in to count as two factors.
-	SecondFactorClaim string `yaml:"second_factor_claim"`
-	// TrustWithoutAuthTime accepts a step-up authentication from a provider without auth_time.
-	TrustWithoutAuthTime bool `yaml:"trust_without_auth_time"`
-	SignOut              bool `yaml:"sign_out"` // signing out also signs out there
+	Slug                 string   `yaml:"slug"`   // used in URLs
+	Name                 string   `yaml:"name"`   // on the button; "" for the slug
+	Issuer               string   `yaml:"issuer"` // exactly as in tokens
+	ClientID             string   `yaml:"client_id"`
+	ClientSecret         string   `yaml:"client_secret"`
+	ClientSecretFile     string   `yaml:"client_secret_file"` // relative to the file of providers
+	Scopes               []string `yaml:"scopes"`             // default: openid, email and profile
+	EmailDomains         []string `yaml:"email_domains"`      // of verified addresses; empty for any
+	RequiredClaim        string   `yaml:"required_claim"`     // name=value; "" for none
+	CreateAccounts       bool     `yaml:"create_accounts"`
+	GroupsClaim          string   `yaml:"groups_claim"`
+	Groups               []Group  `yaml:"groups"`
+	SecondFactor         string   `yaml:"second_factor"`           // "provider": a sign-in there counts as two factors
+	SecondFactorClaim    string   `yaml:"second_factor_claim"`     // name=value, required to count as two factors
+	TrustWithoutAuthTime bool     `yaml:"trust_without_auth_time"` // for step-up authentication
+	SignOut              bool     `yaml:"sign_out"`                // signing out also signs out there
 }
 
 // Group gives the members of a group a role in a tenant, or platform admin.

@@ -69,7 +69,7 @@ func createServiceKey(ctx context.Context, store pgstore.Writer, args config.Arg
 		return err
 	}
 	if _, err := fmt.Fprintln(out, token); err != nil {
-		// The key was not shown and cannot be shown again.
+		// The key cannot be shown again.
 		err = fmt.Errorf("print the key: %w", err)
 		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), 0, id, rules.AnyVersion); revokeErr != nil {
 			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))

@@ -43,8 +43,7 @@ const (
 	maxSet        = 256 << 10
 	maxKeys       = 100
 	skew          = 30 * time.Second
-	// ReadTimeout bounds a read of a key set.
-	ReadTimeout = 5 * time.Second
+	ReadTimeout   = 5 * time.Second // of a key set
 )
 
 // Options configure Keys. Now is optional.

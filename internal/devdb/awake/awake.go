@@ -15,8 +15,7 @@ import (
 
 const (
 	beat = time.Millisecond
-	// timers and the scheduler are late by this much on an idle machine
-	most = 4 * time.Millisecond
+	most = 4 * time.Millisecond // the lateness of timers and the scheduler on an idle machine
 )
 
 // Watch is a clock that runs while the process does. Safe for concurrent use.

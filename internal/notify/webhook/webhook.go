@@ -42,10 +42,9 @@ import (
 type Options struct {
 	Allow   []netip.Prefix // private networks that posts may go to
 	Timeout time.Duration  // of an attempt; default 10 s
-	// Lookup resolves a name for CheckTarget; default net.DefaultResolver.LookupNetIP.
+	// Lookup is for CheckTarget; default net.DefaultResolver.LookupNetIP.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	// UI returns the URL of the web UI without a slash at its end; nil for no links.
-	UI func() string
+	UI     func() string // URL of the web UI without a slash at its end; nil for no links
 }
 
 const (
@@ -79,7 +78,6 @@ func NewClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
 	options := &Options{Allow: allow}
 	dialer := &net.Dialer{
 		Timeout: timeout,
-		// Control is called after the name was resolved, with the address that is dialled.
 		Control: func(_, address string, _ syscall.RawConn) error { return options.judgeDial(address) },
 	}
 	return &http.Client{

@@ -14,7 +14,6 @@ import (
 
 // Decisions counts decisions and times the shared buckets, as an enforce.Observer.
 type Decisions struct {
-	// Indices are 0 for false and 1 for true.
 	allowed  [2]prometheus.Counter // by degraded
 	bypassed [2]prometheus.Counter
 	denied   [len(reasons)][2]prometheus.Counter

@@ -247,9 +247,8 @@ func (m *Metrics) Lessor(stats func() enforce.LessorStats) {
 
 // Leases count the tokens that Redis has leased to this process.
 type Leases struct {
-	Buckets int // with leased tokens
-	// Split checks were decided partly by Redis.
-	Served, Split                     int64
+	Buckets                           int   // with leased tokens
+	Served, Split                     int64 // Split: partly decided by Redis
 	Asks                              int64 // renewals of one bucket each
 	Lent, Spent, GivenBack, Forfeited float64
 }

@@ -15,8 +15,7 @@ type Requests struct {
 	durations *prometheus.HistogramVec
 	answers   *prometheus.CounterVec
 
-	// series is copied on write, so that a request takes no lock.
-	series atomic.Pointer[map[routeStatus]requestSeries]
+	series atomic.Pointer[map[routeStatus]requestSeries] // copied on write, so that a request takes no lock
 	adding sync.Mutex
 }
 
