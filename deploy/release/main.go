@@ -1,12 +1,9 @@
-// Command release writes an archive for each platform, a container image for each Linux platform, and the
-// checksums of
+// Command release writes an archive for each platform, a container image for each Linux platform, and the checksums of
 // all into a folder. It needs no container daemon.
 //
 //	go run . -version v1.4.0 [-out ../../dist] [-targets linux/amd64,…] [-push registry.example.com/sluice]
 //
-// An image has the binaries api and admin, the certificate authorities of this machine, and nothing else: no
-// shell, no
-// user but 65532. With -push, the images go to a registry as one image for all platforms.
+// An image has the binaries api and admin, the certificate authorities of this machine, and nothing else.
 package main
 
 import (

@@ -1,8 +1,6 @@
-// Command spender spends tokens on a handle of the Go client until it is killed. For each check that passed it
-// writes when
+// Command spender spends tokens on a handle of the Go client until it is killed. For each check that passed it writes
+// when
 // it was asked and decided, in microseconds since 1970, and the decider.
-//
-//	spender URL KEY USER PAUSE
 package main
 
 import (

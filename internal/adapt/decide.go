@@ -95,7 +95,7 @@ func Decide(m Memory, rule rules.Adapt, slices []Slice, now time.Time) Decision 
 	return d
 }
 
-// judged sums up the slices since the last step settled. reported means that the Window has reports.
+// judged sums up the slices since the last step settled.
 func judged(m Memory, slices []Slice, now time.Time) (seen Seen, enough, reported bool) {
 	from := now.Add(-Window)
 	settled := m.SteppedAt.Add(settling)
@@ -164,7 +164,6 @@ func (m Memory) lower(floor int, now time.Time) Memory {
 	return m
 }
 
-// raise raises the share, unless that would probe a missed one too soon.
 func (m Memory) raise(mayStep bool, now time.Time) Memory {
 	if m.MissedPercent > 0 && m.Percent >= m.MissedPercent {
 		if now.Sub(m.SteppedAt) < probation {

@@ -34,8 +34,8 @@ func (h *Histogram) Count() (n int64) {
 	return n
 }
 
-// P99 returns the 99th percentile, interpolated within its bucket and exact at a bound. Above the last bound it
-// returns a little more than that; without requests 0.
+// P99 returns the 99th percentile, interpolated within its bucket; a little more than the last bound above it, and 0
+// without requests.
 func (h *Histogram) P99() time.Duration {
 	rank := float64(h.Count()) * 0.99
 	below := 0.0

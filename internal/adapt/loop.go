@@ -26,7 +26,7 @@ const (
 	maxCause      = 200
 )
 
-// Store is shared by the control loops of all processes. All times are on its clock.
+// Store is shared by the control loops of all processes, on whose clock all times are.
 type Store interface {
 	Lead(ctx context.Context, holder string, lasts time.Duration) (now time.Time, leads bool, err error)
 	EndLead(ctx context.Context, holder string) error
@@ -110,7 +110,6 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// endLead lets another process lead at once.
 func (l *Loop) endLead(ctx context.Context) {
 	l.shares.Store(nil)
 	if !l.leads.Swap(false) {
@@ -123,8 +122,7 @@ func (l *Loop) endLead(ctx context.Context) {
 	}
 }
 
-// Round decides once, if this process leads or can. A tenant whose steps cannot be written does not stop the
-// others.
+// Round decides once, if this process leads or can.
 func (l *Loop) Round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, LeadFor)
 	defer cancel()
@@ -240,7 +238,7 @@ func (f *findings) decide(rule *rules.Rule, now time.Time) change {
 	return next
 }
 
-// memoryOf returns a rule's state. An expired step counts as a step to the full rate.
+// memoryOf takes an expired step for a step to the full rate.
 func memoryOf(held *rules.Step, ok bool, now time.Time) Memory {
 	m := Memory{Percent: 100}
 	if !ok {

@@ -37,8 +37,8 @@ type Sink interface {
 	WriteReports(ctx context.Context, reports []BackendReport) error
 }
 
-// Reports sums up reports in memory and writes the sums to a Sink. Safe for concurrent use. Reports that cannot be
-// written are dropped, because a minute later they would be worthless.
+// Reports sums up reports in memory and writes the sums to a Sink. Reports that cannot be written are dropped, because
+// a minute later they would be worthless.
 type Reports struct {
 	sink Sink
 	log  *slog.Logger
@@ -66,8 +66,7 @@ func (r *Reports) reset() {
 	r.held, r.by = map[backendKey]*Seen{}, map[rules.TenantID]int{}
 }
 
-// Add adds a tenant's reports, without waiting for the Sink. Returns the ignored backends: no active rule of the
-// tenant follows them, or the memory is full.
+// Add returns the ignored backends: no active rule of the tenant follows them, or the memory is full.
 func (r *Reports) Add(tenant *snapshot.Tenant, reports []Report) (ignored []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

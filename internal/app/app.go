@@ -5,8 +5,6 @@
 //   - cmd/api: app/decide, the decision plane
 //   - cmd/admin: app/control, the control plane and its commands
 //   - cmd/sluice: app/dev, which runs both
-//
-// Building a plane binds its listeners; it runs until its context ends. There are no globals.
 package app
 
 import (
@@ -36,8 +34,7 @@ const (
 	exitConditionMet = 3
 )
 
-// Main runs a program until it is done or a SIGINT or SIGTERM, and returns the exit status. Only the program's
-// result goes to standard output.
+// Main runs a program until it is done or a SIGINT or SIGTERM, and returns the exit status.
 func Main(binary string, run func(context.Context, config.Config, *slog.Logger) error) int {
 	cfg, err := config.Parse(binary, os.Args[1:], os.Environ())
 	if err != nil {

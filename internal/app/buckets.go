@@ -49,7 +49,7 @@ func (o shedObserver) Shed(checks int, early bool) {
 
 const overloadShown = 10 * time.Second
 
-// OpenBuckets opens the buckets that the configuration names. The store need not answer yet.
+// OpenBuckets opens the buckets that the configuration names, whose store need not answer yet.
 func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buckets, error) {
 	b := &Buckets{
 		Local: membucket.New(membucket.Options{
@@ -256,7 +256,6 @@ func (b *Buckets) breakers() map[string]metrics.Breaker {
 	return breakers
 }
 
-// nodes returns Redis's nodes, each up if both its latest ping and its breaker say so.
 func (b *Buckets) nodes() []redisbucket.Node {
 	h := b.health.Load()
 	if h == nil {

@@ -12,8 +12,6 @@ import (
 // DemoToken is the public API key of the tenant that sluice dev creates.
 const DemoToken = "slk_demo_0123456789abcdef0123456789abcdef"
 
-// demoKeyWarnings warns if the demo key is in force outside of sluice dev, in a database that sluice dev once
-// used.
 func demoKeyWarnings(command config.Command, snapshot *snapshot.Snapshot, now time.Time) []string {
 	if command == config.SluiceDev || snapshot == nil {
 		return nil

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// drain is the time between the order to stop and stopping. readyz then sends load balancers elsewhere.
+// drain is the time between the order to stop and stopping, in which readyz sends load balancers elsewhere.
 type drain struct{ began atomic.Bool }
 
 func (d *drain) draining() bool { return d.began.Load() }
 
-// begin returns a group for the parts of a process, and their context, which ends when a part fails or the delay
-// after ctx has ended.
+// begin returns a context that ends when a part fails, or the delay after ctx has ended.
 func (d *drain) begin(ctx context.Context, delay time.Duration, log *slog.Logger) (*Parts, context.Context) {
 	group, failing := NewParts(context.WithoutCancel(ctx), log)
 	working, stop := context.WithCancel(failing)

@@ -27,8 +27,8 @@ type Server interface {
 	Close() error
 }
 
-// NewListener returns a Listener that refuses connections until Open. TLS connections are HTTP/1.1 unless a
-// protocol is named, because limits are written for one request at a time.
+// NewListener returns a Listener that refuses connections until Open. TLS connections are HTTP/1.1 unless a protocol is
+// named, because limits are written for one request at a time.
 func (p *Process) NewListener(name, addr string, files certs.Files, server Server, protocols ...string) (*Listener,
 	error,
 ) {

@@ -21,7 +21,7 @@ func NewParts(ctx context.Context, log *slog.Logger) (*Parts, context.Context) {
 	return &Parts{group, log}, ctx
 }
 
-// Go runs a part. Its error or panic ends the process in order.
+// Go runs a part, whose error or panic ends the process in order.
 func (p *Parts) Go(what string, part func() error) {
 	p.group.Go(func() error { return panics.Do(p.log, what, part) })
 }

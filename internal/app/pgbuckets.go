@@ -54,7 +54,6 @@ func (b *pgBuckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	return m.Decisions("postgres")
 }
 
-// watch pings PostgreSQL and removes idle buckets until ctx ends, and closes pinged after the first ping.
 func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) {
 	var cleaning panics.Group
 	ctx, stop := context.WithCancel(ctx)

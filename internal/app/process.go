@@ -23,7 +23,7 @@ import (
 	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
-// Process is the parts that a plane runs on. The two planes of sluice dev share one.
+// Process is the parts that a plane runs on, or both planes of sluice dev.
 type Process struct {
 	Config      config.Config
 	Log         *slog.Logger
@@ -42,8 +42,8 @@ type Process struct {
 	opened  atomic.Bool
 }
 
-// Open opens the parts of a process and binds the address of its metrics. Database and Redis need not answer yet.
-// slowed may be nil; see snapshot.WatcherOptions.
+// Open opens the parts of a process and binds the address of its metrics. slowed may be nil; see
+// snapshot.WatcherOptions.
 func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown), log *slog.Logger) (_ *Process,
 	err error,
 ) {
@@ -111,8 +111,8 @@ func (p *Process) Begin(ctx context.Context) (*Parts, context.Context) {
 	return p.drain.begin(ctx, p.Config.DrainDelay, p.Log)
 }
 
-// RunParts runs the process's parts in the group of one plane. Metrics are served until drained ends, because a
-// plane has some until its last request is answered.
+// RunParts runs the process's parts. Metrics are served until drained ends, because a plane has some until its last
+// request is answered.
 func (p *Process) RunParts(ctx, drained context.Context, group *Parts) {
 	p.Log.InfoContext(ctx, "answering metrics and probes", "metrics_addr", p.MetricsAddr().String())
 	group.Go("the look at the schema", func() error { return p.checkSchema(ctx) })
@@ -144,8 +144,8 @@ func (p *Process) LoadBuckets(ctx context.Context) error {
 	return err
 }
 
-// AwaitRules waits until the schema was checked and rules were loaded, and reports whether that was before ctx
-// ended. A plane opens its addresses afterwards, because a refused connection sends a caller to another process.
+// AwaitRules reports whether the schema was checked and rules were loaded before ctx ended. A plane opens its addresses
+// afterwards, because a refused connection sends a caller to another process.
 func (p *Process) AwaitRules(ctx context.Context) bool {
 	for _, done := range []<-chan struct{}{p.checked, p.Watcher.Loaded()} {
 		select {
@@ -183,8 +183,7 @@ func (p *Process) Close() error {
 	return errors.Join(errs...)
 }
 
-// checkSchema waits until the database answers, and refuses a schema that is behind. Meanwhile the process lives:
-// a restart would not bring the database back.
+// checkSchema refuses a schema that is behind, once the database answers. A restart would not bring the database back.
 func (p *Process) checkSchema(ctx context.Context) error {
 	for {
 		err := panics.Do(p.Log, "the look at the schema",

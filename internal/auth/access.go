@@ -54,8 +54,7 @@ func (k AccessKind) isAttempt() bool {
 	return false
 }
 
-// AccessEvent is an entry of the security log. An entry of several equal events has the time and request id of the
-// first.
+// AccessEvent is an entry of the security log.
 type AccessEvent struct {
 	ID                int64 // random, so that a repeated write stores an entry once
 	At                time.Time
@@ -95,9 +94,8 @@ type AccessStore interface {
 		limit int) ([]AccessEvent, error)
 }
 
-// Limits for separate entries of this process in a minute and a day, so that no account and no set of networks can
-// fill the log. Further events are only counted, in one entry a minute for each kind and, up to maxOverflow, each
-// account or key.
+// Limits for separate entries of this process, so that nobody can fill the log. Further events are only counted, in one
+// entry a minute for each kind and, up to maxOverflow, each account or key.
 const (
 	accessOfAccount = 30
 	accessOfNetwork = 10  // anonymous callers
@@ -114,8 +112,8 @@ const (
 	writeTimeout  = 2 * time.Second // of an answer for its entry, which then waits in memory
 )
 
-// AccessLog writes security events to the program's log and to the store. The store has an entry before its
-// request is answered, except for attempts. While the database is away, entries wait in memory.
+// AccessLog writes events to the program's log and to the store, attempts after their answer. While the database is
+// away, entries wait in memory.
 type AccessLog struct {
 	log      *slog.Logger
 	store    AccessStore
@@ -162,7 +160,7 @@ func NewAccessLog(store AccessStore, log *slog.Logger, now func() time.Time) *Ac
 	return l
 }
 
-// Note adds an event. It blocks for at most writeTimeout, and for an attempt not at all.
+// Note adds an event, and blocks for at most writeTimeout, for an attempt not at all.
 func (l *AccessLog) Note(event AccessEvent) {
 	if l == nil {
 		return
@@ -181,7 +179,6 @@ func (l *AccessLog) Note(event AccessEvent) {
 	}
 }
 
-// add returns false if the event must be written now.
 func (l *AccessLog) add(event *AccessEvent) (isHeld bool) {
 	key := accessKey{
 		event.Kind, event.Account, event.KeyID, event.Tenant, event.Typed, event.Detail, event.IP.String(),
@@ -291,7 +288,6 @@ func (l *AccessLog) flush(ctx context.Context, withOverflow bool) {
 	}
 }
 
-// keep queues entries for the store, and drops the oldest beyond maxUnwritten.
 func (l *AccessLog) keep(events []AccessEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// CreateAdmin creates a platform admin. An existing account gets the password, is enabled and signed out
-// everywhere, so that operators can recover a lost account. Returns rules.FieldErrors on email and password.
+// CreateAdmin creates a platform admin, or gives an existing account the password and the right, so that operators can
+// recover a lost account. Returns rules.FieldErrors on email and password.
 func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
 	admin := Account{Email: email, PlatformAdmin: true}
 	wrong := append(admin.Validate(), wrongPassword("password", password, email)...)

@@ -45,8 +45,8 @@ func addressSubject(email string) Subject {
 	return subjectOf("address", []byte(foldAddress(email)))
 }
 
-// claimSubject counts attempts at a tenant's sign-in separately: signing in to an unproven account must not reset
-// the guesses at the account that has proven the address.
+// claimSubject is separate from the address's: signing in to an unproven account must not reset the guesses at the
+// account that has proven the address.
 func claimSubject(tenant, email string) Subject {
 	return subjectOf("claim", []byte(tenant+"\x00"+foldAddress(email)))
 }
@@ -55,8 +55,8 @@ func addressLimits(subject Subject, from netip.Addr) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Loose}, {Counter{subject, networkOf(from)}, Tight}}
 }
 
-// sessionLimits slows a thief of a session who guesses the password. They are separate from the address's, so that
-// guesses at the sign-in do not keep the owner from a password change.
+// sessionLimits slows a thief of a session who guesses the password. Guesses at the sign-in do not keep the owner from
+// a password change.
 func sessionLimits(id int64) []Limit {
 	subject := subjectOf("session", binary.BigEndian.AppendUint64(nil, uint64(id)))
 	return []Limit{{Counter{subject, anywhere}, Tight}}
@@ -65,7 +65,7 @@ func sessionLimits(id int64) []Limit {
 // anywhere sorts first, as Store.Attempt requires.
 var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// networkOf returns the network that shares a counter. Callers without an address share "::".
+// networkOf returns the network that shares a counter; "::" for callers without an address.
 func networkOf(ip netip.Addr) netip.Prefix {
 	if !ip.IsValid() {
 		ip = netip.IPv6Unspecified()
@@ -109,8 +109,8 @@ func (w *waits) forget(subject Subject) {
 	maps.DeleteFunc(w.until, func(counter Counter, _ time.Time) bool { return counter.Subject == subject })
 }
 
-// judge counts the attempt and compares the password. It does not count an attempt that never reached the hasher.
-// Returns TooSoonError, ErrBusy or ErrWrongPassword.
+// judge counts the attempt, unless it never reaches the hasher, and compares the password. Returns TooSoonError,
+// ErrBusy or ErrWrongPassword.
 func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password, hash string) (weak bool, err error) {
 	if wait := g.waits.left(limits, g.options.Now()); wait > 0 {
 		return false, TooSoonError{wait}

@@ -57,7 +57,7 @@ type AuditRow struct {
 // IsPacked reports whether the entry stands for all its objects.
 func (e *AuditEntry) IsPacked() bool { return e.Objects > 1 && e.Row == 0 }
 
-// Unpacked returns an entry for each object. A packed one needs its Rows.
+// Unpacked returns an entry for each object of an entry with its Rows.
 func (e *AuditEntry) Unpacked() []AuditEntry {
 	if !e.IsPacked() {
 		return []AuditEntry{*e}

@@ -54,8 +54,8 @@ type AuditTest struct {
 	Error   string
 }
 
-// AuditWebhookStore stores one webhook for each tenant. Methods return rules.ErrNotFound for a tenant without one,
-// and rules.ErrChanged for another version.
+// AuditWebhookStore stores one webhook for each tenant. Methods return rules.ErrNotFound for a tenant without one, and
+// rules.ErrChanged for another version.
 type AuditWebhookStore interface {
 	AuditWebhook(ctx context.Context, tenant rules.TenantID) (AuditWebhook, AuditProgress, error)
 	CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook AuditWebhook) (AuditWebhook, error)
@@ -101,7 +101,7 @@ type AuditSender interface {
 	SendAudit(ctx context.Context, batch *AuditBatch) (status int, err error)
 }
 
-// The kinds of jobs that send audit logs and tests. A tenant has one job of each.
+// The kinds of jobs that send audit logs and tests, one of each for a tenant.
 const (
 	AuditWebhookKind = "audit webhook" // the database's function enqueue_audit_webhook names it, too
 	AuditTestKind    = "audit webhook test"
@@ -113,11 +113,8 @@ const (
 	auditAtOnce     = 32 // attempts of this process; a receiver that does not answer occupies one for 10 s
 )
 
-// AuditKinds returns the jobs that send the audit logs of tenants to their webhooks.
-//
-// A batch that was posted but not recorded, because the process died, is sent again; receivers recognize entries
-// by
-// their ids. Back-off ends only with the retention of entries. A test has one attempt, because its sender watches.
+// AuditKinds returns the jobs that send the audit logs of tenants to their webhooks. A batch that was posted but not
+// recorded, because the process died, is sent again.
 func AuditKinds(outbox AuditOutbox, sender AuditSender) []jobs.Kind {
 	c := auditCourier{outbox, sender}
 	return []jobs.Kind{
@@ -217,7 +214,6 @@ func (c auditCourier) send(ctx context.Context, batch *AuditBatch) (status int, 
 	return status, failure, err
 }
 
-// upToBytes returns the first entries whose images fit, at least one.
 func upToBytes(entries []AuditEntry, limit int) []AuditEntry {
 	size := 0
 	for i := range entries {

@@ -1,15 +1,11 @@
-// Package auth is the domain of access: accounts, sign-in, sessions, members and roles, invitations, API keys, and
-// the
+// Package auth is the domain of access: accounts, sign-in, sessions, members and roles, invitations, API keys, and the
 // audit log.
 //
-// A [Gate] signs people in. A [Store] keeps the data; while it is away nobody signs in and no session is
-// recognized.
-// Roles are read for each request, so that a change applies to the next one. Failed attempts cause a back-off for
-// the
-// address and network (see [Tight] and [Loose]), and unknown addresses behave exactly like known ones. Behind an
-// untrusted proxy all callers share one network. A sign-in costs one argon2id run (19 MiB, tens of milliseconds),
-// at a
-// tenant's address two if refused; Options.Hashes bounds the runs in progress.
+// A [Gate] signs people in. A [Store] keeps the data; while it is away nobody signs in and no session is recognized.
+// Failed attempts cause a back-off for the address and network (see [Tight] and [Loose]), and unknown addresses behave
+// exactly like known ones. A sign-in costs one argon2id run (19 MiB, tens of milliseconds), at a tenant's address two
+// if
+// refused; Options.Hashes bounds the runs in progress.
 package auth
 
 import (
@@ -68,8 +64,8 @@ func (a *Account) Place() AccountPlace { return AccountPlace{a.Email, a.ID} }
 // Role is the set of permissions of a member.
 type Role string
 
-// The roles, each including the one before. A viewer reads everything but secrets. An editor changes plans, rules,
-// overrides, users and their buckets. An owner changes settings, API keys, members and alerts.
+// The roles, each including the one before: a viewer reads everything but secrets, an editor changes limits and users,
+// and an owner changes settings, API keys, members and alerts.
 const (
 	Viewer Role = "viewer"
 	Editor Role = "editor"
@@ -79,7 +75,7 @@ const (
 // ascending
 var roles = []Role{Viewer, Editor, Owner}
 
-// May reports whether the role includes another. An unknown role includes nothing.
+// May reports whether the role includes another.
 func (r Role) May(least Role) bool {
 	rank := slices.Index(roles, r)
 	return rank >= 0 && rank >= slices.Index(roles, least)

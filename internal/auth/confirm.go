@@ -8,9 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// BeginConfirmAt begins step-up authentication at a provider. For an account with a second factor, codeShown
-// passes the entered code's result on to ConfirmAt. Returns rules.FieldErrors if no identity of the provider is
-// linked, ErrNeedsCode, ErrWrongCode or TooSoonError.
+// BeginConfirmAt begins step-up authentication at a provider, with a code for an account with a second factor. Returns
+// rules.FieldErrors if no identity of the provider is linked, ErrNeedsCode, ErrWrongCode or TooSoonError.
 func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *IdentityProvider, code string,
 	from Browser,
 ) (codeShown bool, err error) {
@@ -38,8 +37,8 @@ func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *Id
 	return true, nil
 }
 
-// ConfirmAt completes step-up authentication at a provider, by an identity that is linked with the session's
-// account. Mistakes that the user can fix are returned as ProviderError.
+// ConfirmAt completes step-up authentication at a provider. Mistakes that the user can fix are returned as
+// ProviderError.
 func (g *Gate) ConfirmAt(ctx context.Context, requestID string, session Session, codeShown bool, flow Digest,
 	identity Identity,
 ) error {

@@ -8,9 +8,9 @@ import (
 	"encoding/binary"
 )
 
-// A device token is a nonce and its HMAC-SHA-256, in unpadded base64url. The HMAC's key is the account's password
-// hash: no table or process secret is needed, and a password change invalidates all devices. A token does not help
-// to guess the hash, because the 128-bit salt is secret.
+// A device token is a nonce and its HMAC-SHA-256 under the account's password hash: no table or process secret is
+// needed, and a password change invalidates all devices. A token does not help to guess the hash, because the 128-bit
+// salt is secret.
 const (
 	nonceLength  = 16
 	deviceLength = nonceLength + sha256.Size

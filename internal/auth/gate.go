@@ -25,7 +25,7 @@ func (e TooSoonError) Error() string {
 	return fmt.Sprintf("too many failed attempts; try again in %s", (e.Wait + time.Second - 1).Truncate(time.Second))
 }
 
-// Gate signs people in. Safe for concurrent use.
+// Gate signs people in, and is safe for concurrent use.
 type Gate struct {
 	store   Store
 	hasher  *hasher
@@ -69,8 +69,8 @@ func NewGate(store Store, options Options) *Gate {
 
 const finishTimeout = 5 * time.Second
 
-// finish runs a step after a successful change, even if the caller hangs up: a thief could avoid the notice that
-// way. A failed step does not fail the change, whose answer may be the only copy of a secret.
+// finish runs a step after a successful change, even if the caller hangs up: a thief could avoid the notice that way. A
+// failed step does not fail the change, whose answer may be the only copy of a secret.
 func (g *Gate) finish(ctx context.Context, step func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
@@ -79,7 +79,7 @@ func (g *Gate) finish(ctx context.Context, step func(context.Context) error) {
 	}
 }
 
-// Browser is the origin of a sign-in. Its texts are unvalidated.
+// Browser is the unvalidated origin of a sign-in.
 type Browser struct {
 	Session   string // token of the browser's session, which a sign-in ends; "" for none
 	Device    string // device token; "" for none

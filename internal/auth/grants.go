@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// grants returns the highest role of the groups in each tenant, by slug, and whether they make a platform admin.
 func (p *IdentityProvider) grants(groups []string) (roles map[string]Role, isAdmin bool) {
 	roles = map[string]Role{}
 	for _, grant := range p.Grants {
@@ -24,7 +23,7 @@ func (p *IdentityProvider) grants(groups []string) (roles map[string]Role, isAdm
 	return roles, isAdmin
 }
 
-// grant sets an account's roles to those of its groups. Roles given by people stay, and so do the last owner's and
+// grant sets an account's roles to those of its groups, except for roles given by people and the last owner's and
 // admin's.
 func (g *Gate) grant(ctx context.Context, by rules.Actor, account Account, identity *Identity) (Account, error) {
 	by.Act = "follow the groups of " + identity.Provider.Name

@@ -11,8 +11,7 @@ import (
 	"github.com/alexedwards/argon2id"
 )
 
-// presentCost is the minimum of OWASP's Password Storage Cheat Sheet for argon2id: 19 MiB and two passes. Weaker
-// stored hashes are replaced at the next sign-in.
+// presentCost is the minimum of OWASP's Password Storage Cheat Sheet for argon2id: 19 MiB and two passes.
 var presentCost = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // maxMemory and maxIterations keep a corrupt hash from taking the process down.
@@ -110,7 +109,7 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	return hashed(password, &h.cost), nil
 }
 
-// verify also reports whether the hash is weaker than presentCost. The caller must hold a slot.
+// verify also reports whether the hash is weaker than presentCost, for a caller who holds a slot.
 func (h *hasher) verify(password, stored string) (fits, weak bool, err error) {
 	if err := checkHash(stored); err != nil {
 		return false, false, err

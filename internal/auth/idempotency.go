@@ -39,9 +39,9 @@ func (IdempotencyRunningError) Error() string {
 	return "an earlier attempt of this request is still running"
 }
 
-// IdempotencyStore stores requests with an idempotency key. The transaction of a change also marks its request as
-// carried out (see WithIdempotency), so a process that dies midway leaves the change made and marked, or nothing.
-// An attempt whose lease has ended cannot commit once another has begun.
+// IdempotencyStore stores requests with an idempotency key. The transaction of a change marks its request as carried
+// out, so a process that dies midway leaves both or nothing. An attempt whose lease has ended cannot commit once
+// another has begun.
 type IdempotencyStore interface {
 	BeginIdempotent(ctx context.Context, request IdempotentRequest, lease time.Duration) (begun IdempotentRequest,
 		answer []byte, err error)

@@ -127,7 +127,6 @@ type IdentityStore interface {
 	GrantAdmin(ctx context.Context, by rules.Actor, account AccountID, issuer string, isAdmin bool) error
 }
 
-// judge returns a ProviderError unless the provider's rules admit the identity.
 func (i *Identity) judge() error {
 	p := i.Provider
 	if !i.HasClaim {
@@ -166,9 +165,8 @@ func (i *Identity) proves(account *Account) bool {
 // flowKept exceeds the life of a flow.
 const flowKept = time.Hour
 
-// SignInWith opens a session for an identity, after creating its account if the provider allows that, and applying
-// the groups. Returns SecondFactorError for an account with a second factor, unless the sign-in counts as two.
-// Mistakes that the user can fix are returned as ProviderError.
+// SignInWith opens a session for an identity, and creates its account if the provider allows that. Returns a
+// SecondFactorError unless the sign-in counts as two, or a ProviderError for mistakes that the user can fix.
 func (g *Gate) SignInWith(ctx context.Context, requestID string, flow Digest, identity Identity, from Browser) (Entry,
 	error,
 ) {
@@ -279,7 +277,6 @@ func tidyName(name string) string {
 	return account.Name
 }
 
-// syncAccount takes the proof of the address and the groups' roles from the provider.
 func (g *Gate) syncAccount(ctx context.Context, by rules.Actor, account Account, identity *Identity) (Account, error) {
 	if !account.Proven() && identity.proves(&account) {
 		proven, err := g.store.ProveAddress(ctx, by, account.ID, rules.AnyVersion)
@@ -328,8 +325,7 @@ func (g *Gate) Link(ctx context.Context, by rules.Actor, session Session, flow D
 	return nil
 }
 
-// Unlink removes an identity from the account of a session. Returns ErrLastWayIn if the account could not sign in
-// without it.
+// Unlink removes an identity from the account of a session, or returns ErrLastWayIn.
 func (g *Gate) Unlink(ctx context.Context, by rules.Actor, session Session, id int64, configured []*IdentityProvider,
 	from Browser,
 ) error {

@@ -9,9 +9,8 @@ import (
 
 const invitationLife = 7 * 24 * time.Hour
 
-// Invite invites an address to a tenant, and revokes its earlier invitation. With Options.Mail the token is "", so
-// that the inviter cannot act for the invitee. Returns rules.FieldErrors, ErrTooMuchMail, or rules.ErrExists if a
-// member has the address.
+// Invite invites an address, and returns no token with Options.Mail, so that the inviter cannot act for the invitee.
+// Returns rules.FieldErrors, ErrTooMuchMail, or rules.ErrExists if a member has the address.
 func (g *Gate) Invite(ctx context.Context, by rules.Actor, invitation Invitation) (_ Invitation, token string,
 	err error,
 ) {
@@ -39,15 +38,15 @@ func (g *Gate) Invitation(ctx context.Context, token string) (Invitation, rules.
 	return g.store.InvitationOf(ctx, digestOf(token))
 }
 
-// Accept makes the session's account a member, or raises its role. Returns rules.ErrNotFound if the invitation is
-// not open, ErrSuspended for a suspended tenant, and ErrOtherAddress unless the account has the invited address.
+// Accept makes the session's account a member, or raises its role. Returns rules.ErrNotFound if the invitation is not
+// open, ErrSuspended, or ErrOtherAddress unless the account has the invited address.
 func (g *Gate) Accept(ctx context.Context, by rules.Actor, session Session, token string) (Member, error) {
 	return g.store.Accept(ctx, by, digestOf(token), session.Account.ID)
 }
 
-// AcceptAsNew creates an account with the invited address, signs it in, and makes it a member. Only a mailed link
-// proves the address. Returns rules.FieldErrors on name and password, rules.ErrNotFound if the invitation is not
-// open, rules.ErrExists if the address has an account, and ErrSuspended for a suspended tenant.
+// AcceptAsNew creates an account with the invited address, which only a mailed link proves, and signs it in. Returns
+// rules.FieldErrors on name and password, rules.ErrNotFound if the invitation is not open, rules.ErrExists if the
+// address has an account, and ErrSuspended.
 func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password string, from Browser) (Member, Entry,
 	error,
 ) {

@@ -33,7 +33,7 @@ type KeyWatch struct {
 	log    *slog.Logger
 }
 
-// NewKeyWatch returns a KeyWatch. Without mail, only the UI shows keys that expire.
+// NewKeyWatch returns a KeyWatch.
 func NewKeyWatch(store KeyNoticeStore, access *AccessLog, byMail bool, log *slog.Logger) *KeyWatch {
 	return &KeyWatch{store: store, access: access, byMail: byMail, log: log}
 }

@@ -28,8 +28,7 @@ type Key struct {
 	Revision    int64
 }
 
-// AllowsFrom reports whether the key may be used from an address. Only a key without networks may be used from an
-// unknown one.
+// AllowsFrom reports whether the key may be used from an address, which may be unknown only for a key without networks.
 func (k *Key) AllowsFrom(addr netip.Addr) bool {
 	if len(k.Networks) == 0 {
 		return true
@@ -97,8 +96,7 @@ func (k *NamedKey) validate(now time.Time, known []Permission) rules.FieldErrors
 	return errs
 }
 
-// KeyReader reads API keys for people; checks read a Snapshot. The keys of tenant 0 are service keys, which belong
-// to the platform and act in every tenant.
+// KeyReader reads API keys for people. The keys of tenant 0 are service keys, which act in every tenant.
 type KeyReader interface {
 	// Keys lists keys, latest first, before the key with an id; "" is no bound.
 	Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]NamedKey, error)
@@ -111,8 +109,8 @@ var ErrCreatorStays = errors.New("the key's creator has not left")
 // tokenPrefix lets scanners for leaked secrets recognize API keys.
 const tokenPrefix = "slk_"
 
-// NewKeyToken creates an API key: its token slk_<key id>_<secret>, its public id, and the digest to store. The
-// secret has 128 random bits, so that a plain digest is safe.
+// NewKeyToken creates an API key: its token slk_<key id>_<secret>, its public id, and the digest to store. The secret
+// has 128 random bits, so that a plain digest is safe.
 func NewKeyToken() (token, keyID string, digest [32]byte) {
 	var random [8 + 16]byte
 	_, _ = rand.Read(random[:])

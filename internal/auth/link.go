@@ -13,7 +13,7 @@ const linkSignIn MailKind = "sign_in"
 const signInLinkLife = 15 * time.Minute
 
 // SignInLink creates the token of a link that signs an account in, once, for operators. Returns rules.ErrNotFound
-// if the account does not exist or is disabled.
+// unless the account is enabled.
 func (g *Gate) SignInLink(ctx context.Context, email string) (token string, err error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err == nil && !account.DisabledAt.IsZero() {

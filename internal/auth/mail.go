@@ -167,8 +167,7 @@ func mailOf(job *jobs.Job) (int64, error) {
 	return id, nil
 }
 
-// attempt sends a message. Its error is that of this platform's mail server or database, so the job is parked at
-// last.
+// attempt returns the errors of this platform's mail server or database, so that the job is parked at last.
 func (p *PostOffice) attempt(ctx context.Context, job *jobs.Job) (again time.Time, err error) {
 	id, err := mailOf(job)
 	if err != nil {
@@ -223,8 +222,8 @@ func (p *PostOffice) giveUp(ctx context.Context, job *jobs.Job, err error) error
 	return p.store.GiveUpMail(ctx, job, id, jobs.ErrorText(err.Error()))
 }
 
-// write creates the letter of a message. Each attempt replaces the token of its link, so the database never
-// contains one. Returns rules.ErrNotFound if the message has lost its purpose.
+// write replaces the token of a link at each attempt, so that the database never contains one. Returns
+// rules.ErrNotFound if the message has lost its purpose.
 func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 	letter := Letter{Mail: mail}
 	switch mail.Kind {
@@ -270,7 +269,7 @@ func (p *PostOffice) writeLink(ctx context.Context, letter Letter) (Letter, erro
 	return letter, p.store.CreateMailedLink(ctx, account.ID, letter.Kind, digest, letter.ExpiresAt)
 }
 
-// TestMail queues a test message. Returns rules.FieldErrors on to.
+// TestMail queues a test message, or returns rules.FieldErrors on to.
 func (g *Gate) TestMail(ctx context.Context, to string) (Mail, error) {
 	if !isAddress(to) {
 		return Mail{}, rules.FieldErrors{{Field: "to", Message: wrongAddress(to).Message}}

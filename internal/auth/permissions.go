@@ -22,7 +22,6 @@ const (
 )
 
 // Permissions in the admin API. Each but read allows to change and read an area; read allows to read all areas.
-// Manage is an editor's: read, rules and users.
 const (
 	PermissionRead     Permission = "read"
 	PermissionRules    Permission = "rules" // and plans, overrides, gateways, imports
@@ -68,9 +67,8 @@ func (k *Key) Has(permission Permission) bool {
 // MayRead reports whether the key may read an area.
 func (k *Key) MayRead(area Permission) bool { return k.Has(area) || k.Has(PermissionRead) }
 
-// MayGive returns what to change in another key so that this one may create it, or "". Nobody can get more by a
-// key than the key itself has. Permissions of the check endpoint are exempt, because a key that creates keys for
-// services sends no checks.
+// MayGive returns what to change in another key so that this one may create it, or "". Permissions of the check
+// endpoint are exempt, because a key that creates keys for services sends no checks.
 func (k *Key) MayGive(other *Key) (unless string) {
 	for _, permission := range other.Permissions {
 		if slices.Contains(checkPermissions, permission) {

@@ -20,8 +20,8 @@ var resetPace = Pace{Free: 3, Longest: time.Minute}
 // platformMail keeps a flood of invented addresses from filling the database.
 var platformMail = MailLimits{Queued: 10_000}
 
-// AskReset queues a reset link to the account that has proven an address. Only the PostOffice looks the account
-// up, so an unknown address behaves the same. Returns rules.FieldErrors on email, TooSoonError or ErrTooMuchMail.
+// AskReset queues a reset link. Only the PostOffice looks the account up, so an unknown address behaves the same.
+// Returns rules.FieldErrors on email, TooSoonError or ErrTooMuchMail.
 func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) error {
 	if g.options.NoPasswords {
 		return ErrPasswordsOff
@@ -111,8 +111,8 @@ const (
 	NoticeUnlinked  Notice = "identity_unlinked"
 )
 
-// notify queues a notice to an account, about new browsers and guesses at most daily. An unproven account gets
-// none, because the address may be a stranger's.
+// notify queues a notice, about new browsers and guesses at most daily. An unproven account gets none, because the
+// address may be a stranger's.
 func (g *Gate) notify(ctx context.Context, account Account, notice Notice, from Browser) {
 	if !g.options.Mail || !account.Proven() {
 		return

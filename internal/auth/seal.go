@@ -17,8 +17,8 @@ import (
 
 const SecretKeyBytes = 32
 
-// Vault encrypts stored secrets, so that a reader of the database or a backup cannot use them. The zero Vault has
-// no key, and seals nothing.
+// Vault encrypts stored secrets, so that a reader of the database or a backup cannot use them. The zero Vault seals
+// nothing.
 type Vault struct {
 	keys []vaultKey // the first one seals; the others open older secrets
 }
@@ -28,7 +28,6 @@ type vaultKey struct {
 	box cipher.AEAD
 }
 
-// of the id at the beginning of a sealed secret
 const keyIDLength = 4
 
 var (
@@ -38,8 +37,7 @@ var (
 	ErrNoSecretKey = errors.New("no secret key is configured") // the operation needs a key
 )
 
-// NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals; others open
-// older secrets.
+// NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals.
 func NewVault(keys string) (Vault, error) {
 	var v Vault
 	if keys == "" {
@@ -81,7 +79,6 @@ func newVaultKey(key []byte) (made vaultKey, err error) {
 // HasKey reports whether the Vault can seal.
 func (v Vault) HasKey() bool { return len(v.keys) > 0 }
 
-// seal returns the key's id, a nonce, and AES-256-GCM's output.
 func (v Vault) seal(use string, owner int64, secret []byte) ([]byte, error) {
 	if !v.HasKey() {
 		return nil, ErrNoSecretKey
@@ -93,7 +90,7 @@ func (v Vault) seal(use string, owner int64, secret []byte) ([]byte, error) {
 	return key.box.Seal(sealed, nonce, secret, purpose(use, owner)), nil
 }
 
-// open decrypts the result of seal. isStale means that another key than the first sealed it.
+// open also reports that another key than the first sealed the secret.
 func (v Vault) open(use string, owner int64, sealed []byte) (secret []byte, isStale bool, err error) {
 	for i, key := range v.keys {
 		rest, ok := bytes.CutPrefix(sealed, key.id[:])
@@ -116,8 +113,7 @@ func purpose(use string, owner int64) []byte {
 // sealedText marks a sealed secret in a text column that may also contain plain ones, which never begin with it.
 const sealedText = "sealed:"
 
-// SealText seals a secret for a text column: "sealed:", the key's id in hexadecimal, and the rest in base64. An
-// empty secret, and any secret of a Vault without a key, stays plain.
+// SealText seals a secret for a text column. An empty secret, and any secret of a Vault without a key, stays plain.
 func (v Vault) SealText(use string, owner int64, secret string) (string, error) {
 	if secret == "" || !v.HasKey() {
 		return secret, nil
@@ -129,7 +125,7 @@ func (v Vault) SealText(use string, owner int64, secret string) (string, error) 
 	return v.SealedPrefix() + base64.RawURLEncoding.EncodeToString(sealed[keyIDLength:]), nil
 }
 
-// OpenText opens the result of SealText. A text that is not sealed is the secret.
+// OpenText opens the result of SealText, which may be plain.
 func (v Vault) OpenText(use string, owner int64, stored string) (string, error) {
 	text, isSealed := strings.CutPrefix(stored, sealedText)
 	if !isSealed {

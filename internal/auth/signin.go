@@ -8,9 +8,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// SignIn opens a session, and ends the browser's former one. At a tenant's sign-in (Browser.Tenant) the password
-// decides between the account that joined by a link and the one that has proven the address. Returns
-// ErrWrongPassword, a TooSoonError or ErrBusy, and SecondFactorError if a code is missing.
+// SignIn opens a session. At a tenant's sign-in (Browser.Tenant) the password decides between the account that joined
+// by a link and the one that has proven the address. Returns ErrWrongPassword, a TooSoonError or ErrBusy, and
+// SecondFactorError if a code is missing.
 func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
 	entry, err := g.signIn(ctx, email, password, from)
 	if err != nil {
@@ -58,7 +58,6 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 	return Entry{}, ErrWrongPassword
 }
 
-// candidate is an account that a sign-in may mean, or the dummy for one that does not exist.
 type candidate struct {
 	account       Account
 	hash          string
@@ -67,9 +66,9 @@ type candidate struct {
 	isKnownDevice bool
 }
 
-// candidates returns the accounts that a sign-in may mean. With dummies a refusal costs and counts the same for
-// unknown addresses. The dummy for an account that joined a tenant by a link is last, so that others sign in there
-// at the cost of one hash.
+// candidates returns the accounts that a sign-in may mean, with dummies so that a refusal costs and counts the same for
+// unknown addresses. The dummy for an account that joined a tenant by a link is last, so that others sign in there at
+// the cost of one hash.
 func (g *Gate) candidates(ctx context.Context, email string, from Browser) ([]candidate, error) {
 	holder, err := g.candidate(ctx, email, "", addressSubject(email), from)
 	if err != nil || from.Tenant == "" {
@@ -137,8 +136,7 @@ func (g *Gate) signInAs(ctx context.Context, c *candidate, password string, from
 	return entry, nil
 }
 
-// openSession always creates a new token, which defeats session fixation. All factors of the account must be
-// proven.
+// openSession creates a new token, which defeats session fixation, once all factors of the account are proven.
 func (g *Gate) openSession(ctx context.Context, account Account, hash string, from Browser, secondFactor bool) (Entry,
 	error,
 ) {
@@ -196,7 +194,7 @@ func (g *Gate) session(ctx context.Context, token string, use Use) (Session, err
 	return session, err
 }
 
-// SignOut ends the session. An ended one is no error.
+// SignOut ends the session, if it has not ended.
 func (g *Gate) SignOut(ctx context.Context, session Session) error {
 	err := g.store.EndSession(ctx, session.Account.ID, session.ID)
 	if errors.Is(err, rules.ErrNotFound) {
@@ -210,10 +208,9 @@ func (g *Gate) Sessions(ctx context.Context, account AccountID) ([]Session, erro
 	return g.store.Sessions(ctx, account, g.live())
 }
 
-// ChangePassword ends all sessions of the account and opens a new one, because somebody else may have a copy of
-// this session's token. Returns ErrWrongPassword or a TooSoonError about the current password, rules.FieldErrors
-// on new_password, or rules.ErrChanged for a concurrent change. After any other error the password may be changed
-// and nobody signed in.
+// ChangePassword ends all sessions of the account and opens a new one, because somebody else may have a copy of this
+// session's token. Returns ErrWrongPassword or a TooSoonError about the current password, rules.FieldErrors on
+// new_password, or rules.ErrChanged. After any other error the password may be changed and nobody signed in.
 func (g *Gate) ChangePassword(ctx context.Context, session Session, current, next string, from Browser) (Entry, error) {
 	account := session.Account
 	if g.options.NoPasswords {

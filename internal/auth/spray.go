@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Password spraying tries one common password at many addresses, so that no address is slowed. Failures are
-// therefore also counted by network. Known devices are exempt, for people who share a network with an attacker.
+// Password spraying tries one common password at many addresses, so failures are also counted by network. Known devices
+// are exempt, for people who share a network with an attacker.
 const (
 	freeSprays = 60              // of a network without a wait: an office after a holiday has dozens
 	sprayEvery = 6 * time.Second // until a failure is forgotten, and then between attempts

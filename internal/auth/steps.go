@@ -9,9 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// enter completes the first factor of every kind of sign-in. It opens a session or, for an account with a second
-// factor, returns SecondFactorError for FinishSignIn. Returns rules.ErrNotFound if the account was disabled or its
-// password hash is no longer hash.
+// enter opens a session or, for an account with a second factor, returns SecondFactorError for FinishSignIn. Returns
+// rules.ErrNotFound if the account was disabled or its password hash is no longer hash.
 func (g *Gate) enter(ctx context.Context, account Account, hash string, from Browser) (Entry, error) {
 	if !account.HasSecondFactor() {
 		return g.openSession(ctx, account, hash, from, false)
@@ -25,8 +24,8 @@ func (g *Gate) enter(ctx context.Context, account Account, hash string, from Bro
 	return Entry{}, SecondFactorError{token, expires}
 }
 
-// FinishSignIn opens the session of a sign-in that waits for the second factor. Returns ErrSignedOut if the
-// sign-in has ended, ErrWrongCode, or TooSoonError.
+// FinishSignIn opens the session of a sign-in that waits for the second factor. Returns ErrSignedOut if the sign-in has
+// ended, ErrWrongCode, or TooSoonError.
 func (g *Gate) FinishSignIn(ctx context.Context, token, code string, from Browser) (Entry, error) {
 	entry, err := g.finishSignIn(ctx, token, code, from)
 	if err != nil {
@@ -68,8 +67,8 @@ func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browse
 	return entry, err
 }
 
-// ConfirmIdentity is step-up authentication by password, and by code if the account has a second factor. Returns
-// ErrWrongPassword, ErrNeedsCode, ErrWrongCode, TooSoonError or ErrBusy.
+// ConfirmIdentity is step-up authentication by password and perhaps code. Returns ErrWrongPassword, ErrNeedsCode,
+// ErrWrongCode, TooSoonError or ErrBusy.
 func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, code string, from Browser) error {
 	account := session.Account
 	hasFactor := account.HasSecondFactor()
@@ -102,8 +101,7 @@ func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, c
 // IsFresh reports whether the session was authenticated or stepped up within FreshFor.
 func (s *Session) IsFresh(now time.Time) bool { return now.Sub(s.ConfirmedAt) < FreshFor }
 
-// HasTwoFactors reports whether the account has a second factor, or the provider of the sign-in counts as two. Our
-// own factor is read from the account, because it may have been turned off since.
+// HasTwoFactors reports whether the account has a second factor, or the provider of the sign-in counts as two.
 func (s *Session) HasTwoFactors() bool {
 	return s.Account.HasSecondFactor() || s.SecondFactor && s.Provider != ""
 }

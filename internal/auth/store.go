@@ -75,7 +75,7 @@ type NewSession struct {
 }
 
 // Store stores accounts, sessions, members and invitations. Changes are recorded in the name of by, in the same
-// transaction: in a tenant's audit log, or the platform's for accounts.
+// transaction.
 type Store interface {
 	MailStore
 	FactorStore

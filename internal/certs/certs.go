@@ -1,10 +1,8 @@
 // Package certs reads certificates, keys and authorities from files, for servers and clients.
 //
-// Changed files are read again without a restart: before a handshake, at most once a second, their sizes and times
-// are
-// compared. Unusable files, such as a certificate whose key is not replaced yet, leave the last good ones in force
-// and
-// are logged once. Errors name the option of the file, and never its content.
+// Changed files are read again without a restart, before a handshake. Unusable files, such as a certificate whose key
+// is
+// not replaced yet, leave the last good ones in force and are logged once. Errors never contain the content of files.
 package certs
 
 import (
@@ -31,10 +29,9 @@ type Files struct {
 	CA File
 }
 
-// checkEvery bounds how often the files' times are read.
 const checkEvery = time.Second
 
-// Source holds the current content of Files. Safe for concurrent use.
+// Source holds the current content of Files.
 type Source struct {
 	files Files
 	log   *slog.Logger
@@ -57,7 +54,7 @@ type stamp struct {
 	size     int64
 }
 
-// Open reads the files. Its error names the option of the first unusable file.
+// Open reads the files, and names the option of the first unusable one in its error.
 func Open(files Files, log *slog.Logger) (*Source, error) {
 	s := &Source{files: files, log: log, now: time.Now}
 	s.checked, s.seen = s.now(), s.stamps()
@@ -162,8 +159,8 @@ func (s *Source) Expiry() time.Time {
 	return time.Time{}
 }
 
-// Server returns the configuration of a listener, which needs a certificate. protocols are in order of preference.
-// With a CA, clients must show a certificate that it signed.
+// Server returns the configuration of a listener, which needs a certificate. With a CA, clients must show a certificate
+// that it signed.
 func (s *Source) Server(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols,
@@ -181,7 +178,7 @@ func (s *Source) Server(protocols ...string) *tls.Config {
 	}
 }
 
-// Dialer connects by TLS. Its errors about the server's certificate name the option of the CA.
+// Dialer connects by TLS, and names the option of the CA in errors about the server's certificate.
 type Dialer struct {
 	*Source
 	ServerName string        // required in the certificate; "" is the host of the address

@@ -92,8 +92,8 @@ func (p *parser) newCommand(c Command, use string) *cobra.Command {
 	return cmd
 }
 
-// printVersion reports whether --version was given. Cobra's own flag needs a template: text/template calls methods
-// by name, so that the linker keeps every exported method, and api grows by half.
+// printVersion reports whether --version was given. Cobra's own flag needs a template: text/template calls methods by
+// name, so that the linker keeps every exported method, and api grows by half.
 func printVersion(cmd *cobra.Command) bool {
 	asked, err := cmd.Flags().GetBool("version")
 	if err != nil || !asked {
@@ -116,7 +116,7 @@ func (v flagValue) Set(text string) error {
 	return nil
 }
 
-// unknownFlag reports each unknown flag, and reads the others. Help has precedence over errors.
+// unknownFlag reports each unknown flag, unless help is asked for.
 func (p *parser) unknownFlag(cmd *cobra.Command, err error) error {
 	p.command = Command(cmd.CommandPath())
 	_, args, _ := cmd.Root().Traverse(p.args)

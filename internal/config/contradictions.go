@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// contradictions reports options that are valid alone but not together.
 func (p *parser) contradictions(c *Config) {
 	named := func(name string) string {
 		o := p.options[slices.IndexFunc(p.options, func(o option) bool { return o.name == name })]
@@ -61,8 +60,7 @@ func (p *parser) contradictions(c *Config) {
 	}
 }
 
-// sameAddress reports whether only one of two addresses can be listened on: the port is the same, and the hosts
-// are equal or one is every interface.
+// sameAddress reports whether only one of two addresses can be listened on.
 func sameAddress(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)

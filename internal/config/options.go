@@ -320,7 +320,7 @@ func group(heading string, options ...option) []option {
 
 func (o option) short(letter string) option { o.letter = letter; return o }
 
-// repeated lets commands take the flag several times. Its value gets the texts separated by NUL.
+// repeated lets commands take the flag several times, with its texts separated by NUL.
 func (o option) repeated(by ...Command) option { o.repeaters = by; return o }
 
 func (o option) on(c Command, normal string) option { o.normalFor[c] = normal; return o }

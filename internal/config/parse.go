@@ -13,8 +13,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Parse reads the configuration of a process: binary is "api", "admin" or "sluice", args excludes the program's
-// name, and environ has the form of os.Environ. The error has one line for each problem.
+// Parse reads the configuration of a process: binary is "api", "admin" or "sluice", args excludes the program's name,
+// and environ has the form of os.Environ. The error has one line for each problem.
 func Parse(binary string, args, environ []string) (Config, error) {
 	var c Config
 	p := parser{options: c.options(), args: args}
@@ -83,8 +83,7 @@ func (p *parser) readEnvironment(environ []string) {
 var kubernetesName = regexp.MustCompile(
 	`^SLUICE_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// fromKubernetes reports whether Kubernetes set a variable. Its …_PORT differs from a misspelt option by the
-// value: tcp://10.0.0.1:80.
+// fromKubernetes tells a …_PORT from a misspelt option by the value: tcp://10.0.0.1:80.
 func fromKubernetes(name, text string) bool {
 	return kubernetesName.MatchString(name) &&
 		(!strings.HasSuffix(name, "_PORT") || strings.HasSuffix(name, "_SERVICE_PORT") || strings.Contains(text, "://"))
@@ -169,7 +168,6 @@ func (p *parser) readSecret(o option) bool {
 	return false
 }
 
-// suggest returns "; did you mean …?" for the most similar name, or "" if none is similar.
 func (p *parser) suggest(wrong string, nameOf func(option) string) string {
 	best, nearest := max(2, len(wrong)/3)+1, ""
 	for _, o := range p.options {

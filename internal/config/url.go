@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ConnURL is the URL of a store. Printed, logged or encoded it shows no password; string(u) is the whole URL.
+// ConnURL shows no password when it is printed, logged or encoded; string(u) is the whole URL.
 type ConnURL string
 
 const hidden = "xxxxx"

@@ -91,7 +91,6 @@ func findRedis(ctx context.Context) (string, error) {
 	return binary, nil
 }
 
-// programVersion returns a server's major version, or 0 if unknown.
 func programVersion(ctx context.Context, program string) int {
 	output, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
@@ -112,7 +111,6 @@ func parseVersion(text string) int {
 	return version
 }
 
-// dataVersion returns the major version that wrote a data folder, or 0 if the folder does not exist.
 func dataVersion(data string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,8 +14,8 @@ import (
 // lockTimeout covers a server that shuts down because its parent died.
 const lockTimeout = 5 * time.Second
 
-// lockDir locks a server's directory. The server and its children inherit the open file of the lock, so it is held
-// until the last of them has ended. Pids are reused, so a pid file would not do.
+// lockDir locks a server's directory. The server and its children inherit the open file, so the lock is held until the
+// last of them has ended.
 func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -43,7 +43,6 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
-// serverPID returns the process in Postgres' pid file, for an error.
 func serverPID(dir string) string {
 	pidFile, err := os.ReadFile(filepath.Join(dir, dataDir, "postmaster.pid"))
 	if err != nil {

@@ -9,16 +9,13 @@ import (
 	"syscall"
 )
 
-// elsewhere contains the directories of servers whose user cannot reach the wanted one. Only root needs it.
+// elsewhere contains the directories of servers whose user cannot reach the wanted one.
 const elsewhere = "/var/lib/sluice"
 
 // place creates the directory of a server and returns its real path.
 //
-// The user that Postgres runs as cannot enter a checkout below /root or a private temporary directory. Then dir
-// becomes
-// a symbolic link to a directory below elsewhere; a removed link means lost data. Root follows no other link, and
-// gives
-// no directory with another user's files away.
+// The user that Postgres runs as cannot enter a checkout below /root or a private temporary directory. Then dir becomes
+// a symbolic link to a directory below elsewhere. Root follows no other link.
 func (u *runAs) place(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
 		return "", err

@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// Port is a reserved loopback port: the system gives it neither to listeners on any free port nor to outgoing
-// connections, while a server that names it can listen. A killed server can therefore come back at its address. On
-// systems other than Linux it is only a port that was free a moment ago.
+// Port is a reserved loopback port: a server that names it can listen, but the system gives it to nobody else, so a
+// killed server can come back at its address. On systems other than Linux it is only a port that was free a moment ago.
 type Port struct {
 	number int
 	kept   *os.File // a bound socket that does not listen; nil except on Linux

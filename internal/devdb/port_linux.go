@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// reservePort binds a socket with SO_REUSEADDR, without listening. The system does not choose such a port, but a
-// server that names it with the same option, as all do, can listen on it.
+// reservePort binds a socket with SO_REUSEADDR, without listening: a server that names the port with the same option,
+// as all do, can listen on it.
 func reservePort() (number int, kept *os.File, err error) {
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

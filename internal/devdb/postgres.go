@@ -39,13 +39,9 @@ type Postgres struct {
 	proc     *process
 }
 
-// StartPostgres starts a Postgres server on a free loopback port. Its data, log and password are in dir, created
-// by the
-// first start and reused later. ctx bounds only the start.
-//
-// Postgres refuses root, so under root it runs as user postgres, who becomes the owner of dir; see place.
-//
-// The error is ErrNotInstalled without a Postgres 15 or later, or without the version that wrote the data.
+// StartPostgres starts a Postgres server on a free loopback port, with its data, log and password in dir. Under root it
+// runs as user postgres, who becomes the owner of dir. The error is ErrNotInstalled without a Postgres 15 or later, or
+// without the version that wrote the data.
 func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*Postgres, error) {
 	p := &Postgres{options: options}
 	if err := p.prepare(ctx, dir); err != nil {
@@ -89,8 +85,7 @@ func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// initialize creates the data once. The folder is renamed when complete, so that an interrupted attempt is not
-// taken for a database.
+// initialize renames the folder when complete, so that an interrupted attempt is not taken for a database.
 func (p *Postgres) initialize(ctx context.Context) error {
 	passwordFile := p.path("password")
 	if _, err := os.Stat(p.path(dataDir)); err == nil {
@@ -220,7 +215,7 @@ func (p *Postgres) Stop() error {
 	return errors.Join(err, p.unlock())
 }
 
-// Kill kills the server like a crash, for tests. The next start recovers.
+// Kill kills the server like a crash, for tests.
 func (p *Postgres) Kill() {
 	p.proc.kill()
 	_ = p.unlock()

@@ -58,7 +58,6 @@ func spawn(cmd *exec.Cmd, logPath string) (*process, error) {
 	return p, nil
 }
 
-// stop sends a signal, kills the process after stopTimeout, and waits for its end.
 func (p *process) stop(ask syscall.Signal) error {
 	if !p.running() {
 		return nil
@@ -104,7 +103,6 @@ func (p *process) tail() string {
 	return strings.TrimSpace(string(log[max(0, len(log)-tailBytes):]))
 }
 
-// awaitReady probes the process until it answers, and kills it if it does not in time.
 func (p *process) awaitReady(ctx context.Context, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -126,8 +124,7 @@ func (p *process) awaitReady(ctx context.Context, probe func(context.Context) er
 	}
 }
 
-// serve starts a server on a free port. Where ports cannot be reserved, another program may take the port first;
-// then serve tries another one.
+// serve tries several ports: where they cannot be reserved, another program may take one first.
 func serve(start func(port *Port) (*process, error)) (p *process, port *Port, err error) {
 	for range portAttempts {
 		if port, err = ReservePort(); err != nil {

@@ -17,7 +17,7 @@ import (
 	"syscall"
 )
 
-// Redis is a private redis-server. Unless it is durable it stores nothing on disk: lost buckets are full buckets.
+// Redis is a private redis-server, which stores nothing on disk unless it is durable.
 type Redis struct {
 	binary   string
 	dir      string
@@ -32,15 +32,13 @@ type Redis struct {
 	monitors  *Redis // for a sentinel: the monitored master
 }
 
-// StartRedis starts a redis-server on a free loopback port, with its log in dir. It has no password, and under
-// root it runs as root, so it is for tests. ctx bounds only the start. The error is ErrNotInstalled without a
-// redis-server 7 or later on PATH.
+// StartRedis starts a redis-server without a password on a free loopback port, for tests. The error is ErrNotInstalled
+// without a redis-server 7 or later on PATH.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	return startRedis(ctx, &Redis{dir: dir})
 }
 
-// StartGuardedRedis starts a Redis with a random password in its URL. Under root it runs as user redis or else
-// postgres, if there is one.
+// StartGuardedRedis starts a Redis with a random password in its URL, under root as user redis or else postgres.
 func StartGuardedRedis(ctx context.Context, dir string) (*Redis, error) {
 	r := &Redis{dir: dir, password: newPassword()}
 	for _, name := range []string{"redis", "postgres"} {
@@ -164,7 +162,6 @@ func ping(ctx context.Context, port *Port, password string, pid int) error {
 	return errors.Join(errors.New("no process_id in Redis's answer"), lines.Err())
 }
 
-// isServing returns an error unless a server of a cluster serves its slots.
 func (r *Redis) isServing(ctx context.Context) error {
 	conn, err := dial(ctx, r.port)
 	if err != nil {
@@ -195,7 +192,7 @@ func (r *Redis) URL() string {
 	return u.String()
 }
 
-// Done is closed when the current server has ended. Restart replaces the channel.
+// Done is closed when the current server has ended; Restart replaces the channel.
 func (r *Redis) Done() <-chan struct{} { return r.proc.done }
 
 // Stop thaws the server, shuts it down cleanly and waits for its end.
@@ -215,8 +212,7 @@ func (r *Redis) Freeze() error { return r.proc.signal(syscall.SIGSTOP) }
 // Thaw resumes a frozen server.
 func (r *Redis) Thaw() error { return r.proc.signal(syscall.SIGCONT) }
 
-// Restart kills the server and starts one on the same port, which is empty unless r is durable. No other method of
-// r may run meanwhile.
+// Restart starts the killed server on the same port, empty unless r is durable. No other method of r may run meanwhile.
 func (r *Redis) Restart(ctx context.Context) error {
 	r.Kill()
 	p, err := r.start(ctx, r.port)

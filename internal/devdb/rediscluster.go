@@ -10,15 +10,13 @@ import (
 
 const clusterSlots = 16384
 
-// RedisCluster is a private Redis Cluster, whose masters share the slots evenly. The loss of a master does not
-// affect the slots of others.
+// RedisCluster is a private Redis Cluster, whose masters share the slots evenly.
 type RedisCluster struct {
 	Masters  []*Redis
 	Replicas []*Redis // of the master with the same index; failover is manual
 }
 
-// StartRedisCluster starts a cluster in subfolders of dir. Returns once each server answers; they find each other
-// within about a second. See StartRedis.
+// StartRedisCluster starts a cluster in subfolders of dir, whose servers find each other within about a second.
 func StartRedisCluster(ctx context.Context, dir string, masters int, withReplicas bool) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
 	defer func() {

@@ -16,8 +16,7 @@ type RedisGroup struct {
 
 const groupName = "main"
 
-// StartRedisGroup starts a group in subfolders of dir. Returns once each server answers; the sentinel knows the
-// replica within seconds. See StartRedis.
+// StartRedisGroup starts a group in subfolders of dir; the sentinel knows the replica within seconds.
 func StartRedisGroup(ctx context.Context, dir string) (_ *RedisGroup, err error) {
 	g := &RedisGroup{}
 	defer func() {

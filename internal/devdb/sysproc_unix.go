@@ -4,8 +4,8 @@ package devdb
 
 import "syscall"
 
-// sysProcAttr puts a server into its own process group, so that an interrupt at the terminal reaches only this
-// process, which then stops its servers cleanly. If this process is killed, the server stays.
+// sysProcAttr puts a server into its own process group, so that an interrupt at the terminal reaches only this process,
+// which then stops its servers cleanly.
 func sysProcAttr(_ syscall.Signal, as *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Credential: as}
 }

@@ -1,9 +1,8 @@
 // Package fleet knows the processes that answer checks and their state.
 //
-// Each process reports itself to a [Store] every [Interval], with its checks of about the last minute. A process
-// that
-// stops deletes its report; one that was killed is forgotten when its report is older than [Recent]. Ages use the
-// store's clock.
+// Each process reports itself to a [Store] every [Interval]. A process that stops deletes its report; one that was
+// killed
+// is forgotten when its report is older than [Recent], by the store's clock.
 package fleet
 
 import (

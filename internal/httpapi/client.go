@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Client returns the address of a request's client, or the zero Addr if it is unknown. Each proxy appends its
-// peer's address to X-Forwarded-For, so the client is the last address that is not a trusted proxy; earlier ones
-// may be forged.
+// Client returns the address of a request's client, or the zero Addr. Each proxy appends its peer's address to
+// X-Forwarded-For, so the client is the last address that is not a trusted proxy; earlier ones may be forged.
 func Client(peer netip.Addr, forwarded []string, trusted []netip.Prefix) netip.Addr {
 	client := plain(peer)
 	for _, text := range slices.Backward(strings.Split(strings.Join(forwarded, ","), ",")) {

@@ -16,11 +16,9 @@ const MaxFieldErrors = 20
 
 const maxPointer = 1000 // bytes; a pointer into ten thousand brackets helps nobody
 
-// Reader reads a JSON body strictly, token by token, for hot paths. It records values of a wrong kind with their
-// pointers, and continues, so that the caller learns all mistakes together. After invalid JSON, More returns false
-// and every other method the zero value.
-//
-// The zero Reader is ready for Reset. Not safe for concurrent use.
+// Reader reads a JSON body strictly, token by token, for hot paths. It records values of a wrong kind, and continues,
+// so that the caller learns all mistakes together. After invalid JSON, More returns false and every other method the
+// zero value.
 type Reader struct {
 	decoder jsontext.Decoder
 	fields  []FieldError
@@ -82,7 +80,7 @@ func (r *Reader) More() bool {
 	return !r.broken
 }
 
-// Name reads a member's name, valid until the next read. Switching over its String does not allocate.
+// Name reads a member's name, valid until the next read; switching over its String does not allocate.
 func (r *Reader) Name() jsontext.Token { return r.token() }
 
 // Text reads a string of at most maxBytes bytes of UTF-8 without NUL.
@@ -234,8 +232,7 @@ func decode(body []byte, v any) (mistake FieldError, ok bool) {
 	return syntaxError(err), false
 }
 
-// findNUL returns the pointer of a string or name with NUL. JSON must escape NUL, so most bodies need no second
-// pass.
+// findNUL finds a string or name with NUL, which JSON must escape, so that most bodies need no second pass.
 func findNUL(body []byte) (pointer string, found bool) {
 	if !bytes.Contains(body, []byte(`\u0000`)) {
 		return "", false

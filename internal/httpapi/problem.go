@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Kind is a kind of problem. Callers distinguish problems by Type, which never changes.
+// Kind is a kind of problem, which callers know by the unchanging Type.
 type Kind struct {
 	Type   string
 	Title  string
@@ -82,7 +82,7 @@ var (
 	Unavailable = Kind{typePrefix + "unavailable", "The service cannot answer yet", http.StatusServiceUnavailable}
 )
 
-// FieldError is a mistake in a value of a body. Detail describes a right value.
+// FieldError is a mistake in a value of a body, and describes a right value.
 type FieldError struct {
 	Pointer string // JSON pointer (RFC 6901); "" is the whole body
 	Detail  string
@@ -96,7 +96,7 @@ type Problem struct {
 	Violated []string // the limits that deny the request, by their names in RateLimit-Policy
 }
 
-// Problem returns a problem of the kind. The detail is a sentence that says what to do.
+// Problem returns a problem of the kind, whose detail says what to do.
 func (k Kind) Problem(detail string, fields ...FieldError) *Problem {
 	return &Problem{Kind: k, Detail: detail, Fields: fields}
 }
@@ -172,7 +172,7 @@ func (p *Problem) Append(b []byte, requestID string) []byte {
 	return append(b, '}')
 }
 
-// AppendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
+// AppendString appends a JSON string, with U+FFFD for invalid UTF-8.
 func AppendString(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s)
 	return b

@@ -29,7 +29,7 @@ func RequestID(w http.ResponseWriter) string {
 	return ""
 }
 
-// Route wraps a handler. The name identifies the route in logs and the Observer.
+// Route wraps a handler under a name for logs and the Observer.
 func (q *Requests) Route(name string, handler Handler) http.Handler {
 	telemetry := Telemetry{Log: q.Log, Observer: q.Observer}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,8 +10,8 @@ import (
 // PathParam returns a path parameter of the matched route, or "".
 func PathParam(r *http.Request, name string) string { return mux.Vars(r)[name] }
 
-// AnswerUnmatched makes a router answer unknown paths and methods with problem documents. Both are the route
-// "unmatched", so that callers cannot invent route names.
+// AnswerUnmatched makes a router answer unknown paths and methods with problem documents, as the route "unmatched", so
+// that callers cannot invent route names.
 func AnswerUnmatched(router *mux.Router, requests *Requests) {
 	router.NotFoundHandler = requests.Route("unmatched", func(http.ResponseWriter, *http.Request) error {
 		return NotFound.Problem("No resource has this path; compare it with the API description.")

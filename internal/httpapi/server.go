@@ -18,7 +18,7 @@ const (
 	readHeaderTimeout = 5 * time.Second
 )
 
-// NewServer returns a server that is not listening yet. A Deadline of Requests should be below WriteTimeout.
+// NewServer returns a server that is not listening yet, for a Deadline below WriteTimeout.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,

@@ -28,7 +28,7 @@ type Span interface {
 	End(status int)
 }
 
-// Telemetry reports requests to the Observer, the Tracer and the log. Observer and Tracer may be nil.
+// Telemetry reports requests to the Observer and the Tracer, which may be nil, and the log.
 type Telemetry struct {
 	Log      *slog.Logger
 	Observer Observer

@@ -1,12 +1,9 @@
 // Package jobs runs the work of the table job: one-off work, and periodic work.
 //
-// A process claims due jobs under a lease, attempts them, and renews the lease meanwhile. When it dies the lease
-// ends,
-// and another process attempts the job again: a job can be attempted twice, but it is never lost. Tenants take
-// turns:
-// each gets its first attempt before any gets a second. A failed attempt is repeated after a pause that doubles.
-// After
-// the last one the job is parked, until a platform admin retries or removes it.
+// A process claims due jobs under a lease, attempts them, and renews the lease meanwhile. When it dies, another process
+// attempts the job again: a job can be attempted twice, but it is never lost. Tenants take turns. A failed attempt is
+// repeated after a pause that doubles. After the last one the job is parked, until a platform admin retries or removes
+// it.
 //
 // Work that has a row of its own, such as a message, has a job about the row's id, made in the same transaction. A
 // periodic kind has one job, in one process at a time, and is never parked.
@@ -59,8 +56,8 @@ type Kind struct {
 // DueNow is for Do to return: the job is due again now.
 var DueNow = time.Unix(0, 0) //nolint:gochecknoglobals // a constant
 
-// Elsewhere marks an error of another system, such as a receiver that refuses. Tenants cause it, so it is neither
-// logged nor counted, and the job ends after its last attempt instead of being parked.
+// Elsewhere marks an error of another system, which tenants cause: it is neither logged nor counted, and ends the job
+// after its last attempt instead of parking it.
 func Elsewhere(err error) error { return elsewhereError{err} }
 
 type elsewhereError struct{ error }
@@ -286,7 +283,6 @@ func (r *Runner) begin(ctx context.Context, kind Kind, job Job) {
 // the lease.
 var ErrProcessEnded = errors.New("the process ended, or did not answer, during the last attempt")
 
-// attempt attempts a job and stores the result. stopping ends when the process stops.
 func (r *Runner) attempt(ctx, stopping context.Context, kind Kind, job *Job) {
 	began := time.Now()
 	var again time.Time
@@ -329,7 +325,7 @@ func Storing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
 }
 
-// giveUp reports whether kind.GiveUp succeeded. If not, it is called again when the lease ends.
+// giveUp is repeated when the lease ends, unless it succeeds.
 func (r *Runner) giveUp(ctx context.Context, kind Kind, job *Job, cause error) bool {
 	if kind.GiveUp == nil {
 		return true

@@ -29,7 +29,7 @@ type Outage struct {
 	isFailing          bool
 }
 
-// Note takes the result of one try. It is not safe for concurrent use.
+// Note takes the result of one try, one at a time.
 func (o *Outage) Note(ctx context.Context, log *slog.Logger, err error) {
 	switch {
 	case ctx.Err() != nil || o.isFailing == (err != nil):

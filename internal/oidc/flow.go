@@ -15,8 +15,7 @@ import (
 // FlowLife bounds the time for a sign-in at the provider.
 const FlowLife = 10 * time.Minute
 
-// flow is the state of a sign-in, in an encrypted cookie. Nothing is stored for people who never come back, and a
-// provider's answer is useless in another browser.
+// flow is the state of a sign-in, in an encrypted cookie: a provider's answer is useless in another browser.
 type flow struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
@@ -74,7 +73,6 @@ func (p *provider) open(sealed string, now time.Time) (f flow, err error) {
 	return f, nil
 }
 
-// random returns 256 random bits in base64url.
 func random() string {
 	var bits [32]byte
 	_, _ = rand.Read(bits[:])

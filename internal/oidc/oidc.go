@@ -1,15 +1,10 @@
-// Package oidc authenticates people at OpenID Connect providers and returns the signed [auth.Identity]. Package
-// auth
-// decides who may sign in with it.
+// Package oidc authenticates people at OpenID Connect providers and returns the signed [auth.Identity].
 //
 // A sign-in is the authorization code flow with PKCE (S256), a state and a nonce of 256 random bits each, in an
 // encrypted cookie. The issuer is checked in the discovery document, in the answer (RFC 9207) and in the ID token,
 // whose
-// signature, audience, authorized party, expiry, nonce and access token hash are checked too. Unsigned and
-// symmetrically
-// signed tokens are refused. Discovery runs on demand, is cached for [refreshAfter] and longer while the provider
-// is
-// down; a failure is cached for [retryAfter]. [maxCalls] and [maxCallsPerNetwork] bound concurrent code exchanges.
+// signature, audience, authorized party, expiry, nonce and access token hash are checked too. Discovery runs on demand,
+// is cached for [refreshAfter] and longer while the provider is down; a failure is cached for [retryAfter].
 package oidc
 
 import (
@@ -52,14 +47,14 @@ type Options struct {
 	Now    func() time.Time
 }
 
-// Providers are the configured providers. Safe for concurrent use.
+// Providers are the configured providers.
 type Providers struct {
 	options Options
 	list    []*provider
 	calls   *shares.Shares
 }
 
-// New validates the settings without calling a provider. The error lists all mistakes.
+// New validates the settings without calling a provider, and lists all mistakes.
 func New(settings []Settings, options Options) (*Providers, error) {
 	if err := check(settings); err != nil {
 		return nil, err
@@ -86,7 +81,7 @@ func New(settings []Settings, options Options) (*Providers, error) {
 	return ps, nil
 }
 
-// List returns the providers in the order of their settings. A nil Providers has none.
+// List returns the providers in the order of their settings.
 func (ps *Providers) List() []*auth.IdentityProvider {
 	if ps == nil {
 		return nil
@@ -182,8 +177,8 @@ type Finished struct {
 	Flow     auth.Digest // identifies the sign-in, which must not be used twice
 }
 
-// Finish reads a provider's answer: the query of the callback. The Purpose is also valid after an error, unless
-// the error is about the cookie. Errors are auth.ProviderError.
+// Finish reads the query of a provider's callback. The Purpose is also valid after an auth.ProviderError, unless the
+// error is about the cookie.
 func (ps *Providers) Finish(ctx context.Context, slug, cookie string, query url.Values, from netip.Addr) (Finished,
 	error,
 ) {

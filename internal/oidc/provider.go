@@ -114,7 +114,7 @@ func (p *provider) read(ctx context.Context) (*found, error) {
 	return f, nil
 }
 
-// checkEndpoint requires https unless the issuer uses http. Its error completes a sentence.
+// checkEndpoint requires https unless the issuer uses http.
 func (p *provider) checkEndpoint(address string) error {
 	u, err := url.Parse(address)
 	isPlain := err == nil && u.Scheme == "http" && strings.HasPrefix(p.Issuer, "http://")
@@ -210,9 +210,8 @@ func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, a
 // clockDrift bounds the difference between the provider's clock and ours.
 const clockDrift = time.Minute
 
-// checkAuthTime refuses a person who was not asked to authenticate again. A provider that ignores max_age may also
-// ignore prompt=login, and needs a setting to step a session up. Linking is allowed, because many providers omit
-// auth_time and the person has just proven the account here.
+// checkAuthTime refuses a person who was not asked to authenticate again. Linking needs no auth_time, because many
+// providers omit it and the person has just proven the account here.
 func (p *provider) checkAuthTime(f flow, claim any) error {
 	began := f.began()
 	switch {
@@ -307,8 +306,8 @@ func lookUp(claims map[string]any, name string) any {
 	return nil
 }
 
-// isElsewhere reports whether a claim must be fetched from another address, as at Microsoft Entra ID for people in
-// more than 200 groups. Taking it for no groups would end their roles.
+// isElsewhere reports whether a claim must be fetched from another address, as at Microsoft Entra ID for people in more
+// than 200 groups. Taking it for no groups would end their roles.
 func isElsewhere(claims map[string]any, name string) bool {
 	names, _ := claims["_claim_names"].(map[string]any)
 	return name != "" && names[name] != nil && lookUp(claims, name) == nil

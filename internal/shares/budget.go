@@ -9,8 +9,8 @@ type BudgetLimits struct {
 	PerAccount int
 }
 
-// Budget divides memory for bodies and answers among tenants and their accounts, because half-sent bodies and
-// unread answers could exhaust the process. Safe for concurrent use.
+// Budget divides memory for bodies and answers among tenants and their accounts, because half-sent bodies and unread
+// answers could exhaust the process.
 type Budget struct {
 	limits BudgetLimits
 
@@ -26,8 +26,8 @@ func NewBudget(limits BudgetLimits) *Budget {
 	return &Budget{limits: limits, tenants: map[owner]int{}, owners: map[owner]int{}}
 }
 
-// Reserve counts n bytes for a caller, or returns a reason for a refusal. A caller whose account and tenant hold
-// nothing is never refused. When all bytes are held, only tenants are refused that hold more than an equal share.
+// Reserve counts n bytes for a caller, or returns a reason for a refusal. When all bytes are held, only tenants are
+// refused that hold more than an equal share.
 func (b *Budget) Reserve(caller Caller, n int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,7 +39,7 @@ func (b *Budget) Reserve(caller Caller, n int) error {
 	return nil
 }
 
-// Add counts n bytes for a caller, without a limit. A negative n gives bytes back.
+// Add counts n bytes for a caller, without a limit; a negative n gives bytes back.
 func (b *Budget) Add(caller Caller, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

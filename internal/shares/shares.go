@@ -1,11 +1,10 @@
-// Package shares has fair semaphores: they divide the scarce resources of a process among tenants and their
-// members.
+// Package shares has fair semaphores: they divide the scarce resources of a process among tenants and their members.
 //
-// A [Shares] has a fixed number of slots, with caps for tenants and accounts. Callers that find no slot wait in
-// line. A
-// free slot goes to the tenant that holds the fewest, then to the account that holds the fewest; ties take turns.
-// A
-// caller that asks for little does therefore not wait behind one that asks for much, even with a single slot.
+// Callers that find no slot wait in line. A free slot goes to the tenant that holds the fewest, then to the account
+// that
+// holds the fewest; ties take turns. A caller that asks for little does therefore not wait behind one that asks for
+// much,
+// even with a single slot.
 package shares
 
 import (
@@ -42,7 +41,7 @@ type Limits struct {
 	Timeout time.Duration // of a wait in line
 }
 
-// Shares has slots to take. Safe for concurrent use.
+// Shares has slots to take, and is safe for concurrent use.
 type Shares struct {
 	limits Limits
 
@@ -117,8 +116,7 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 	return s.await(ctx, w, timeout.C)
 }
 
-// takeAgain is Take for work that gave its slot back. It waits until the context ends, because a refusal would
-// waste the work done before.
+// takeAgain waits until the context ends, because a refusal would waste the work done before.
 func (s *Shares) takeAgain(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
 	if err := s.enter(w, math.MaxInt); err != nil {
@@ -138,7 +136,7 @@ func (s *Shares) Try(caller Caller) (release func(), ok bool) {
 	return func() { s.release(caller) }, true
 }
 
-// Slot is the slot of one request, for the request's goroutine alone. The zero value and nil hold none.
+// Slot is the slot of one request, for the request's goroutine alone; the zero value and nil hold none.
 type Slot struct {
 	of      *Shares
 	caller  Caller
@@ -211,7 +209,6 @@ func (s *Shares) await(ctx context.Context, w *waiter, timeout <-chan time.Time)
 	return s.giveUp(w, release, err)
 }
 
-// enter takes a slot, or joins the line if fewer than maxWaiting of the same owner are in it.
 func (s *Shares) enter(w *waiter, maxWaiting int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +230,6 @@ func (s *Shares) enter(w *waiter, maxWaiting int) error {
 	return ErrAccount
 }
 
-// giveUp leaves the line, unless a slot came at the same moment.
 func (s *Shares) giveUp(w *waiter, release func(), err error) (func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

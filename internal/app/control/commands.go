@@ -82,7 +82,6 @@ func migrateSchema(ctx context.Context, cfg config.Config, log *slog.Logger) err
 	return pgstore.Grant(ctx, string(cfg.DatabaseURL), cfg.Arguments.GrantTo)
 }
 
-// atCommandLine returns the user who runs a command, for the audit log: "create-key by alice".
 func atCommandLine(command config.Command) rules.Actor {
 	_, name, _ := strings.Cut(string(command), " ")
 	if who, err := user.Current(); err == nil {
@@ -207,8 +206,8 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	return changes.WriteText(out)
 }
 
-// readFiles reads files, standard input ("-"), and the .yaml and .yml files of folders. It skips hidden
-// subfolders, because a mounted ConfigMap has its files there a second time.
+// readFiles reads files, standard input ("-"), and the .yaml and .yml files of folders. Hidden subfolders are skipped,
+// because a mounted ConfigMap has its files there a second time.
 func readFiles(names []string, in io.Reader) (files []ruleset.File, err error) {
 	read := func(name string) error {
 		content, err := os.ReadFile(name)

@@ -87,7 +87,7 @@ func signInLink(ctx context.Context, store auth.Store, cfg config.Config, out io
 	return err
 }
 
-// readPassword prompts without echo if in is a terminal. It returns when ctx ends, although the read goes on.
+// readPassword returns when ctx ends, although the read goes on.
 func readPassword(ctx context.Context, in io.Reader) (string, error) {
 	read := readSecret
 	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
@@ -119,7 +119,6 @@ func readPassword(ctx context.Context, in io.Reader) (string, error) {
 	}
 }
 
-// longestSecret exceeds the longest valid password.
 const longestSecret = 4096
 
 func readSecret(in io.Reader) (string, error) {

@@ -15,8 +15,8 @@ import (
 
 var errNotLoaded = errors.New("the rules were not loaded yet")
 
-// fillBuckets returns a function that fills the buckets of a user who is erased, at their rules' limits. The
-// limits are as of now, because an erased override left no trace and a bucket keeps the later one of two limits.
+// fillBuckets fills the buckets of a user who is erased, at their rules' limits as of now: an erased override left no
+// trace, and a bucket keeps the later one of two limits.
 func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets, forget func(enforce.Key),
 ) pgstore.FillBuckets {
 	return func(ctx context.Context, id rules.TenantID, userID string) (filled int64, err error) {

@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/notify/mailer"
 )
 
-// openPostOffice returns nil if there is no mail server.
 func openPostOffice(cfg config.Config, store auth.Store, log *slog.Logger) (*auth.PostOffice, error) {
 	if cfg.SMTP.Addr == "" {
 		return nil, nil //nolint:nilnil

@@ -1,4 +1,4 @@
-// Package control wires the control plane: cmd/admin, and a half of sluice dev. It links no check server.
+// Package control wires the control plane: cmd/admin, and a half of sluice dev.
 package control
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/sluicegate/sluice/web"
 )
 
-// adminDeadline bounds requests except exports and imports. It exceeds the timeout of a hanging database.
+// adminDeadline bounds requests except exports and imports, and exceeds the timeout of a hanging database.
 const adminDeadline = 20 * time.Second
 
 // Server is the control plane in one process.
@@ -39,9 +39,8 @@ type Server struct {
 	jobs     *jobs.Runner
 }
 
-// NewServer builds the control plane. Database and Redis need not answer yet, because Run opens the address once
-// rules are loaded. Beside a decision plane it shares that Process, opens its address at once, and must be closed
-// first.
+// NewServer builds the control plane, whose address Run opens once rules are loaded. Beside a decision plane it shares
+// that Process, opens its address at once, and must be closed first.
 func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log *slog.Logger) (_ *Server, err error) {
 	a := &Server{Process: beside, beside: beside}
 	defer func() {
@@ -174,8 +173,7 @@ func (a *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run serves from when rules are loaded until ctx ends and the drain delay has passed. It returns early if the
-// database's schema is behind this binary or a listener fails.
+// Run serves until ctx ends and the drain delay has passed, or the database's schema is behind this binary.
 func (a *Server) Run(ctx context.Context) error {
 	group, ctx := a.Begin(ctx)
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))

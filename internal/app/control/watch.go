@@ -12,7 +12,6 @@ import (
 
 const watchInterval = time.Minute
 
-// databaseWatch reads the metrics that only the database knows.
 type databaseWatch struct {
 	store *pgstore.Store
 	log   *slog.Logger

@@ -1,4 +1,4 @@
-// Package decide wires the decision plane: cmd/api, and a half of sluice dev. It links nothing of the admin API.
+// Package decide wires the decision plane: cmd/api, and a half of sluice dev.
 package decide
 
 import (
@@ -40,8 +40,7 @@ type API struct {
 	tracer   *tracing.Tracer // nil if nothing is traced
 }
 
-// NewAPI builds the decision plane. Database and Redis need not answer yet: Run opens the addresses for checks
-// once rules are loaded. Health is answered at the address of the metrics until then.
+// NewAPI builds the decision plane, whose addresses for checks Run opens once rules are loaded.
 func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, err error) {
 	a := &API{}
 	defer func() { //nolint:contextcheck // Close has deadlines of its own
@@ -96,8 +95,7 @@ func (a *API) GRPCAddr() net.Addr {
 	return a.grpc.Addr()
 }
 
-// Load reads the rules and opens the addresses, for a program whose database must answer. Otherwise Run does both,
-// and retries.
+// Load reads the rules and opens the addresses, for a program whose database must answer.
 func (a *API) Load(ctx context.Context) error {
 	if err := a.Watcher.Refresh(ctx); err != nil {
 		return err
@@ -129,11 +127,9 @@ func (a *API) Close() error {
 	return errors.Join(errs...)
 }
 
-// lastSpans is how long the end of a process waits for the collector.
 const lastSpans = time.Second
 
-// Run answers checks from when rules are loaded until ctx ends and the drain delay has passed. It returns early if
-// the database's schema is behind this binary or a listener fails.
+// Run answers checks until ctx ends and the drain delay has passed, or the database's schema is behind this binary.
 func (a *API) Run(ctx context.Context) error {
 	collectSeldom()
 	group, ctx := a.Begin(ctx)

@@ -22,7 +22,6 @@ func checkConnections(configured int, log *slog.Logger) int {
 	return limit
 }
 
-// connectionsWithin returns how many connections fit into a limit of files.
 func connectionsWithin(files uint64) int {
 	const most = 1 << 30 // "unlimited" is larger than an int
 	return int(min(files-min(files/2, spareFiles), most))

@@ -11,17 +11,16 @@ import (
 // garbageRoom is how many bytes a process may allocate between garbage collections, however small its live heap.
 const garbageRoom = 32 << 20
 
-// collectSeldom lets the heap of a small process grow by garbageRoom before it is collected. Go would let it
-// double, which with few rules is 4 MB: at 10,000 checks per second that is a collection every 100 ms, and a tenth
-// of the throughput (GOGC=100 beside GOGC=1000, eight interleaved rounds of 32 callers on two cores). GOGC or
-// GOMEMLIMIT override this.
+// collectSeldom lets the heap of a small process grow by garbageRoom before it is collected. Go would let it double,
+// which with few rules is 4 MB: at 10,000 checks per second that is a collection every 100 ms, and a tenth of the
+// throughput (GOGC=100 beside GOGC=1000, eight interleaved rounds of 32 callers on two cores).
 var collectSeldom = sync.OnceFunc(func() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		afterEachCollection(100)
 	}
 })
 
-// afterEachCollection adjusts GOGC to the live heap after each collection. share is the present GOGC.
+// afterEachCollection adjusts GOGC, which is share now, to the live heap after each collection.
 func afterEachCollection(share int) {
 	type sentinel struct{ _ *byte } // unreferenced, so the next collection frees it
 	runtime.AddCleanup(&sentinel{}, func(share int) {

@@ -10,8 +10,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// turnLeases leases tokens while every live process knows that buckets lend, because an older release cannot read
-// such a bucket. While the database is away nothing changes.
+// turnLeases leases tokens while every live process knows that buckets lend, because an older release cannot read such
+// a bucket.
 func turnLeases(ctx context.Context, leases *lease.Buckets,
 	everyone func(ctx context.Context, word string) (bool, error), log *slog.Logger,
 ) {

@@ -64,7 +64,7 @@ var recordings = sync.Pool{New: func() any { return new(violations.Check) }}
 
 func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	if decision.Reason == enforce.ReservationsExhausted {
-		return // no rule was violated
+		return
 	}
 	c := recordings.Get().(*violations.Check)
 	tiers := c.Tiers[:0]

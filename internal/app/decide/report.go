@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// look returns this process's report to the fleet, with counts from its metrics.
 func (a *API) look() func() (fleet.Process, fleet.Count) {
 	id, started, version := rand.Text(), time.Now(), config.ReadBuild().Version
 	name, err := os.Hostname()

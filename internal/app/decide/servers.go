@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
-// grpcShare is gRPC's part of the check connections, one in so many. Each carries many requests at once.
+// grpcShare is gRPC's part of the check connections, one in so many, each with many requests at once.
 const grpcShare = 4
 
 func (a *API) newServers(observer enforce.Observer) (err error) {

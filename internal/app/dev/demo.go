@@ -29,8 +29,8 @@ const noTable = "42P01" // the SQLSTATE
 
 const lookTimeout = 10 * time.Second
 
-// refuseForeign refuses a database with a tenant other than the demo. It only reads, and only columns of every
-// version of the schema, because a refused database must not be migrated.
+// refuseForeign refuses a database with a tenant other than the demo. It must not be migrated, so only columns of every
+// version of the schema are read.
 func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

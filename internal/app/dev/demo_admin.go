@@ -21,8 +21,7 @@ const (
 	demoPassword = "sluice-demo"
 )
 
-// createDemoAdmin writes the demo's admin, unless there is one. The demo's password is exempt from the usual
-// requirements.
+// createDemoAdmin writes the demo's admin, whose password is exempt from the usual requirements, unless there is one.
 func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {
@@ -50,8 +49,7 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 	return err
 }
 
-// refuseForeignPeople refuses a database with accounts but without the demo's key: a person is setting it up, and
-// has no tenants yet.
+// refuseForeignPeople refuses a database with accounts but without the demo's key, which a person is setting up.
 func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
 	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
 	var foreign string

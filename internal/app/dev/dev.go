@@ -1,10 +1,7 @@
 // Package dev runs all of Sluice in one process: `sluice dev`.
 //
-// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. It creates
-// a demo
-// tenant with a public key, and therefore listens only on loopback. A database with other tenants is refused
-// before any
-// migration, because the demo key would open it to all.
+// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. The demo tenant
+// has a public key, so dev listens only on loopback, and refuses a database with other tenants before any migration.
 package dev
 
 import (
@@ -73,8 +70,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	return runBoth(ctx, api, admin)
 }
 
-// runBoth runs the planes until ctx ends or one of them fails. The API ends last, because the other shares its
-// parts.
+// runBoth ends the API last, because the other plane shares its parts.
 func runBoth(ctx context.Context, api *decide.API, admin *control.Server) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -170,7 +166,6 @@ const tryIt = `Ask whether user 42 may have another report; paste this a few tim
 const tryYours = `The demo's key is revoked; ask http://%s/v1/check with one of yours.
 `
 
-// greet prints the database's password only if the database is private.
 func greet(out io.Writer, api *decide.API, admin *control.Server, cfg config.Config, data string, works bool) error {
 	database, kept := cfg.DatabaseURL.String(), "in the database that was given"
 	if data != "" {

@@ -13,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 )
 
-// secretKey returns the key of secrets in the private database, kept beside the database.
 func secretKey(dir string) (config.Secret, error) {
 	name := filepath.Join(dir, "secret-key")
 	kept, err := os.ReadFile(name)

@@ -1,13 +1,10 @@
 // Package jwks verifies the JWTs of gateways' visitors with the key sets that tenants name.
 //
-// Verify never blocks: Keys reads the sets in the background, every 5 minutes, and within seconds of a token with
-// an
-// unknown key, so that an issuer can rotate its keys. While an issuer does not answer, the last good set stays;
-// before
-// the first, no token is valid (gateway.ErrNoKeys). Each tenant has a goroutine, and at most maxReads reads run at
-// once,
-// so a slow issuer delays only its own tenant. Verifying a signature costs 30 to 100 µs; the claims of up to
-// maxRemembered tokens are cached for each mapping.
+// Verify never blocks: Keys reads the sets in the background, every 5 minutes, and within seconds of a token with an
+// unknown key, so that an issuer can rotate its keys. While an issuer does not answer, the last good set stays; before
+// the first, no token is valid (gateway.ErrNoKeys). A slow issuer delays only its own tenant. Verifying a signature
+// costs
+// 30 to 100 µs; the claims of up to maxRemembered tokens are cached for each mapping.
 package jwks
 
 import (
@@ -135,8 +132,8 @@ func (k *Keys) follow(ctx context.Context) {
 	k.verify.Store(&next)
 }
 
-// Verify returns the claims of a token that a mapping reads, without blocking. The error is gateway.ErrNoKeys, or
-// describes the token for its bearer.
+// Verify returns the claims of a token that a mapping reads. The error is gateway.ErrNoKeys, or describes the token for
+// its bearer.
 func (k *Keys) Verify(tenant rules.TenantID, mapping *gateway.Mapping, token string) (gateway.Claims, error) {
 	v := (*k.verify.Load())[tenant]
 	if v == nil || !v.mapping.JWT().SameKeys(mapping.JWT()) {
@@ -223,7 +220,7 @@ func (k *Keys) keepFresh(ctx context.Context, v *verifier, url string, log *slog
 	}
 }
 
-// sleep waits, less if a key is missing. Returns false when ctx ends.
+// sleep waits, less if a key is missing, and returns false when ctx ends.
 func (v *verifier) sleep(ctx context.Context, wait time.Duration, began time.Time) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -346,7 +343,6 @@ var (
 	errOther      = errors.New("it is of another issuer, for another audience, or has no expiry")
 )
 
-// algorithms are those with public keys.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
@@ -383,7 +379,6 @@ func verify(mapping *gateway.Mapping, set []jose.JSONWebKey, token string, now t
 	return claims, registered.Expiry.Time().Add(skew), err
 }
 
-// signed tries all keys if the token names none.
 func signed(token string, set []jose.JSONWebKey) bool {
 	signature, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {

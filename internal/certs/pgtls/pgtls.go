@@ -1,6 +1,6 @@
-// Package pgtls rereads the TLS files of a database URL (sslrootcert, sslcert, sslkey) for each new connection, so
-// that renewed certificates need no restart. Open connections keep theirs until the pool replaces them, by default
-// within an hour. Unusable files leave the last good ones in force and are logged once for each cause.
+// Package pgtls rereads the TLS files of a database URL (sslrootcert, sslcert, sslkey) for each new connection, so that
+// renewed certificates need no restart. Unusable files leave the last good ones in force and are logged once for each
+// cause.
 package pgtls
 
 import (

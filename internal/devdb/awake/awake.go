@@ -1,10 +1,7 @@
 // Package awake measures time for tests on a busy machine.
 //
-// A promise such as "within 2 s" assumes that the process gets a processor when it wants one. A [Watch] wakes
-// every
-// millisecond and counts at most a few milliseconds each time. It is an ordinary clock on an idle machine, slows
-// down
-// with its share of a processor, and is never ahead of real time by more than a beat.
+// A promise such as "within 2 s" assumes that the process gets a processor when it wants one. A [Watch] wakes every
+// millisecond and counts at most a few milliseconds each time, so it slows down with its share of a processor.
 package awake
 
 import (
@@ -18,7 +15,7 @@ const (
 	most = 4 * time.Millisecond // the lateness of timers and the scheduler on an idle machine
 )
 
-// Watch is a clock that runs while the process does. Safe for concurrent use.
+// Watch is a clock that runs while the process does.
 type Watch struct {
 	awake   atomic.Int64
 	stop    chan struct{}

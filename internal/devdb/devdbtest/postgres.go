@@ -66,8 +66,7 @@ func (s Suite) Run() int {
 	return code
 }
 
-// Postgres returns the URL of a database for this test, with the present schema. The database is removed with the
-// server.
+// Postgres returns the URL of a database for this test, with the present schema.
 func Postgres(tb testing.TB) (databaseURL string) {
 	tb.Helper()
 	return database(tb, migrated)
@@ -79,8 +78,7 @@ func EmptyPostgres(tb testing.TB) (databaseURL string) {
 	return database(tb, empty)
 }
 
-// Prepared is Postgres with rows, which only the first call with a name writes. The function closes its
-// connections.
+// Prepared is Postgres with rows, which only the first call with a name writes.
 func Prepared(tb testing.TB, name string, write func(databaseURL string)) (databaseURL string) {
 	tb.Helper()
 	one, _ := shared.prepared.LoadOrStore(name, new(prepared))
@@ -113,7 +111,7 @@ func database(tb testing.TB, template string) string {
 	return databaseURL
 }
 
-// create copies a database. The first call starts the server, and an error in that is repeated.
+// create starts the server at the first call, and repeats an error in that.
 func create(ctx context.Context, template string) (databaseURL string, err error) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -155,7 +153,7 @@ func start(ctx context.Context) (err error) {
 	return err
 }
 
-// memory is a file system in memory on Linux. A disk took a minute to remove the 150 databases of a package.
+// A disk took a minute to remove the 150 databases of a package.
 const memory = "/dev/shm"
 
 // baseDir returns memory if there is enough and TMPDIR is not set, else "" for the default.

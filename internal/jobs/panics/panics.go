@@ -1,8 +1,6 @@
-// Package panics keeps a panic in one piece of work from ending the process. It logs and counts each one. All our
-// goroutines are started here, because Go has no other way to recover their panics; a test lists the few
-// exceptions.
-//
-// A nil logger is slog.Default().
+// Package panics keeps a panic in one piece of work from ending the process. All our goroutines are started here,
+// because
+// Go has no other way to recover their panics; a test lists the few exceptions. A nil logger is slog.Default().
 package panics
 
 import (
@@ -38,7 +36,6 @@ func Do(log *slog.Logger, what string, work func() error) (err error) {
 	return work()
 }
 
-// restartPause keeps a loop that panics at once from taking a processor.
 const restartPause = time.Second
 
 // Loop runs a loop until it returns, and restarts it a second after a panic, unless ctx has ended.
@@ -56,12 +53,12 @@ func Loop(ctx context.Context, log *slog.Logger, what string, loop func(context.
 	}
 }
 
-// Go does a piece of work in its own goroutine. Only the log reports a panic.
+// Go does a piece of work in its own goroutine, whose panic only the log reports.
 func Go(log *slog.Logger, what string, work func()) {
 	go func() { _ = Do(log, what, func() error { work(); return nil }) }()
 }
 
-// Group is goroutines to wait for. The zero value is ready to use.
+// Group is goroutines to wait for.
 type Group struct {
 	running sync.WaitGroup
 	mu      sync.Mutex

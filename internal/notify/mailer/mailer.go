@@ -1,10 +1,7 @@
 // Package mailer sends auth's letters by SMTP.
 //
-// Each letter is a connection of its own, with a deadline over all of it. Links carry their token in the fragment,
-// which
-// browsers send to nobody. An answer of 5xx to the letter is final (auth.ErrMailRefused); everything else, such as
-// wrong
-// credentials, which an operator may correct, is tried again.
+// Each letter is a connection of its own, with a deadline over all of it. An answer of 5xx to the letter is final
+// (auth.ErrMailRefused); everything else, such as wrong credentials, which an operator may correct, is tried again.
 package mailer
 
 import (
@@ -133,8 +130,7 @@ func (s *Sender) write(letter *auth.Letter) (*mail.Msg, error) {
 	return message, nil
 }
 
-// judge marks a refusal of the recipient or the letter as final. Credentials and sender addresses may be corrected
-// before the next attempt.
+// judge marks a refusal of the recipient or the letter as final.
 func judge(err error) error {
 	var refused *mail.SendError
 	if errors.As(err, &refused) && refused.ErrorCode() >= 500 &&

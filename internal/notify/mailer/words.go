@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// words are the content of a letter.
 type words struct {
 	Subject string
 	Lines   []string
@@ -190,7 +189,6 @@ func (s *Sender) keysLeft(letter *auth.Letter) words {
 	}
 }
 
-// keysOf describes the keys of a letter, and chooses between one and many.
 func (*Sender) keysOf(letter *auth.Letter) (what string, verb func(one, many string) string) {
 	tenant, count := letter.Facts[auth.FactTenant], letter.Facts[auth.FactCount]
 	one, many, of := "An API key", "API keys", " of "+tenant

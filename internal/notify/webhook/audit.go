@@ -50,8 +50,7 @@ type auditObject struct {
 	ID   string `json:"id"`
 }
 
-// SendAudit posts a batch of an audit log and returns the status of the answer. A status other than 2xx is no
-// error.
+// SendAudit posts a batch of an audit log, and returns the status of any answer without an error.
 func (s *Sender) SendAudit(ctx context.Context, batch *auth.AuditBatch) (status int, err error) {
 	message := auditMessage{Type: "audit_events", Tenant: batch.Errand.TenantSlug, Events: []auditEvent{}}
 	delivery := "test"

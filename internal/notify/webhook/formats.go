@@ -132,7 +132,6 @@ func (s *Sender) pagerDutyOf(n *violations.Notice) pagerDutyEvent {
 	}
 }
 
-// pageOf returns the alert's page in the UI; "" if no URL is configured.
 func (s *Sender) pageOf(n *violations.Notice) string {
 	if s.options.UI == nil || s.options.UI() == "" {
 		return ""

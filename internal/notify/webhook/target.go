@@ -15,7 +15,7 @@ import (
 const lookupTimeout = 2 * time.Second
 
 // CheckTarget returns ErrForbidden if the URL's host has only addresses that are not public. A name that does not
-// resolve passes, because it may resolve later. Send judges each address again, because a name's addresses change.
+// resolve passes, because Send judges each address again.
 func (s *Sender) CheckTarget(ctx context.Context, target string) error {
 	at, err := url.Parse(target)
 	if err != nil {

@@ -1,21 +1,15 @@
-// Package webhook posts alerts and audit logs to their receivers over HTTP: as signed JSON, or alerts in the
-// formats of
+// Package webhook posts alerts and audit logs to their receivers over HTTP: as signed JSON, or alerts in the formats of
 // Slack and PagerDuty.
 //
-// Tenants choose the URLs, so a Sender refuses addresses that only this network can reach, unless Options.Allow
-// names
-// them. It judges each address just before dialling it, so a name cannot lead into the private network by changing
-// its
-// addresses. It follows no redirects and uses no proxy of the environment.
-//
-// A signed post carries a JSON body and these headers:
+// Tenants choose the URLs, so a Sender refuses addresses that only this network can reach, unless Options.Allow names
+// them. It judges each address just before dialling it, so a name cannot lead into the private network by changing its
+// addresses. A signed post carries these headers:
 //
 //	Sluice-Delivery: 71
 //	Sluice-Signature: t=1795243200,v1=5257a869…
 //
 // v1 is the HMAC-SHA256, in hexadecimal, of "<t>.<body>" under the webhook's secret, and t is the Unix time of the
-// attempt. A delivery can arrive twice, with the same number. A repeated batch of an audit log may have more
-// entries.
+// attempt. A delivery can arrive twice, with the same number.
 package webhook
 
 import (
@@ -117,7 +111,7 @@ type messageAlert struct {
 	WindowSeconds int64  `json:"window_seconds"`
 }
 
-// Send posts a notice and returns the status of the answer. A status other than 2xx is no error.
+// Send posts a notice, and returns the status of any answer without an error.
 func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status int, err error) {
 	body, secret, err := s.bodyOf(notice)
 	if err != nil {
@@ -126,7 +120,7 @@ func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status in
 	return s.post(ctx, notice.Of.Target(), secret, strconv.FormatInt(notice.ID, 10), body)
 }
 
-// post signs a body unless the secret is "". The tenant may read the error.
+// post signs a body unless the secret is "", and returns errors that the tenant may read.
 func (s *Sender) post(ctx context.Context, target, secret, delivery string, body []byte) (status int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {

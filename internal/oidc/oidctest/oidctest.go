@@ -1,5 +1,4 @@
-// Package oidctest is an OpenID Connect provider for tests, whose authorization endpoint needs no interaction. It
-// can be made to answer wrongly.
+// Package oidctest is an OpenID Connect provider for tests, which can be made to answer wrongly.
 package oidctest
 
 import (

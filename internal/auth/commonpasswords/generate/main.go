@@ -3,8 +3,7 @@
 //	cd internal/auth/commonpasswords
 //	go run ./generate PwnedPasswordsTop100k.txt passwords.txt ours.txt > new.bin && mv new.bin digests.bin
 //
-// A line of a file is a password and, after a space, its count. Lines that begin with *** are comments. The current
-// list was made from files with these SHA-256 sums:
+// The current list was made from files with these SHA-256 sums:
 //
 //	3fd4ce60530d6ee1085350838f9c748eff618ecd9ec0e4aba9b90f778c557ff5 PwnedPasswordsTop100k.txt
 //	6313cc5ef683a0461416318ee3b16f3d771a3cd10ea2aae54571d27ff95d951f passwords.txt
