@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
@@ -88,26 +89,11 @@ func (l *Loop) Shares() []Share {
 
 // Run decides every two seconds while this process leads, until ctx ends.
 func (l *Loop) Run(ctx context.Context) {
-	isFailing := false
-	ticker := time.NewTicker(roundEvery)
-	defer ticker.Stop()
-	for {
-		err := l.Round(ctx)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil && !isFailing:
-			l.log.ErrorContext(ctx, "rates cannot adapt; they are as configured within a minute", "error", err)
-		case err == nil && isFailing:
-			l.log.InfoContext(ctx, "rates adapt again")
-		}
-		isFailing = err != nil
-		select {
-		case <-ctx.Done():
-			l.endLead(context.WithoutCancel(ctx))
-			return
-		case <-ticker.C:
-		}
+	outage := jobs.Outage{
+		Failing: "rates cannot adapt; they are as configured within a minute", Recovered: "rates adapt again",
 	}
+	panics.Every(ctx, roundEvery, func() { outage.Note(ctx, l.log, l.Round(ctx)) })
+	l.endLead(context.WithoutCancel(ctx))
 }
 
 func (l *Loop) endLead(ctx context.Context) {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/enforce/lease"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/store/membucket"
@@ -26,6 +27,7 @@ import (
 // Buckets are a process's buckets: in Redis or PostgreSQL, and in memory, for rules that fail local.
 type Buckets struct {
 	Local  *membucket.Store
+	store  bucketStore // redis, pg or Local
 	redis  *redisbucket.Store
 	pg     *pgBuckets
 	Leases *lease.Buckets // in front of Redis; nil if they are off, or without Redis
@@ -34,6 +36,12 @@ type Buckets struct {
 	Pinged chan struct{}          // closed when health is known
 	shedAt atomic.Int64           // when a check was last shed, in nanoseconds since the Unix epoch
 	log    *slog.Logger
+}
+
+type bucketStore interface {
+	enforce.ReservingBuckets
+	enforce.Creditor
+	enforce.EditStore
 }
 
 type shedObserver struct {
@@ -58,6 +66,7 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 		}),
 		log: log, Pinged: make(chan struct{}),
 	}
+	b.store = b.Local
 	switch cfg.BucketStore() {
 	case config.BucketsInMemory:
 		close(b.Pinged)
@@ -71,6 +80,7 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 		if b.pg, err = openPGBuckets(ctx, cfg, log); err != nil {
 			return nil, err
 		}
+		b.store = b.pg.store
 		b.pg.store.RecallDenials()
 		b.pg.store.Teach(b.Local)
 		return b, nil
@@ -90,6 +100,7 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 	redis.SetLogger(driverLog{log}) // it is global
 	b.client = redis.NewUniversalClient(options)
 	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
+	b.store = b.redis
 	b.redis.RecallDenials()
 	b.redis.Teach(b.Local)
 	if cfg.Leases != config.LeasesOff {
@@ -121,41 +132,24 @@ func checkpointAbove(cfg config.Config) time.Duration {
 	return cfg.CheckpointAbove
 }
 
+// Shared returns the buckets that decide checks.
 func (b *Buckets) Shared() enforce.ReservingBuckets {
-	switch {
-	case b.Leases != nil:
+	if b.Leases != nil {
 		return b.Leases
-	case b.redis != nil:
-		return b.redis
-	case b.pg != nil:
-		return b.pg.store
 	}
-	return b.Local
+	return b.store
 }
 
 // Creditor returns the store for credits, without the leases in front.
-func (b *Buckets) Creditor() enforce.Creditor {
-	switch {
-	case b.redis != nil:
-		return b.redis
-	case b.pg != nil:
-		return b.pg.store
-	}
-	return b.Local
-}
+func (b *Buckets) Creditor() enforce.Creditor { return b.store }
 
 // Manageable returns the buckets that people can read and change, or nil if those are in the memory of other
 // processes.
 func (b *Buckets) Manageable(checksHere bool) ManageableBuckets {
-	switch {
-	case b.redis != nil:
-		return b.redis
-	case b.pg != nil:
-		return b.pg.store
-	case checksHere:
-		return b.Local
+	if b.store == bucketStore(b.Local) && !checksHere {
+		return nil
 	}
-	return nil
+	return b.store
 }
 
 // ManageableBuckets can be read and changed by people.
@@ -184,11 +178,8 @@ func (b *Buckets) EditApplier(snapshot func() *snapshot.Snapshot, poll time.Dura
 	log *slog.Logger,
 ) *enforce.EditApplier {
 	stores := []enforce.EditableStore{b.Local}
-	if b.redis != nil {
-		stores = append(stores, b.redis)
-	}
-	if b.pg != nil {
-		stores = append(stores, b.pg.store)
+	if b.store != bucketStore(b.Local) {
+		stores = append(stores, b.store)
 	}
 	return enforce.NewEditApplier(snapshot, min(2*poll, editDelay), log, stores...)
 }
@@ -335,12 +326,10 @@ func (b *Buckets) watch(ctx context.Context) {
 	if b.redis == nil {
 		return
 	}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
 	last := health{}
 	var checked time.Time
 	logged := map[string]time.Time{} // by node and kind of refusal
-	for {
+	panics.Every(ctx, watchEvery, func() {
 		now := health{
 			nodes: b.redis.Ping(ctx), warnings: last.warnings,
 			refusals: b.redis.Refusals(time.Now().Add(-refusalsEvery)),
@@ -366,12 +355,7 @@ func (b *Buckets) watch(ctx context.Context) {
 		if b.health.Swap(&now) == nil {
 			close(b.Pinged)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }
 
 func (b *Buckets) logRefusals(logged map[string]time.Time, refusals []redisbucket.Refusal) {

@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/store/pgbucket"
 	"github.com/sluicegate/sluice/internal/telemetry/metrics"
@@ -62,32 +62,23 @@ func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) {
 		_ = cleaning.Wait()
 	}()
 	cleaning.Loop(ctx, b.log, "the cleaning of buckets", func(ctx context.Context) { b.store.Run(ctx, b.log) })
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	answered, restored := true, int64(0)
-	for {
+	outage := jobs.Outage{
+		Failing:   "the buckets in PostgreSQL did not answer in time; failure modes decide checks",
+		Recovered: "the buckets in PostgreSQL answer again",
+	}
+	restored := int64(0)
+	panics.Every(ctx, watchEvery, func() {
 		err := b.store.Ping(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		switch {
-		case err != nil && answered:
-			b.log.Error("the buckets in PostgreSQL did not answer in time; failure modes decide checks", "error", err)
-		case err == nil && !answered:
-			b.log.Info("the buckets in PostgreSQL answer again")
-		}
-		answered = err == nil
+		outage.Note(ctx, b.log, err)
 		if n := b.store.Restored(); n > restored {
 			b.log.Warn("PostgreSQL had lost its buckets; those of long limits were restored from their checkpoints",
 				"buckets", n-restored)
 			restored = n
 		}
-		b.answers.Store(answered)
+		b.answers.Store(err == nil)
 		b.firstPing.Do(func() { close(pinged) })
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }

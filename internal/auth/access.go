@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -128,7 +129,7 @@ type AccessLog struct {
 	unwritten []AccessEvent
 
 	writing sync.Mutex
-	isAway  bool
+	outage  jobs.Outage
 }
 
 type accessShares struct {
@@ -148,6 +149,10 @@ type accessKey struct {
 func NewAccessLog(store AccessStore, log *slog.Logger, now func() time.Time) *AccessLog {
 	l := &AccessLog{
 		log: log, store: store, now: now, held: map[accessKey]*AccessEvent{}, overflow: map[accessKey]*AccessEvent{},
+		outage: jobs.Outage{
+			Failing:   "the security log is not stored; its entries wait in memory",
+			Recovered: "the security log is stored again",
+		},
 	}
 	l.writeNow = func(event *AccessEvent) {
 		ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
@@ -315,14 +320,7 @@ func (l *AccessLog) write(ctx context.Context) {
 	if err != nil {
 		l.keep(events)
 	}
-	if isAway := err != nil; isAway != l.isAway && ctx.Err() == nil {
-		l.isAway = isAway
-		if isAway {
-			l.log.ErrorContext(ctx, "the security log is not stored; its entries wait in memory", "error", err)
-		} else {
-			l.log.InfoContext(ctx, "the security log is stored again")
-		}
-	}
+	l.outage.Note(ctx, l.log, err)
 }
 
 // writeEach writes a refused batch one by one, so that a bad entry does not block others.

@@ -100,14 +100,12 @@ type UndoClash struct {
 	Err   error
 }
 
-// Error names the first clash.
 func (e *UndoError) Error() string {
 	first := e.Clashes[0]
 	return fmt.Sprintf("%d entries cannot be undone, the first %s %s %s: %v", len(e.Clashes), first.Entry.Action,
 		first.Entry.Object.Kind, first.Entry.Object.ID, first.Err)
 }
 
-// Unwrap returns the errors of the clashes.
 func (e *UndoError) Unwrap() []error {
 	causes := make([]error, len(e.Clashes))
 	for i := range e.Clashes {

@@ -50,7 +50,6 @@ type SecondFactorError struct {
 	ExpiresAt time.Time
 }
 
-// Error does not contain the token.
 func (SecondFactorError) Error() string { return "the second factor is needed" }
 
 // SecondFactor is the stored second factor of an account.

@@ -20,7 +20,6 @@ var (
 // TooSoonError refuses an attempt after too many failures, without checking the password.
 type TooSoonError struct{ Wait time.Duration }
 
-// Error contains the wait in seconds, rounded up.
 func (e TooSoonError) Error() string {
 	return fmt.Sprintf("too many failed attempts; try again in %s", (e.Wait + time.Second - 1).Truncate(time.Second))
 }

@@ -34,7 +34,6 @@ var (
 // IdempotencyRunningError means that an earlier attempt may still be running, for at most Left.
 type IdempotencyRunningError struct{ Left time.Duration }
 
-// Error does not contain Left.
 func (IdempotencyRunningError) Error() string {
 	return "an earlier attempt of this request is still running"
 }

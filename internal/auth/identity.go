@@ -80,6 +80,7 @@ const (
 	ProviderNotAsked ProviderReason = "not_asked_again"
 )
 
+// ProviderError refuses a sign-in at a provider.
 type ProviderError struct {
 	Reason ProviderReason
 	Detail string // for platform admins; without secrets
@@ -295,7 +296,7 @@ func (g *Gate) Identities(ctx context.Context, account AccountID) ([]LinkedIdent
 	return g.store.Identities(ctx, account)
 }
 
-// Identities returns the linked identities of an account.
+// Link links an identity with a session's account. Mistakes that the user can fix are returned as ProviderError.
 func (g *Gate) Link(ctx context.Context, by rules.Actor, session Session, flow Digest, identity Identity,
 	from Browser,
 ) error {

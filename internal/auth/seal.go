@@ -15,6 +15,7 @@ import (
 	"strings"
 )
 
+// SecretKeyBytes is the length of a Vault's key.
 const SecretKeyBytes = 32
 
 // Vault encrypts stored secrets, so that a reader of the database or a backup cannot use them. The zero Vault seals

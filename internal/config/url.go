@@ -138,7 +138,6 @@ func (u ConnURL) withParameter(name, value string) ConnURL {
 // Secret is never printed, logged or encoded.
 type Secret string
 
-// String returns xxxxx.
 func (s Secret) String() string {
 	if s == "" {
 		return ""

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/rules"
 )
 
 type value struct {
@@ -151,8 +150,8 @@ func level(at *slog.Level) value {
 func permissions(at *[]auth.Permission, known ...auth.Permission) value {
 	form := "a list of " + join(known, ", ") + ", separated by commas"
 	return parsed(at, "LIST", form, func(s string) (list []auth.Permission, err error) {
-		for name := range strings.SplitSeq(s, ",") {
-			p := auth.Permission(strings.TrimSpace(name))
+		for _, name := range splitList(s) {
+			p := auth.Permission(name)
 			if !slices.Contains(known, p) {
 				return nil, strconv.ErrSyntax
 			}
@@ -166,19 +165,10 @@ func permissions(at *[]auth.Permission, known ...auth.Permission) value {
 
 func networks(at *[]netip.Prefix) value {
 	form := "a list of networks such as 10.1.0.0/16 or addresses, separated by commas"
-	return parsed(at, "LIST", form, func(s string) (list []netip.Prefix, err error) {
-		for text := range strings.SplitSeq(s, ",") {
-			text = strings.TrimSpace(text)
-			if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
-				ip = rules.PlainIP(ip)
-				list = append(list, netip.PrefixFrom(ip, ip.BitLen()))
-				continue
-			}
-			network, err := netip.ParsePrefix(text)
-			if err != nil || network.Addr().Is4In6() {
-				return nil, strconv.ErrSyntax
-			}
-			list = append(list, network.Masked())
+	return parsed(at, "LIST", form, func(s string) ([]netip.Prefix, error) {
+		list, wrong := auth.ParseNetworks(splitList(s))
+		if len(wrong) > 0 {
+			return nil, strconv.ErrSyntax
 		}
 		return list, nil
 	}, func(list []netip.Prefix) string { return join(list, ",") })
@@ -198,11 +188,17 @@ func parsed[T any](at *T, kind, form string, parse func(string) (T, error), form
 func list(at *[]string, kind string) value {
 	show := func() string { return strings.Join(*at, ",") }
 	return value{kind: kind, show: show, set: func(s string) error {
-		for one := range strings.SplitSeq(s, ",") {
-			*at = append(*at, strings.TrimSpace(one))
-		}
+		*at = splitList(s)
 		return nil
 	}}
+}
+
+func splitList(s string) []string {
+	list := strings.Split(s, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
 }
 
 func several(at *[]string, kind string) value {

@@ -212,7 +212,6 @@ func Decode(body []byte, v any) error {
 // Wrong is an Unmarshaler's error about a value, as a FieldError's Detail.
 type Wrong string
 
-// Error returns the text.
 func (w Wrong) Error() string { return string(w) }
 
 func decode(body []byte, v any) (mistake FieldError, ok bool) {

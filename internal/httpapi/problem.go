@@ -101,7 +101,6 @@ func (k Kind) Problem(detail string, fields ...FieldError) *Problem {
 	return &Problem{Kind: k, Detail: detail, Fields: fields}
 }
 
-// Error returns the title and the detail.
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
 
 // WriteError answers a *Problem and a *http.MaxBytesError as they are; it logs any other error and answers an

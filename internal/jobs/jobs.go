@@ -64,6 +64,7 @@ type elsewhereError struct{ error }
 
 func (e elsewhereError) Unwrap() error { return e.error }
 
+// IsElsewhere reports whether an error is marked by Elsewhere.
 func IsElsewhere(err error) bool {
 	var elsewhere elsewhereError
 	return errors.As(err, &elsewhere)

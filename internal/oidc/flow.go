@@ -20,20 +20,11 @@ type flow struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
 	Verifier string `json:"v"` // PKCE
-	Next     string `json:"r,omitempty"`
-	Session  int64  `json:"l,omitempty"` // links a new identity with the session's account; 0 to sign in
-	// Confirm is the session of a step-up authentication; 0 for none. Processes of releases before this field take the
-	// flow for a sign-in.
-	Confirm   int64 `json:"c,omitempty"`
-	CodeShown bool  `json:"f,omitempty"`
-	Until     int64 `json:"u"` // Unix seconds
+	Purpose
+	Until int64 `json:"u"` // Unix seconds
 }
 
 func (f *flow) began() time.Time { return time.Unix(f.Until, 0).Add(-FlowLife) }
-
-func (f *flow) purpose() Purpose {
-	return Purpose{Next: f.Next, Session: f.Session, Confirm: f.Confirm, CodeShown: f.CodeShown}
-}
 
 var errFlow = errors.New("the browser has no sign-in under way at this provider, or it is older than 10 minutes")
 

@@ -137,10 +137,11 @@ type provider struct {
 
 // Purpose is the reason for a sign-in at a provider.
 type Purpose struct {
-	Next      string // local path to continue at
-	Session   int64  // links the identity with the session's account; 0 to sign in
-	Confirm   int64  // step-up authentication of the session; 0 to sign in
-	CodeShown bool   // the second factor of the Confirm session was used
+	Next    string `json:"r,omitempty"` // local path to continue at
+	Session int64  `json:"l,omitempty"` // links the identity with the session's account; 0 to sign in
+	// Confirm is the session of a step-up authentication; 0 to sign in, as releases before this field take it.
+	Confirm   int64 `json:"c,omitempty"`
+	CodeShown bool  `json:"f,omitempty"` // the second factor of the Confirm session was used
 }
 
 // Start returns the provider's address for the browser, and the value of a cookie for Finish. Returns
@@ -155,9 +156,8 @@ func (ps *Providers) Start(ctx context.Context, slug string, purpose Purpose) (a
 		return "", "", p.fail(auth.ProviderError{Reason: auth.ProviderAway, Detail: err.Error()})
 	}
 	f := flow{
-		State: random(), Nonce: random(), Verifier: oauth2.GenerateVerifier(), Next: purpose.Next,
-		Session: purpose.Session,
-		Confirm: purpose.Confirm, CodeShown: purpose.CodeShown, Until: p.options.Now().Add(FlowLife).Unix(),
+		State: random(), Nonce: random(), Verifier: oauth2.GenerateVerifier(), Purpose: purpose,
+		Until: p.options.Now().Add(FlowLife).Unix(),
 	}
 	if cookie, err = p.seal(f); err != nil {
 		return "", "", err
@@ -191,7 +191,7 @@ func (ps *Providers) Finish(ctx context.Context, slug, cookie string, query url.
 		// Anybody could fill the list of failures without a sign-in.
 		return Finished{}, auth.ProviderError{Reason: auth.ProviderFlowEnded, Detail: errFlow.Error()}
 	}
-	finished := Finished{Purpose: f.purpose(), Flow: auth.DigestSecret(f.State)}
+	finished := Finished{Purpose: f.Purpose, Flow: auth.DigestSecret(f.State)}
 	leave, err := ps.calls.Take(ctx, shares.Caller{Account: rules.CustomerNetwork(plain(from)).String()})
 	if err != nil {
 		return finished, p.fail(auth.ProviderError{

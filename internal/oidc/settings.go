@@ -57,7 +57,6 @@ type Group struct {
 	PlatformAdmin bool      `yaml:"platform_admin"`
 }
 
-// String omits the secret.
 func (s Settings) String() string { return s.Slug + " " + s.Issuer }
 
 // GoString omits the secret from %#v.

@@ -130,16 +130,21 @@ func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments,
 	if wrong := key.Validate(time.Now()); len(wrong) > 0 {
 		return wrong
 	}
+	return storeKey(ctx, store, key, token, out)
+}
+
+func storeKey(ctx context.Context, store pgstore.Writer, key auth.NamedKey, token string, out io.Writer) error {
 	if _, err := store.CreateKey(ctx, key); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(out, token); err != nil {
 		// The key cannot be shown again.
 		err = fmt.Errorf("print the key: %w", err)
-		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), tenant.ID, id, rules.AnyVersion); revokeErr != nil {
+		revokeErr := store.RevokeKey(context.WithoutCancel(ctx), key.TenantID, key.ID, rules.AnyVersion)
+		if revokeErr != nil {
 			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))
 		}
-		return fmt.Errorf("%w; key %s was revoked", err, id)
+		return fmt.Errorf("%w; key %s was revoked", err, key.ID)
 	}
 	return nil
 }

@@ -65,16 +65,5 @@ func createServiceKey(ctx context.Context, store pgstore.Writer, args config.Arg
 	if wrong := key.ValidateService(now); len(wrong) > 0 {
 		return wrong
 	}
-	if _, err := store.CreateKey(ctx, key); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(out, token); err != nil {
-		// The key cannot be shown again.
-		err = fmt.Errorf("print the key: %w", err)
-		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), 0, id, rules.AnyVersion); revokeErr != nil {
-			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))
-		}
-		return fmt.Errorf("%w; key %s was revoked", err, id)
-	}
-	return nil
+	return storeKey(ctx, store, key, token, out)
 }

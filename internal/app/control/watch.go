@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -20,9 +21,7 @@ type databaseWatch struct {
 }
 
 func (w *databaseWatch) run(ctx context.Context) {
-	next := time.NewTicker(watchInterval)
-	defer next.Stop()
-	for {
+	panics.Every(ctx, watchInterval, func() {
 		uses, err := w.store.CapacityUses(ctx)
 		switch {
 		case err == nil:
@@ -41,12 +40,7 @@ func (w *databaseWatch) run(ctx context.Context) {
 		case ctx.Err() == nil:
 			w.log.WarnContext(ctx, "the lag of periodic jobs was not read; the next round tries again", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-next.C:
-		}
-	}
+	})
 }
 
 func (w *databaseWatch) capacityUses() map[rules.Thing]rules.CapacityUse {

@@ -3,10 +3,10 @@ package decide
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce/lease"
 	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -15,9 +15,7 @@ import (
 func turnLeases(ctx context.Context, leases *lease.Buckets,
 	everyone func(ctx context.Context, word string) (bool, error), log *slog.Logger,
 ) {
-	tick := time.NewTicker(fleet.Interval)
-	defer tick.Stop()
-	for {
+	panics.Every(ctx, fleet.Interval, func() {
 		switch all, err := everyone(ctx, rules.WordLeases); {
 		case err != nil:
 			log.DebugContext(ctx, "it is unknown whether every process knows leases", "error", err)
@@ -29,10 +27,5 @@ func turnLeases(ctx context.Context, leases *lease.Buckets,
 				log.InfoContext(ctx, "no tokens are leased while a process of an older release runs")
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	})
 }

@@ -29,8 +29,8 @@ const noTable = "42P01" // the SQLSTATE
 
 const lookTimeout = 10 * time.Second
 
-// refuseForeign refuses a database with a tenant other than the demo. It must not be migrated, so only columns of every
-// version of the schema are read.
+// refuseForeign refuses a database with a tenant other than the demo, or with accounts but without the demo's key, which
+// a person is setting up. It must not be migrated, so only columns of every version of the schema are read.
 func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -40,29 +40,46 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
 	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
-	var foreign string
-	err = conn.QueryRow(ctx, `SELECT slug FROM tenant WHERE slug <> $1 OR NOT EXISTS (
-		SELECT FROM api_key WHERE api_key.tenant_id = tenant.tenant_id AND key_id = $2
-	) ORDER BY slug LIMIT 1`, demoSlug, demoKey).Scan(&foreign)
-	var refused *pgconn.PgError
-	switch {
-	case err == nil:
-		return fmt.Errorf("the database has a tenant %q that sluice dev did not make; it would add a tenant whose key "+
-			"everybody knows, so give it an empty database, or none for a private one", foreign)
-	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
-		return refuseForeignPeople(ctx, conn)
-	default:
+	refuse := func(query, what, whose string, args ...any) error {
+		var foreign string
+		err := conn.QueryRow(ctx, query, args...).Scan(&foreign)
+		var refused *pgconn.PgError
+		switch {
+		case err == nil:
+			return fmt.Errorf("the database has %s %q that sluice dev did not make; it would add %s everybody knows, "+
+				"so give it an empty database, or none for a private one", what, foreign, whose)
+		case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
+			return nil
+		}
 		return fmt.Errorf("find out whose database it is: %w", err)
 	}
+	err = refuse(`SELECT slug FROM tenant WHERE slug <> $1 OR NOT EXISTS (
+		SELECT FROM api_key WHERE api_key.tenant_id = tenant.tenant_id AND key_id = $2
+	) ORDER BY slug LIMIT 1`, "a tenant", "a tenant whose key", demoSlug, demoKey)
+	if err != nil {
+		return err
+	}
+	return refuse(`SELECT email FROM account WHERE NOT EXISTS (SELECT FROM api_key WHERE key_id = $1)
+		ORDER BY email LIMIT 1`, "an account", "an admin whose password", demoKey)
 }
 
-// createDemo writes the demo tenant once, and reports whether the demo key works.
 func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works bool, err error) {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {
 		return false, err
 	}
 	defer store.Close()
+	if works, err = createDemoTenant(ctx, store, log); err != nil {
+		return false, fmt.Errorf("create the demo tenant: %w", err)
+	}
+	if err := createDemoAdmin(ctx, store); err != nil {
+		return false, fmt.Errorf("create the demo's admin: %w", err)
+	}
+	return works, nil
+}
+
+// createDemoTenant writes it once, and reports whether the demo key works.
+func createDemoTenant(ctx context.Context, store *pgstore.Store, log *slog.Logger) (works bool, err error) {
 	writer := store.As(rules.Actor{Kind: rules.ActorSystem, Name: "demo"})
 	tenant, err := store.TenantBySlug(ctx, demoSlug)
 	if errors.Is(err, rules.ErrNotFound) {

@@ -45,10 +45,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	}
 	works, err := createDemo(ctx, cfg, log)
 	if err != nil {
-		return fmt.Errorf("create the demo tenant: %w", err)
-	}
-	if err := createDemoAdmin(ctx, cfg, log); err != nil {
-		return fmt.Errorf("create the demo's admin: %w", err)
+		return err
 	}
 	api, err := decide.NewAPI(ctx, cfg, log)
 	if err != nil {

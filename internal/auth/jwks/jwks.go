@@ -75,26 +75,18 @@ func New(options Options) *Keys {
 
 // Run reads key sets until ctx ends.
 func (k *Keys) Run(ctx context.Context) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	defer func() { _ = k.running.Wait() }()
-	for first := true; ; first = false {
+	hasFollowed := sync.OnceFunc(func() { close(k.followed) })
+	panics.Every(ctx, time.Second, func() {
 		_ = panics.Do(k.options.Log, "reading which keys of tokens to follow", func() error {
 			k.follow(ctx)
 			return nil
 		})
-		if first {
-			close(k.followed)
-		}
-		select {
-		case <-ctx.Done():
-			for _, v := range *k.verify.Load() {
-				v.stop()
-			}
-			return
-		case <-ticker.C:
-		}
+		hasFollowed()
+	})
+	for _, v := range *k.verify.Load() {
+		v.stop()
 	}
+	_ = k.running.Wait()
 }
 
 // AwaitFirst waits until Run has tried to read each set once, or ctx ends.

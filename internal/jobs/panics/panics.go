@@ -53,6 +53,20 @@ func Loop(ctx context.Context, log *slog.Logger, what string, loop func(context.
 	}
 }
 
+// Every does a piece of work at once and then once an interval, until ctx ends.
+func Every(ctx context.Context, interval time.Duration, work func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		work()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // Go does a piece of work in its own goroutine, whose panic only the log reports.
 func Go(log *slog.Logger, what string, work func()) {
 	go func() { _ = Do(log, what, func() error { work(); return nil }) }()

@@ -28,13 +28,7 @@ type auditEvent struct {
 	Before   json.RawMessage `json:"before"` // null: there was none
 	After    json.RawMessage `json:"after"`
 	RowCount int             `json:"row_count,omitempty"`
-	Rows     []auditRow      `json:"rows,omitempty"`
-}
-
-type auditRow struct {
-	ID     string          `json:"id"`
-	Before json.RawMessage `json:"before"`
-	After  json.RawMessage `json:"after"`
+	Rows     []auth.AuditRow `json:"rows,omitempty"`
 }
 
 type auditActor struct {
@@ -71,14 +65,10 @@ func (s *Sender) SendAudit(ctx context.Context, batch *auth.AuditBatch) (status 
 }
 
 func auditEventOf(e *auth.AuditEntry) auditEvent {
-	var rows []auditRow
-	for _, row := range e.Rows {
-		rows = append(rows, auditRow(row))
-	}
 	return auditEvent{
 		AuditID: strconv.FormatInt(int64(e.ID), 10), ChangeID: strconv.FormatInt(e.Change, 10), At: e.At,
 		Actor:  auditActor{string(e.Actor.Kind), e.Actor.ID, e.Actor.Name, e.Actor.Act, e.Actor.RequestID},
 		Action: string(e.Action), Object: auditObject{e.Object.Kind, e.Object.ID}, Before: e.Before, After: e.After,
-		RowCount: len(rows), Rows: rows,
+		RowCount: len(e.Rows), Rows: e.Rows,
 	}
 }

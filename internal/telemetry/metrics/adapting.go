@@ -18,33 +18,22 @@ func (m *Metrics) Adapting(reports *adapt.Reports, loop *adapt.Loop) {
 		"no_room":         func(c adapt.ReportCounts) int64 { return c.NoRoom },
 		"not_stored":      func(c adapt.ReportCounts) int64 { return c.Lost },
 	} {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "sluice_adapt_reports_total",
-			Help: "Reports of backends: accepted, of a backend that no active rule adapts to, without room in " +
-				"memory; and sums " +
-				"of accepted ones that could not be stored.",
-			ConstLabels: prometheus.Labels{"result": result},
-		}, func() float64 { return float64(count(reports.Counts())) }))
+		counter(m, "sluice_adapt_reports_total",
+			"Reports of backends: accepted, of a backend that no active rule adapts to, without room in memory; and "+
+				"sums of accepted ones that could not be stored.",
+			func() int64 { return count(reports.Counts()) }, "result", result)
 	}
 	for direction, count := range map[string]func(up, down int64) int64{
 		"up":   func(up, _ int64) int64 { return up },
 		"down": func(_, down int64) int64 { return down },
 	} {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name:        "sluice_adapt_steps_total",
-			Help:        "Steps of rates that adapt, made by this process.",
-			ConstLabels: prometheus.Labels{"direction": direction},
-		}, func() float64 { return float64(count(loop.Steps())) }))
+		counter(m, "sluice_adapt_steps_total", "Steps of rates that adapt, made by this process.",
+			func() int64 { return count(loop.Steps()) }, "direction", direction)
 	}
-	m.gauge("sluice_adapt_leader",
+	gauge(m, "sluice_adapt_leader",
 		"1 in the process that decides on rates that adapt, 0 in the others. No process does while no rule adapts.",
-		func() float64 {
-			if loop.Leads() {
-				return 1
-			}
-			return 0
-		})
-	m.gauge("sluice_adapt_rules_lowered", "Rules below their configured rate; only the leader knows.",
+		func() int { return index(loop.Leads()) })
+	gauge(m, "sluice_adapt_rules_lowered", "Rules below their configured rate; only the leader knows.",
 		func() float64 { return float64(len(loop.Shares())) })
 	m.registry.MustRegister(shares{
 		loop.Shares, prometheus.NewDesc("sluice_adapt_share_percent",

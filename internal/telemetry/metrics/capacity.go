@@ -20,20 +20,16 @@ func (m *Metrics) Capacity(uses func() map[rules.Thing]rules.CapacityUse) Capaci
 			"near": func(u rules.CapacityUse) int { return u.Near },
 			"full": func(u rules.CapacityUse) int { return u.Full },
 		} {
-			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "sluice_capacity_tenants", ConstLabels: prometheus.Labels{"thing": string(thing), "use": use},
-				Help: "Tenants that hold at least 90 % of their capacity (near), or all of it (full), when this " +
-					"process last looked.",
-			}, func() float64 { return float64(count(uses()[thing])) }))
+			gauge(m, "sluice_capacity_tenants",
+				"Tenants that hold at least 90 % of their capacity (near), or all of it (full), when this process "+
+					"last looked.",
+				func() int { return count(uses()[thing]) }, "thing", string(thing), "use", use)
 		}
 	}
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_capacity_refusals_total",
-		Help: "Writes that the admin API refused because they exceed the tenant's capacity.",
-	}, []string{"thing"})
+	refused := m.counterVec("sluice_capacity_refusals_total",
+		"Writes that the admin API refused because they exceed the tenant's capacity.", "thing")
 	for _, thing := range rules.Things {
 		refused.WithLabelValues(string(thing))
 	}
-	m.registry.MustRegister(refused)
 	return CapacityRefusals{refused}
 }

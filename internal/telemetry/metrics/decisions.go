@@ -37,9 +37,9 @@ var _ enforce.Observer = (*Decisions)(nil)
 // Decisions returns an observer for an enforce.Limiter. store is redis or memory.
 func (m *Metrics) Decisions(store string) *Decisions {
 	d := &Decisions{}
-	d.countChecks(m.registry)
-	d.countTiers(m.registry)
-	d.countDegraded(m.registry)
+	d.countChecks(m)
+	d.countTiers(m)
+	d.countDegraded(m)
 	d.recalled = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sluice_recalled_denials_total",
 		Help: "Denials among the checks, made from memory because the shared buckets had just shown that they would " +
@@ -58,12 +58,10 @@ func (m *Metrics) Decisions(store string) *Decisions {
 	return d
 }
 
-func (d *Decisions) countChecks(registry *prometheus.Registry) {
-	checks := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_checks_total",
-		Help: "Checks decided; degraded ones were decided by failure modes, without the shared buckets.",
-	}, []string{"outcome", "reason", "degraded"})
-	registry.MustRegister(checks)
+func (d *Decisions) countChecks(m *Metrics) {
+	checks := m.counterVec("sluice_checks_total",
+		"Checks decided; degraded ones were decided by failure modes, without the shared buckets.",
+		"outcome", "reason", "degraded")
 	for i, degraded := range []string{"false", "true"} {
 		d.allowed[i] = checks.WithLabelValues("allowed", "", degraded)
 		d.bypassed[i] = checks.WithLabelValues("bypassed", "", degraded)
@@ -76,12 +74,9 @@ func (d *Decisions) countChecks(registry *prometheus.Registry) {
 	}
 }
 
-func (d *Decisions) countTiers(registry *prometheus.Registry) {
-	tiers := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_tier_decisions_total",
-		Help: "Verdicts of single rules on checks; a shadow rule's denial denied nothing.",
-	}, []string{"scope", "mode", "outcome"})
-	registry.MustRegister(tiers)
+func (d *Decisions) countTiers(m *Metrics) {
+	tiers := m.counterVec("sluice_tier_decisions_total",
+		"Verdicts of single rules on checks; a shadow rule's denial denied nothing.", "scope", "mode", "outcome")
 	for i, scope := range scopes {
 		for j, mode := range []rules.Mode{rules.ModeEnforce, rules.ModeShadow} {
 			d.tiers[i][j] = [2]prometheus.Counter{
@@ -92,13 +87,10 @@ func (d *Decisions) countTiers(registry *prometheus.Registry) {
 	}
 }
 
-func (d *Decisions) countDegraded(registry *prometheus.Registry) {
-	degraded := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_degraded_decisions_total",
-		Help: "Checks decided without the shared buckets, by the failure mode that decided: closed if one " +
-			"denied, else local if local buckets were asked, else open.",
-	}, []string{"failure_mode"})
-	registry.MustRegister(degraded)
+func (d *Decisions) countDegraded(m *Metrics) {
+	degraded := m.counterVec("sluice_degraded_decisions_total",
+		"Checks decided without the shared buckets, by the failure mode that decided: closed if one denied, else local "+
+			"if local buckets were asked, else open.", "failure_mode")
 	for i, mode := range failureModes {
 		d.degraded[i] = degraded.WithLabelValues(string(mode))
 	}

@@ -1,16 +1,11 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
-
 // GatewayGaps returns the function that counts a gap of proxies' requests. names are all gaps, so that each has a
 // series from the start.
 func (m *Metrics) GatewayGaps(names []string) (count func(name string)) {
-	gaps := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_gateway_gaps_total",
-		Help: "Requests of gateways that may escape limits: without a usable address or cost, or of an unknown " +
-			"domain; and descriptors that no rule matches.",
-	}, []string{"gap"})
-	m.registry.MustRegister(gaps)
+	gaps := m.counterVec("sluice_gateway_gaps_total",
+		"Requests of gateways that may escape limits: without a usable address or cost, or of an unknown domain; and "+
+			"descriptors that no rule matches.", "gap")
 	for _, name := range names {
 		gaps.WithLabelValues(name)
 	}

@@ -60,43 +60,40 @@ var durationBuckets = []float64{
 
 // Snapshot registers the sizes and age of the rules in memory.
 func (m *Metrics) Snapshot(sizes func() snapshot.Sizes, age func() time.Duration) {
-	m.gauge("sluice_snapshot_age_seconds",
+	gauge(m, "sluice_snapshot_age_seconds",
 		"Time since the rules in memory were last known to be those of the database.",
 		func() float64 { return age().Seconds() })
-	m.gauge("sluice_snapshot_tenants", "Tenants in memory.",
+	gauge(m, "sluice_snapshot_tenants", "Tenants in memory.",
 		func() float64 { return float64(sizes().Tenants) })
-	m.gauge("sluice_snapshot_tenants_in_shadow",
+	gauge(m, "sluice_snapshot_tenants_in_shadow",
 		"Tenants in memory whose rules all act as shadow rules, so that nothing is denied.",
 		func() float64 { return float64(sizes().TenantsInShadow) })
-	m.gauge("sluice_snapshot_rules", "Rules in memory.",
+	gauge(m, "sluice_snapshot_rules", "Rules in memory.",
 		func() float64 { return float64(sizes().Rules) })
-	m.gauge("sluice_snapshot_unknown_rules",
+	gauge(m, "sluice_snapshot_unknown_rules",
 		"Active rules in memory that act by their failure mode, because this process does not know one of their words.",
 		func() float64 { return float64(sizes().UnknownRules) })
-	m.gauge("sluice_snapshot_overrides", "Overrides in memory.",
+	gauge(m, "sluice_snapshot_overrides", "Overrides in memory.",
 		func() float64 { return float64(sizes().Overrides) })
-	m.gauge("sluice_snapshot_assignments", "Assignments of users to plans in memory.",
+	gauge(m, "sluice_snapshot_assignments", "Assignments of users to plans in memory.",
 		func() float64 { return float64(sizes().Assignments) })
-	m.gauge("sluice_snapshot_keys", "API keys in memory.",
+	gauge(m, "sluice_snapshot_keys", "API keys in memory.",
 		func() float64 { return float64(sizes().Keys) })
 }
 
 // SnapshotReads registers the durations of the last good poll and full read; 0 if there was none.
 func (m *Metrics) SnapshotReads(poll, reread func() time.Duration) {
 	for kind, took := range map[string]func() time.Duration{"poll": poll, "reread": reread} {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name:        "sluice_snapshot_read_duration_seconds",
-			Help:        "Time that the last good reading of rules took.",
-			ConstLabels: prometheus.Labels{"kind": kind},
-		}, func() float64 { return took().Seconds() }))
+		gauge(m, "sluice_snapshot_read_duration_seconds", "Time that the last good reading of rules took.",
+			func() float64 { return took().Seconds() }, "kind", kind)
 	}
 }
 
 // UnreadableRules registers a counter of rows that are not valid rules.
 func (m *Metrics) UnreadableRules(read func() int64) {
-	m.counter("sluice_unreadable_rules_total",
+	counter(m, "sluice_unreadable_rules_total",
 		"Rows of rules that could not be understood and are not in force, counted each time they are read.",
-		func() float64 { return float64(read()) })
+		read)
 }
 
 // BreakerState is a circuit breaker's state as a gauge.
@@ -124,7 +121,7 @@ const maxNodes = 200
 func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, statesUnknown,
 	reservationsForgotten func() int64,
 ) {
-	m.gauge("sluice_store_breaker_state",
+	gauge(m, "sluice_store_breaker_state",
 		"Circuit breaker in front of the store of buckets, of the worst node of a Redis Cluster: 0 closed, 1 half "+
 			"open, 2 open.",
 		func() float64 { return float64(worst(breakers())) })
@@ -136,30 +133,30 @@ func (m *Metrics) SharedStore(breakers func() map[string]Breaker, statesReset, s
 			"Times that the circuit breaker in front of a Redis node, or of PostgreSQL, opened.", []string{"node"},
 			nil),
 	})
-	m.counter("sluice_bucket_states_reset_total",
+	counter(m, "sluice_bucket_states_reset_total",
 		"Stored bucket states that could not be read and started again, full.",
-		func() float64 { return float64(statesReset()) })
-	m.counter("sluice_bucket_states_unknown_total",
+		statesReset)
+	counter(m, "sluice_bucket_states_unknown_total",
 		"Times that a stored bucket had a format of a newer release, which this process does not know. Failure modes "+
 			"decided.",
-		func() float64 { return float64(statesUnknown()) })
-	m.counter("sluice_reservations_forgotten_total",
+		statesUnknown)
+	counter(m, "sluice_reservations_forgotten_total",
 		"Reservations in the shared store that ended without being settled; their estimates stay charged.",
-		func() float64 { return float64(reservationsForgotten()) })
+		reservationsForgotten)
 }
 
 // RefusedScripts registers a counter of scripts that Redis refused.
 func (m *Metrics) RefusedScripts(read func() int64) {
-	m.counter("sluice_store_refused_scripts_total",
+	counter(m, "sluice_store_refused_scripts_total",
 		"Scripts of checks that Redis answered with an error such as NOPERM, OOM or READONLY. Failure modes decided.",
-		func() float64 { return float64(read()) })
+		read)
 }
 
 // UnsettledEdits registers a counter of edits that slow limits and did not reach idle buckets.
 func (m *Metrics) UnsettledEdits(read func() int64) {
-	m.counter("sluice_unsettled_edits_total",
+	counter(m, "sluice_unsettled_edits_total",
 		"Edits that slow limits and did not reach idle buckets, whose owners may each have had one burst too many.",
-		func() float64 { return float64(read()) })
+		read)
 }
 
 func worst(breakers map[string]Breaker) BreakerState {
@@ -196,51 +193,49 @@ func (n nodeBreakers) Collect(series chan<- prometheus.Metric) {
 
 // Certificate registers the expiry of a listener's certificate.
 func (m *Metrics) Certificate(listener string, notAfter func() time.Time) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "sluice_certificate_expires_seconds",
-		Help:        "When the certificate that a listener shows expires, in seconds since the Unix epoch.",
-		ConstLabels: prometheus.Labels{"listener": listener},
-	}, func() float64 { return float64(notAfter().Unix()) }))
+	gauge(m, "sluice_certificate_expires_seconds",
+		"When the certificate that a listener shows expires, in seconds since the Unix epoch.",
+		func() int64 { return notAfter().Unix() }, "listener", listener)
 }
 
 // LocalBuckets registers the buckets in memory, and evictions of buckets that were not full.
 func (m *Metrics) LocalBuckets(held func() int, evictions func() int64) {
-	m.gauge("sluice_local_buckets", "Buckets in this process's memory.",
-		func() float64 { return float64(held()) })
-	m.counter("sluice_local_bucket_evictions_total",
+	gauge(m, "sluice_local_buckets", "Buckets in this process's memory.",
+		held)
+	counter(m, "sluice_local_bucket_evictions_total",
 		"Buckets dropped from this process's memory before they were full, to keep its bound.",
-		func() float64 { return float64(evictions()) })
+		evictions)
 }
 
 // Checkpoints registers the checkpoints of buckets of long limits.
 func (m *Metrics) Checkpoints(written func() int64, waiting func() int, lost func() int64) {
-	m.counter("sluice_checkpoints_written_total", "States of buckets of long limits written to the database.",
-		func() float64 { return float64(written()) })
-	m.gauge("sluice_checkpoints_waiting", "Buckets of long limits whose state waits to be written.",
-		func() float64 { return float64(waiting()) })
-	m.counter("sluice_checkpoints_lost_total",
+	counter(m, "sluice_checkpoints_written_total", "States of buckets of long limits written to the database.",
+		written)
+	gauge(m, "sluice_checkpoints_waiting", "Buckets of long limits whose state waits to be written.",
+		waiting)
+	counter(m, "sluice_checkpoints_lost_total",
 		"Buckets of long limits dropped from this process's memory before their state was written, to keep its bound.",
-		func() float64 { return float64(lost()) })
+		lost)
 }
 
 // Lessor registers the leases of clients that decide checks themselves.
 func (m *Metrics) Lessor(stats func() enforce.LessorStats) {
-	m.gauge("sluice_lessees", "Clients that hold tokens to decide checks themselves, once for each bucket.",
+	gauge(m, "sluice_lessees", "Clients that hold tokens to decide checks themselves, once for each bucket.",
 		func() float64 { return float64(stats().Lessees) })
 	tokens := func(n int64) float64 { return float64(n) / float64(enforce.Token) }
-	m.counter("sluice_lessee_tokens_lent_total", "Tokens lent to clients.",
+	counter(m, "sluice_lessee_tokens_lent_total", "Tokens lent to clients.",
 		func() float64 { return tokens(stats().Lent) })
-	m.counter("sluice_lessee_tokens_spent_total", "Tokens that clients reported as spent.",
+	counter(m, "sluice_lessee_tokens_spent_total", "Tokens that clients reported as spent.",
 		func() float64 { return tokens(stats().Spent) })
-	m.counter("sluice_lessee_tokens_returned_total",
+	counter(m, "sluice_lessee_tokens_returned_total",
 		"Tokens that clients gave back. What is neither spent nor returned is forfeited after a second.",
 		func() float64 { return tokens(stats().Returned) })
-	m.counter("sluice_lessee_allowed_total",
+	counter(m, "sluice_lessee_allowed_total",
 		"Checks that clients allowed themselves. They are among the checks decided.",
 		func() float64 { return float64(stats().Allowed) })
-	m.counter("sluice_lessee_denied_total", "Checks that clients denied themselves. They are among the checks decided.",
+	counter(m, "sluice_lessee_denied_total", "Checks that clients denied themselves. They are among the checks decided.",
 		func() float64 { return float64(stats().Denied) })
-	m.counter("sluice_lessee_denials_unplaced_total",
+	counter(m, "sluice_lessee_denials_unplaced_total",
 		"Denials by clients that no rule in force explains, and that are not counted elsewhere.",
 		func() float64 { return float64(stats().Unplaced) })
 }
@@ -255,14 +250,14 @@ type Leases struct {
 
 // Leases registers the counts of leases.
 func (m *Metrics) Leases(read func() Leases) {
-	m.gauge("sluice_leased_buckets", "Buckets in Redis of which this process holds tokens.",
+	gauge(m, "sluice_leased_buckets", "Buckets in Redis of which this process holds tokens.",
 		func() float64 { return float64(read().Buckets) })
-	m.counter("sluice_leased_checks_total", "Checks that leased tokens served, without asking Redis.",
+	counter(m, "sluice_leased_checks_total", "Checks that leased tokens served, without asking Redis.",
 		func() float64 { return float64(read().Served) })
-	m.counter("sluice_split_checks_total",
+	counter(m, "sluice_split_checks_total",
 		"Checks of which leased tokens served some buckets, and Redis decided the others.",
 		func() float64 { return float64(read().Split) })
-	m.counter("sluice_lease_asks_total",
+	counter(m, "sluice_lease_asks_total",
 		"Renewals of leased tokens, each of one bucket. Redis answers many in one call.",
 		func() float64 { return float64(read().Asks) })
 	for fate, tokens := range map[string]func(Leases) float64{
@@ -271,13 +266,10 @@ func (m *Metrics) Leases(read func() Leases) {
 		"given_back": func(l Leases) float64 { return l.GivenBack },
 		"forfeited":  func(l Leases) float64 { return l.Forfeited },
 	} {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "sluice_leased_tokens_total",
-			Help: "Tokens that Redis lent to this process, and what became of them. Forfeited ones were neither " +
-				"spent nor given " +
-				"back in time: they were missing for up to a second and a half.",
-			ConstLabels: prometheus.Labels{"fate": fate},
-		}, func() float64 { return tokens(read()) }))
+		counter(m, "sluice_leased_tokens_total",
+			"Tokens that Redis lent to this process, and what became of them. Forfeited ones were neither spent nor "+
+				"given back in time: they were missing for up to a second and a half.",
+			func() float64 { return tokens(read()) }, "fate", fate)
 	}
 }
 
@@ -289,28 +281,17 @@ type Slots struct {
 
 // AdminRequests registers the requests of a class that run, wait for a slot and were refused one.
 func (m *Metrics) AdminRequests(class string, count func() Slots) {
-	labels := prometheus.Labels{"class": class}
-	m.registry.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sluice_admin_requests_running", Help: "Requests to the admin API that run.", ConstLabels: labels,
-		}, func() float64 { return float64(count().Held) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sluice_admin_requests_waiting", Help: "Requests to the admin API that wait for their turn.",
-			ConstLabels: labels,
-		}, func() float64 { return float64(count().Waiting) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "sluice_admin_requests_refused_total", Help: "Requests to the admin API that found no room to wait.",
-			ConstLabels: labels,
-		}, func() float64 { return float64(count().Refused) }),
-	)
+	gauge(m, "sluice_admin_requests_running", "Requests to the admin API that run.",
+		func() int { return count().Held }, "class", class)
+	gauge(m, "sluice_admin_requests_waiting", "Requests to the admin API that wait for their turn.",
+		func() int { return count().Waiting }, "class", class)
+	counter(m, "sluice_admin_requests_refused_total", "Requests to the admin API that found no room to wait.",
+		func() int64 { return count().Refused }, "class", class)
 }
 
 // AdminDenied registers the requests that a class of rate limits denied.
 func (m *Metrics) AdminDenied(class string, denied func() int64) {
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "sluice_admin_denied_total", Help: "Requests to the admin API that a rate limit denied.",
-		ConstLabels: prometheus.Labels{"class": class},
-	}, func() float64 { return float64(denied()) }))
+	counter(m, "sluice_admin_denied_total", "Requests to the admin API that a rate limit denied.", denied, "class", class)
 }
 
 // Connections counts the connections of a port.
@@ -321,34 +302,53 @@ type Connections struct {
 
 // CheckConnections registers the connections of the check port, and their limit.
 func (m *Metrics) CheckConnections(limit int, read func() Connections) {
-	m.gauge("sluice_check_connections_limit", "How many connections the check port may have open.",
+	gauge(m, "sluice_check_connections_limit", "How many connections the check port may have open.",
 		func() float64 { return float64(limit) })
-	m.gauge("sluice_check_connections", "Open connections of the check port.",
+	gauge(m, "sluice_check_connections", "Open connections of the check port.",
 		func() float64 { return float64(read().Open) })
-	m.counter("sluice_check_connections_refused_total",
+	counter(m, "sluice_check_connections_refused_total",
 		"Connections over the limit, refused while none could be closed for them. Health probes among them were "+
 			"answered.",
 		func() float64 { return float64(read().Refused) })
-	m.counter("sluice_check_connections_evicted_total",
+	counter(m, "sluice_check_connections_evicted_total",
 		"Connections that waited for their caller and were closed at the limit, to make room for others.",
 		func() float64 { return float64(read().Evicted) })
 }
 
 // GRPCConnections registers the connections of the gRPC port, and their limit.
 func (m *Metrics) GRPCConnections(limit int, read func() Connections) {
-	m.gauge("sluice_grpc_connections_limit", "How many connections the gRPC port may have open.",
+	gauge(m, "sluice_grpc_connections_limit", "How many connections the gRPC port may have open.",
 		func() float64 { return float64(limit) })
-	m.gauge("sluice_grpc_connections", "Open connections of the gRPC port.",
+	gauge(m, "sluice_grpc_connections", "Open connections of the gRPC port.",
 		func() float64 { return float64(read().Open) })
-	m.counter("sluice_grpc_connections_evicted_total",
+	counter(m, "sluice_grpc_connections_evicted_total",
 		"Connections that were closed at the limit, to make room for others.",
 		func() float64 { return float64(read().Evicted) })
 }
 
-func (m *Metrics) gauge(name, help string, read func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read))
+type number interface{ ~int | ~int64 | ~float64 }
+
+// gauge registers a gauge with labels, which are pairs of a name and a value.
+func gauge[N number](m *Metrics, name, help string, read func() N, labels ...string) {
+	options := prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}
+	m.registry.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(read()) }))
 }
 
-func (m *Metrics) counter(name, help string, read func() float64) {
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read))
+func counter[N number](m *Metrics, name, help string, read func() N, labels ...string) {
+	options := prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}
+	m.registry.MustRegister(prometheus.NewCounterFunc(options, func() float64 { return float64(read()) }))
+}
+
+func labelsOf(pairs []string) prometheus.Labels {
+	labels := prometheus.Labels{}
+	for pair := range slices.Chunk(pairs, 2) {
+		labels[pair[0]] = pair[1]
+	}
+	return labels
+}
+
+func (m *Metrics) counterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(vec)
+	return vec
 }

@@ -15,8 +15,8 @@ type StoreQueue struct {
 // StoreQueue registers the queue of checks in front of Redis, and returns its observer. depth returns the waiting
 // bucket reads.
 func (m *Metrics) StoreQueue(depth func() int) *StoreQueue {
-	m.gauge("sluice_store_queue_depth", "What waits for its turn at Redis, in reads of buckets.",
-		func() float64 { return float64(depth()) })
+	gauge(m, "sluice_store_queue_depth", "What waits for its turn at Redis, in reads of buckets.",
+		depth)
 	waits := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "sluice_store_queue_wait_seconds",
 		Help:    "Time that calls waited for their turn at Redis.",

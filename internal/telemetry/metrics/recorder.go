@@ -1,10 +1,7 @@
 package metrics
 
 import (
-	"maps"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,25 +22,25 @@ func (m *Metrics) Recorder(stats func() violations.Stats) func(took time.Duratio
 	m.registry.MustRegister(durations)
 	written, failed := durations.WithLabelValues("ok"), durations.WithLabelValues("error")
 
-	m.gauge("sluice_recorder_lag_seconds",
+	gauge(m, "sluice_recorder_lag_seconds",
 		"Time since everything that had been recorded until then was written. A killed process loses anything younger.",
 		func() float64 { return stats().Lag.Seconds() })
-	m.gauge("sluice_recorder_batches", "Batches taken from memory and not written yet.",
+	gauge(m, "sluice_recorder_batches", "Batches taken from memory and not written yet.",
 		func() float64 { return float64(stats().Batches) })
-	m.gauge("sluice_recorder_subjects", "Counts of one subject, rule and minute that wait to be written.",
+	gauge(m, "sluice_recorder_subjects", "Counts of one subject, rule and minute that wait to be written.",
 		func() float64 { return float64(stats().Subjects) })
-	m.gauge("sluice_recorder_details", "Violations in detail that wait to be written.",
+	gauge(m, "sluice_recorder_details", "Violations in detail that wait to be written.",
 		func() float64 { return float64(stats().Details) })
-	m.gauge("sluice_recorder_bytes", "Approximate memory of counts and violations that wait to be written.",
+	gauge(m, "sluice_recorder_bytes", "Approximate memory of counts and violations that wait to be written.",
 		func() float64 { return float64(stats().Bytes) })
-	m.counter("sluice_recorder_violations_total", "Violations recorded.",
+	counter(m, "sluice_recorder_violations_total", "Violations recorded.",
 		func() float64 { return float64(stats().Recorded) })
-	m.counter("sluice_recorder_details_dropped_total", "Violations that were counted, but not kept in detail.",
+	counter(m, "sluice_recorder_details_dropped_total", "Violations that were counted, but not kept in detail.",
 		func() float64 { return float64(stats().Dropped) })
-	m.counter("sluice_recorder_rows_refused_total",
+	counter(m, "sluice_recorder_rows_refused_total",
 		"Rows that the database refused and that were written in a simpler form.",
 		func() float64 { return float64(stats().Refused) })
-	m.counter("sluice_recorder_counts_lost_total", "Checks or violations whose count the database refused.",
+	counter(m, "sluice_recorder_counts_lost_total", "Checks or violations whose count the database refused.",
 		func() float64 { return float64(stats().CountsLost) })
 	return func(took time.Duration, err error) {
 		if err != nil {
@@ -60,9 +57,7 @@ const maxViolationSeries = 1000
 // Violations counts violations by tenant, scope, rule and mode, as an enforce.Observer.
 type Violations struct {
 	counts *prometheus.CounterVec
-
-	series atomic.Pointer[map[violationSeries]prometheus.Counter]
-	adding sync.Mutex
+	series series[violationSeries, prometheus.Counter]
 }
 
 type violationSeries struct {
@@ -76,14 +71,9 @@ var _ enforce.Observer = (*Violations)(nil)
 
 // Violations returns an observer for an enforce.Limiter.
 func (m *Metrics) Violations() *Violations {
-	v := &Violations{counts: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sluice_violations_total",
-		Help: "Denials, by the rule that decided, and what shadow rules would have denied. The first 1000 rules that " +
-			"deny have series of their own; the rest is tenant and rule other.",
-	}, []string{"tenant", "scope", "rule", "mode"})}
-	v.series.Store(&map[violationSeries]prometheus.Counter{})
-	m.registry.MustRegister(v.counts)
-	return v
+	return &Violations{counts: m.counterVec("sluice_violations_total",
+		"Denials, by the rule that decided, and what shadow rules would have denied. The first 1000 rules that deny "+
+			"have series of their own; the rest is tenant and rule other.", "tenant", "scope", "rule", "mode")}
 }
 
 // Decided counts the violations of a decision.
@@ -106,32 +96,14 @@ func (v *Violations) StoreAnswered(time.Duration, error) {}
 
 func (v *Violations) count(tenant *snapshot.Tenant, match *rules.Match, times int64) {
 	key := violationSeries{tenant.Tenant.Slug, match.Rule.Scope(), match.Rule.ID, match.Mode}
-	known := *v.series.Load()
-	counter, ok := known[key]
-	if !ok && len(known) >= maxViolationSeries {
-		key.tenant, key.rule = "other", 0
-		counter, ok = known[key]
-	}
-	if !ok {
-		counter = v.add(key)
-	}
-	counter.Add(float64(times))
+	other := violationSeries{"other", key.scope, 0, key.mode}
+	v.series.of(key, other, maxViolationSeries, v.register).Add(float64(times))
 }
 
-func (v *Violations) add(key violationSeries) prometheus.Counter {
-	v.adding.Lock()
-	defer v.adding.Unlock()
-	known := *v.series.Load()
-	if counter, ok := known[key]; ok {
-		return counter
-	}
+func (v *Violations) register(key violationSeries) prometheus.Counter {
 	rule := "other"
 	if key.rule != 0 {
 		rule = strconv.FormatInt(int64(key.rule), 10)
 	}
-	counter := v.counts.WithLabelValues(key.tenant, string(key.scope), rule, string(key.mode))
-	series := maps.Clone(known)
-	series[key] = counter
-	v.series.Store(&series)
-	return counter
+	return v.counts.WithLabelValues(key.tenant, string(key.scope), rule, string(key.mode))
 }

@@ -1,10 +1,8 @@
 package metrics
 
 import (
-	"maps"
+	"math"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,9 +12,7 @@ import (
 type Requests struct {
 	durations *prometheus.HistogramVec
 	answers   *prometheus.CounterVec
-
-	series atomic.Pointer[map[routeStatus]requestSeries] // copied on write, so that a request takes no lock
-	adding sync.Mutex
+	series    series[routeStatus, requestSeries]
 }
 
 type routeStatus struct {
@@ -43,7 +39,6 @@ func (m *Metrics) Requests(surface string) *Requests {
 			Help: "Requests answered, by HTTP status.",
 		}, []string{"route", "status"}),
 	}
-	r.series.Store(&map[routeStatus]requestSeries{})
 	m.registry.MustRegister(r.durations, r.answers)
 	return r
 }
@@ -51,10 +46,7 @@ func (m *Metrics) Requests(surface string) *Requests {
 // RequestAnswered counts and times a request. A trace id becomes an exemplar.
 func (r *Requests) RequestAnswered(route string, status int, took time.Duration, traceID string) {
 	key := routeStatus{route, status}
-	s, ok := (*r.series.Load())[key]
-	if !ok {
-		s = r.add(key)
-	}
+	s := r.series.of(key, key, math.MaxInt, r.register)
 	s.answers.Inc()
 	if exemplars, ok := s.duration.(prometheus.ExemplarObserver); ok && traceID != "" {
 		exemplars.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": traceID})
@@ -63,15 +55,9 @@ func (r *Requests) RequestAnswered(route string, status int, took time.Duration,
 	s.duration.Observe(took.Seconds())
 }
 
-func (r *Requests) add(key routeStatus) requestSeries {
-	s := requestSeries{
+func (r *Requests) register(key routeStatus) requestSeries {
+	return requestSeries{
 		duration: r.durations.WithLabelValues(key.route),
 		answers:  r.answers.WithLabelValues(key.route, strconv.Itoa(key.status)),
 	}
-	r.adding.Lock()
-	defer r.adding.Unlock()
-	series := maps.Clone(*r.series.Load())
-	series[key] = s
-	r.series.Store(&series)
-	return s
 }

@@ -3,14 +3,9 @@ package smtptest
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
-	"math/big"
 	"mime"
 	"mime/multipart"
 	"mime/quotedprintable"
@@ -24,6 +19,8 @@ import (
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
+
+	"github.com/sluicegate/sluice/internal/certs/certstest"
 )
 
 // Options of a Server.
@@ -63,8 +60,13 @@ type Server struct {
 // New starts a server that ends with the test.
 func New(t testing.TB, options Options) *Server {
 	t.Helper()
-	certificate, pool := selfSigned(t)
-	s := &Server{options: options, Trust: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	authority := certstest.New(t)
+	pair := authority.Valid(t, "mail")
+	certificate, err := tls.LoadX509KeyPair(pair.CertFile, pair.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{options: options, Trust: authority.Client(t, certstest.Pair{})}
 	server := smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
 		s.mu.Lock()
 		hang := s.hang
@@ -222,26 +224,3 @@ type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 func (silent) Println(...any)        {}
-
-func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
-}
