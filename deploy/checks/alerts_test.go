@@ -24,7 +24,7 @@ import (
 // series are scraped once a minute from minute 0, in promtool's notation: `name{label="x"} 0+60x30`.
 type series []string
 
-// alerts has, for each alert, series by which it fires and series by which it does not, after an hour.
+// alerts has, for each alert, series that make it fire and series that do not, after an hour.
 var alerts = map[string]struct{ fires, quiet series }{
 	"SluiceDown": {
 		series{`up{job="sluice-api"} 1x50 0x10`},

@@ -184,8 +184,7 @@ func (b *Buckets) EditApplier(snapshot func() *snapshot.Snapshot, poll time.Dura
 	return enforce.NewEditApplier(snapshot, min(2*poll, editDelay), log, stores...)
 }
 
-// editDelay caps the time for other processes to read an edit, well below the ten seconds that a full bucket is kept.
-const editDelay = 4 * time.Second
+const editDelay = 4 * time.Second // for other processes to read an edit; a full bucket is kept for ten seconds
 
 // Close returns leased tokens and closes the connections.
 func (b *Buckets) Close() error {

@@ -62,8 +62,7 @@ func sessionLimits(id int64) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Tight}}
 }
 
-// anywhere sorts first, as Store.Attempt requires.
-var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0) // sorts first, as Store.Attempt requires
 
 // networkOf returns the network that shares a counter; "::" for callers without an address.
 func networkOf(ip netip.Addr) netip.Prefix {

@@ -236,7 +236,6 @@ func factorLimits(account *Account, hash string, from Browser) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Tight}}
 }
 
-// useCode uses up a code of the app or a recovery code, or returns ErrWrongCode or TooSoonError.
 func (g *Gate) useCode(ctx context.Context, account *Account, hash, code string, from Browser) error {
 	limits := factorLimits(account, hash, from)
 	if err := g.count(ctx, limits); err != nil {

@@ -20,8 +20,7 @@ const (
 	maxIterations = 64
 )
 
-// maxWaiting bounds the queue, because more callers would only wait for their deadline.
-const maxWaiting = 16
+const maxWaiting = 16 // more callers would only wait for their deadline
 
 // hasher bounds the passwords that are hashed at once: without a semaphore 64 parallel sign-ins took 229 MiB. A
 // slot and a queue are reserved for callers with a session, a device or an invitation, so that a flood of
@@ -125,7 +124,6 @@ func (h *hasher) verify(password, stored string) (fits, weak bool, err error) {
 var errUnreadableHash = errors.New(
 	"the stored password hash is not one of argon2id, or its parameters are out of bounds")
 
-// checkHash refuses a stored hash that cannot be read or is too expensive to verify.
 func checkHash(stored string) error {
 	cost, salt, key, err := argon2id.DecodeHash(stored)
 	if err != nil || cost.Memory > maxMemory || cost.Iterations < 1 || cost.Iterations > maxIterations ||

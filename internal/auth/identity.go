@@ -163,8 +163,7 @@ func (i *Identity) proves(account *Account) bool {
 	return i.EmailVerified && isAddress(i.Email) && SameAddress(i.Email, account.Email)
 }
 
-// flowKept exceeds the life of a flow.
-const flowKept = time.Hour
+const flowKept = time.Hour // exceeds the life of a flow
 
 // SignInWith opens a session for an identity, and creates its account if the provider allows that. Returns a
 // SecondFactorError unless the sign-in counts as two, or a ProviderError for mistakes that the user can fix.

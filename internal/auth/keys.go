@@ -106,8 +106,7 @@ type KeyReader interface {
 // ErrCreatorStays means that the key's creator has not left.
 var ErrCreatorStays = errors.New("the key's creator has not left")
 
-// tokenPrefix lets scanners for leaked secrets recognize API keys.
-const tokenPrefix = "slk_"
+const tokenPrefix = "slk_" // lets scanners for leaked secrets recognize API keys
 
 // NewKeyToken creates an API key: its token slk_<key id>_<secret>, its public id, and the digest to store. The secret
 // has 128 random bits, so that a plain digest is safe.
@@ -119,8 +118,7 @@ func NewKeyToken() (token, keyID string, digest [32]byte) {
 	return tokenPrefix + keyID + "_" + secret, keyID, DigestSecret(secret)
 }
 
-// servicePrefix marks the ids of service keys, so that other ids cause no lookup.
-const servicePrefix = "svc"
+const servicePrefix = "svc" // other ids cause no lookup
 
 // NewServiceKeyToken is NewKeyToken for a service key.
 func NewServiceKeyToken() (token, keyID string, digest [32]byte) {

@@ -42,8 +42,7 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 	return rules.FieldErrors{{Field: field, Message: wrong}}
 }
 
-// in characters
-const minContextWord = 3
+const minContextWord = 3 // in characters
 
 // contextWords returns words that a guesser would try: names of the product, and the parts of the address without
 // its top-level domain.

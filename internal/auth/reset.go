@@ -17,8 +17,7 @@ const (
 
 var resetPace = Pace{Free: 3, Longest: time.Minute}
 
-// platformMail keeps a flood of invented addresses from filling the database.
-var platformMail = MailLimits{Queued: 10_000}
+var platformMail = MailLimits{Queued: 10_000} // against a flood of invented addresses
 
 // AskReset queues a reset link. Only the PostOffice looks the account up, so an unknown address behaves the same.
 // Returns rules.FieldErrors on email, TooSoonError or ErrTooMuchMail.
@@ -71,7 +70,7 @@ func (g *Gate) Reset(ctx context.Context, requestID, token, password string, fro
 	return account, nil
 }
 
-// AskProof queues a link with which an account proves its address.
+// AskProof queues a link that proves the address of an account.
 func (g *Gate) AskProof(ctx context.Context, account Account) error {
 	subject := subjectOf("proof", binary.BigEndian.AppendUint64(nil, uint64(account.ID)))
 	limits := []Limit{{Counter{subject, anywhere}, resetPace}}

@@ -91,7 +91,6 @@ func (v Vault) seal(use string, owner int64, secret []byte) ([]byte, error) {
 	return key.box.Seal(sealed, nonce, secret, purpose(use, owner)), nil
 }
 
-// open also reports that another key than the first sealed the secret.
 func (v Vault) open(use string, owner int64, sealed []byte) (secret []byte, isStale bool, err error) {
 	for i, key := range v.keys {
 		rest, ok := bytes.CutPrefix(sealed, key.id[:])
@@ -111,8 +110,7 @@ func purpose(use string, owner int64) []byte {
 	return binary.BigEndian.AppendUint64([]byte("sluice "+use+"\x00"), uint64(owner))
 }
 
-// sealedText marks a sealed secret in a text column that may also contain plain ones, which never begin with it.
-const sealedText = "sealed:"
+const sealedText = "sealed:" // begins no plain secret
 
 // SealText seals a secret for a text column. An empty secret, and any secret of a Vault without a key, stays plain.
 func (v Vault) SealText(use string, owner int64, secret string) (string, error) {

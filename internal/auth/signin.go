@@ -34,7 +34,7 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 	var unjudged error // why an account's password was not compared
 	isWrong := false
 	for i := range candidates {
-		// A device exempts its own account only: a stranger who claimed this address by a link has a device, too.
+		// A device exempts its own account only: a stranger who claimed this address by a link also has a device.
 		if spray > 0 && !candidates[i].isKnownDevice {
 			unjudged = TooSoonError{spray}
 			continue

@@ -288,7 +288,6 @@ func listenerTLS(listener string, takers []Command, t *TLS) []option {
 	}
 }
 
-// withFiles adds, after each secret option, one that names a file with its value.
 func withFiles(options []option) (all []option) {
 	for _, o := range options {
 		all = append(all, o)

@@ -86,7 +86,6 @@ func webURL(at *string) value {
 	return v
 }
 
-// connURL checks only the scheme; the driver checks the rest.
 func connURL(at *ConnURL, schemes ...string) value {
 	form := "a URL that begins with " + strings.Join(schemes, ":// or ") + "://"
 	v := checked((*string)(at), "URL", form, func(s string) bool {
@@ -107,8 +106,7 @@ func checked(at *string, kind, form string, ok func(string) bool) value {
 	}}
 }
 
-// toggleKind means to pflag that the flag alone is true.
-const toggleKind = "bool"
+const toggleKind = "bool" // to pflag the flag alone is true
 
 func toggle(at *bool) value {
 	return parsed(at, toggleKind, "true or false", strconv.ParseBool, strconv.FormatBool)

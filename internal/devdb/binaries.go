@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// oldestPostgres is the first major version with UNIQUE NULLS NOT DISTINCT.
-const oldestPostgres = 15
+const oldestPostgres = 15 // has UNIQUE NULLS NOT DISTINCT
 
 const oldestRedis = 7
 

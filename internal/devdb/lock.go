@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// lockTimeout covers a server that shuts down because its parent died.
-const lockTimeout = 5 * time.Second
+const lockTimeout = 5 * time.Second // covers a server that shuts down because its parent died
 
 // lockDir locks a server's directory. The server and its children inherit the open file, so the lock is held until the
 // last of them has ended.

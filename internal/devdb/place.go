@@ -9,15 +9,14 @@ import (
 	"syscall"
 )
 
-// elsewhere contains the directories of servers whose user cannot reach the wanted one.
-const elsewhere = "/var/lib/sluice"
+const elsewhere = "/var/lib/sluice" // for servers whose user cannot reach the wanted directory
 
 // place creates the directory of a server and returns its real path.
 //
 // The user that Postgres runs as cannot enter a checkout below /root or a private temporary directory. Then dir becomes
 // a symbolic link to a directory below elsewhere. Root follows no other link.
 func (u *runAs) place(dir string) (string, error) {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // the server's user must pass
 		return "", err
 	}
 	switch there, err := filepath.EvalSymlinks(dir); {
@@ -86,7 +85,6 @@ func ownedBy(info fs.FileInfo, uid int) bool {
 	return ok && int(owner.Uid) == uid
 }
 
-// letThrough reports whether the user can reach a folder, by permission bits only.
 func (u *runAs) letThrough(folder string) (bool, error) {
 	if u == nil {
 		return true, nil

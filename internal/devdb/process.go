@@ -141,5 +141,4 @@ func serve(start func(port *Port) (*process, error)) (p *process, port *Port, er
 	return nil, nil, err
 }
 
-// newPassword returns 130 random bits that need no quoting in a URL.
 func newPassword() string { return rand.Text() }

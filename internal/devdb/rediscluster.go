@@ -85,7 +85,7 @@ func nodesOf(all []*Redis, masters, self int) []byte {
 	return []byte(b.String())
 }
 
-// URL returns the address of one server, by which a client finds the others.
+// URL returns the address of one server, which tells clients the others.
 func (c *RedisCluster) URL() string { return c.Masters[0].URL() + "?cluster=true" }
 
 // Kill kills all servers.

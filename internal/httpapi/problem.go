@@ -17,11 +17,9 @@ type Kind struct {
 	Status int
 }
 
-// typePrefix makes types absolute, as RFC 9457 section 3.1.1 recommends, without promising a page.
-const typePrefix = "urn:sluice:problem:"
+const typePrefix = "urn:sluice:problem:" // absolute, as RFC 9457 section 3.1.1 recommends
 
-// draftPrefix is for the types of draft-ietf-httpapi-ratelimit-headers.
-const draftPrefix = "https://iana.org/assignments/http-problem-types#"
+const draftPrefix = "https://iana.org/assignments/http-problem-types#" // draft-ietf-httpapi-ratelimit-headers
 
 // The kinds of problem.
 var (

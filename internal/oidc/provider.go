@@ -114,7 +114,6 @@ func (p *provider) read(ctx context.Context) (*found, error) {
 	return f, nil
 }
 
-// checkEndpoint requires https unless the issuer uses http.
 func (p *provider) checkEndpoint(address string) error {
 	u, err := url.Parse(address)
 	isPlain := err == nil && u.Scheme == "http" && strings.HasPrefix(p.Issuer, "http://")
@@ -207,8 +206,7 @@ func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, a
 	return nil
 }
 
-// clockDrift bounds the difference between the provider's clock and ours.
-const clockDrift = time.Minute
+const clockDrift = time.Minute // between the provider and us
 
 // checkAuthTime refuses a person who was not asked to authenticate again. Linking needs no auth_time, because many
 // providers omit it and the person has just proven the account here.
@@ -388,7 +386,7 @@ func isText(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }
 
-// newClient follows no redirects, which would forward the client secret, and reads at most maxAnswer.
+// newClient follows no redirects, because they would forward the client secret.
 func newClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 64 << 10

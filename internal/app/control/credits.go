@@ -45,8 +45,7 @@ func (c credited) CreditOnce(
 	return before, after, isRepeated, err
 }
 
-// writeWithin bounds a write, which outlives its request because the store has the credit already.
-const writeWithin = 2 * time.Second
+const writeWithin = 2 * time.Second // after the caller has left: the store has the credit already
 
 func (c credited) write(ctx context.Context, key enforce.Key, after enforce.Bucket) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeWithin)

@@ -24,8 +24,7 @@ import (
 	"github.com/sluicegate/sluice/web"
 )
 
-// adminDeadline bounds requests except exports and imports, and exceeds the timeout of a hanging database.
-const adminDeadline = 20 * time.Second
+const adminDeadline = 20 * time.Second // exceeds the timeout of a hanging database; not for exports and imports
 
 // Server is the control plane in one process.
 type Server struct {

@@ -170,9 +170,7 @@ func (a *API) Run(ctx context.Context) error {
 	return errors.Join(err, a.Close()) //nolint:contextcheck // as above
 }
 
-// firstKeys bounds the wait for issuers' keys, so that an issuer that is down does not keep a process from
-// answering other tenants.
-const firstKeys = time.Second
+const firstKeys = time.Second // an issuer that is down must not keep a process from answering other tenants
 
 func (a *API) serveChecks(ctx context.Context) error {
 	if !a.AwaitRules(ctx) {

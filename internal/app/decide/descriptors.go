@@ -5,9 +5,7 @@ import (
 	"syscall"
 )
 
-// spareFiles are for Redis, the database, metrics and the admin API, which must reconnect when checks take all
-// others.
-const spareFiles = 512
+const spareFiles = 512 // for reconnecting to Redis, the database and the like
 
 func checkConnections(configured int, log *slog.Logger) int {
 	var files syscall.Rlimit

@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// garbageRoom is how many bytes a process may allocate between garbage collections, however small its live heap.
-const garbageRoom = 32 << 20
+const garbageRoom = 32 << 20 // bytes between garbage collections, however small the live heap
 
 // collectSeldom lets the heap of a small process grow by garbageRoom before it is collected. Go would let it double,
 // which with few rules is 4 MB: at 10,000 checks per second that is a collection every 100 ms, and a tenth of the

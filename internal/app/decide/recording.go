@@ -92,7 +92,6 @@ func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decisi
 	recordings.Put(c)
 }
 
-// note records the use of windows, if the shared bucket was read for this check.
 func (r recording) note(c *violations.Check, decision *enforce.Decision) {
 	if decision.Degraded || decision.Recalled {
 		return

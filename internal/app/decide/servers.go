@@ -13,8 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
-// grpcShare is gRPC's part of the check connections, one in so many, each with many requests at once.
-const grpcShare = 4
+const grpcShare = 4 // one in so many connections, each with many requests at once
 
 func (a *API) newServers(observer enforce.Observer) (err error) {
 	connections, overGRPC := checkConnections(a.Config.CheckMaxConnections, a.Log), 0

@@ -153,8 +153,7 @@ func start(ctx context.Context) (err error) {
 	return err
 }
 
-// A disk took a minute to remove the 150 databases of a package.
-const memory = "/dev/shm"
+const memory = "/dev/shm" // a disk took a minute to remove the 150 databases of a package
 
 // baseDir returns memory if there is enough and TMPDIR is not set, else "" for the default.
 func baseDir() string {

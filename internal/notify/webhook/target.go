@@ -11,8 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// lookupTimeout is short, because somebody waits for the form that they sent.
-const lookupTimeout = 2 * time.Second
+const lookupTimeout = 2 * time.Second // somebody waits for the form that they sent
 
 // CheckTarget returns ErrForbidden if the URL's host has only addresses that are not public. A name that does not
 // resolve passes, because Send judges each address again.

@@ -112,9 +112,7 @@ type Breaker struct {
 	Trips int64
 }
 
-// maxNodes bounds the nodes with separate series; open breakers come first. Redis recommends up to 1000 nodes in a
-// cluster.
-const maxNodes = 200
+const maxNodes = 200 // Redis recommends up to 1000 nodes in a cluster
 
 // SharedStore registers the circuit breakers by Redis node, or that of PostgreSQL, and counters of unreadable
 // bucket states.
@@ -233,7 +231,8 @@ func (m *Metrics) Lessor(stats func() enforce.LessorStats) {
 	counter(m, "sluice_lessee_allowed_total",
 		"Checks that clients allowed themselves. They are among the checks decided.",
 		func() float64 { return float64(stats().Allowed) })
-	counter(m, "sluice_lessee_denied_total", "Checks that clients denied themselves. They are among the checks decided.",
+	counter(m, "sluice_lessee_denied_total",
+		"Checks that clients denied themselves. They are among the checks decided.",
 		func() float64 { return float64(stats().Denied) })
 	counter(m, "sluice_lessee_denials_unplaced_total",
 		"Denials by clients that no rule in force explains, and that are not counted elsewhere.",
@@ -291,7 +290,8 @@ func (m *Metrics) AdminRequests(class string, count func() Slots) {
 
 // AdminDenied registers the requests that a class of rate limits denied.
 func (m *Metrics) AdminDenied(class string, denied func() int64) {
-	counter(m, "sluice_admin_denied_total", "Requests to the admin API that a rate limit denied.", denied, "class", class)
+	counter(m, "sluice_admin_denied_total", "Requests to the admin API that a rate limit denied.", denied,
+		"class", class)
 }
 
 // Connections counts the connections of a port.
@@ -328,7 +328,6 @@ func (m *Metrics) GRPCConnections(limit int, read func() Connections) {
 
 type number interface{ ~int | ~int64 | ~float64 }
 
-// gauge registers a gauge with labels, which are pairs of a name and a value.
 func gauge[N number](m *Metrics, name, help string, read func() N, labels ...string) {
 	options := prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labelsOf(labels)}
 	m.registry.MustRegister(prometheus.NewGaugeFunc(options, func() float64 { return float64(read()) }))

@@ -51,8 +51,7 @@ func (m *Metrics) Recorder(stats func() violations.Stats) func(took time.Duratio
 	}
 }
 
-// maxViolationSeries bounds the series of tenants and rules. Later ones count as tenant and rule "other".
-const maxViolationSeries = 1000
+const maxViolationSeries = 1000 // further ones count as tenant and rule "other"
 
 // Violations counts violations by tenant, scope, rule and mode, as an enforce.Observer.
 type Violations struct {

@@ -9,8 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// maxTenants bounds the tenants with separate series. Later ones count as tenant "other".
-const maxTenants = 1000
+const maxTenants = 1000 // further ones count as "other"
 
 // Tenants counts checks by tenant, as an enforce.Observer.
 type Tenants struct {
@@ -25,8 +24,8 @@ var _ enforce.Observer = (*Tenants)(nil)
 // Tenants returns an observer for an enforce.Limiter.
 func (m *Metrics) Tenants() *Tenants {
 	return &Tenants{checks: m.counterVec("sluice_tenant_checks_total",
-		"Checks decided, by tenant; degraded ones are among the allowed and denied. The first 1000 tenants have series "+
-			"of their own; the rest is tenant other.", "tenant", "outcome")}
+		"Checks decided, by tenant; degraded ones are among the allowed and denied. The first 1000 tenants have "+
+			"series of their own; the rest is tenant other.", "tenant", "outcome")}
 }
 
 // Decided counts a decision.
