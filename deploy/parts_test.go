@@ -37,7 +37,8 @@ func TestMakeTestRunsAllPartsAndSaysWhereItIs(t *testing.T) {
 		t.Fatal("the Makefile does not run parts.sh")
 	}
 	var lanes, defined []string
-	for _, lane := range regexp.MustCompile(`'[^']+'|\S+`).FindAllString(strings.ReplaceAll(string(called[1]), "\\\n", ""), -1) {
+	list := strings.ReplaceAll(string(called[1]), "\\\n", "")
+	for _, lane := range regexp.MustCompile(`'[^']+'|\S+`).FindAllString(list, -1) {
 		lanes = append(lanes, strings.Trim(lane, "'"))
 	}
 	for _, target := range regexp.MustCompile(`(?m)^(test/\w+):`).FindAllSubmatch(text, -1) {

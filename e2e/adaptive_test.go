@@ -114,6 +114,7 @@ func TestAKilledControlLoopIsReplacedWithinSeconds(t *testing.T) {
 	if log := other.stderr.String(); !strings.Contains(log, `"msg":"a rate was lowered"`) {
 		t.Error("the log says nothing of the step")
 	}
+	// The backend is well again, so the rate rises.
 	lowest := other.share(t)
 	reported := time.Time{}
 	eventually(t, 3*patience, "the rate to rise", func() bool {

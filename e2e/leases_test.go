@@ -31,7 +31,7 @@ func testLeasesOfTwo(t *testing.T, start func(*testing.T) *leasesOfTwo) {
 		l.await(t, func(_, unreported float64) bool { return unreported > 60 })
 		l.victim.kill()
 		l.exhaust(t)
-		enough := l.passed.Load() + int64(2*l.rate) // the limit's tokens of two seconds; Redis forgets loans after one and a half
+		enough := l.passed.Load() + int64(2*l.rate) // of two seconds; Redis forgets loans after one and a half
 		eventually(t, patience, "the other process to go on", func() bool { return l.passed.Load() >= enough })
 		l.wantLimit(t, 0)
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
+// TestABudgetOfTokensAndMoneyIsDecidedWithRequests has one rule of each charge on Redis.
 func TestABudgetOfTokensAndMoneyIsDecidedWithRequests(t *testing.T) {
 	t.Parallel()
 	redis := devdbtest.Redis(t)
@@ -64,6 +65,7 @@ func TestABudgetOfTokensAndMoneyIsDecidedWithRequests(t *testing.T) {
 	a.stop(t)
 }
 
+// TestTheGoClientSettlesCostsOfAllMeters estimates tokens, settles one reservation and cancels another.
 func TestTheGoClientSettlesCostsOfAllMeters(t *testing.T) {
 	t.Parallel()
 	a := newTenant(t, `rules:
@@ -72,7 +74,7 @@ func TestTheGoClientSettlesCostsOfAllMeters(t *testing.T) {
 `).startAPI(t, devdbtest.Redis(t).URL())
 	client := a.newSDK(t, sluice.Config{})
 	check := sluice.Check{UserID: "42", Costs: map[string]float64{"input_tokens": 1}}
-	// A full bucket could not take back what it has refilled meanwhile.
+	// One of each is taken first: a full bucket could not take back what it has refilled meanwhile.
 	if d, err := client.Check(t.Context(), check); err != nil || !d.Allowed {
 		t.Fatalf("decided %+v, %v", d, err)
 	}

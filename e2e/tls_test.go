@@ -24,8 +24,8 @@ import (
 
 const storePassword = "hunter2/?#@:%"
 
-// secureRedis takes TLS with certificates of its authority only. It has a user app of an ACL, and a sentinel that
-// watches it.
+// secureRedis is a Redis that takes TLS with certificates of its authority only, a user app of an ACL, and a sentinel
+// that watches it.
 type secureRedis struct{ addr, sentinel string }
 
 func newSecureRedis(t *testing.T, ca *certstest.Authority) secureRedis {
@@ -91,7 +91,8 @@ func startSentinel(t *testing.T, ca *certstest.Authority, pair certstest.Pair, m
 	return port.Addr()
 }
 
-// securePostgres has a role app, which needs TLS with a certificate in its name and a password.
+// securePostgres is a PostgreSQL with a migrated database and a role app, which needs TLS with a certificate in its
+// name and a password.
 type securePostgres struct {
 	url   string // as that role, with neither
 	owner *pgx.Conn
@@ -151,7 +152,7 @@ func (p securePostgres) trust(t *testing.T, ca *certstest.Authority) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The server writes it, because it is another user when the tests run as root.
+		// Written by the server: it runs as another user when the tests run as root.
 		p.exec(t, fmt.Sprintf("COPY (SELECT $x$%s$x$) TO PROGRAM $x$umask 077; printf '%%b' \"$(cat)\" > %s$x$", text,
 			name))
 	}
@@ -210,7 +211,7 @@ func TestARenewedAuthorityOfPostgreSQLNeedsNoRestart(t *testing.T) {
 	put(next.CAFile, "ca.pem")
 	put(renewed.CertFile, "app.pem") // its key is still the old one
 	eventually(t, patience, "the connections of before to end", func() bool {
-		// A connection that is being opened is not listed yet.
+		// Again each time: one that is being opened is not listed yet.
 		database.exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
 		return database.connections(t) == 0
 	})
@@ -318,6 +319,7 @@ func TestEveryConnectionByTLS(t *testing.T) {
 		t.Errorf("the admin API answers %d %s", got.status, got.text)
 	}
 
+	// While it drains, it is not ready and answers as ever.
 	p.terminate(t)
 	for _, addr := range []string{a.checks, a.metrics} {
 		eventually(t, patience, "readiness to fail",

@@ -321,7 +321,8 @@ func TestAProcessThatIsLateChangesNothing(t *testing.T) {
 	if ids := must(b.RenewJobs(t.Context(), []jobs.Job{present}))(t); len(ids) != 1 {
 		t.Error("the present process cannot renew its lease")
 	}
-	if err := b.FinishJob(t.Context(), &present, jobs.Result{Outcome: jobs.Done}); err != nil || b.like(t, "true") != 0 {
+	err := b.FinishJob(t.Context(), &present, jobs.Result{Outcome: jobs.Done})
+	if err != nil || b.like(t, "true") != 0 {
 		t.Errorf("the job is there after its end: %v", err)
 	}
 }

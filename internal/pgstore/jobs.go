@@ -94,8 +94,8 @@ func (s *Store) FinishJob(ctx context.Context, job *jobs.Job, result jobs.Result
 			return q.GiveJobBack(ctx, job.ID, job.Claim)
 		}
 		return q.FinishJob(ctx, dbsqlc.FinishJobParams{
-			IsParked: result.Outcome == jobs.Parked, Error: result.Error, At: orNull(result.At), Pause: result.Pause.Seconds(),
-			TookMs: result.Took.Milliseconds(), JobID: job.ID, Claim: job.Claim,
+			IsParked: result.Outcome == jobs.Parked, Error: result.Error, At: orNull(result.At),
+			Pause: result.Pause.Seconds(), TookMs: result.Took.Milliseconds(), JobID: job.ID, Claim: job.Claim,
 		})
 	})
 	if err != nil {

@@ -29,8 +29,8 @@ const noTable = "42P01" // the SQLSTATE
 
 const lookTimeout = 10 * time.Second
 
-// refuseForeign refuses a database with a tenant other than the demo, or with accounts but without the demo's key, which
-// a person is setting up. It must not be migrated, so only columns of every version of the schema are read.
+// refuseForeign refuses a database with other tenants than the demo, or with accounts of a person who is setting it up.
+// A refused database must not be migrated, so only columns of every version of the schema are read.
 func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

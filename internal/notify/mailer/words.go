@@ -10,6 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
+// words are what a letter says: paragraphs, perhaps a link, and a closing line.
 type words struct {
 	Subject string
 	Lines   []string
@@ -189,6 +190,7 @@ func (s *Sender) keysLeft(letter *auth.Letter) words {
 	}
 }
 
+// keysOf says what a letter about keys is about, and chooses between one and many.
 func (*Sender) keysOf(letter *auth.Letter) (what string, verb func(one, many string) string) {
 	tenant, count := letter.Facts[auth.FactTenant], letter.Facts[auth.FactCount]
 	one, many, of := "An API key", "API keys", " of "+tenant

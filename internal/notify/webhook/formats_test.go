@@ -19,7 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// vendor judges bodies as a vendor does: it answers 400 and keeps the reason.
+// vendor is a server that judges bodies as a vendor does: it answers 400 and keeps the reason.
 type vendor struct {
 	*httptest.Server
 	mu     sync.Mutex

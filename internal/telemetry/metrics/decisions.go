@@ -89,8 +89,8 @@ func (d *Decisions) countTiers(m *Metrics) {
 
 func (d *Decisions) countDegraded(m *Metrics) {
 	degraded := m.counterVec("sluice_degraded_decisions_total",
-		"Checks decided without the shared buckets, by the failure mode that decided: closed if one denied, else local "+
-			"if local buckets were asked, else open.", "failure_mode")
+		"Checks decided without the shared buckets, by the failure mode that decided: closed if one denied, else "+
+			"local if local buckets were asked, else open.", "failure_mode")
 	for i, mode := range failureModes {
 		d.degraded[i] = degraded.WithLabelValues(string(mode))
 	}
