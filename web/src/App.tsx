@@ -8,7 +8,6 @@ import { ProofDialog } from '~/shell/ProofDialog';
 import type { newRouter } from './routes';
 import { colorSchemeKey, theme } from './theme/theme';
 
-// Drawn after the first screen.
 const Toasts = lazy(() => import('~/shell/Toasts'));
 
 const colorScheme = localStorageColorSchemeManager({ key: colorSchemeKey });
@@ -16,7 +15,7 @@ const colorScheme = localStorageColorSchemeManager({ key: colorSchemeKey });
 interface Props {
   queries: QueryClient;
   router: ReturnType<typeof newRouter>;
-  /** In tests there is no layout: animations are off and nothing counts as out of view. */
+  /** Without layout, animations are off and nothing counts as out of view. */
   env?: 'test';
 }
 

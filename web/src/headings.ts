@@ -1,7 +1,4 @@
-/**
- * The titles and leads of the screens that people open first. index.html shows them before the UI has arrived, and the
- * screens begin with them.
- */
+/** Titles and leads that index.html shows before the UI has arrived. */
 export const headings = {
   overview: { title: 'Overview' },
   plans: { title: 'Plans' },

@@ -23,6 +23,5 @@ for (const { routeId, params } of router.matchRoutes(router.latestLocation)) {
   component?.preload?.()?.catch(() => {});
   staticData?.first?.(queries, params);
 }
-// index.html's content stays until the screen can take its place. A transition draws the screen in steps, between which
-// the browser can answer.
+// A transition draws the screen in steps, between which the browser can answer.
 router.load().finally(() => startTransition(() => createRoot(root).render(<App queries={queries} router={router} />)));

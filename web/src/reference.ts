@@ -1,7 +1,7 @@
 import 'openapi-explorer/dist/browser/openapi-explorer.min.js';
 import { parse } from 'yaml';
 
-/* The page at /api/v1/docs: the description of the API as openapi-explorer shows it. */
+/* The page at /api/v1/docs. */
 
 type Explorer = HTMLElement & { loadSpec(description: object): Promise<void> };
 interface Operation {

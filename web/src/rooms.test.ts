@@ -5,9 +5,8 @@ import { expect, test } from 'vitest';
 const src = import.meta.dirname;
 
 /**
- * The allowed imports of each folder of src, besides itself and packages, with the reason. A screen is one folder of
- * screens: parts that two screens need move to features (with queries, such as overrides), components or domain, so
- * that a screen can be changed by reading its own folder.
+ * Parts that two screens need move to features, components or domain, so that a screen can be changed by reading its
+ * own folder.
  */
 const rooms: Record<string, string[]> = {
   domain: ['api/types', 'api/problem', 'search'], // functions without React or requests
@@ -19,7 +18,6 @@ const rooms: Record<string, string[]> = {
   shell: ['api', 'components', 'domain', 'search', 'session'],
 };
 
-/** The room of a path below src: "screens/users" is one, because screens do not know each other. */
 function roomOf(path: string): string {
   const [first = '', second = ''] = path.split('/');
   return first === 'screens' || first === 'features' ? `${first}/${second}` : first;
@@ -27,7 +25,6 @@ function roomOf(path: string): string {
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((file) => /\.tsx?$/.test(file));
 
-/** Imports of src, as paths below it; the tests' own helpers are elsewhere. */
 function importsOf(file: string): string[] {
   const text = readFileSync(join(src, file), 'utf8');
   return [...text.matchAll(/(?:from|import)\s*\(?'([~.][^']*)'/g)]

@@ -19,8 +19,6 @@ import { Shell } from '~/shell/Shell';
 import { Start } from '~/shell/Start';
 import { UndoDialog } from '~/shell/UndoDialog';
 
-/* Every screen of the product and its address, on one page. Screens are loaded when they are visited. */
-
 const root = createRootRouteWithContext<{ queries: QueryClient }>()({
   component: Root,
   notFoundComponent: () => <ErrorState error={new Error('This page does not exist.')} />,
@@ -53,7 +51,7 @@ function below<const Parent extends AnyRoute>(parent: Parent) {
     });
 }
 
-/** Leads to the sign-in of a tenant if one is known, so nothing that leads here needs to know one. */
+/** Leads to the sign-in of a tenant if one is known. */
 const signIn = createRoute({
   getParentRoute: () => root,
   path: '/sign-in',
@@ -143,7 +141,7 @@ const [ofRoot, ofShell, ofPlatform, ofTenant] = [below(root), below(shell), belo
 
 const routeTree = root.addChildren([
   signIn,
-  // The same page for a tenant. People who joined it by a link can sign in here only; everybody else can too.
+  // People who joined a tenant by a link can sign in at its own page only.
   ofRoot('/sign-in/$slug', () => import('~/screens/sign-in/SignIn'), search.signInSearch),
   ofRoot('/forgot-password', () => import('~/screens/sign-in/ForgotPassword'), search.forgotSearch),
   // Tokens are in the fragment, which browsers do not send.
@@ -151,7 +149,6 @@ const routeTree = root.addChildren([
   ofRoot('/prove-address', () => import('~/screens/sign-in/ProveAddress')),
   ofRoot('/invitation', () => import('~/screens/sign-in/Invitation')),
   ofRoot('/sign-in-link', () => import('~/screens/sign-in/SignInLink')),
-  // Where a provider sends people back to who signed in there again.
   ofRoot('/confirmed', () => import('~/screens/sign-in/Confirmed'), search.confirmedSearch),
   shell.addChildren([
     start,
@@ -203,7 +200,7 @@ export function newRouter(queries: QueryClient) {
 
 declare module '@tanstack/react-router' {
   interface StaticDataRouteOption {
-    /** Begins to load the screen's first data, beside the session's request if the UI opens with it. */
+    /** Begins to load the screen's first data beside the session. */
     first?: First;
   }
   interface Register {

@@ -1,14 +1,10 @@
 import { isMeter } from './domain/meter';
 
-/**
- * The URL parameters of each screen: time range, filters, sort. Each reader takes the raw query and returns valid
- * values. Invalid ones are left out.
- */
+/** The URL parameters of each screen. Invalid values are left out. */
 type Raw = Record<string, unknown>;
 type Readers = Record<string, (value: unknown) => unknown>;
 type Read<R extends Readers> = { [Name in keyof R]?: Exclude<ReturnType<R[Name]>, undefined> };
 
-/** The parameters of a screen, without empty ones, so that the URL stays short. */
 function parameters<R extends Readers>(readers: R) {
   return (raw: Raw): Read<R> => {
     const read = Object.entries(readers).map(([name, reader]) => [name, reader(raw[name])] as const);
@@ -42,13 +38,12 @@ function localPath(value: unknown): string | undefined {
   return path && /^\/(?!\/)[^\\\s\p{Cc}]*$/u.test(path) ? path : undefined;
 }
 
-/** "15m", "1h", "24h", "7d", "30d", or two moments "2026-11-21T06:00:00Z~2026-11-21T07:00:00Z". */
+/** "15m", "1h", "24h", or two moments: "2026-11-21T06:00:00Z~2026-11-21T07:00:00Z". */
 const time = { range: text };
 const dialog = oneOf('schedule');
 const meter = (value: unknown) => text(isMeter(String(value)) && value);
 const scope = oneOf('user', 'endpoint', 'ip', 'global');
 
-/** Of a screen without parameters. */
 export const none = parameters({});
 
 export const overviewSearch = parameters({ ...time, meter });
@@ -56,7 +51,6 @@ export const overviewSearch = parameters({ ...time, meter });
 export const plansSearch = parameters({ q: text, scope, open: dialog });
 export type PlansSearch = ReturnType<typeof plansSearch>;
 
-/** A rule’s page; it can begin with a dialog. */
 export const ruleSearch = parameters({ open: dialog });
 
 export const rulesSearch = parameters({
@@ -70,10 +64,10 @@ export const rulesSearch = parameters({
 });
 export type RulesSearch = ReturnType<typeof rulesSearch>;
 
-/** A new rule; it can start as a copy, or be the first step of a new tenant, which goes on at the overview. */
+/** `first`: the first rule of a new tenant, which goes on at the overview. */
 export const newRuleSearch = parameters({ from: id, first: flag });
 
-/** A replay to start: its rule, its limit as "5/second" and a burst, and its time: "yesterday", or as in `time`. */
+/** A limit as "5/second" and a burst; the range may be "yesterday". */
 export const replaysSearch = parameters({ ...time, open: oneOf('new'), rule: id, rate: text, burst: number });
 export type ReplaysSearch = ReturnType<typeof replaysSearch>;
 
@@ -93,7 +87,6 @@ export const violationsSearch = parameters({
 });
 export type ViolationsSearch = ReturnType<typeof violationsSearch>;
 
-/** With the open violation, the rule whose override is edited, and the shown receipt of an erasure and export. */
 export const userSearch = parameters({ ...time, open: text, override: id, erasure: text, export: id });
 export type UserSearch = ReturnType<typeof userSearch>;
 
@@ -103,10 +96,7 @@ export type UsersSearch = ReturnType<typeof usersSearch>;
 export const overridesSearch = parameters({ prefix: text, rule: id, ends: oneOf('soon', 'expired') });
 export type OverridesSearch = ReturnType<typeof overridesSearch>;
 
-/**
- * The fields of the check as typed, which the server validates. Attributes are "org=acme&model=gpt-x", and the costs of
- * other meters "input_tokens=1200".
- */
+/** Attributes are "org=acme&model=gpt-x", the costs of other meters "input_tokens=1200". */
 export const trySearch = parameters({
   user: text,
   plan: text,
@@ -119,7 +109,6 @@ export const trySearch = parameters({
 });
 export type TrySearch = ReturnType<typeof trySearch>;
 
-/** The filters of the audit log and the security log, and the open entry; which mapping of gateways is shown. */
 export const settingsSearch = parameters({
   ...time,
   actor: text,
@@ -140,10 +129,7 @@ export type SecuritySearch = ReturnType<typeof securitySearch>;
 export const findSearch = parameters({ q: text });
 export type FindSearch = ReturnType<typeof findSearch>;
 
-/**
- * Where to go after signing in, and why signing in at a provider failed. The step is "code" if the provider was the
- * first and the second factor is the next.
- */
+/** `failed`: why signing in at a provider failed. The step is "code" if the second factor is next. */
 export const signInSearch = parameters({ next: localPath, failed: text, provider: text, step: text });
 
 export const forgotSearch = parameters({ tenant: text });
@@ -152,7 +138,7 @@ export const confirmedSearch = parameters({ next: localPath, failed: text, provi
 
 export const profileSearch = parameters({ linked: text, failed: text, provider: text });
 
-/** Reads the query as strings. The router’s parser would round a user id of twenty digits. */
+/** As strings: the router’s parser would round a user id of twenty digits. */
 export function parseSearch(query: string): Record<string, string> {
   return Object.fromEntries(new URLSearchParams(query));
 }

@@ -8,10 +8,7 @@ import { type Permissions, permissions } from '~/domain/roles';
 
 export const SessionContext = createContext<Session | null>(null);
 
-/**
- * The session, never null below the shell. The cache is empty for a moment when the session ends, so the context has
- * it.
- */
+/** Never null below the shell. The query cache is empty for a moment when the session ends, so the context has it. */
 export function useSession(): Session {
   const session = useContext(SessionContext);
   if (!session) throw new Error('useSession outside of the shell');
@@ -24,7 +21,7 @@ export function useTenant(): string {
   return tenant;
 }
 
-/** The permissions of the reader in the tenant: `const { edit } = useRole()`. Screens hide buttons that would fail. */
+/** Screens hide buttons that would fail: `const { edit } = useRole()`. */
 export function useRole(): Permissions {
   const { tenant } = useParams({ strict: false });
   const { data } = useQuery(sessionQuery);
@@ -41,7 +38,6 @@ export function needsFactor({ memberships, second_factor_required, two_factors }
   return second_factor_required || !!membership?.second_factor_required;
 }
 
-/** The tenant to start with: the last visited one, else the first. */
 export function firstTenant(memberships: Membership[]): string | undefined {
   const last = lastTenant();
   const found = memberships.find((one) => one.tenant.slug === last) ?? memberships[0];
@@ -64,10 +60,7 @@ export function rememberTenant(slug: string): void {
   }
 }
 
-/**
- * Whether a session's account is in the tenant. Others see that it does not exist, and should sign in elsewhere next
- * time.
- */
+/** To others the tenant does not exist, and is not remembered. */
 export function isIn({ account, memberships, has_more_memberships }: Session, slug: string): boolean {
   return account.platform_admin || has_more_memberships || memberships.some(({ tenant }) => tenant.slug === slug);
 }
@@ -93,7 +86,7 @@ export function useSignOut(): () => Promise<void> {
     }
     queries.setQueryData(sessionKey, null);
     const slug = signInTenant();
-    // Whoever calls this has asked whether drafts may be lost.
+    // The callers asked whether drafts may be lost.
     await navigate({
       ...(slug ? { to: '/sign-in/$slug', params: { slug } } : { to: '/sign-in' }),
       ignoreBlocker: true,

@@ -1,7 +1,7 @@
 import type { ProblemError } from './problem';
 import { makeStore, useStore } from './store';
 
-/** Until when the server denies requests, because there were too many, and whose they were. */
+/** When the server accepts requests again, and its reason. */
 interface Busy {
   until: number;
   reason: string;

@@ -2,13 +2,10 @@ import type { QueryClient } from '@tanstack/react-query';
 import { type Resource, sessionKey, tenantKey } from './queries';
 import type { AuditObjectKind } from './types';
 
-/** The queries of one resource, or some of them: the beginning of a key after the tenant. */
+/** The beginning of a query key, after the tenant. */
 type Part = Resource | readonly [Resource, ...string[]];
 
-/**
- * The queries that a write refetches, by the kind of object in the audit log. Queries with a short interval, such as
- * stats, are left out.
- */
+/** The queries that a write refetches. Those with a short interval, such as stats, are left out. */
 const changes: Record<AuditObjectKind, readonly Part[]> = {
   // A removed rule takes its overrides along, turns its alerts off, and is one less on its plan.
   rule: [
@@ -37,7 +34,6 @@ const changes: Record<AuditObjectKind, readonly Part[]> = {
   scheduled_change: ['scheduled', 'audit'],
   audit_webhook: ['audit webhook', 'audit'],
   capacity: ['capacity', 'audit'],
-  // The default plan is marked in the list of plans, and is the plan of users without an assignment.
   tenant: ['itself', 'plans', 'users', 'adapting', 'audit'],
 };
 

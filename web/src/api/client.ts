@@ -12,15 +12,12 @@ import { AwayError, isKind, limitExceeded, problemOf } from './problem';
 import { askForProof } from './proof';
 import type { paths } from './schema';
 
-/** A random id. crypto.randomUUID exists only on HTTPS pages. */
+/** crypto.randomUUID exists only on HTTPS pages. */
 export function randomID(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/**
- * How long an answer may take to begin, in milliseconds. The server answers within 30 s or not at all; it gives a file
- * 2.5 minutes. A request that is repeated has this long each time.
- */
+/** Milliseconds until an answer must have begun. The server answers within 30 s, and imports within 2.5 minutes. */
 function patienceFor({ method, url }: Request): number {
   if (method === 'POST' && /\/import$/.test(new URL(url).pathname)) return 160_000;
   return 32_000;
@@ -28,14 +25,10 @@ function patienceFor({ method, url }: Request): number {
 
 const repeats = [300, 1000, 3000];
 
-/**
- * Sends a request. If the server wants its sender to sign in again, a dialog asks them, and the same request is sent
- * once more.
- */
+/** Sends a request. If the server wants a recent sign-in, a dialog asks for it, and the request is sent once more. */
 export async function send(request: Request): Promise<Response> {
   if (request.method === 'GET') {
-    // A screen asks for a dozen things at once. Sending each is a task of its own, between which the browser can
-    // answer.
+    // Each of a screen's dozen requests is a task of its own, so that the browser can answer in between.
     const { scheduler } = globalThis as { scheduler?: { yield?: () => Promise<void> } };
     await scheduler?.yield?.();
     return timed(request);
@@ -47,10 +40,7 @@ export async function send(request: Request): Promise<Response> {
   return sendOnce(request);
 }
 
-/**
- * Sends a request. When the answer to one with an Idempotency-Key is lost, it is sent again: the server carries it out
- * once, and answers as it did or would have.
- */
+/** When the answer to a request with an Idempotency-Key is lost, it is sent again. */
 async function sendOnce(request: Request): Promise<Response> {
   if (!request.headers.has('Idempotency-Key')) return timed(request);
   for (const pause of repeats) {
@@ -78,7 +68,7 @@ async function timed(request: Request): Promise<Response> {
   return response;
 }
 
-/** Sign-in and the like are for anyone: the server keeps no answers for strangers. */
+/** The server keeps answers of signed-in callers only. */
 function isRepeatable(url: string): boolean {
   return /\/api\/v1\/(tenants|service-keys)(\/|$)/.test(new URL(url).pathname);
 }
@@ -124,23 +114,19 @@ type Body<O> = [NonNullable<OperationRequestBodyContent<O>>] extends [never]
   ? unknown
   : { body: NonNullable<OperationRequestBodyContent<O>> };
 
-/** What a request has: the parameters of its path and its query, its body, and how it is sent. */
 type Sent<O> = Parameters<O> &
   Etag<O> &
   Body<O> & {
     headers?: Record<string, string>;
     signal?: AbortSignal;
     parseAs?: 'blob' | 'stream';
-    /** The body is text, which is sent as it is. */
     bodySerializer?: (body: string) => string;
   };
 
 type Data<O> = O extends { responses: infer R extends Record<number, unknown> } ? SuccessResponse<R> : never;
 
-/** The data of an answer, or the response if it has none. */
 type Answer<O> = [Data<O>] extends [never | undefined] ? Response : NonNullable<Data<O>>;
 
-/** What is known of an answer beside its data, by that. */
 const responses = new WeakMap<object, Response>();
 
 function method<M extends HttpMethod>(name: M) {
@@ -171,10 +157,7 @@ function method<M extends HttpMethod>(name: M) {
   };
 }
 
-/**
- * The API client, typed by api/openapi.yaml and authenticated by the session cookie. A call returns its data or throws:
- * ProblemError for an error response, AwayError for none. Screens never look at an error's status.
- */
+/** The API client. A call returns its data or throws: ProblemError for an error response, AwayError for none. */
 export const api = {
   get: method('get'),
   post: method('post'),

@@ -7,7 +7,7 @@ export function serverNow(): number {
   return Date.now() + ahead;
 }
 
-/** Learns from a response. Its Date header was written between the two times, and leaves out the milliseconds. */
+/** The Date header was written between the two times, and leaves out the milliseconds. */
 export function noteServerTime(date: string | null, sent: number, received: number): void {
   const written = Date.parse(date ?? '');
   if (Number.isNaN(written)) return;

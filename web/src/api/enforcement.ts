@@ -6,7 +6,7 @@ import type { AuditEntry, Enforcement, Tenant } from './types';
 
 const searched = 100;
 
-/** The latest change of a tenant’s enforcement; null if it is not among the latest changes. */
+/** Null if it is not among the latest changes. */
 export const enforcementChangeQuery = (tenant: Tenant) =>
   queryOptions({
     queryKey: tenantKey(tenant.slug, 'enforcement change', tenant.version),
@@ -24,9 +24,7 @@ export const enforcementChangeQuery = (tenant: Tenant) =>
     staleTime: Number.POSITIVE_INFINITY, // a version has one history
   });
 
-/**
- * Sets a tenant’s enforcement, with the ETag of this moment, so that another edit of the settings does not block it.
- */
+/** Reads the ETag first, so that another edit of the settings does not block the change. */
 export async function setEnforcement(queries: QueryClient, slug: string, to: Enforcement): Promise<void> {
   const path = { tenant: slug };
   const { etag } = await tagged(api.get('/api/v1/tenants/{tenant}', path));

@@ -22,7 +22,7 @@ export function userDataAddress(tenant: string, user: string): string {
   return `/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(user)}/data`;
 }
 
-/** The file of the security log. A link to it could not show why the server refuses. */
+/** A link to the file could not show why the server refuses. */
 export async function securityExport(query: SecurityFilter): Promise<Blob> {
   return (await api.get('/api/v1/security-log/export', { ...query, parseAs: 'blob' })) as unknown as Blob;
 }

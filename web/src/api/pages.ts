@@ -5,10 +5,7 @@ interface Page<T> {
   next_cursor: string | null;
 }
 
-/**
- * All pages of a list, for screens that filter and sort in the browser. Unbounded lists, such as users, are
- * read page by page instead.
- */
+/** All pages of a list. Unbounded lists, such as users, are read page by page instead. */
 export async function all<T>(page: (cursor: string | undefined) => Promise<Page<T>>): Promise<T[]> {
   const items: T[] = [];
   let cursor: string | undefined;
@@ -20,10 +17,7 @@ export async function all<T>(page: (cursor: string | undefined) => Promise<Page<
   return items;
 }
 
-/**
- * A list that is read page by page. `fix` reads what the pages have in common, because a cursor is valid only with what
- * its first page was asked with: a range moves with the clock.
- */
+/** A list that is read page by page. A cursor is valid only with its first page's parameters, which `fix` reads. */
 export function pagesQuery<P extends Page<unknown>, F = undefined>(
   queryKey: readonly unknown[],
   read: (cursor: string | undefined, signal: AbortSignal, fixed: F) => Promise<P>,
@@ -40,7 +34,6 @@ export function pagesQuery<P extends Page<unknown>, F = undefined>(
   });
 }
 
-/** The rows of all pages that were read: `select` of a list. */
 export function rowsOf<T>({ pages }: InfiniteData<{ items: T[] }, unknown>): T[] {
   return pages.flatMap(({ items }) => items);
 }

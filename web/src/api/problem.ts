@@ -12,7 +12,6 @@ const prefix = 'urn:sluice:problem:';
 /** The type of a denial by a rate limit, of draft-ietf-httpapi-ratelimit-headers. */
 export const limitExceeded = 'https://iana.org/assignments/http-problem-types#quota-exceeded';
 
-/** An error response. Code decides by its kind; readers see its detail. */
 export class ProblemError extends Error {
   constructor(
     readonly document: ProblemDocument,
@@ -25,7 +24,6 @@ export class ProblemError extends Error {
     this.name = 'ProblemError';
   }
 
-  /** The type without its prefix: "not-found", "precondition-failed" … */
   get kind(): string {
     return this.document.type.replace(prefix, '');
   }

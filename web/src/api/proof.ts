@@ -1,9 +1,6 @@
 import { makeStore, useStore } from './store';
 
-/**
- * Signing in again. The client asks here when the server wants a fresh session; the dialog answers. Requests that ask
- * at the same time share one answer.
- */
+/** Requests that ask for a recent sign-in at the same time share one answer. */
 const asked = makeStore<{ answer: Promise<boolean>; resolve: (confirmed: boolean) => void } | null>(null);
 
 export function askForProof(): Promise<boolean> {

@@ -5,7 +5,6 @@ import { all } from './pages';
 import { AwayError, isKind, isStatus, limitExceeded, ProblemError } from './problem';
 import type { Session } from './types';
 
-/** The resources of a tenant, as query keys name them. changes.ts maps writes to resources. */
 export type Resource =
   | 'adapting'
   | 'alerts'
@@ -38,7 +37,7 @@ export type Resource =
 
 export const sessionKey = ['session'] as const;
 
-/** A query key: the tenant, so that caches of tenants never mix, and the resource. */
+/** Begins with the tenant, so that caches of tenants never mix. */
 export const tenantKey = (tenant: string, resource: Resource, ...rest: unknown[]) => [
   'tenant',
   tenant,
@@ -46,10 +45,7 @@ export const tenantKey = (tenant: string, resource: Resource, ...rest: unknown[]
   ...rest,
 ];
 
-/**
- * Placeholder data: keeps the previous data while the last part of the key changes, such as the time range.
- * The other parts must be equal, so that figures never appear under another tenant or rule.
- */
+/** Keeps the previous data while the last part of the key changes. The others are the same tenant and rule. */
 export function keepSame(queryKey: readonly unknown[]) {
   const same = hashKey(queryKey.slice(0, -1));
   return <T>(before: T | undefined, query?: { queryKey: readonly unknown[] }): T | undefined =>
@@ -57,7 +53,7 @@ export function keepSame(queryKey: readonly unknown[]) {
 }
 
 export function newQueryClient(): QueryClient {
-  // Any 401 ends the session here too. The shell then redirects to sign-in.
+  // Any 401 ends the session.
   const onError = (error: unknown) => {
     if (isStatus(error, 401)) client.setQueryData(sessionKey, (now) => now && null);
   };
@@ -86,7 +82,7 @@ export const sessionQuery = queryOptions({
       const session = await api.get('/api/v1/session', { signal });
       const before = client.getQueryData<Session | null>(sessionKey);
       if (before && before.account.account_id !== session.account.account_id) {
-        // Somebody else signed in, in another tab: what the first one read is not theirs.
+        // Another account signed in, in another tab.
         void client.resetQueries({ predicate: ({ queryKey }) => queryKey[0] !== sessionKey[0] });
       }
       return session;
@@ -222,10 +218,7 @@ interface Looks {
   dataUpdateCount: number;
 }
 
-/**
- * When work behind the scenes, such as an erasure, is looked at again, in milliseconds: every second for a minute, then
- * more rarely.
- */
+/** In milliseconds: every second for a minute, then more rarely. */
 export function nextLook({ data, error, dataUpdateCount }: Looks): number | false {
   if (data?.finished_at || isStatus(error, 403) || isStatus(error, 404)) return false;
   return error || dataUpdateCount >= 60 ? 15_000 : 1_000;

@@ -3,7 +3,6 @@ import { api } from './client';
 import { tenantKey } from './queries';
 import type { Rule } from './types';
 
-/** The entry of the audit log that says who removed a rule, and what the rule was; null if there is none. */
 export const removalQuery = (tenant: string, rule: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit', 'removal', rule),

@@ -25,7 +25,7 @@ export const openScheduledQuery = (tenant: string) =>
     refetchInterval: ({ state: { data } }) => untilNext(data),
   });
 
-/** How long until the next change starts or ends, in ms: then its state and the limits on the screen are others. */
+/** Milliseconds until the next change starts or ends. */
 function untilNext(changes: ScheduledChange[] = []): number {
   const moments = changes.flatMap(({ state, starts_at, ends_at }) => {
     if (state === 'waiting') return [Date.parse(starts_at)];

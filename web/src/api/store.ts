@@ -1,6 +1,5 @@
 import { useSyncExternalStore } from 'react';
 
-/** A value that changes outside of rendering, such as by an answer of the server. */
 interface Store<T> {
   get: () => T;
   set: (next: T) => void;

@@ -3,22 +3,19 @@ import { api } from './client';
 import type { Violation } from './types';
 import type { ViolationFilter } from './violations';
 
-/** An event of the stream: a violation, that there were too many to show, or its end with the reason. */
 export type TailEvent =
   | { event: 'violation'; violation: Violation }
   | { event: 'skipped' }
   | { event: 'ended'; reason: string };
 
-/** How far one has read, over several connections: the id of the last event. */
+/** The id of the last event that was read, over several connections. */
 export interface TailPosition {
   id?: string;
 }
 
 /**
- * Watches violations arrive until the signal aborts, the stream ends or the connection breaks, which throws. A batch
- * has the violations that arrived at once. EventSource would hide why a request is refused, and reconnect in vain, so
- * fetch reads the stream. With the same position a later call goes on from there: the server sends the violations of
- * the meantime.
+ * Watches violations arrive until the signal aborts, the stream ends or the connection breaks, which throws.
+ * EventSource would hide why a request is refused. With the same position a later call goes on from there.
  */
 export async function* tail(
   tenant: string,
@@ -56,7 +53,7 @@ export async function* tail(
   }
 }
 
-/** Reads one event; null for events of later servers. */
+/** Null for events of later servers. */
 function read({ event, data }: EventSourceMessage): TailEvent | null {
   switch (event) {
     case 'violation':

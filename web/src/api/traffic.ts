@@ -7,7 +7,7 @@ import { keepSame, tenantKey } from './queries';
 import type { Busiest, Present, TopBy } from './types';
 import type { ViolationFilter } from './violations';
 
-/** Traffic and status. A range that ends now is refetched at an interval; a fixed range is read once. */
+/** A range that ends now is refetched at an interval; a fixed range is read once. */
 const often = 5_000;
 const seldom = 15_000;
 
@@ -15,13 +15,12 @@ function again(span: Span, every: number) {
   return span.moves ? every : (false as const);
 }
 
-/** The series without steps that have not begun, which a range that ends later has. */
+/** Leaves out steps that have not begun. */
 function begun<P extends { at: string }, S extends { points: P[] }>(series: S): S {
   const now = serverNow();
   return { ...series, points: series.points.filter(({ at }) => Date.parse(at) <= now) };
 }
 
-/** Of all checks, of those that a rule matched, or of those that the rules of a meter matched. */
 export const seriesQuery = (tenant: string, span: Span, of: { rule_id?: string; meter?: string } = {}) => {
   const queryKey = tenantKey(tenant, 'stats', 'series', of, span.text);
   return queryOptions({
@@ -40,7 +39,6 @@ export const seriesQuery = (tenant: string, span: Span, of: { rule_id?: string; 
   });
 };
 
-/** Denied checks over time for a filter, refetched less often because the server reads violation records. */
 export const violationSeriesQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
   const queryKey = tenantKey(tenant, 'stats', 'violations', filter, span.text);
   return queryOptions({
@@ -75,7 +73,6 @@ interface TopFilter {
   rule_id?: string;
 }
 
-/** The users, rules, endpoints, addresses or networks with the most denials. By default shadow rules do not count. */
 export const topQuery = (
   tenant: string,
   span: Span,
@@ -115,7 +112,6 @@ export const busiestQuery = (tenant: string, by: Busiest['by']) =>
     refetchInterval: seldom,
   });
 
-/** How many checks of a value are denied a minute; undefined for none. */
 export function presentRate({ items, unattributed_per_minute }: Present, value: string): string | undefined {
   const rate = items.find((item) => item.value === value)?.per_minute;
   if (!rate) return undefined;
@@ -129,7 +125,6 @@ export const tenantStatusQuery = (tenant: string) =>
     refetchInterval: often,
   });
 
-/** The status of the database, Redis and every process. Only platform admins may read it. */
 export const statusQuery = queryOptions({
   queryKey: ['status'],
   queryFn: ({ signal }) => api.get('/api/v1/status', { signal }),

@@ -1,6 +1,5 @@
 import type { components } from './schema';
 
-/* The API's shapes by their names. */
 type Schemas = components['schemas'];
 export type Account = Schemas['Account'];
 export type Adapt = NonNullable<Schemas['Adapt']>;

@@ -25,7 +25,6 @@ export const entryQuery = (tenant: string, audit_id: string) => ({
   staleTime: Number.POSITIVE_INFINITY, // what happened stays
 });
 
-/** The objects of a packed entry, each as an entry. */
 export function unpacked(entry: AuditEntry): AuditEntry[] {
   const { rows = [], row_count: _, ...rest } = entry;
   return rows.map(({ id, ...images }, i) => ({ ...rest, ...images, row: i + 1, object: { ...rest.object, id } }));

@@ -3,10 +3,10 @@ import { api, tagged } from './client';
 import { keepSame, tenantKey } from './queries';
 import type { User } from './types';
 
-/** The plan of the user's checks, as far as it is known: a check's own goes before that of the user. */
+/** A check's own plan goes before that of the user. */
 export const planOfChecks = ({ sent_plan, plan }: Pick<User, 'sent_plan' | 'plan'>) => sent_plan ?? plan;
 
-/** One user with plan, overrides and latest violations. The ETag is the plan assignment's. */
+/** The ETag is the plan assignment's. */
 export const userQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'users', 'one', user),

@@ -42,7 +42,7 @@ export const violationsQuery = (tenant: string, span: Span, filter: ViolationFil
   return { ...list, placeholderData: keepSame(queryKey) };
 };
 
-/** Violations since a moment, latest first, at most 2,000 of them. rest: older ones were left out. */
+/** The latest first, at most 2,000; rest: older ones were left out. */
 export async function violationsSince(
   tenant: string,
   filter: ViolationFilter,

@@ -10,7 +10,6 @@ import { dataOf, options } from './options';
 import { atText, valuesText } from './reading';
 import { useKeys } from './useKeys';
 
-/** The one look of all charts: thin lines, a light grid, y from zero, a crosshair with the values below. */
 export default function ChartCanvas(props: ChartProps) {
   const { label, x, series, height = 180, sync, elapsed, onBrush } = props;
   const { ref, width } = useElementSize<HTMLDivElement>();
@@ -26,7 +25,7 @@ export default function ChartCanvas(props: ChartProps) {
     setRead(`${selecting ? 'Selected up to ' : ''}${atText(props, index)}: ${valuesText(props, index)}`),
   );
 
-  // A new plot only when its make-up changes; new values go into the one that is there.
+  // A new plot only for a new look; new values go into the one that is there.
   const makeUp = JSON.stringify([
     series.map(({ values: _, ...look }) => look),
     sync,

@@ -6,9 +6,7 @@ import type { ChartProps, Series } from './chart';
 import { crosses, dots } from './marks';
 import { brushByTouch } from './touch';
 
-/* What uPlot is told. */
-
-/** Each line has a second one in the plot for its unfinished end. */
+/** Whether a line has a second one for its unfinished end. */
 function hasTail({ points, bars }: Series): boolean {
   return !points && !bars;
 }
@@ -93,10 +91,7 @@ export function options(
   };
 }
 
-/**
- * The pixels that a tick needs: those of its text, and of the time between two points, so that none stands between
- * them.
- */
+/** Pixels for a tick's text, and at least the time between two points, so that no tick stands between them. */
 function tickSpace(plot: uPlot, _: number, min: number, max: number, width: number): number {
   const [first = min, second = max] = plot.data[0];
   return Math.max(64, (0.99 * width * (second - first)) / (max - min || 1));
@@ -114,7 +109,7 @@ function inZone(seconds: number): Date {
   return zone === 'utc' ? uPlot.tzDate(at, 'Etc/UTC') : at;
 }
 
-/** "14:05"; the day where one begins; with seconds where ticks are closer than a minute. */
+/** "14:05"; the day at midnight; with seconds where ticks are closer than a minute. */
 function timeTick(seconds: number, ticks: number[]): string {
   const at = seconds * 1000;
   const midnight = secondTick.format(at) === '00:00:00';
@@ -122,7 +117,7 @@ function timeTick(seconds: number, ticks: number[]): string {
   return ((ticks[1] ?? seconds + 60) - (ticks[0] ?? seconds) < 60 ? secondTick : minuteTick).format(at);
 }
 
-/** The seconds between ticks of elapsed time, so that they are at whole minutes and hours. */
+/** Steps of elapsed time, so that ticks are at whole minutes and hours. */
 const elapsedSteps = [
   ...[0.001, 0.01, 0.1].flatMap((step) => [step, 2 * step, 5 * step]),
   ...[1, 2, 5, 10, 15, 30],
@@ -130,7 +125,7 @@ const elapsedSteps = [
   ...[1, 2, 7, 14, 30, 90].map((days) => days * 86_400),
 ];
 
-/** "90 s" beside "120 s", "2 min" beside "5 min": all ticks of an axis have one unit where they can. */
+/** All ticks of an axis have one unit where they can: "90 s" beside "120 s". */
 export function elapsedTick(seconds: number, ticks: number[]): string {
   if (seconds === 0) return '0';
   const step = (ticks[1] ?? seconds) - (ticks[0] ?? 0);

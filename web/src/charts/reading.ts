@@ -1,8 +1,6 @@
 import { duration, plainTime, shortNumber, zoneOf } from '~/domain/format';
 import type { ChartProps } from './chart';
 
-/* What a chart says at one of its points, in words. */
-
 export function atText({ x, elapsed, unfinished }: ChartProps, index: number): string {
   const at = x[index];
   if (at === undefined) return '–';

@@ -6,8 +6,7 @@ import { clear, select } from './useKeys';
 const shortest = 8; // pixels; less is a tap
 
 /**
- * Brushing with a finger or a pen, which uPlot does not do. A vertical movement stays the page's: the browser then
- * cancels the pointer (touch-action in chart.css).
+ * Brushing with a finger or a pen, which uPlot lacks. A vertical movement scrolls the page (touch-action in chart.css).
  */
 export function brushByTouch(props: RefObject<ChartProps>): uPlot.Plugin {
   return {

@@ -5,8 +5,7 @@ import type { ChartProps } from './chart';
 const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 };
 
 /**
- * The chart by the keyboard. Arrows, Home and End move the crosshair. Enter, or Shift with an arrow, begins a
- * selection; Enter again brushes it, and Escape drops it.
+ * Arrows, Home and End move the crosshair. Enter, or Shift with an arrow, begins a selection; Enter again brushes it.
  */
 export function useKeys(
   plot: RefObject<uPlot | null>,
@@ -72,10 +71,8 @@ export function useKeys(
   };
 }
 
-/** Shows a selection between two places, without an event. */
 export function select(chart: uPlot, from: number, to: number) {
   const left = Math.min(from, to);
-  // A selection of one point is seen too.
   const width = Math.max(2, Math.abs(to - from));
   chart.setSelect({ left, width, top: 0, height: chart.over.clientHeight }, false);
 }

@@ -8,9 +8,8 @@ interface Props {
   children: React.ReactNode;
 }
 
-/** The buttons of a long form or a draft, which stay in sight at the foot of the page and cover nothing at its end. */
 export function ActionBar({ label, text, above, children }: Props) {
-  // The bar comes while its reader types, maybe in a field that it would cover.
+  // The bar appears while its reader types, maybe in a field that it would cover.
   useEffect(() => {
     if (document.activeElement !== document.body) {
       document.activeElement?.scrollIntoView?.({ block: 'nearest' });

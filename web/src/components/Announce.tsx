@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'react';
 
 const often = 15_000;
 
-/** Announces a changing text to screen readers, politely and at most every 15 seconds, invisibly. */
+/** Tells screen readers a changing text, at most every 15 seconds. */
 export function Announce({ children }: { children: string }) {
   const [said, setSaid] = useState('');
   const at = useRef(0);

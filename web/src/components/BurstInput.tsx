@@ -12,8 +12,7 @@ interface Props {
 }
 
 /**
- * A whole number of tokens. The text stays as typed, even if it is not a number; the value is then NaN, which
- * limitProblems() explains. No character is dropped: 1,5 must not become 15.
+ * The text stays as typed: 1,5 must not become 15. Without a number the value is NaN, which limitProblems() explains.
  */
 export function BurstInput({ label, value, onChange, error, disabled }: Props) {
   const [typed, setTyped] = useState<string | null>(null);

@@ -3,15 +3,15 @@ import styles from '@mantine/dates/styles.layer.css?url';
 import { useEffect, useRef } from 'react';
 
 interface Props {
-  /** The day that has the focus, such as 2026-11-23. */
+  /** The day with the focus, such as 2026-11-23. */
   day: string;
   onPick: (day: string) => void;
 }
 
-/** The days of a month, for the arrow keys and the mouse. Its styles are loaded with it, as few screens need them. */
+/** Its styles are loaded with it, as few screens need them. */
 export default function Calendar({ day, onPick }: Props) {
   const root = useRef<HTMLDivElement>(null);
-  // The popover gives the focus when it opens, which is before this part of the code is loaded for the first time.
+  // The popover gives the focus before this code is loaded for the first time.
   useEffect(() => root.current?.querySelector<HTMLElement>('[data-autofocus]')?.focus(), []);
   return (
     <>

@@ -7,7 +7,6 @@ import { CheckUrlHint, useCheckUrl } from './CheckUrl';
 import { CodeBlock } from './CodeBlock';
 import { LoadingLines } from './states';
 
-// Most visits look at no file of a proxy.
 const ProxyCode = lazy(() => import('./ProxyCode'));
 
 interface Props {

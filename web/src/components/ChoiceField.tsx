@@ -1,9 +1,8 @@
 import { NativeSelect, Select } from '@mantine/core';
 
-/** Longer lists are searched by typing. */
 const few = 15;
 
-/** Stands for '', which a searchable list takes for no choice. No plan and no rule is called that. */
+/** Stands for '', which a searchable list takes for no choice. */
 const empty = ' ';
 
 type Choice = string | { value: string; label: string };
@@ -20,9 +19,7 @@ interface Props {
   onChange: (value: string) => void;
 }
 
-/**
- * A choice among things that a tenant has, such as plans: the browser's own list of a few, a searchable one of many.
- */
+/** The browser's own list of a few choices, a searchable one of many. */
 export function ChoiceField({ data, value, onChange, ...field }: Props) {
   if (data.flatMap((one) => (isGroup(one) ? one.items : one)).length <= few) {
     return (

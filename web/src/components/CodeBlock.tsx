@@ -1,7 +1,6 @@
 import styles from './CodeBlock.module.css';
 import { Copy } from './Copy';
 
-/** Code to copy. Long lines scroll; on a phone they wrap. Copy takes them as they are, so the code stays runnable. */
 export function CodeBlock({ code, label }: { code: string; label: string }) {
   return (
     <div className={styles.block}>

@@ -5,7 +5,7 @@ interface Props {
   onChange: (code: string) => void;
   error?: string;
   autoFocus?: boolean;
-  /** Only a code of the app is taken, while the factor is being set up. */
+  /** Recovery codes are refused while the factor is being set up. */
   appOnly?: boolean;
 }
 

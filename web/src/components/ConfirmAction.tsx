@@ -11,14 +11,14 @@ interface Props {
   effect: React.ReactNode;
   verb: string;
   destructive?: boolean;
-  /** The object is gone: somebody else removed it while the dialog was open. */
+  /** Somebody else removed the object while the dialog was open. */
   gone?: boolean;
   action: () => Promise<unknown>;
 }
 
 /**
- * Asks before a destructive or limiting action, and says its effect. The dialog stays open while the action runs and if
- * it fails. For destructive actions Cancel has the focus, so that Enter alone destroys nothing.
+ * The dialog stays open if the action fails. Of a destructive one, Cancel has the focus, so that Enter destroys
+ * nothing.
  */
 export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, gone, action }: Props) {
   const queries = useQueryClient();
@@ -40,7 +40,7 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
       await action();
       close();
     } catch (failure) {
-      // The effect and the ETag come from queries. A refetch shows the newer version, or that it is gone.
+      // A refetch shows the newer version, or that it is gone.
       if (isStatus(failure, 412) || isStatus(failure, 404)) await queries.invalidateQueries();
       setError(failure);
     } finally {

@@ -15,7 +15,6 @@ interface Props {
   versions: Versions[];
   onKeepMine: () => void;
   onTakeTheirs: () => void;
-  /** Back to the form, nothing lost. */
   onClose: () => void;
 }
 

@@ -6,10 +6,7 @@ import { between, type Span } from '~/domain/range';
 import { IconCheck, IconCopy } from './icons';
 import { failed } from './toast';
 
-/**
- * Copies the address of this page. A range that ends now becomes the range that is shown, so that the reader of the
- * link sees the same. Readers sign in by themselves: the address has no secret.
- */
+/** Copies the page's address. A range that ends now becomes fixed, so that the reader sees the same. */
 export function CopyLink({ range }: { range: Span }) {
   const { copy, copied, error } = useClipboard({ timeout: 3_000 });
   useEffect(() => {

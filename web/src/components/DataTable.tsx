@@ -10,18 +10,16 @@ export interface Column<Row> {
   key: string;
   header: string;
   quiet?: boolean;
-  /** CSS width; the columns without one share the rest. */
   width?: number | string;
-  /** Numbers are right-aligned, with tabular digits. */
   numeric?: boolean;
   sortable?: boolean;
   /** Left out beside an open panel and, unless it is also `under`, on phones. */
   wide?: boolean;
-  /** On phones it stands with its header on a line below the others, so that nothing is cut. */
+  /** On phones it stands with its header on a line below the others. */
   under?: boolean;
   /** Text of more than a line is wrapped, not cut. */
   wraps?: boolean;
-  /** Its text is the row’s link. By default that is the first column. */
+  /** Its text is the row’s link; by default that is the first column. */
   names?: boolean;
   render: (row: Row) => React.ReactNode;
 }
@@ -32,10 +30,10 @@ export interface TableProps<Row> {
   rows: Row[];
   rowKey: (row: Row) => string | number;
   to?: (row: Row) => LinkProps;
-  /** Handles a plain click instead of the link, such as for a panel that shares one history entry. */
+  /** Handles a plain click instead of the link. */
   onOpen?: (row: Row) => void;
   open?: string | number;
-  /** "rate", or "-rate" for descending; it lives in the URL. */
+  /** "rate", or "-rate" for descending. */
   sort?: string;
   onSort?: (sort: string) => void;
 }
@@ -44,13 +42,10 @@ const rowHeight = 40;
 const stackedHeight = 64; // of a row that is not drawn yet
 const virtualFrom = 200;
 
-/** Up to this width rows stack, as in DataTable.module.css. */
+/** As in DataTable.module.css. */
 const narrow = '(width <= 720px)';
 
-/**
- * A table with keyboard navigation: arrows, Home, End, Page up and down, Enter to open. A row has one link, and a click
- * anywhere on the row follows it. Above 200 rows the table scrolls by itself and renders only the visible rows.
- */
+/** A table with keyboard navigation. Above 200 rows it scrolls by itself and renders only the visible rows. */
 export function DataTable<Row>(props: TableProps<Row>) {
   const { label, columns, rows, rowKey, to, onOpen, open } = props;
   const opens = !!to || !!onOpen;
@@ -70,7 +65,7 @@ export function DataTable<Row>(props: TableProps<Row>) {
     overscan: 12,
     initialRect: { width: 1000, height: 640 },
   });
-  // Heights that were measured stacked are forgotten where rows do not stack, and the other way round.
+  // Heights that were measured stacked are wrong where rows do not stack, and the other way round.
   // biome-ignore lint/correctness/useExhaustiveDependencies: it runs when rows begin or end to stack
   useEffect(() => (measured ? () => virtualizer.measure() : undefined), [measured, stacks, virtualizer]);
   const [current, setCurrent] = useState(0);

@@ -11,7 +11,6 @@ interface Props {
   onClose: () => void;
   title: React.ReactNode;
   size?: number;
-  /** Keeps the dialog open while its request runs, so that an error is seen. */
   pending?: boolean;
   /** Only its own buttons close it, because its content cannot be shown again. */
   keepOpen?: boolean;
@@ -19,8 +18,8 @@ interface Props {
 }
 
 /**
- * A modal that does not lose input. A click outside closes an unchanged one only. Escape asks first if something was
- * typed, and so does leaving the page; a save that opens another page passes ignoreBlocker.
+ * A modal that does not lose input: Escape asks first if something was typed, as leaving the page does. A save that
+ * opens another page passes ignoreBlocker.
  */
 export function Dialog({ opened = true, onClose, title, size, pending, keepOpen, children }: Props) {
   const [changed, setChanged] = useState(false);
@@ -30,7 +29,7 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
     setChanged(false);
     setAsking(false);
   }, [opened]);
-  // The dialog that asks for a proof of identity stands outside of all pages.
+  // The dialog that asks for a proof of identity stands outside of the router.
   const canLeave = !!useRouter({ warn: false });
   const locked = !!pending || !!keepOpen;
   // React passes on the events of a dialog inside of this one.

@@ -6,10 +6,9 @@ import type { Choice } from '~/domain/rule';
 interface Props {
   value: string;
   onChange: (value: string) => void;
-  /** When that ends, in milliseconds; null where it is said otherwise. */
+  /** In milliseconds; null where it is said otherwise. */
   end: number | null;
   error?: string;
-  /** Choices before and after the lengths. */
   before?: Choice[];
   after?: Choice[];
 }

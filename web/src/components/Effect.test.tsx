@@ -90,7 +90,6 @@ const counted = (value: number, error = 0) => ({ value, error });
 const affected = [{ user_id: '7', ip: null, newly_denied: 5, no_longer_denied: 0 }];
 const left_out = [{ rule_id: '7', rule: 'user:{user_id} [pro]', why: 'it leases' }];
 
-/** Every combination of what an answer says, with its words in full and in one line. */
 test.each([
   ['none', {}, 'decided none otherwise.', 'none of 100 recorded checks decided otherwise'],
   [

@@ -22,13 +22,10 @@ interface Props {
   question: Question;
 }
 
-/** How many recorded checks are looked at where the usual number says too little. */
+/** Used where the usual number of checks says too little. */
 const most_checks = 1_000_000;
 
-/**
- * The effect of new limits on the recorded checks of the last day. A later edit cancels the request; until its own
- * answer arrives, the former answer is outdated.
- */
+/** Replays the recorded checks of the last day with new limits. A later edit cancels the request. */
 export function useEffectOf(tenant: string, question: Question | null) {
   const wanted = JSON.stringify(question);
   const [asked] = useDebouncedValue(wanted, 400);
@@ -47,7 +44,7 @@ export function useEffectOf(tenant: string, question: Question | null) {
     staleTime: 60_000,
     retry: false,
     queryFn: ({ signal }) => ask(signal, {}),
-    // Checks are stored a minute after they were asked, and few checks some minutes later.
+    // Checks are stored minutes after they were asked.
     refetchInterval: ({ state: { data } }) => (data?.is_recording && data.since === null ? 30_000 : false),
   });
   const wide = useQuery({
@@ -66,7 +63,6 @@ export function useEffectOf(tenant: string, question: Question | null) {
   };
 }
 
-/** The effect in one line, for the bar that saves, which opens to all of it. */
 export function EffectLine({ children, ...props }: Props & { children: React.ReactNode }) {
   const { data, isOutdated } = useEffectOf(props.tenant, props.question);
   return (
@@ -93,7 +89,7 @@ export function EffectLine({ children, ...props }: Props & { children: React.Rea
   );
 }
 
-/** The effect in words, beside Save wherever limits are edited, in room for most answers, so that Save stays put. */
+/** Has room for most answers, so that Save stays put. */
 export function Effect(props: Props) {
   return (
     <div className={styles.effect}>
@@ -171,7 +167,6 @@ function isNone({ newly_denied, no_longer_denied }: Counts): boolean {
   return newly_denied.value === 0 && no_longer_denied.value === 0;
 }
 
-/** "91 more", "34 fewer" or, of other checks, "as many": the change in denials. */
 function netOf({ newly_denied: newly, no_longer_denied: noLonger }: Counts): string {
   const value = newly.value - noLonger.value;
   const error = newly.error + noLonger.error;
@@ -199,7 +194,6 @@ function leftOut(all: EffectLeftOut[]): string {
     .join('');
 }
 
-/** The effect of one rule of several: "Of the recorded checks, 412 more denied." */
 export function effectSentence(effect: EffectOfRule): string {
   const { mode, note } = effect;
   if (note) return note;

@@ -2,7 +2,6 @@ import { Tooltip } from '@mantine/core';
 import { exactTime, relative } from '~/domain/format';
 import { useNow } from './Time';
 
-/** "ends in 40 min", with the exact time on hover; nothing once it is over. */
 export function Ends({ at, verb = 'ends' }: { at: string; verb?: 'ends' | 'goes back' }) {
   const now = useNow();
   const end = Date.parse(at);

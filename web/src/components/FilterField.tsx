@@ -6,7 +6,7 @@ interface Props {
   label: string;
   placeholder?: string;
   value: string | undefined;
-  /** Called with the text after a pause in typing, or at once on Enter; undefined if it is empty. */
+  /** Called after a pause in typing, or at once on Enter; undefined if the text is empty. */
   onChange: (value: string | undefined) => void;
   search?: boolean;
   className?: string;
@@ -24,8 +24,7 @@ export function FilterField({ label, placeholder, value, onChange, search, class
     latest.current(sent.current);
   });
 
-  // Back, links and cleared filters change the URL, and the field follows. The value that the field itself
-  // sent arrives late and is ignored, because more may have been typed since.
+  // The field follows the URL, but not the value that it sent itself: more may have been typed since.
   useEffect(() => {
     if (value === sent.current) return;
     sent.current = value;

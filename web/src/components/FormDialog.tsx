@@ -9,9 +9,7 @@ import styles from './FormDialog.module.css';
 /** Returns the error of the field at a JSON pointer: `error={wrong('/name')}`. */
 export type Wrong = (pointer: string) => string | undefined;
 
-/**
- * Splits an error into field errors and the rest. Call `rest()` last: it returns the errors that no field asked for.
- */
+/** Call `rest()` last: it returns the errors that no field asked for. */
 export function fieldErrors(error: unknown): { wrong: Wrong; rest: () => string | null } {
   const asked = new Set<string>();
   const wrong = (pointer: string) => {
@@ -28,7 +26,6 @@ export function fieldErrors(error: unknown): { wrong: Wrong; rest: () => string 
   return { wrong, rest };
 }
 
-/** Handles the submission of a form. */
 export function submits(act: () => void) {
   return (event: React.FormEvent) => {
     event.preventDefault();
@@ -44,7 +41,7 @@ export function FormError({ children }: { children: string | null }) {
   ) : null;
 }
 
-/** Errors of the server that no field shows; rendered after the fields, which ask for their errors. */
+/** Rendered after the fields, which ask for their errors. */
 export function Rest({ rest }: { rest: () => string | null }) {
   return <FormError>{rest()}</FormError>;
 }
@@ -58,22 +55,17 @@ interface Props {
   invalid?: boolean;
   destructive?: boolean;
   cancel?: string;
-  /** Further buttons, between the one that closes and the one that saves. */
   others?: React.ReactNode;
-  /** The dialogs that this one opens; a form in a form would be none. */
+  /** The dialogs that this one opens; a form must not contain another. */
   beside?: React.ReactNode;
   onClose: () => void;
-  /** Runs after a save; closes the dialog by default. */
+  /** Closes the dialog by default. */
   onSaved?: () => void;
-  /** Saves. If it fails, the dialog stays open and shows why. If it resolves to false, something is left to save. */
+  /** If it fails, the dialog stays open and shows why. False: something is left to save. */
   save: () => Promise<unknown>;
   children: React.ReactNode | ((wrong: Wrong, error: unknown) => React.ReactNode);
 }
 
-/**
- * A form in a dialog that closes on success and keeps the input on failure. During a save nothing can be changed and
- * nothing closes the dialog.
- */
 export function FormDialog(props: Props) {
   const {
     title,

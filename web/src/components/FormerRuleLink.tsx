@@ -9,7 +9,7 @@ interface Props {
   rule: Rule | null | undefined;
 }
 
-/** A rule that may have been removed since; its name is then the one that the audit log has. */
+/** The name of a removed rule is read from the audit log. */
 export function FormerRuleLink({ tenant, id, rule }: Props) {
   const removed = useRemovedRule(tenant, rule === null ? id : undefined);
   return (

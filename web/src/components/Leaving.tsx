@@ -10,20 +10,19 @@ interface Draft {
   inDialog: boolean;
 }
 
-/** All unsaved drafts of the page, so that one question is about all of them. */
+/** All drafts of the page, so that one question is about all of them. */
 const drafts: Draft[] = [];
 
-/** The drafts that a navigation loses: all of the page, or those in a dialog that the address no longer opens. */
+/** All of the page, or those in a dialog that the address no longer opens. */
 function lostBy({ current, next }: Pick<Parameters<ShouldBlockFn>[0], 'current' | 'next'>): Draft[] {
   const leaves = current.pathname !== next.pathname;
   const closes = panelParameters.some((parameter) => parameter in current.search && !(parameter in next.search));
   return drafts.filter(({ inDialog }) => leaves || (closes && inDialog));
 }
 
-/** The pending question whether to leave all drafts, by something other than a navigation. */
+/** Whether to leave all drafts by something other than a navigation. */
 const asked = makeStore<((leave: boolean) => void) | null>(null);
 
-/** Asks before the drafts of the page are lost. Without drafts the answer is yes. */
 export async function mayLeave(): Promise<boolean> {
   if (drafts.length === 0) return true;
   const leaves = await new Promise<boolean>((resolve) => asked.set(resolve));
@@ -34,7 +33,6 @@ export async function mayLeave(): Promise<boolean> {
 interface Props {
   when: boolean;
   what: string;
-  /** The draft is that of a dialog, which the address may have opened. */
   inDialog?: boolean;
 }
 

@@ -6,7 +6,6 @@ import { ShowMore } from './ShowMore';
 interface Props<Row> extends Omit<TableProps<Row>, 'rows'> {
   list: UseInfiniteQueryResult<Row[]>;
   noun: string;
-  /** Stands in the place of an empty table. */
   none: React.ReactNode;
 }
 

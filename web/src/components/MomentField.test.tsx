@@ -8,7 +8,6 @@ import { MomentField } from './MomentField';
 
 const halfPastTwo = Date.parse('2026-11-12T14:30Z');
 
-/** A field in a dialog, and what was typed into it last. */
 function field(first: number | null) {
   const changes = vi.fn<(at: number | null) => void>();
   const closed = vi.fn();

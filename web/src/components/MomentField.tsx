@@ -9,16 +9,15 @@ const Calendar = lazy(() => import('./Calendar'));
 
 interface Props extends Pick<TextInputProps, 'label' | 'error' | 'disabled'> {
   description?: string;
-  /** In milliseconds; null is no time, NaN what is typed and no time. */
+  /** In milliseconds; null for an empty field, NaN for a text that is not a time. */
   value: number | null;
   onChange: (value: number | null) => void;
 }
 
-/** A field for a time in the zone that the reader chose. It is typed, or its day is picked from a calendar. */
 export function MomentField({ value, onChange, description, error, ...field }: Props) {
   const [typed, setTyped] = useState('');
   const [picking, setPicking] = useState(false);
-  // A field has neither seconds nor two hours of one name, so a time that nobody edits keeps its value.
+  // A field has no seconds and cannot tell an hour that occurs twice, so an unedited time keeps its value.
   const at = Number.isNaN(value) ? null : value;
   const saved = at === null ? '' : fieldText(at);
   const text = Object.is(fieldMoment(typed), value) ? typed : saved;

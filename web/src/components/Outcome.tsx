@@ -1,7 +1,7 @@
 import { IconAlert, IconBan, IconCheck, IconGhost } from './icons';
 import styles from './Outcome.module.css';
 
-/** The outcomes. Each has its own colour and shape, so that colour is never the only sign. */
+/** Each has a shape, so that colour is never the only sign. */
 export type Tone = 'allowed' | 'denied' | 'shadow' | 'degraded' | 'neutral';
 
 const shapes = { allowed: IconCheck, denied: IconBan, shadow: IconGhost, degraded: IconAlert, neutral: null };

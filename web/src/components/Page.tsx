@@ -6,7 +6,6 @@ interface Props {
   beside?: React.ReactNode;
   lead?: React.ReactNode;
   above?: React.ReactNode;
-  /** Right of the title: the time range, then the one primary action. */
   actions?: React.ReactNode;
   children: React.ReactNode;
 }

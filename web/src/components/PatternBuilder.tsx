@@ -5,7 +5,6 @@ import { IconPlus, IconX } from './icons';
 import styles from './PatternBuilder.module.css';
 
 interface Props {
-  /** The pattern as text; it may be invalid while it is edited. */
   value: string;
   onChange: (text: string) => void;
   error?: string;
@@ -27,7 +26,6 @@ const eachLabel: Record<Field, string> = {
   global: 'all requests',
 };
 
-/** Edits a key pattern, as conditions or as text. Each follows the other. */
 export function PatternBuilder({ value, onChange, error }: Props) {
   const parsed = parsePattern(value);
   const [parts, setParts] = useState<Segment[]>(parsed.segments ?? []);

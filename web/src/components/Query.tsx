@@ -8,7 +8,7 @@ interface Props<T> {
   children: (data: T) => React.ReactNode;
 }
 
-/** Renders the data of a query, even if a refetch failed; else its error or a placeholder. */
+/** A refetch that failed leaves the data shown. */
 export function Query<T>({ query, loading, children }: Props<T>) {
   const { data } = query;
   const isDrawn = useDeferredValue(data !== undefined); // first in steps, between which the page answers

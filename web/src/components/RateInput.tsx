@@ -13,10 +13,7 @@ interface Props {
   disabled?: boolean;
 }
 
-/**
- * A rate: a number and its unit. Typing "1000/day" sets both. The text stays as typed, even if it is not a
- * rate; the value is then NaN, which limitProblems() explains.
- */
+/** Typing "1000/day" sets number and unit. The text stays as typed; without a rate the value is NaN. */
 export function RateInput({ label, value, onChange, error, disabled }: Props) {
   const shown = perUnit(value);
   const [typed, setTyped] = useState<string | null>(null);

@@ -38,7 +38,7 @@ function isForNewTab({ button, ctrlKey, metaKey, shiftKey }: React.MouseEvent): 
   return button === 1 || ctrlKey || metaKey || shiftKey;
 }
 
-/** Follows the row’s link on a click beside it, unless the click is on a control or ends a text selection. */
+/** Follows the row’s link, unless the click is on a control or ends a text selection. */
 export function followRow(event: React.MouseEvent<HTMLElement>): void {
   if (!event.currentTarget.contains(event.target as Node)) return; // in a dialog that a cell opened
   if ((event.target as Element).closest('a, button, input, label') || getSelection()?.toString()) return;

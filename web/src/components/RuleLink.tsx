@@ -6,7 +6,7 @@ import { Outcome } from './Outcome';
 interface Props {
   tenant: string;
   id: string;
-  /** Missing where the rule is unknown or not loaded yet. The page of a removed rule names who removed it. */
+  /** Missing where the rule is unknown or not loaded yet. */
   rule: (Named & { removed?: boolean }) | undefined;
 }
 

@@ -13,7 +13,6 @@ interface Props {
   onClose: () => void;
 }
 
-/** Shows a secret once, because only its digest is stored, until its button closes the dialog. */
 export function SecretDialog({ title, what, secret, children, onClose }: Props) {
   const [copied, setCopied] = useState(false);
   async function copy() {

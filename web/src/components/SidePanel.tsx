@@ -9,19 +9,14 @@ interface Props {
   onClose: () => void;
   title: string;
   beside?: React.ReactNode;
-  /** Steps to the previous and next row, also with the keys k and j. */
   onPrevious?: () => void;
   onNext?: () => void;
   children: React.ReactNode;
 }
 
-/** Wide enough for a list and a panel side by side. */
 const wide = '(width >= 1024px)';
 
-/**
- * A panel at the right that a list row opens, beside the list, which keeps the focus; a narrow screen shows the panel
- * alone.
- */
+/** A panel beside the list, which keeps the focus; a narrow screen shows the panel alone. */
 export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, children }: Props) {
   const isWide = useMediaQuery(wide, undefined, { getInitialValueInEffect: false });
   const id = useId();

@@ -24,7 +24,7 @@ function makeClock(every: number) {
       };
     },
     read() {
-      // While nobody listens nothing ticks, and the time is that of an earlier page.
+      // Nothing ticks without listeners, so the time is an old one.
       if (listeners.size === 0 && Math.abs(serverNow() - now) >= every) now = serverNow();
       return now;
     },
@@ -40,15 +40,15 @@ function clockOf(every: number) {
 }
 
 /**
- * The current time by the server's clock, updated at an interval in milliseconds. With an interval above what relative
- * times call "just now", a new event would seem to be in the future.
+ * The server's time, updated at an interval in milliseconds. Above what relative times call "just now", a new event
+ * would seem to be in the future.
  */
 export function useNow(every = 5_000): number {
   const { subscribe, read } = clockOf(every);
   return useSyncExternalStore(subscribe, read);
 }
 
-/** The latest of some moments that is over by the server's clock, or -Infinity. Another one that passes draws anew. */
+/** The latest of some moments that is over by the server's clock, or -Infinity. */
 export function useLastPassed(moments: number[]): number {
   const { subscribe, read } = clockOf(1000);
   return useSyncExternalStore(subscribe, () => {

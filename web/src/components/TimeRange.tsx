@@ -10,17 +10,15 @@ import { MomentField } from './MomentField';
 import styles from './TimeRange.module.css';
 import { ZoneChoice } from './ZoneChoice';
 
-/** The time range of the page, from the URL, so back works and links show the same range. */
+/** The time range of the page, from the URL. */
 export function useTimeRange(fallback = '1h') {
   const search = useSearch({ strict: false });
   const navigate = useNavigate();
   const text = 'range' in search && search.range ? search.range : fallback;
   const set = (range: string) => navigate({ to: '.', search: (old: object) => ({ ...old, range }) });
   return {
-    /** The text in the URL; part of query keys. */
     text,
     moves: parseRange(text, 0) === null || isNamedRange(text),
-    /** The moments as of now, in milliseconds. */
     at: (now: number) => parseRange(text, now) ?? parseRange(fallback, now) ?? { from: now - 3_600_000, until: now },
     set,
     brush: (from: number, until: number) => set(between(from * 1000, until * 1000)),

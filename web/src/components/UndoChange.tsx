@@ -83,7 +83,6 @@ function Returns({ entry, names }: { entry: AuditEntry; names?: Names }) {
   );
 }
 
-/** An end that has passed since: what returns is without effect. */
 function ended({ before }: AuditEntry): string {
   const end = before?.expires_at;
   return typeof end === 'string' && hasExpired({ expires_at: end }, serverNow())

@@ -4,7 +4,7 @@ import styles from './Work.module.css';
 interface Props {
   work: { finished_at: string | null; error: string; next_try_at: string | null };
   label: string;
-  /** How many parts are done, and of how many; without them, it is unknown how much is left. */
+  /** How many parts are done, and of how many; left out where that is unknown. */
   done?: number;
   of?: number;
 }

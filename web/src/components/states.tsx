@@ -103,7 +103,7 @@ export function NoPermission({
   );
 }
 
-/** Stands for something that may turn out to be nothing: content below waits, see .in-order. */
+/** Content below waits until this is replaced; see .in-order. */
 export function Awaited() {
   return <div data-loading hidden />;
 }

@@ -10,10 +10,7 @@ interface Act {
   run: () => void;
 }
 
-/**
- * Shows a toast for a time, which stands still while the focus is in it. Mantine itself stops it under the pointer
- * only.
- */
+/** Mantine pauses a toast only under the pointer, not while it has the focus. */
 function show(data: NotificationData, autoClose: number): void {
   notifications.show({
     ...data,
@@ -25,10 +22,6 @@ function show(data: NotificationData, autoClose: number): void {
   });
 }
 
-/**
- * Confirms an action for a few seconds. Toasts wait while the pointer is over one or the focus in it; one with
- * something to do stays longer.
- */
 export function done(message: string, act?: Act): void {
   const id = randomID();
   const run = () => {

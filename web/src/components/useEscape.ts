@@ -1,16 +1,13 @@
 import { useWindowEvent } from '@mantine/hooks';
 import { useEffect, useMemo } from 'react';
 
-/** The open dialogs, as numbers in their order of opening. */
+/** The open dialogs, in their order of opening. */
 const open = new Set<number>();
 let last = 0;
 /** Closing a dialog makes the one below it the topmost, which must not act on the same press. */
 const handled = new WeakSet<Event>();
 
-/**
- * Acts on Escape in the topmost dialog alone. Mantine's own handler acts in all that are open, so a modal that uses
- * this has closeOnEscape={false}.
- */
+/** Acts on Escape in the topmost dialog alone. Mantine acts in all open ones, so modals set closeOnEscape={false}. */
 export function useEscape(isOpen: boolean, act: () => void) {
   // Counted while rendering, because a dialog renders before one inside of it, but its effects run later.
   const place = useMemo(() => (isOpen ? ++last : 0), [isOpen]);

@@ -5,7 +5,6 @@ import { useState } from 'react';
 import { expect, test } from 'vitest';
 import { Dialog } from './Dialog';
 
-/** A page with a button and a menu that open a dialog, which can remove the button. */
 function Page() {
   const [isOpen, setOpen] = useState(false);
   const [isGone, setGone] = useState(false);

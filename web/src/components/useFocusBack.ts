@@ -1,9 +1,6 @@
 import { useEffect, useMemo } from 'react';
 
-/**
- * Gives the focus back to what opened a dialog, or to the page's content if that is gone. Mantine does so only for a
- * modal that stays mounted when it closes.
- */
+/** Gives the focus back to what opened a dialog. Mantine does so only for a modal that stays mounted when it closes. */
 export function useFocusBack(isOpen: boolean) {
   // Read while rendering, because a menu is closed before effects run.
   const before = useMemo(() => (isOpen ? opener() : null), [isOpen]);

@@ -2,17 +2,13 @@ import { type LinkProps, useNavigate, useRouter, useSearch } from '@tanstack/rea
 
 declare module '@tanstack/react-router' {
   interface HistoryState {
-    /** A panel was opened over the entry before this one. */
     panel?: boolean;
   }
 }
 
 export const panelParameters = ['open', 'entry', 'override', 'erasure', 'export'] as const;
 
-/**
- * Opens the panel that a URL parameter names, and closes it without a value. All rows that the reader steps
- * through share one history entry, so back leaves the panel.
- */
+/** Opens or closes the panel that a URL parameter names. All rows share one history entry, so back leaves the panel. */
 export function usePanel<Value extends string>(parameter: (typeof panelParameters)[number]) {
   const navigate = useNavigate();
   const router = useRouter();

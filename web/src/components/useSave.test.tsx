@@ -13,7 +13,7 @@ const fields = ['a', 'b', 'c'] as const;
 const lostRace = () =>
   new ProblemError({ type: 'urn:sluice:problem:precondition-failed', title: 'changed', status: 412 });
 
-/** A server with one thing, whose answers come when the test says so. */
+/** Answers come when the test says so. */
 function world() {
   let stored: Tagged<Thing> = { value: { a: '', b: '', c: '' }, etag: '0' };
   const versions = new Map([['0', stored.value]]);
@@ -97,7 +97,6 @@ test('whatever is typed, refused and raced: nothing typed is lost, nothing shows
       const { hook, waiting, versions, saved, now, stored, write } = world();
       /** The latest text that the reader typed into a field, until they let the other's stand. */
       const typed = new Map<string, string>();
-      /** The texts that each person gave a field. */
       const others = new Map<string, string>();
       const kept = new Set<string>();
       let count = 0;
@@ -105,7 +104,7 @@ test('whatever is typed, refused and raced: nothing typed is lost, nothing shows
       function look() {
         const { draft, base, dirty, pending, error } = now();
         for (const [field, text] of typed) {
-          // In the form, or saved: then somebody else may have written over it since.
+          // Once saved, somebody else may have written over it.
           const isSaved = [...versions.values()].some((version) => version[field as keyof Thing] === text);
           expect(draft[field as keyof Thing] === text || isSaved, `${field} keeps ${text}`).toBe(true);
         }
@@ -157,7 +156,6 @@ test('whatever is typed, refused and raced: nothing typed is lost, nothing shows
         if (failed && !now().pending) expect(now().error, 'a failure is shown').not.toBeNull();
       }
 
-      // The end: all answers come, the reader keeps theirs in every race, and presses until all is saved.
       for (let presses = 0; presses < 20 && (now().pending || now().dirty); presses++) {
         await act(async () => {
           if (now().conflict) now().conflict?.props.onKeepMine();

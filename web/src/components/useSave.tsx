@@ -6,20 +6,19 @@ import { makeStore, useStore } from '~/api/store';
 import { ConflictDialog } from './ConflictDialog';
 import type { Wrong } from './FormDialog';
 
-/** How a thing is edited and saved: V is what the server holds, D the fields of its form. */
+/** V is what the server holds, D the fields of its form. */
 interface Saving<V, D extends object> {
   what: string;
-  /** Which thing is edited, where one editor serves several: another one begins another draft. */
+  /** Another thing begins another draft. */
   id?: string | number;
-  /** The newest version that was read; its value is null while nothing is saved. */
+  /** Its value is null while nothing is saved. */
   saved: Tagged<V>;
   draftOf: (value: V) => D;
-  /** Saves a draft over a version, and fails with 412 if another one is saved. */
+  /** Fails with 412 if another version is saved. */
   send: (draft: D, base: Tagged<V>) => Promise<Tagged<V>>;
   read: () => Promise<Tagged<V>>;
-  /** A field in words, with its label; theirs is the saved version if the draft is its own. */
+  /** A field in words, for a lost race; theirs is the saved version if the draft is its own. */
   say: (field: keyof D & string, draft: D, theirs?: V) => [label: string, text: string];
-  /** Puts a version that was saved or read into the cache. */
   store?: (now: Tagged<V>) => unknown;
   onSaved?: (now: Tagged<V>) => unknown;
 }
@@ -33,7 +32,7 @@ interface State<V, D> {
 
 type Typed<T> = T | React.ChangeEvent<{ value: string }>;
 
-/** The props of inputs, by the field of a draft that each edits: `{...field('name')}`. */
+/** The props of an input, by its field: `{...field('name')}`. */
 export function fieldsOf<D extends object>(draft: D, change: (part: Partial<D>) => void, wrong?: Wrong) {
   return <K extends keyof D & string>(name: K) => ({
     value: draft[name],
@@ -52,8 +51,8 @@ function same(a: unknown, b: unknown): boolean {
 }
 
 /**
- * Merges two drafts of one base, field by field. Clashes are the fields that both changed, to different values; they
- * are mine in the result. Without a base all fields that differ clash.
+ * Merges field by field. Fields that both changed to different values clash, and are mine in the result; without a base
+ * all fields that differ do.
  */
 export function merge<D extends object>(base: D | null, mine: D, theirs: D) {
   const draft = { ...theirs };
@@ -68,16 +67,15 @@ export function merge<D extends object>(base: D | null, mine: D, theirs: D) {
 }
 
 /**
- * The draft of an editor and how it is saved. Typing during a save stays in the draft. After a lost race the fields
- * that only one side changed are merged and saved; the reader chooses between fields that both changed. `save` resolves
- * with whether nothing is left to save, and rejects with the reason, which `error` holds.
+ * A draft and how it is saved. After a lost race the fields that only one side changed are merged and saved; the reader
+ * chooses between the others. `save` resolves with whether nothing is left to save.
  */
 export function useSave<V, D extends object>(saving: Saving<V, D>) {
   const { what, id, saved, draftOf, send, read, say, store, onSaved } = saving;
   const [state] = useState(() => makeStore<State<V, D>>({ begun: null, lost: null }));
   useStore(state);
 
-  /** What is edited now. A draft without edits follows what is saved. */
+  /** A draft without edits follows the saved version. */
   function current() {
     const { begun } = state.get();
     const isClean = begun && same(begun.draft, draftOf(begun.base.value));
@@ -105,7 +103,7 @@ export function useSave<V, D extends object>(saving: Saving<V, D>) {
         return null;
       });
       if (now) {
-        // The server may write a field its own way; what was typed since it was sent stays.
+        // The server may normalize a field; what was typed since stays.
         put(now, merge(sent, current().draft, draftOf(now.value)).draft);
         await store?.(now);
         await onSaved?.(now);
@@ -146,7 +144,6 @@ export function useSave<V, D extends object>(saving: Saving<V, D>) {
       mutation.reset();
     },
     save: mutation.mutateAsync,
-    /** Saves, for buttons outside of a FormDialog: `error` has a failure. */
     submit: () => mutation.mutate(),
     pending: mutation.isPending,
     error: mutation.error,

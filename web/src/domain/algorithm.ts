@@ -62,7 +62,7 @@ export const newLimit: LimitDraft = {
   notify_at: [],
 };
 
-/** The values that take a rule's limit away, which a rule that blocks or lets through must not have. */
+/** A rule that blocks or lets through must not have these. */
 export const noLimit = {
   rate_per_second: 0,
   burst_capacity: 0,
@@ -76,7 +76,7 @@ export const noLimit = {
   charge: 'before',
 } satisfies Pick<Rule, Exclude<keyof LimitDraft, 'algorithm' | 'rate_unit'> | 'adapt' | 'charge'>;
 
-/** The limit with the fields of its algorithm; missing ones start with usual values. */
+/** Missing fields start with usual values. */
 export function fitted(limit: LimitDraft): LimitDraft {
   const { algorithm } = limit;
   const rate = hasRate(algorithm);
@@ -104,7 +104,7 @@ export function fitted(limit: LimitDraft): LimitDraft {
 
 const lengths: Record<RateUnit, string> = { second: '1s', minute: '1m', hour: '1h', day: '24h' };
 
-/** The limit in another algorithm, with as many requests over time: 6 per minute are 6 in a window of a minute. */
+/** Keeps the requests over time: 6 per minute are 6 in a window of a minute. */
 export function converted(limit: LimitDraft, algorithm: Algorithm): LimitDraft {
   const next = { ...limit, algorithm };
   const { number, unit } = perUnit(limit);
@@ -149,7 +149,7 @@ export const presets: { label: string; limit: (draft: LimitDraft) => LimitDraft 
   },
 ];
 
-/** A rule as the audit log has it, without the fields that nobody chose. */
+/** The audit log leaves out fields that nobody chose. */
 export function ruleOfImage(image: Record<string, unknown>): Rule {
   const standard = {
     window: null,

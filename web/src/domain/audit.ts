@@ -41,7 +41,6 @@ const verbs: Record<AuditAction, string> = {
   credit: 'credited',
 };
 
-/** The action, as it stands before the object: "changed", "undid a change of", "stopped enforcement of". */
 export function verbOf(entry: AuditEntry): string {
   const { action, object, actor, before, after } = entry;
   if (isUndo(entry)) return undone[action];
@@ -58,14 +57,13 @@ export function verbOf(entry: AuditEntry): string {
   return verbs[action];
 }
 
-/** An undo brings back removed objects, and removes created ones. */
 const undone: Record<AuditAction, string> = {
   ...verbs,
   create: 'restored',
   update: 'undid a change of',
 };
 
-/** The cause of a change: "import", "undo of change 812"; null if it stands alone. */
+/** "import", "undo of change 812"; null if the change stands alone. */
 export function causeOf({ actor: { act } }: AuditEntry): string | null {
   if (act === '') return null;
   if (act.startsWith('scheduled change ')) return act;
@@ -87,7 +85,7 @@ function ruleOf(key_pattern: string, name: string, plan: string, meter: string):
   return [ruleTitle({ key_pattern, name, meter }), plan].filter(Boolean).join(' · ');
 }
 
-/** The names of objects that entries have by id only; undefined for removed ones. */
+/** Names that entries have as ids only; undefined for removed objects. */
 export interface Names {
   member: (id: string) => string | undefined;
   rule: (id: string) => string | undefined;
@@ -141,14 +139,13 @@ function bucketOf(row: Row, id: string): string {
   return typeof row.user_id === 'string' ? `user ${row.user_id}` : id;
 }
 
-/** One value that differs, in words; null where there was none. */
+/** Null where there was no value. */
 export interface Change {
   field: string;
   before: string | null;
   after: string | null;
 }
 
-/** Fields that every write changes, or that mean nothing to readers. */
 const bookkeeping = new Set([
   'version',
   'revision',
@@ -183,7 +180,7 @@ export function changesOf(entry: AuditEntry): Change[] {
     .filter((change) => change.before !== change.after);
 }
 
-/** The row in words. A rule's image has its lease only if somebody chose one. */
+/** A rule's image has its lease only if somebody chose one. */
 function plain(row: Row | null): Row | null {
   if (!row) return null;
   const shown: Row = 'algorithm' in row ? { lease: 'auto', ...row } : { ...row };
@@ -243,7 +240,7 @@ const silent = new Set([
   'last_seen_at',
 ]);
 
-/** Whether the object is still as the entry left it, judged by its latest entry. Only then can the entry be undone. */
+/** Only an object that is still as the entry left it can be undone. */
 export function isAsLeft(entry: AuditEntry, latest: AuditEntry): boolean {
   return entry.audit_id === latest.audit_id || content(entry.after) === content(latest.after);
 }
@@ -261,10 +258,7 @@ export function isUndo({ actor: { act } }: AuditEntry): boolean {
   return act.startsWith('revert ');
 }
 
-/**
- * Whether an entry gave a live rule the limit of a shadow rule, which was removed. A shadow rule that was enforced
- * itself replaced no other.
- */
+/** A shadow rule that was enforced itself replaced no other. */
 export function isPromotion({ actor: { act }, object: { kind }, action, before }: AuditEntry): boolean {
   return act === 'promote' && kind === 'rule' && action === 'update' && before?.mode !== 'shadow';
 }

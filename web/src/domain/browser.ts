@@ -1,4 +1,3 @@
-/** "Firefox on Linux": which browser a user agent names, as far as people care. */
 export function browserOf(userAgent: string): string {
   const browser = first(userAgent, [
     [/Edg\//, 'Edge'],

@@ -19,7 +19,7 @@ export function checkOf(search: TrySearch): Check {
   return check;
 }
 
-/** The error of a cost, to follow the field's name; the server has the last word. */
+/** Follows the field's name; the server has the last word. */
 export function costProblem(text: string): string | undefined {
   if (text === '') return undefined;
   return /^\d+(\.\d{1,6})?$/.test(text) && Number(text) <= 1e9
@@ -27,7 +27,7 @@ export function costProblem(text: string): string | undefined {
     : 'must be a number from 0 to 1,000,000,000 with at most 6 decimals';
 }
 
-/** A matched rule with its verdict: the two lists of an explanation have the same order. */
+/** The two lists of an explanation have the same order. */
 export interface MatchedTier {
   rule: MatchedRule;
   tier: Tier;
@@ -80,7 +80,6 @@ export function verdict(explanation: Explanation): string {
   }
 }
 
-/** "user:{user_id}", "user:{user_id} (input tokens)" */
 export function deniedBy({ decision, rules }: Explanation): string {
   const unit = meterUnit(rules.find(({ rule_id }) => rule_id === decision.violated_rule_id)?.meter);
   return `${decision.violated_rule ?? 'A rule'}${unit && ` (${unit})`}`;

@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { duration, exactTime, percent, perMinuteText, relative, shortNumber, zoneOf } from './format';
 
-/** How durations are said, here and by the server, whose tests read the file too. */
 const { spoken }: { spoken: { ms: number; says: string; exactly?: string }[] } = JSON.parse(
   readFileSync('../internal/rules/testdata/grammar.json', 'utf8'),
 );

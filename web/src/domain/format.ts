@@ -1,7 +1,5 @@
 import { timeZone } from './zone';
 
-/** How numbers, durations and times are written everywhere: short, with units, the exact one beside. */
-
 const thin = '\u202f'; // narrow and unbroken
 const plain = new Intl.NumberFormat('en', { maximumFractionDigits: 2 });
 const steps = [
@@ -10,7 +8,6 @@ const steps = [
   { value: 1e3, suffix: 'k' },
 ];
 
-/** 12.4 k; below 10,000 the number itself. */
 export function shortNumber(value: number): string {
   if (Math.abs(value) < 10_000) return plain.format(value);
   for (const { value: step, suffix } of steps) {
@@ -49,9 +46,9 @@ const lengths = [
 ];
 
 /**
- * "350 ms", "1.5 s", "90 s", "2 min 30 s", "36 h", "7 days". A unit is used from two of it, and for exactly one.
- * Rounded to at most two units, and to one of which there are ten; exact, as limits are, to the second.
- * The server writes limits alike: both read the cases of internal/rules/testdata/grammar.json.
+ * "350 ms", "1.5 s", "90 s", "2 min 30 s", "36 h". A unit is used from two of it, and for exactly one. Rounds to two
+ * units, from ten of the larger to one; exact, as limits are, to the second. The server's durations are the same
+ * (internal/rules/testdata/grammar.json).
  */
 export function duration(ms: number, exact = false): string {
   if (!Number.isFinite(ms)) return 'for ever';
@@ -100,21 +97,18 @@ const formats = {
 const offset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset', timeZone });
 const shortOffset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'shortOffset', timeZone });
 
-/** The offset from UTC of the shown zone at a time: "UTC", "UTC+1", "UTC+5:30". */
+/** "UTC", "UTC+1", "UTC+5:30" */
 export function zoneOf(at: number, format = shortOffset): string {
   const part = format.formatToParts(at).find(({ type }) => type === 'timeZoneName');
   return (part?.value ?? 'UTC').replace('GMT', 'UTC').replace(/[+-]0?0(:00)?$/, '');
 }
 
-/** "21 Nov 2026, 06:33:56", or shorter, in the zone that the reader chose. The zone must stand nearby: see zoneOf. */
+/** The zone must stand nearby: see zoneOf. */
 export function plainTime(at: number, to: keyof typeof formats = 'full'): string {
   return formats[to].format(at);
 }
 
-/**
- * "1 Dec 2026, 00:00 Europe/Berlin": a time in a zone, for what begins and ends there. Seconds are shown unless they
- * are 0.
- */
+/** "1 Dec 2026, 00:00 Europe/Berlin" */
 export function zonedTime(at: number, zone: string): string {
   const seconds = at % 60_000 === 0 ? undefined : ('2-digit' as const);
   const options = { ...day24, year: 'numeric', ...clock, second: seconds } as const;
@@ -138,32 +132,27 @@ export function shortTime(at: number): string {
   return `${plainTime(at, 'minute')} ${zoneOf(at)}`;
 }
 
-/** "06:33:56 UTC+1": when figures of today were read. */
 export function clockTime(at: number): string {
   return `${formats.clock.format(at)} ${zoneOf(at)}`;
 }
 
-/** "21 Nov, 06:33 to 21 Nov, 07:33 UTC+1". The zone stands once, unless its offset changes in between. */
+/** "21 Nov, 06:33 to 21 Nov, 07:33 UTC+1" */
 export function timeSpan(from: number, until: number, to: 'full' | 'minute' = 'full'): string {
   const withZone = to === 'full' ? exactTime : shortTime;
   const start = zoneOf(from) === zoneOf(until) ? plainTime(from, to) : withZone(from);
   return `${start} to ${withZone(until)}`;
 }
 
-/** "Mon 23 Nov 2026, 09:00": a time that somebody chose. Seconds are shown unless they are 0. */
 function plainMoment(at: number): string {
   const time = at % 60_000 === 0 ? minuteOfDay : secondOfDay;
   return `${weekday.format(at)} ${plainTime(at, 'day')}, ${time.format(at)}`;
 }
 
-/** "Mon 23 Nov 2026, 09:00 UTC+1", in the zone that the reader chose. */
+/** "Mon 23 Nov 2026, 09:00 UTC+1" */
 export function moment(at: number): string {
   return `${plainMoment(at)} ${zoneOf(at)}`;
 }
 
-/**
- * "Mon 23 Nov 2026, 09:00 to Fri 27 Nov 2026, 17:00 UTC". The zone stands once, unless its offset changes in between.
- */
 export function momentSpan(from: number, until: number): string {
   return `${zoneOf(from) === zoneOf(until) ? plainMoment(from) : moment(from)} to ${moment(until)}`;
 }

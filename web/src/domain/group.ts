@@ -31,7 +31,7 @@ export function isOn(rule: Pick<Rule, 'is_active' | 'expires_at'>, now: number):
   return rule.is_active && !hasExpired(rule, now);
 }
 
-/** Whether denials of other values, or of earlier checks, are missing in the figures of a ranking. */
+/** Whether the figures of a ranking lack denials. */
 export function isLowerBound({ unattributed, looked_back_to }: Pick<Top, 'unattributed' | 'looked_back_to'>): boolean {
   return unattributed > 0 || looked_back_to !== null;
 }

@@ -6,14 +6,13 @@ export function keyState(key: Key, now: number): 'active' | 'expiring' | 'expire
   return Date.parse(key.expires_at) <= now ? 'expired' : 'expiring';
 }
 
-/** How long before its end a key is pointed out. */
 export const soonDays = 14;
 
 export function expiresSoon(key: Key, now: number): boolean {
   return keyState(key, now) === 'expiring' && Date.parse(key.expires_at ?? '') - now < soonDays * 86_400_000;
 }
 
-/** A key's name. Keys that share it, as after a rotation, also show their id: "gateway (k3Jx9mQ2)". */
+/** Keys of one name, as after a rotation, also show their id: "gateway (k3Jx9mQ2)". */
 export function keyLabel({ key_id, name }: Key, keys: Key[]): string {
   if (!name) return key_id;
   const isShared = keys.some((key) => key.name === name && key.key_id !== key_id);

@@ -1,7 +1,6 @@
 const hour = 3_600_000;
 const day = 24 * hour;
 
-/** How long something can last, wherever people choose it. */
 export const lengths = [
   { value: '15m', label: '15 minutes', ms: hour / 4 },
   { value: '1h', label: '1 hour', ms: hour },

@@ -11,7 +11,6 @@ export function lentText({ lent }: Lent): string {
 
 export const lentHint = 'Tokens lent to a process for busy checks; unspent ones return within 2 s.';
 
-/** The most tokens that a bucket can hold while some are lent. */
 export function roomOf({ burst_capacity, lent }: Lent & { burst_capacity: number }): number {
   return Math.max(0, burst_capacity - (lent?.tokens ?? 0));
 }

@@ -8,14 +8,13 @@ export const notAMeter = 'must be a lower-case letter and up to 31 lower-case le
 
 const currencies = new Set(Intl.supportedValuesOf('currency'));
 
-/** What follows an amount, in the server's words: nothing for requests, "USD" for money, else "input tokens". */
+/** What follows an amount: nothing for requests, "USD" for money, else "input tokens". */
 export function meterUnit(meter: string | undefined): string {
   if (!meter || meter === requests) return '';
   const code = meter.toUpperCase();
   return currencies.has(code) ? code : meter.replaceAll('_', ' ');
 }
 
-/** What a bucket holds: "tokens" of requests, "input tokens", "USD". */
 export function heldUnit(meter: string | undefined): string {
   return meterUnit(meter) || 'tokens';
 }
@@ -24,17 +23,16 @@ export function isMoney(meter: string | undefined): boolean {
   return currencies.has((meter ?? '').toUpperCase());
 }
 
-/** The least that a check takes, so that less is nothing: a request, or a millionth of another meter. */
+/** The least that a check takes: a request, or a millionth of another meter. */
 export function least(meter: string | undefined): number {
   return meterUnit(meter) ? 1e-6 : 1;
 }
 
-/** "1.2 M input tokens", "0.75 USD", "12": for what is left or used. */
+/** "1.2 M input tokens", "0.75 USD", "12" */
 export function meterAmount(value: number, meter: string | undefined): string {
   return `${shortNumber(value)} ${meterUnit(meter)}`.trimEnd();
 }
 
-/** "1,200,000 input tokens", "0.75 USD", "12" */
 export function exactAmount(value: number, meter: string | undefined): string {
   return `${exactNumber(value)} ${meterUnit(meter)}`.trimEnd();
 }

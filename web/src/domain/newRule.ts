@@ -19,7 +19,7 @@ export function newRuleOf(rule: Rule): NewRule {
   };
 }
 
-/** A rule as replays and effects name it: "user:{user_id} [free] daily". */
+/** "user:{user_id} [free] daily" */
 export function identityText({ key_pattern, plan, name }: Pick<Rule, 'key_pattern' | 'plan' | 'name'>): string {
   return [key_pattern, plan !== null && `[${plan}]`, name].filter(Boolean).join(' ');
 }

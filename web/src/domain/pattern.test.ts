@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { patternInWords } from './pattern';
 
-/** The server's test reads the file, too. */
 const file = join(import.meta.dirname, '../../../internal/rules/testdata/pattern-words.json');
 const words: Record<string, string> = JSON.parse(readFileSync(file, 'utf8'));
 

@@ -1,14 +1,11 @@
-/**
- * Key patterns: which requests a rule matches, and which of them share a bucket. The builder takes them apart and
- * describes them. Only the server validates them, and its errors are shown.
- */
+/** Key patterns, for the builder and in words. Only the server validates them. */
 export type Field = 'user' | 'endpoint' | 'ip' | 'attr' | 'global';
 
 export interface Segment {
   field: Field;
   attribute?: string;
   each: boolean;
-  /** Otherwise the value that matches; with below, the part up to the star. */
+  /** The value that matches, with below the part up to the star; unused with each. */
   value: string;
   method?: string;
   below?: boolean;
@@ -16,7 +13,6 @@ export interface Segment {
 
 type Parsed = { segments: Segment[]; error?: undefined } | { error: string; segments?: undefined };
 
-/** A name, the method of an endpoint, and a value in quotes or bare. */
 const part = new RegExp(
   '(user|endpoint|ip|attr\\.[\\w.-]{1,64}):' +
     '(?:(?<=^endpoint:|:endpoint:)([A-Z][A-Z_-]*) )?' +
@@ -66,7 +62,7 @@ function nameOf(segment: Segment): string {
   return segment.field === 'attr' ? `attr.${segment.attribute}` : segment.field;
 }
 
-/** The order in which the server prints segments: the scope's first, then user, attr, endpoint, ip. */
+/** As the server prints them: the scope's first, then user, attr, endpoint, ip. */
 function ordered(segments: Segment[]): Segment[] {
   const scope = scopeOf(segments);
   const order: Field[] = ['user', 'attr', 'endpoint', 'ip'];
@@ -95,15 +91,11 @@ function printSegment(segment: Segment): string {
   return `${nameOf(segment)}:${segment.method ? `${segment.method} ` : ''}${text}${segment.below ? '*' : ''}`;
 }
 
-/** Whether each user has own buckets, so that one user's limit can be another. */
 export function splitsByUser(text: string): boolean {
   return parsePattern(text).segments?.some(({ field, each }) => field === 'user' && each) ?? false;
 }
 
-/**
- * A pattern in words: "Each user", "Each user on POST /v1/charges", "Everything below /api/". Without "Each" all share
- * one bucket. An invalid text is returned as it is.
- */
+/** "Each user on POST /v1/charges", "Everything below /api/". An invalid text is returned as it is. */
 export function patternInWords(text: string): string {
   const { segments } = parsePattern(text);
   if (!segments) return text;
@@ -143,7 +135,6 @@ export function upper(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
-/** Whether a search finds a rule: each word stands in its pattern, in the pattern's words, or in the other texts. */
 export function isFound(q: string | undefined, key_pattern: string, ...others: string[]): boolean {
   if (!q) return true;
   const text = [key_pattern, patternInWords(key_pattern), ...others].join(' ').toLowerCase();

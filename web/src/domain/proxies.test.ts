@@ -47,7 +47,6 @@ const made = (proxy: 'nginx' | 'caddy' | 'haproxy' | 'envoy') =>
     .map(({ code }) => code)
     .join('\n');
 
-/* That they work in nginx, Caddy and HAProxy is seen in e2e/proxies.test.ts. */
 test.each(proxies)('$label: names that the file cannot have are in a comment', ({ value }) => {
   const lines = made(value).split('\n');
   expect(lines.filter((line) => line.includes("X'Odd") && !/^\s*(#|--)/.test(line))).toEqual([]);

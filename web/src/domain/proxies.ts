@@ -33,8 +33,7 @@ export function fits(url: string): boolean {
 }
 
 /**
- * The files of a proxy, which hand Sluice what the mapping reads. The address of Sluice and the key are filled in as
- * far as they are known.
+ * The files of a proxy, with the address of Sluice, the key and the headers of the mapping as far as they are known.
  */
 export function proxyFiles(proxy: ProxyName, url: string, key?: string, mapping: AuthorizeMapping = {}): ProxyFile[] {
   return files[proxy].map(({ name, code }) => {
@@ -54,16 +53,12 @@ function withAddress(code: string, { hostname, port }: URL): string {
     .replaceAll(addressInFiles, () => `${hostname}:${number}`);
 }
 
-/**
- * A header that a mapping reads, and where its value comes from: the visitor, who proves by it who they are, the
- * request, or whoever runs the proxy, because visitors would choose their plan or cost. A file cannot have some names.
- */
+/** A header that a mapping reads. Its source is the operator where visitors would choose their own plan or cost. */
 interface Header {
   name: string;
   from: 'visitor' | 'uri' | 'method' | 'operator' | 'nowhere';
 }
 
-/** The headers beside those that all files set. */
 function headersOf({
   user,
   plan,
@@ -172,7 +167,6 @@ const withMapping: Record<ProxyName, (code: string, headers: Header[], isBehindP
 
 const unknown = (name: string) => `The mapping also reads ${name}, which this file cannot hand on`;
 
-/** Lua: the lines of X-Forwarded-For, and the proxy before this one. */
 const forwarded = `local function forwarded(txn)
   local lines, all, at = {}, txn.http:req_get_headers()["x-forwarded-for"] or {}, 0
   while all[at] do
@@ -184,7 +178,7 @@ const forwarded = `local function forwarded(txn)
 end
 `;
 
-/** Lets the question have X-User, if the mapping reads it, before the header is removed for the app. */
+/** Sends X-User along, if the mapping reads it, before the header is removed for the app. */
 function moveLine(code: string, headers: Header[], text: string, before: string): string {
   if (!headers.some(({ name }) => name.toLowerCase() === 'x-user')) return code;
   let moved: string[] = [];

@@ -13,7 +13,6 @@ export interface Moments {
   until: number;
 }
 
-/** A range as the URL has it, and its moments as of a time. */
 export interface Span {
   text: string;
   /** Whether its moments change as time passes, as those of "1h" do. */
@@ -52,10 +51,7 @@ export function parseRange(text: string, now: number): Moments | null {
   return from < until ? { from, until } : null;
 }
 
-/**
- * A brushed range of a chart of steps, in seconds, widened to the steps that it touches: a step is drawn where it
- * begins, and the last one would be left out otherwise.
- */
+/** Widens a brushed range, in seconds, to the steps that it touches, because a step is drawn where it begins. */
 export function wholeSteps(from: number, until: number, step: number): [from: number, until: number] {
   return [Math.floor(from / step) * step, (Math.floor(until / step) + 1) * step];
 }

@@ -13,9 +13,8 @@ import {
 } from './window';
 
 /**
- * Rates as people say them. The API keeps tokens per second and the unit somebody typed; people see
- * "10 per second, bursts to 50" and never two bare floats. Rates are computed in the typed unit, where
- * they are short decimals, because a quotient such as 10/60 is rounded already.
+ * Rates are computed in the unit that somebody typed, where they are short decimals: 10/60 per second is rounded
+ * already.
  */
 export const units = ['second', 'minute', 'hour', 'day'] as const;
 export type RateUnit = (typeof units)[number];
@@ -25,7 +24,7 @@ export interface Rate {
   rate_unit: RateUnit;
 }
 
-/** A limit; without an algorithm it is a rate and a burst, or an override's burst. */
+/** Without an algorithm it is a rate and a burst, or an override's burst. */
 export interface Limit extends Rate, WindowParts {
   burst_capacity: number;
   algorithm?: Algorithm;
@@ -44,7 +43,7 @@ export function hasWindow(algorithm: Algorithm | undefined): boolean {
   return algorithm === 'fixed_window' || algorithm === 'sliding_window' || algorithm === 'sliding_window_log';
 }
 
-/** The ranges the server accepts (internal/rules). */
+/** The ranges that the server accepts (internal/rules). */
 const bounds = {
   minRate: 1e-6,
   maxRate: 1e9,
@@ -59,15 +58,12 @@ export function perSecond(perUnit: number, unit: RateUnit): number {
   return perUnit / seconds[unit];
 }
 
-/** Significant digits that a double keeps whatever the number: 15. */
+/** A double keeps 15 significant digits of any number. */
 function rounded(number: number): number {
   return Number(number.toPrecision(15));
 }
 
-/**
- * The shortest number per the typed unit that gives the rate. A rate that was computed per second can miss its number
- * by the last bit of a double, and is shown as the nearest typed number.
- */
+/** The shortest number per the typed unit that gives the rate, up to the last bit of a double. */
 export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
   const { rate_per_second, rate_unit } = rate;
   const scaled = rate_per_second * seconds[rate_unit];
@@ -110,7 +106,7 @@ export function shapeOf(limit: Limit): Pick<Limit, Shape> {
   return Object.fromEntries((Object.keys(shape) as Shape[]).map((field) => [field, limit[field]]));
 }
 
-/** The unit that says a rate in a whole number, for rates that come without the one somebody typed. */
+/** The unit that says a rate in a whole number. */
 export function unitOf(rate_per_second: number): RateUnit {
   return units.find((unit) => Number.isInteger(perUnit({ rate_per_second, rate_unit: unit }).number)) ?? 'second';
 }
@@ -128,10 +124,7 @@ function amount(number: number, meter: string | undefined): string {
   return `${exact.format(number)} ${meterUnit(meter)}`.trimEnd();
 }
 
-/**
- * "10 per second, bursts to 50", "10,000 per month from the 15th, Europe/Berlin", "20 at once, held at most 10 min"; in
- * the server's words.
- */
+/** As the server says it: "10 per second, bursts to 50", "10,000 per month from the 15th, Europe/Berlin". */
 export function limitSentence(limit: Limit): string {
   const burst = exact.format(limit.burst_capacity);
   const whole = amount(limit.burst_capacity, limit.meter);
@@ -161,7 +154,7 @@ function stepsOf(limit: Limit): string | null {
   return `${rateSentence(limit)} in steps of ${every}`;
 }
 
-/** A limit in a cell: "10/s", "100/month", "1.2 M/month", "100 USD/month", "20 at once". */
+/** "10/s", "100/month", "1.2 M/month", "100 USD/month", "20 at once" */
 export function limitShort(limit: Limit): string {
   const burst = shortAmount(limit.burst_capacity, limit.meter);
   if (limit.algorithm === 'concurrency') return `${burst} at once`;
@@ -174,9 +167,7 @@ export function limitShort(limit: Limit): string {
   return `${burst}/${short[window as RateUnit] ?? window}`;
 }
 
-/**
- * An amount in a cell, whose row says what it counts: exact for requests, short for others, money with its currency.
- */
+/** Exact for requests, short for others, money with its currency; the row says what is counted. */
 export function shortAmount(value: number, meter: string | undefined): string {
   const unit = meterUnit(meter);
   if (!unit) return exact.format(value);
@@ -184,16 +175,12 @@ export function shortAmount(value: number, meter: string | undefined): string {
   return isMoney(meter) ? `${text} ${unit}` : text;
 }
 
-/** "10/s", exactly: for what is edited, and beside the sentence. */
 export function rateShort(rate: Rate): string {
   const { number, unit } = perUnit(rate);
   return `${exact.format(number)}/${short[unit]}`;
 }
 
-/**
- * Reads a number as people type it: 1000, 1,000, 0.5, and 0,5 with a decimal comma. A comma before exactly three digits
- * groups thousands, as the pages do. NaN for ambiguous texts, such as 1.000,5 or 1,00,0.
- */
+/** Reads 1000, 1,000, 0.5, and 0,5 with a decimal comma. NaN for ambiguous texts, such as 1.000,5 or 1,00,0. */
 export function parseNumber(text: string): number {
   const plain = text.trim();
   if (/^[1-9]\d{0,2}([,_ \u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d+)?$/.test(plain)) {
@@ -203,10 +190,7 @@ export function parseNumber(text: string): number {
   return Number.NaN;
 }
 
-/**
- * Reads "1000/day", "10 per second", "5/min", "600 / m" or a bare number, which keeps the unit. Null if
- * it is none of them.
- */
+/** Reads "1000/day", "10 per second", "5/min", "600 / m" or a bare number, which keeps the unit. */
 export function parseRate(text: string, fallback: RateUnit): Rate | null {
   const found = /^([^/a-z]+?)\s*(?:(?:\/|per\s)\s*([a-z]+))?$/i.exec(text.trim());
   if (!found?.[1]) return null;
@@ -216,10 +200,7 @@ export function parseRate(text: string, fallback: RateUnit): Rate | null {
   return { rate_per_second: perSecond(number, unit), rate_unit: unit };
 }
 
-/**
- * The burst of a rate without one: a second's tokens, and at least 5 if an hour brings that many. With a burst of 1,
- * "6/min" would deny the second of two requests that come together.
- */
+/** A second's tokens, and at least 5 if an hour brings that many: with 1, "6/min" would deny two requests at once. */
 export function likelyBurst({ rate_per_second: rate }: Rate): number {
   return Math.max(1, Math.ceil(rate), Math.min(5, Math.round(rate * 3600)));
 }
@@ -282,7 +263,7 @@ export function isValid(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): boolea
   return Object.keys(limitProblems(limit)).length === 0;
 }
 
-/** How long it takes until nothing of the past counts any more, in milliseconds. */
+/** Milliseconds until nothing of the past counts any more. */
 export function timeToFull(limit: Limit): number {
   if (hasWindow(limit.algorithm)) return windowSeconds(limit.window ?? '') * 1000;
   if (limit.algorithm === 'concurrency') return windowSeconds(limit.max_hold ?? '') * 1000;

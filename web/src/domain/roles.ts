@@ -2,9 +2,7 @@ export type Role = 'viewer' | 'editor' | 'owner';
 
 export interface Permissions {
   role: Role;
-  /** Change plans, rules, overrides, users and their buckets. */
   edit: boolean;
-  /** Change settings, API keys, members and alerts. */
   own: boolean;
 }
 
@@ -12,7 +10,6 @@ export function permissions(role: Role): Permissions {
   return { role, edit: role !== 'viewer', own: role === 'owner' };
 }
 
-/** For screens: "An owner can do this." */
 export const leastRole = {
   edit: 'the editor role',
   own: 'the owner role',

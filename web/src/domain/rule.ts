@@ -3,12 +3,11 @@ import { meterUnit } from './meter';
 import { patternInWords } from './pattern';
 import { type Limit, limitSentence } from './rate';
 
-/** What names a rule. Without a meter it counts requests. */
+/** Without a meter it counts requests. */
 export type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { meter?: string };
 
 /**
- * Tells rules of one pattern and plan apart: "daily", "input tokens", "USD · monthly", or "". A rule of another meter
- * than requests that nobody named has the meter's name.
+ * "daily", "input tokens", "USD · monthly", or "". An unnamed rule of another meter than requests has the meter's name.
  */
 export function ruleName({ name, meter }: Pick<Named, 'name' | 'meter'>): string {
   const unit = meterUnit(meter);
@@ -27,7 +26,7 @@ export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>
 // A pattern has a space between a method and its endpoint, and within quotes.
 const identityParts = /^((?:endpoint:[A-Z]+ (?=[/{"*])|"(?:[^"\\]|\\.)*"|\S)+)(?: \[(\S+)\])?(?: (.+))?$/;
 
-/** The label of a rule that the server names by its identity: "user:{user_id} [pro] daily". */
+/** The server names rules by their identity: "user:{user_id} [pro] daily". */
 export function identityLabel(identity: string): string {
   const [, key_pattern, plan = null, name = ''] = identityParts.exec(identity) ?? [];
   return key_pattern ? ruleLabel({ key_pattern, name, plan }) : identity;
@@ -62,7 +61,6 @@ export const failureModeLabels: Record<NonNullable<Rule['failure_mode']>, string
   closed: 'Deny requests (503)',
 };
 
-/** Whether tokens of a rule's busy buckets are lent to processes. */
 export const leaseLabels: Record<Rule['lease'], string> = {
   auto: 'When busy',
   never: 'Never',

@@ -44,7 +44,7 @@ export function becomes(rule: Rule, change: ScheduledRule['change']): string {
     .join(', ');
 }
 
-/** Why rules were not scheduled, in words: the server names them by their index in the request. */
+/** The server names rules by their index in the request. */
 export function refusal(error: unknown): unknown {
   if (isStatus(error, 409)) return new Error(error.message);
   if (!isStatus(error, 412)) return error;

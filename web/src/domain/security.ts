@@ -1,7 +1,7 @@
 import type { SecurityEvent } from '~/api/types';
 import { browserOf } from './browser';
 
-/** Titles of the kinds of events. Kinds of later releases are shown by their own name. */
+/** Kinds of later releases are shown by their own name. */
 const titles: Record<string, string> = {
   signed_in: 'Signed in',
   sign_in_failed: 'Sign-in failed',
@@ -62,7 +62,7 @@ function readsAs(event: SecurityEvent): string {
   return JSON.stringify([kind, byWhom(event), tenant, ip, browserOf(user_agent)]);
 }
 
-/** "by a platform admin", of sessions that somebody else ended; else nothing. */
+/** "by a platform admin", of sessions that somebody else ended. */
 export function byWhom({ kind, detail }: SecurityEvent): string {
   return kind === 'sessions_ended' ? detail : '';
 }

@@ -55,7 +55,6 @@ test('costs of other meters stand beside that of requests', () => {
 });
 
 test('whatever is typed reaches curl as it is', () => {
-  // The shell itself says what curl would be given.
   const check = { ...checks.every, user_id: text.replace('\n', '') };
   const args = execFileSync('sh', ['-c', `curl() { printf '%s\\n' "$@"; }; ${curlWith('k', url, check)}`]);
   expect(JSON.parse(String(args).trim().split('\n').at(-1) ?? '')).toEqual(check);

@@ -1,6 +1,6 @@
 import type { Check } from '~/api/types';
 
-/** A check as programs send it. The key is read from the environment: code is shared, keys are not. */
+/** The key is read from the environment: code is shared, keys are not. */
 export const languages = [
   { value: 'curl', label: 'curl' },
   { value: 'go', label: 'Go' },
@@ -9,7 +9,6 @@ export const languages = [
 ] as const;
 export type Language = (typeof languages)[number]['value'];
 
-/** Where requests pass before they reach a service: they ask by a configuration. */
 export const proxies = [
   { value: 'nginx', label: 'nginx' },
   { value: 'caddy', label: 'Caddy' },
@@ -20,7 +19,7 @@ export type ProxyName = (typeof proxies)[number]['value'];
 
 export const keyVariable = 'SLUICE_KEY';
 
-/** Stands for the unknown address of the check endpoint, which is not the address of this page. */
+/** The check endpoint has another address than this page. */
 export const unknownCheckUrl = 'https://CHECK-ENDPOINT';
 
 export function snippet(language: Language, url: string, check: Check): string {
@@ -40,7 +39,6 @@ function curl(url: string, check: Check, authorization = `"Authorization: Bearer
   ].join('\n');
 }
 
-/** In single quotes, where a shell reads nothing but the quote itself. */
 function shell(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

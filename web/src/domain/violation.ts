@@ -4,7 +4,7 @@ import { exactAmount, meterUnit } from './meter';
 import { hasWindow, limitSentence, unitOf } from './rate';
 import { ruleTitle } from './rule';
 
-/** Orders violations, the latest first: by the microseconds at the start of an id, then by its number. */
+/** The latest first: by the microseconds at the start of an id, then by its number. */
 export function laterFirst(a: Violation, b: Violation): number {
   const [at = 0, number = 0] = a.violation_id.split('-').map(Number);
   const [otherAt = 0, otherNumber = 0] = b.violation_id.split('-').map(Number);
@@ -18,7 +18,6 @@ export function limitThen(violation: Violation): string | null {
   return limitSentence({ rate_per_second, rate_unit: unitOf(rate_per_second), burst_capacity });
 }
 
-/** The limited caller at the beginning of a sentence: "User 42", "203.0.113.9". */
 export function who(violation: Violation): string {
   if (violation.user_id !== null) return `User ${violation.user_id}`;
   return violation.ip_address ?? 'An anonymous caller';
@@ -29,11 +28,7 @@ export function endpointOf({ method, endpoint }: Violation): string | null {
   return method ? `${method} ${endpoint}` : endpoint;
 }
 
-/**
- * A violation in spoken words: "User 42 on free was denied 11 times within 790 ms on GET /api/search. Their
- * bucket for “Each user” (10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have
- * been allowed 35 ms later."
- */
+/** "User 42 on free was denied 11 times within 790 ms on GET /api/search. …" */
 export function whatHappened(violation: Violation): string {
   const plan = violation.plan ? ` on ${violation.plan}` : '';
   const asked = endpointOf(violation);
@@ -90,7 +85,7 @@ function short(violation: Violation): string {
   const limit = limitThen(violation);
   if (hasWindow(algorithm)) {
     const left = !held ? 'nothing was left' : `${exactAmount(Math.round(held * 100) / 100, violation.meter)} was left`;
-    // A rule that charges after the request denies what costs nothing, too.
+    // A rule that charges after the request also denies checks that cost nothing.
     const takes = cost > 0 ? `, and a request takes ${exactAmount(cost, violation.meter)}` : '';
     return `Of the limit ${named(violation)}${inBrackets(violation)} ${left}${takes}${later}`;
   }
@@ -102,7 +97,7 @@ function short(violation: Violation): string {
   return `${begin} ${lacked}${later}`;
 }
 
-/** The queue that denied: it was full, or its caller, a proxy, cannot wait. */
+/** The queue was full, or the caller, a proxy, cannot wait. */
 function queue(violation: Violation): string {
   const { tokens_at_time: held, cost, queue_ms } = violation;
   const begin = `The queue of ${named(violation)}${inBrackets(violation)}`;

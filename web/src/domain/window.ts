@@ -1,5 +1,3 @@
-/** Windows and durations as rules have them: "30s", "5m", "24h", "month". The server reads them alike. */
-
 import { duration } from './format';
 
 const units = { s: 1, m: 60, h: 3600 } as const;
@@ -59,7 +57,7 @@ export const weekdays = ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday',
 
 const whole: Record<number, string> = { 1: 'second', 60: 'minute', 3600: 'hour', [day]: 'day' };
 
-/** The window after "per" and "in any": "minute", "90 s", "month from the 15th, Europe/Berlin". */
+/** Follows "per" and "in any": "minute", "90 s", "month from the 15th, Europe/Berlin". */
 export function describeWindow({ window, window_zone, window_start_day }: WindowParts): string {
   if (!isCalendar(window)) {
     return whole[windowSeconds(window ?? '')] ?? describeDuration(window ?? '');

@@ -1,14 +1,10 @@
-/**
- * The zone in which times are shown and typed: the reader's own, or UTC, which logs of servers use. Each browser keeps
- * its choice. A choice reloads the page, so that no part of it shows times of the other zone.
- */
+/** The zone of all times: the reader's own, or UTC. A choice reloads the page, so that no part keeps the other zone. */
 export type Zone = 'local' | 'utc';
 
 const key = 'sluice-times';
 
 export const zone: Zone = localStorage.getItem(key) === 'utc' ? 'utc' : 'local';
 
-/** For Intl; undefined is the reader's own. */
 export const timeZone = zone === 'utc' ? 'UTC' : undefined;
 
 export function chooseZone(choice: Zone) {
@@ -16,13 +12,13 @@ export function chooseZone(choice: Zone) {
   location.reload();
 }
 
-/** The text of a field for a moment, to the minute: "2026-11-23 08:41". */
+/** To the minute: "2026-11-23 08:41". */
 export function fieldText(at: number, of = zone): string {
   const offset = of === 'utc' ? 0 : new Date(at).getTimezoneOffset() * 60_000;
   return new Date(at - offset).toISOString().slice(0, 16).replace('T', ' ');
 }
 
-/** The day before that of a moment, from midnight to midnight. Days are of 23 to 25 hours where clocks change. */
+/** From midnight to midnight, which is 23 to 25 hours where clocks change. */
 export function dayBefore(at: number, of = zone): { from: number; until: number } {
   const until = midnight(at, of);
   return { from: midnight(until - 12 * 3_600_000, of), until };
@@ -38,7 +34,7 @@ function midnight(at: number, of: Zone): number {
 
 const typedMoment = /^([12]\d{3})-(\d\d?)-(\d\d?)(?:[ T]+(\d\d?):(\d\d))?$/;
 
-/** The moment that a typed text means, a date alone its midnight; null for an empty text, NaN for any other. */
+/** A date alone is its midnight; null for an empty text, NaN for any other. */
 export function fieldMoment(text: string, of = zone): number | null {
   if (text.trim() === '') return null;
   const [, ...parts] = typedMoment.exec(text.trim()) ?? [];

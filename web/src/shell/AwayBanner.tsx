@@ -7,7 +7,6 @@ import styles from './AwayBanner.module.css';
 
 const every = 2_000;
 
-/** Shown while the server does not respond; it polls until the server is back. Screens keep their state and input. */
 export function AwayBanner() {
   const away = useAway();
   const queries = useQueryClient();

@@ -52,7 +52,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** The command palette (Ctrl-K). One result is always selected, and later results do not move it. */
+/** One result is always selected, and later results do not move it. */
 export default function CommandPalette({ opened, query, onQuery, onClose }: Props) {
   const navigate = useNavigate();
   const groups = useGroups(query);
@@ -164,7 +164,7 @@ export default function CommandPalette({ opened, query, onQuery, onClose }: Prop
   );
 }
 
-/** Words that name the kind of a search, as in "user 42", with their group. */
+/** As in "user 42". */
 const kinds: Record<string, string> = {
   user: 'Users',
   rule: 'Rules',
@@ -389,12 +389,11 @@ function useAddress(tenant: string | undefined, query: string): Entry[] {
   ];
 }
 
-/** "203.0.113.9", "2001:db8::/48": enough to offer it; the server judges it. */
+/** Enough to offer it; the server judges it. */
 function looksLikeAddress(text: string): boolean {
   return /^(\d{1,3}(\.\d{1,3}){3}|[\da-f]*:[\da-f]*:[\da-f:.]*)(\/\d{1,3})?$/i.test(text);
 }
 
-/** Known users whose id starts with the text, and the id itself if it is unknown. */
 function useUsers(tenant: string | undefined, text: string): { known: Entry[]; unknown: Entry[] } {
   const id = text.trim();
   const [prefix] = useDebouncedValue(id, 150);

@@ -5,11 +5,9 @@ import { sessionQuery } from '~/api/queries';
 
 const ProofForm = lazy(() => import('./ProofForm'));
 
-/** Asks people to sign in again before something dangerous. The request that was refused is then sent again. */
 export function ProofDialog() {
   const asked = useProofAsked();
   const { data: session } = useQuery({ ...sessionQuery, enabled: false });
-  // The session ended: there is nobody to ask.
   useEffect(() => {
     if (asked && session === null) answerProof(false);
   }, [asked, session]);

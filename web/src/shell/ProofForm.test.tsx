@@ -18,7 +18,6 @@ const gone = { ...linked, identity_id: '8', provider: null, issuer: 'https://gon
 const stale = () => problem(403, 'fresh-proof-required');
 const confirm = 'POST /api/v1/session/confirm/provider';
 
-/** The profile of somebody without a password, whose session is stale. */
 async function refused(more: Record<string, unknown>, own = session(), button = 'Unlink Example …') {
   const requests = fakeServer({
     'GET /api/v1/session': { ...own, has_password: false },

@@ -14,10 +14,6 @@ import styles from './ProofForm.module.css';
 const title = 'Confirm that it is you';
 const lead = 'This change needs a recent sign-in, and you signed in more than 10 minutes ago.';
 
-/**
- * The forms of the dialog: the password, or signing in again at a linked provider; and, of an account with a second
- * factor, a code.
- */
 export default function ProofForm({ session }: { session: Session }) {
   const { account, has_password } = session;
   return has_password ? (
@@ -59,7 +55,7 @@ function ByPassword({ email, needsCode }: { email: string; needsCode: boolean })
   );
 }
 
-/** Leaves the page for a provider. The reader repeats the refused request after coming back. */
+/** Leaves the page for a provider; the reader repeats the refused request after coming back. */
 function AtProvider({ needsCode }: { needsCode: boolean }) {
   const identities = useQuery(identitiesQuery);
   const [code, setCode] = useState('');

@@ -16,9 +16,6 @@ import { TenantName } from './TenantName';
 const CommandPalette = lazy(() => import('./CommandPalette'));
 const PhoneMenu = lazy(() => import('./PhoneMenu'));
 
-/**
- * The frame of every screen: navigation at the left, the screen at the right. On phones the navigation is a drawer.
- */
 export function Shell() {
   const [menu, setMenu] = useState<'never' | 'open' | 'closed'>('never');
   const [palette, setPalette] = useState<'never' | 'open' | 'closed'>('never');
@@ -35,14 +32,13 @@ export function Shell() {
   useTypedEarly(palette === 'open', setQuery);
   useHotkeys([['mod+K', find]], []);
 
-  // Moves the focus to the new screen, so that screen readers announce it and Tab starts there.
+  // Screen readers announce the new screen, and Tab starts there.
   const shown = useRef(pathname);
   useEffect(() => {
     if (shown.current !== pathname) main.current?.focus({ preventScroll: true });
     shown.current = pathname;
   }, [pathname]);
 
-  // Following a link closes the menu, also a link to the screen that is shown.
   useEffect(
     () => router.subscribe('onBeforeNavigate', () => setMenu((now) => (now === 'open' ? 'closed' : now))),
     [router],

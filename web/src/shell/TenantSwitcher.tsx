@@ -12,7 +12,7 @@ import { useShownTenant } from './useShownTenant';
 import { useTenantChoices } from './useTenantChoices';
 import { useTenantName } from './useTenantName';
 
-/** No slug: slugs have no spaces. */
+/** Slugs have no spaces. */
 const allTenants = 'all tenants';
 
 export function TenantSwitcher() {

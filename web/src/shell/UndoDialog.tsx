@@ -8,7 +8,6 @@ const UndoChange = lazy(() => import('~/components/UndoChange'));
 export function UndoDialog() {
   const asked = useUndoAsked();
   const { data: session } = useQuery({ ...sessionQuery, enabled: false });
-  // The session ended: another account may follow.
   useEffect(() => {
     if (asked && session === null) closeUndo();
   }, [asked, session]);

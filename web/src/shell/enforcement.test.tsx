@@ -70,7 +70,7 @@ test('the settings put a tenant in shadow after saying what that does', async ()
   expect(await screen.findByRole('region', { name: 'Enforcement' })).toBeDefined();
   expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ enforcement: 'shadow' });
 
-  // The settings that were open can still be saved: nothing that they show has changed.
+  // Nothing that the open settings show has changed.
   const name = screen.getByLabelText('Name');
   await user.clear(name);
   await user.type(name, 'Acme 2');

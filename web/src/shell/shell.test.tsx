@@ -49,7 +49,6 @@ test('an address elsewhere is not where one comes to after signing in', async ()
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/overview'));
 });
 
-/** Answers with the users whose id has the prefix. */
 const known =
   (ids: string[]) =>
   ({ query }: { query: URLSearchParams }) => ({
@@ -107,7 +106,7 @@ test('a word before says what is searched for, and an id that nobody knows is of
   await ask('user 203.0.113.9', ['Open user 203.0.113.9Not seen recently']);
 });
 
-/** The palette with its data, the users known only once `late` is done. */
+/** The users are known only once `late` is done. */
 async function search(late: Promise<unknown> = Promise.resolve()) {
   fakeServer({
     ...world(),

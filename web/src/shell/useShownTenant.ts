@@ -1,7 +1,7 @@
 import { useLocation, useParams } from '@tanstack/react-router';
 import { firstTenant, useSession } from '~/session';
 
-/** The tenant whose navigation is shown: that of the page or, on the profile, the last one. */
+/** On the profile it is the last one. */
 export function useShownTenant(): string | undefined {
   const { tenant } = useParams({ strict: false });
   const { pathname } = useLocation();

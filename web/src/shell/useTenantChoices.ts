@@ -6,16 +6,13 @@ import { useSession } from '~/session';
 interface TenantChoice {
   slug: string;
   name: string;
-  /** The reader's role, or that the tenant is suspended. */
   note?: string;
   inShadow: boolean;
 }
 
 const most = 20;
 
-/**
- * The tenants that the reader can open and the query matches: memberships first, then, for platform admins, others.
- */
+/** Memberships first, then, for platform admins, others. */
 export function useTenantChoices(query: string, enabled = true): TenantChoice[] {
   const { account, memberships } = useSession();
   const [q] = useDebouncedValue(query.trim(), 150);

@@ -4,7 +4,6 @@ import { newRouter } from '~/routes';
 import { settingsSections } from '~/shell/navigation';
 import { screens } from './screens';
 
-// Screens that are opened from a mail or on the way to another one.
 const seldom = ['/forgot-password', '/reset-password', '/prove-address', '/invitation', '/sign-in-link', '/confirmed'];
 
 test('index.html knows the code of every screen', () => {

@@ -1,6 +1,5 @@
 /**
- * The modules, below src/screens, of the screens that people have bookmarks and links to, by address; * is any one part
- * of it. index.html asks for their code beside the entry.
+ * The modules, below src/screens, of the screens by address; * is any one part. index.html loads them beside the entry.
  */
 export const screens: Record<string, string[]> = {
   '/t/*/overview': ['overview/Overview'],

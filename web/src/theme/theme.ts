@@ -39,16 +39,13 @@ const dark: MantineColorsTuple = [
   '#0d0f12',
 ];
 
-/**
- * The look: one accent, neutral greys, sizes from one scale (11, 12, 13, 14, 20 px), distances in multiples of 4 px.
- * tokens.css has the outcome colours, which Mantine does not use.
- */
+/** Sizes from one scale (11, 12, 13, 14, 20 px), distances in multiples of 4 px. tokens.css has the outcome colours. */
 export const theme = createTheme({
   primaryColor: 'sluice',
   primaryShade: 6,
   colors: { sluice, gray, dark },
   fontFamily: "'Inter Variable', 'Inter fallback', system-ui, sans-serif",
-  // The system's own: a second font would be 40 kB before anything is read.
+  // A second font would be 40 kB before anything is read.
   fontFamilyMonospace: "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace",
   fontSizes: { xs: '11px', sm: '13px', md: '13px', lg: '14px', xl: '20px' },
   lineHeights: { xs: '16px', sm: '20px', md: '20px', lg: '20px', xl: '28px' },
@@ -94,11 +91,11 @@ export const theme = createTheme({
         transitionProps: { duration: 120 },
       },
     },
-    // Not a header of the page, which would be announced for each dialog.
+    // A header would be announced for each dialog.
     ModalHeader: { defaultProps: { role: 'presentation' } },
     DrawerHeader: { defaultProps: { role: 'presentation' } },
   },
 });
 
-/** The storage key of the colour scheme. starting/starting.js reads it before the first paint. */
+/** Also in starting/starting.js, which runs before the first paint. */
 export const colorSchemeKey = 'sluice-color-scheme';

@@ -71,14 +71,13 @@ export function Preview({ tenant, condition, rules }: Props) {
   );
 }
 
-/** The time that was judged: a new rule, or one that met no check before, has counts of a part of it. */
+/** A new rule, or one that met no check before, has counts of a part of the time. */
 function sinceWhen({ since, counted_since, looked_back_to }: AlertPreview): string {
   if (looked_back_to) return `since ${shortTime(Date.parse(looked_back_to))}`;
   const first = Date.parse(counted_since ?? since);
   return first - Date.parse(since) > hour ? `since ${shortTime(first)}, when counts begin` : 'in the last 7 days';
 }
 
-/** Alerts are judged at the end of a minute, or now in the minute under way. */
 function endOfMinute(at: string, until: string): string {
   return new Date(Math.min(Date.parse(at) + 60_000, Date.parse(until))).toISOString();
 }

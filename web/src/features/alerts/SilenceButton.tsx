@@ -13,7 +13,6 @@ const Silence = lazy(() => import('./Silence'));
 interface Props {
   tenant: string;
   alert: Alert;
-  /** Among other alerts: small, and named after its alert for screen readers. */
   inList?: boolean;
 }
 

@@ -16,7 +16,7 @@ export interface AlertDraft {
   threshold: number | string;
   window_minutes: number | string;
   format: Alert['format'];
-  /** The whole URL, which the server never sends; '' keeps it. */
+  /** The server never sends the whole URL; '' keeps it. */
   url: string;
   routing_key: string;
   email: string | null;
@@ -26,17 +26,14 @@ export interface AlertDraft {
 const mostSuggested = 1000;
 const leastSuggested = 10;
 
-/** The checks that a rule allows one bucket in five minutes; infinite if its limit is none of checks over time. */
+/** Infinite for a limit that is none of checks over time. */
 export function allowedInFiveMinutes(rule: Rule | undefined): number {
   if (rule?.action !== 'limit' || rule.algorithm === 'concurrency') return Number.POSITIVE_INFINITY;
   if (hasRate(rule.algorithm)) return Math.round(rule.rate_per_second * 300);
   return Math.round(rule.burst_capacity * Math.max(1, 300 / windowSeconds(rule.window ?? '')));
 }
 
-/**
- * The denials at which a new alert fires: as many as the rule allows in five minutes, from 10 to 1,000. A bucket that
- * is asked for twice its limit reaches them.
- */
+/** As many denials as the rule allows in five minutes, which a bucket reaches that is asked for twice its limit. */
 export function suggestedThreshold(rule: Rule | undefined): number {
   return Math.min(mostSuggested, Math.max(leastSuggested, allowedInFiveMinutes(rule)));
 }
@@ -57,7 +54,7 @@ export function draftOf(alert: Alert | null, rule?: Rule): AlertDraft {
   };
 }
 
-/** The body of a draft: the destination of its format only, and a URL or routing key only if one was typed. */
+/** Has the destination of its format only, and a URL or routing key only if one was typed. */
 export function wantedBy(draft: AlertDraft): NewAlert {
   const { name, kind, per, format, url, routing_key, email, is_active } = draft;
   return {

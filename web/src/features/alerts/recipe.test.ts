@@ -11,7 +11,7 @@ const isFromSluice = new Function(
   `${recipe.replace(/^import.*\n/, '')}return isFromSluice;`,
 )(crypto.createHmac, crypto.timingSafeEqual) as (secret: string, signature: string, body: Buffer) => boolean;
 
-// The headers, body and secret of a webhook as internal/notify/webhook's tests receive it.
+// As internal/notify/webhook's tests receive it.
 const t = 1795243200;
 const signature = `t=${t},v1=c81f162066c7f5f89b21fdce410e07cad4d90907b0c5507a9135cb04b3a13d28`;
 const body = Buffer.from('{}');

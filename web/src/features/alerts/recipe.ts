@@ -1,4 +1,4 @@
-/** How a receiver checks a webhook, for Node.js. docs/violations.md shows the same. */
+/** docs/violations.md shows the same. */
 export const recipe = `import { createHmac, timingSafeEqual } from 'node:crypto';
 
 // signature is the header Sluice-Signature: t=…,v1=…; body is the raw bytes.

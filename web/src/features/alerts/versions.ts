@@ -21,7 +21,7 @@ export const countedAs = {
   subject: 'Each user or address by itself',
 } as const;
 
-/** A field with its label, for a lost race. The server never sends a whole URL, so an empty one is the saved. */
+/** The server never sends a whole URL, so an empty one is the saved. */
 export function sayField(
   field: keyof AlertDraft,
   draft: AlertDraft,

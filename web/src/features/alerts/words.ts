@@ -28,7 +28,6 @@ export function countedText(kind: Kind, count: number): string {
 
 type Condition = Pick<NewAlert, 'per' | 'threshold' | 'window_minutes'> & { kind: Kind };
 
-/** "1,000 denials by “Each user · pro” of one subject within 5 minutes"; without a rule, of any rule. */
 export function conditionOf({ kind, threshold, per, window_minutes }: Condition, of?: string): string {
   const rule = of ?? 'any rule';
   const whose = per === 'subject' ? ' of one subject' : '';

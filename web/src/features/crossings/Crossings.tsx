@@ -18,7 +18,6 @@ import { crossingsQuery, type WhichCrossings } from './queries';
 interface Props {
   tenant: string;
   which: WhichCrossings;
-  /** The rules of the crossings, for their names and time zones; undefined while they load. */
   rules: Rule[] | undefined;
 }
 

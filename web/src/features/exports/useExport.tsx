@@ -21,7 +21,7 @@ const exportQuery = (tenant: string, id: string) =>
     refetchInterval: ({ state }) => nextLook(state),
   });
 
-/** Asks for exports, and shows the progress of the latest, which the URL names, so that a reload shows it again. */
+/** The URL names the latest export, so that a reload shows its progress again. */
 export function useExport(tenant: string) {
   const show = usePanel<string>('export');
   const { export: id } = useSearch({ strict: false }) as { export?: string };
@@ -32,7 +32,6 @@ export function useExport(tenant: string) {
   });
   const close = () => show(undefined);
   return {
-    /** Asks for the file of an address that exportAddress returned. */
     start: (address: string) => mutate(address),
     isStarting: isPending,
     dialog: id !== undefined && <ExportDialog tenant={tenant} id={id} onClose={close} />,

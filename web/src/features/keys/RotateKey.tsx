@@ -21,7 +21,6 @@ interface Props {
   onCreated: (created: Created) => void;
 }
 
-/** Replaces a key with a new one that has the same permissions. The old key works for a while. */
 export function RotateKey({ room, item, label, onClose, onCreated }: Props) {
   const [grace, setGrace] = useState('86400');
 

@@ -12,10 +12,9 @@ import { applies, denyingRule } from './overridable';
 
 interface Props {
   tenant: string;
-  /** Left out, the dialog asks for the user. */
   user?: Subject;
   rules: Rule[];
-  /** The rule to begin with, by its id; left out, the one that denies the user. */
+  /** Left out, it is the rule that denies the user. */
   rule?: string;
   saved: Override[];
   onClose: () => void;
@@ -82,7 +81,7 @@ function firstFor(rules: Rule[], { plan }: Subject): Rule {
   return rules.find((one) => plan !== undefined && applies(one, plan)) ?? (rules[0] as Rule);
 }
 
-/** The rules as choices; those that apply to the user's plan, where it is known, come first. */
+/** Rules that apply to the user's plan come first. */
 function choicesOf(rules: Rule[], { plan }: Subject) {
   const items = (some: Rule[]) => some.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) }));
   if (plan === undefined) return items(rules);

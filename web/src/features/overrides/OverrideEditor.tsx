@@ -34,13 +34,11 @@ import { readOverride, saveOverride } from './queries';
 interface Props {
   tenant: string;
   rule: Rule;
-  /** With an empty id while the dialog asks for it. */
   user: Subject;
   /** Whether the dialog was opened for this user, and does not ask. */
   named: boolean;
   saved: Override | undefined;
   children: React.ReactNode;
-  /** Called when the reader turns to the draft. */
   onBegin: () => void;
   onClose: () => void;
 }

@@ -46,7 +46,6 @@ interface DurationProps {
   onChange: (expiry: Expiry) => void;
 }
 
-/** How long the override lasts. The end that is saved can stay as it is. */
 export function Duration({ expiry, error, onChange }: DurationProps) {
   const { saved, length } = expiry;
   const now = useNow();

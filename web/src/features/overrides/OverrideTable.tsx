@@ -114,7 +114,6 @@ function ruleAddress(tenant: string, { rule_id }: Override): LinkProps {
   return { to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(rule_id) } };
 }
 
-/** The first column is the row's link; a rule after it has a link of its own. */
 const columnsOf = (tenant: string, rules: Rule[], without?: 'user' | 'rule'): Column<Override>[] => [
   { key: 'user', header: 'User', wraps: true, render: ({ user_id }) => user_id },
   {

@@ -52,7 +52,7 @@ export function endInWords(expires_at: string | null | undefined): string {
   return expires_at ? exactTime(Date.parse(expires_at)) : 'Never';
 }
 
-/** A field with its label, as a lost race shows it; theirs is null if they removed the override. */
+/** Theirs is null if they removed the override. */
 export function sayField(
   field: keyof OverrideDraft,
   { limit, reason, expiry }: OverrideDraft,
@@ -74,7 +74,7 @@ export interface Subject {
   plan?: string | null;
 }
 
-/** Why an override changes nothing, or not everything, for a user; null if it simply applies. */
+/** Null if the override simply applies. */
 export function withoutEffect(rule: Rule, user?: Subject): string | null {
   if (hasExpired(rule, serverNow())) return 'The rule has ended. The override has no effect.';
   if (!rule.is_active) return 'The rule is off. The override has no effect until the rule is on.';

@@ -1,7 +1,6 @@
 import { lengthOf } from '~/domain/lengths';
 import { endOfDay } from '~/domain/zone';
 
-/** The ends that are no lengths. */
 export const ends = [
   { value: 'tonight', label: 'Until tonight' },
   { value: 'until', label: 'Until a date' },
@@ -11,7 +10,7 @@ export const ends = [
 export interface Expiry {
   /** A value of lengths or ends, or "same", which keeps the saved end. */
   length: string;
-  /** In milliseconds; see MomentField. */
+  /** See MomentField. */
   until: number | null;
   saved?: string | null;
 }
@@ -28,7 +27,7 @@ export function expiryOf(expires_at: string | null): Expiry {
   return { length: 'same', until: expires_at ? Date.parse(expires_at) : null, saved: expires_at };
 }
 
-/** Another duration. "Until a date" begins with the end that was chosen before, or tonight. */
+/** "Until a date" begins with the end that was chosen before, or tonight. */
 export function withLength(expiry: Expiry, length: string, now: number): Expiry {
   if (length !== 'until' || expiry.until !== null) return { ...expiry, length };
   const before = expiresAt(expiry, now);

@@ -14,10 +14,7 @@ export function isOverridable({ action, key_pattern }: Rule): boolean {
   return action === 'limit' && splitsByUser(key_pattern);
 }
 
-/**
- * The rules that this user can have an override of; those that apply to the user's plan come first. A check may name
- * another plan, so the rules of other plans can deny the user too.
- */
+/** A check may name another plan than the user's, so the rules of other plans are listed too, at the end. */
 export function overridableRules(rules: Rule[], user: Pick<User, 'plan' | 'sent_plan' | 'overrides'>): Rule[] {
   const plan = planOfChecks(user);
   const hasOverride = (rule: Rule) => user.overrides.some(({ rule_id }) => rule_id === rule.rule_id);
@@ -26,10 +23,7 @@ export function overridableRules(rules: Rule[], user: Pick<User, 'plan' | 'sent_
     .toSorted((a, b) => Number(applies(b, plan)) - Number(applies(a, plan)));
 }
 
-/**
- * The enforced one of these rules that denied the user most in the hour before its last denial, if any did. A rule that
- * denied once a moment ago does not hide the one that denies all the time.
- */
+/** The enforced rule with the most denials in the hour before the user's last one. */
 export function denyingRule(rules: Rule[], { recent_violations }: Pick<User, 'recent_violations'>): string | undefined {
   const denials = recent_violations.filter(
     ({ mode, rule_id }) => mode === 'enforce' && rules.some((rule) => rule.rule_id === rule_id),

@@ -71,7 +71,6 @@ export async function readOverride(tenant: string, of: Subject): Promise<Overrid
   }
 }
 
-/** Saves an override over the one that was read; undefined: there was none. */
 export function saveOverride(tenant: string, of: Subject, over: Override | undefined, limit: OverrideLimit) {
   return api.put('/api/v1/tenants/{tenant}/rules/{rule_id}/overrides/{user_id}', {
     ...pathOf(tenant, of),

@@ -22,17 +22,16 @@ import { TimeFields } from './TimeFields';
 import { momentsOf, timeDraft, timeProblem } from './time';
 import { useLimitDraft } from './useLimitDraft';
 
-/** The rules of a candidate; left out, the form asks for one limit or a file. */
+/** Left out, the form asks for one limit or a file. */
 type Candidate = Pick<NewReplay, 'rules' | 'remove'>;
 
 interface Props {
   tenant: string;
   candidate?: Candidate;
-  /** The title to begin with, for a candidate. */
   title?: string;
   begin?: ReplaysSearch;
   onClose: () => void;
-  /** Called when it was started; by default the dialog shows a link to it, so that unsaved edits stay. */
+  /** By default the dialog shows a link to the replay, so that unsaved edits stay. */
   onStarted?: (replay: Replay) => void;
 }
 

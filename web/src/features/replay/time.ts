@@ -3,7 +3,6 @@ import { type Moments, parseRange } from '~/domain/range';
 import { dayBefore } from '~/domain/zone';
 import type { Recording } from './queries';
 
-/** The time of a replay: one of times, or both ends. */
 export interface TimeDraft {
   choice: string;
   from: number | null;
@@ -20,7 +19,7 @@ export const times = [
   { value: custom, label: 'From–until' },
 ];
 
-/** The time to begin with: as the URL has it, or the last day. The fields begin with yesterday. */
+/** The range of the URL, or the last day; the two fields begin with yesterday. */
 export function timeDraft(range: string | undefined, now: number): TimeDraft {
   const named = times.some(({ value }) => value === range && value !== custom);
   const given = named ? null : parseRange(range ?? '', now);

@@ -8,7 +8,6 @@ import { ruleLabel } from '~/domain/rule';
 import type { ReplaysSearch } from '~/search';
 import type { NewReplay } from './queries';
 
-/** A rule with another limit, as a candidate of a replay, from the values of the URL. */
 export function useLimitDraft(tenant: string, begin: ReplaysSearch, enabled: boolean) {
   const { data = [] } = useQuery({ ...rulesQuery(tenant), enabled });
   const [id, setId] = useState(begin.rule);

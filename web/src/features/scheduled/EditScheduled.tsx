@@ -10,7 +10,7 @@ import styles from './scheduled.module.css';
 interface Props {
   tenant: string;
   change: ScheduledChange;
-  /** Its rules as they are now, in the same order. */
+  /** As they are now, in the order of the change. */
   rules: Rule[];
   onClose: () => void;
 }

@@ -20,7 +20,7 @@ interface Props {
   disabled?: boolean;
   onClose: () => void;
   onScheduled: () => void;
-  /** Somebody else changed a rule. Without it the dialog says so. */
+  /** Called if somebody else changed a rule. */
   onRaceLost?: () => unknown;
 }
 

@@ -15,7 +15,7 @@ import styles from './scheduled.module.css';
 interface Props {
   tenant: string;
   changes: ScheduledChange[];
-  /** The rules that are known, by id. A change of others cannot be edited here. */
+  /** A change of rules that are not among these cannot be edited. */
   rules: Map<string, Rule>;
   what: (change: ScheduledChange) => React.ReactNode;
 }

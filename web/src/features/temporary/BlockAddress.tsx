@@ -1,7 +1,6 @@
 import { Button } from '@mantine/core';
 import { lazy, Suspense, useState } from 'react';
 
-// Most violations lead to no block.
 const TemporaryRule = lazy(() => import('./TemporaryRule'));
 
 export function BlockAddress({ tenant, ip }: { tenant: string; ip: string }) {

@@ -13,10 +13,7 @@ interface Props {
 
 const shown = 3;
 
-/**
- * Warns that bypass rules decide before a new block or limit of a group, and offers to end those that name only this
- * group.
- */
+/** Bypass rules decide before a new block or limit; those that name only this group can be ended here. */
 export function BypassNote({ tenant, group, bypasses }: Props) {
   const noun = groupNouns[group.by];
   const all = bypasses.some(({ partly }) => !partly);

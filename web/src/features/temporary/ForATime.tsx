@@ -8,7 +8,6 @@ import { isValid, type Limit, limitProblems } from '~/domain/rate';
 import styles from './temporary.module.css';
 
 interface Props<Action extends string> {
-  /** What follows the verb in the title: " user 42". */
   of: string;
   actions: Action[];
   verbs: Record<Action, string>;
@@ -16,12 +15,12 @@ interface Props<Action extends string> {
   onAction: (action: Action) => void;
   length: string;
   onLength: (length: string) => void;
-  /** The limit that is asked for; null if the action has none. */
+  /** Null if the action has none. */
   limit: Limit | null;
   onLimit: (limit: Limit) => void;
   withRate: boolean;
   now: number;
-  /** The JSON pointers of the duration, and of what has the limit's fields. */
+  /** JSON pointers of the duration and the limit. */
   pointers: { end: string; limit: string };
   disabled?: boolean;
   onClose: () => void;
@@ -30,7 +29,6 @@ interface Props<Action extends string> {
   children: React.ReactNode;
 }
 
-/** Asks what is done for a time, for how long, and with which limit. */
 export function ForATime<Action extends string>(props: Props<Action>) {
   const { of, actions, verbs, action, onAction, length, onLength, limit, onLimit, withRate } = props;
   const { now, pointers, disabled, onClose, save, children } = props;

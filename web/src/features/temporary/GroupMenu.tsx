@@ -7,18 +7,15 @@ import type { Group } from '~/domain/group';
 import { useBlock } from './Blocked';
 import { type Action, groupName, verbs } from './draft';
 
-// The overview has menus of groups, and most visits open none.
 const TemporaryRule = lazy(() => import('./TemporaryRule'));
 
 interface Props {
   tenant: string;
   group: Group;
-  /** How many of its checks were denied in the range that is shown; left out where no range is. */
+  /** Denied checks in the shown range; left out where no range is. */
   denied?: number;
   label?: string;
-  /**
-   * Opens the override that raises a user's limit. Without it, the menu leads to the user's page; null offers neither.
-   */
+  /** Raises a user's limit. Without it, the menu leads to the user's page; null offers neither. */
   onRaise?: (() => void) | null;
 }
 

@@ -2,7 +2,6 @@ import { useQuery } from '@tanstack/react-query';
 import { presentQuery, presentRate } from '~/api/traffic';
 import { type Group, groupNouns } from '~/domain/group';
 
-/** How many checks of a group are denied now. Its allowed checks are not counted by group. */
 export function Recent({ tenant, group: { by, value } }: { tenant: string; group: Group }) {
   const { data } = useQuery(presentQuery(tenant, by));
   if (!data) return null;

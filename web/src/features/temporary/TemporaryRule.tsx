@@ -65,7 +65,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   async function save() {
     const rule = await put(tenant, group, draft, saved).catch(async (error) => {
       if (!isStatus(error, 409) && !isStatus(error, 412)) throw error;
-      // Somebody else was faster. The dialog then names their rule, and a second press replaces it.
+      // The dialog then names the other person's rule, and a second press replaces it.
       const { data = [] } = await rules.refetch();
       const theirs = savedRule(data, group);
       if (!theirs) throw error;
@@ -138,7 +138,7 @@ function Opened({ tenant, rules }: { tenant: string; rules: Rule[] }) {
   );
 }
 
-/** The rule without its end: the past that the effect is about has no such end. */
+/** The past that the effect is about has no end. */
 function question(group: Group, draft: Draft) {
   const { expires_in_seconds: _, ...rule } = temporaryRule(group, draft);
   return rule;

@@ -19,9 +19,6 @@ import { useRole } from '~/session';
 import { EndNow } from './EndNow';
 import styles from './temporary.module.css';
 
-/**
- * The rules that end by themselves, the next one first, and the changes of rules that do. Nothing if there are none.
- */
 export function TemporaryRules({ tenant }: { tenant: string }) {
   const { edit } = useRole();
   const { data: rules = [] } = useQuery(rulesQuery(tenant));

@@ -6,7 +6,7 @@ import type { Limit } from '~/domain/rate';
 
 export type Action = Rule['action'];
 
-/** The name of the rules that are made here. A group has at most one of them. */
+/** A group has at most one rule of this name. */
 const ruleName = 'temporary';
 
 export interface Draft {

@@ -4,7 +4,6 @@ import { type Group, groupPattern } from '~/domain/group';
 import { parsePattern, type Segment } from '~/domain/pattern';
 import { isPartly } from './naming';
 
-/** A rule that decides checks of a group: it lets them through, or blocks them. */
 export interface Match {
   rule: Rule;
   /** The rule matches only some of the group’s checks, such as those of one plan. */
@@ -13,10 +12,7 @@ export interface Match {
   own: boolean;
 }
 
-/**
- * The rules with an action that match checks of a group, unless they are off. Rules that match all of its checks come
- * first.
- */
+/** Rules that match all of the group's checks come first. */
 export function matching(rules: Rule[], group: Group, action: 'block' | 'bypass'): Match[] {
   const pattern = groupPattern(group);
   const [wanted] = parsePattern(pattern).segments ?? [];
@@ -32,7 +28,7 @@ export function matching(rules: Rule[], group: Group, action: 'block' | 'bypass'
     .toSorted((a, b) => Number(a.partly) - Number(b.partly));
 }
 
-/** The block rules that a bypass of a group opens for it: those that match any check that it matches. */
+/** The block rules that a bypass of a group opens for it. */
 export function opened(rules: Rule[], group: Group): Rule[] {
   const [wanted] = parsePattern(groupPattern(group)).segments ?? [];
   if (!wanted) return [];
@@ -47,7 +43,6 @@ function isInForce({ action, mode, is_active }: Rule, wanted: Rule['action']): b
   return action === wanted && mode === 'enforce' && is_active;
 }
 
-/** Which checks of a group, by the segment that names it, a segment of a rule matches. */
 function shareOf(one: Segment, wanted: Segment): 'all' | 'some' | 'none' {
   if (one.field === 'global') return 'all';
   if (one.field !== wanted.field) return 'none';

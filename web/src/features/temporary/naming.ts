@@ -14,7 +14,7 @@ function names({ key_pattern }: Rule, user: string): boolean {
   return segments.some(({ field, each, below, value }) => field === 'user' && !each && !below && value === user);
 }
 
-/** Whether a rule concerns only some checks of the user whom it names: of an endpoint, or of a plan. */
+/** Whether a rule is also of an endpoint or a plan. */
 export function isPartly({ key_pattern, plan }: Rule): boolean {
   return plan !== null || (parsePattern(key_pattern).segments?.length ?? 0) > 1;
 }

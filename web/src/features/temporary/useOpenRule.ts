@@ -1,6 +1,6 @@
 import { useNavigate } from '@tanstack/react-router';
 
-/** Returns what opens the page of a rule, also after the component is gone. */
+/** The result also works after the component is gone. */
 export function useOpenRule(tenant: string) {
   const navigate = useNavigate();
   return (rule: string) => {

@@ -79,7 +79,6 @@ function Story({ tenant, violation, detail, onOpen, block }: StoryProps) {
   );
 }
 
-/** The exact count, if the violation stands for fewer checks; and the rule, if it changed since. */
 function InMinute({ violation, detail }: { violation: Violation; detail: ViolationDetail }) {
   const { denied_in_minute, rule } = detail;
   const more = denied_in_minute > violation.count;
@@ -147,7 +146,7 @@ function Acts({ tenant, violation, removed, block }: ActsProps) {
   );
 }
 
-/** The check as the Try screen takes it. Its attributes are not recorded. */
+/** Attributes are not recorded. */
 function checkThen({ user_id, plan, endpoint, method, ip_address, cost }: Violation): TrySearch {
   const given = {
     user: user_id,

@@ -78,7 +78,6 @@ export function violationColumns(rules: Rule[], rows: Violation[], without?: 'wh
   return columnsWith(rules).filter(({ key }) => key !== without && (queues || key !== 'queue'));
 }
 
-/** The outcome in a word: "Denied", "Blocked", "Shadow". Degraded checks were denied, because Redis did not answer. */
 export function OutcomeOf({ violation: { mode, reason } }: { violation: Violation }) {
   if (mode === 'shadow') return <Outcome tone="shadow">Shadow</Outcome>;
   if (reason === 'store_unavailable') return <Outcome tone="degraded">Denied, degraded</Outcome>;
