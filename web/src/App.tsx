@@ -1,14 +1,14 @@
 import { localStorageColorSchemeManager, MantineProvider } from '@mantine/core';
 import { type QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
-import { lazy, Suspense } from 'react';
+import { later } from '~/components/later';
 import { AwayBanner } from '~/shell/AwayBanner';
 import { BusyBanner } from '~/shell/BusyBanner';
 import { ProofDialog } from '~/shell/ProofDialog';
 import type { newRouter } from './routes';
 import { colorSchemeKey, theme } from './theme/theme';
 
-const Toasts = lazy(() => import('~/shell/Toasts'));
+const Toasts = later(() => import('~/shell/Toasts'));
 
 const colorScheme = localStorageColorSchemeManager({ key: colorSchemeKey });
 
@@ -27,9 +27,7 @@ export function App({ queries, router, env }: Props) {
         <BusyBanner />
         <RouterProvider router={router} />
         <ProofDialog />
-        <Suspense fallback={null}>
-          <Toasts />
-        </Suspense>
+        <Toasts />
       </QueryClientProvider>
     </MantineProvider>
   );

@@ -51,7 +51,7 @@ test('what a route shows is a screen', () => {
 });
 
 const measuring = [
-  'api/busy.ts',
+  'api/availability.ts',
   'api/client.ts',
   'api/clock.ts',
   'components/Announce.tsx',

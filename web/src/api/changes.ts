@@ -5,7 +5,7 @@ import type { AuditObjectKind } from './types';
 /** The beginning of a query key, after the tenant. */
 type Part = Resource | readonly [Resource, ...string[]];
 
-/** The queries that a write refetches. Those with a short interval, such as stats, are left out. */
+/** The queries that a write refetches, but those with a short interval, such as stats. */
 const changes: Record<AuditObjectKind, readonly Part[]> = {
   // A removed rule takes its overrides along, turns its alerts off, and is one less on its plan.
   rule: [

@@ -5,8 +5,7 @@ import type {
   PathsWithMethod,
   SuccessResponse,
 } from 'openapi-typescript-helpers';
-import { noteAway } from './away';
-import { noteBusy } from './busy';
+import { away, noteBusy } from './availability';
 import { noteServerTime } from './clock';
 import { AwayError, isKind, limitExceeded, problemOf } from './problem';
 import { askForProof } from './proof';
@@ -61,7 +60,7 @@ async function timed(request: Request): Promise<Response> {
   const end = (reason: unknown) => late.abort(reason);
   if (request.signal.aborted) end(request.signal.reason);
   request.signal.addEventListener('abort', () => end(request.signal.reason), { once: true });
-  // A stream that began goes on.
+  // Ends before a stream does, which goes on.
   const timer = setTimeout(end, patienceFor(request), new DOMException('No answer in time', 'TimeoutError'));
   const response = await globalThis.fetch(request, { signal: late.signal }).finally(() => clearTimeout(timer));
   noteServerTime(response.headers.get('Date'), sent, Date.now());
@@ -85,17 +84,17 @@ async function isProblem(response: Response, status: number, kind: string): Prom
 const errors: Middleware = {
   async onResponse({ response }) {
     if (response.ok || response.status === 304) {
-      noteAway(false);
+      away.set(false);
       return undefined;
     }
     const problem = await problemOf(response);
-    noteAway(problem instanceof AwayError);
+    away.set(problem instanceof AwayError);
     if (isKind(problem, limitExceeded)) noteBusy(problem);
     throw problem;
   },
   onError({ error }) {
     if (error instanceof DOMException && error.name === 'AbortError') return undefined;
-    noteAway(true);
+    away.set(true);
     return new AwayError(error);
   },
 };
@@ -146,7 +145,6 @@ function method<M extends HttpMethod>(name: M) {
         params: {
           path: Object.fromEntries(entries.filter(isInPath)),
           query: Object.fromEntries(entries.filter((entry) => !isInPath(entry))),
-          // An update fails with 412 if somebody else saved first.
           header: etag === undefined ? {} : { 'If-Match': etag },
         },
         ...{ body, headers, signal, parseAs, bodySerializer },

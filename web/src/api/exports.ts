@@ -1,3 +1,4 @@
+import { stringifySearch } from '~/search';
 import { api } from './client';
 import type { paths } from './schema';
 import type { Export } from './types';
@@ -11,7 +12,7 @@ export function exportAddress(
   what: Exported,
   parameters: Record<string, string | number | undefined> = {},
 ): string {
-  return `/api/v1/tenants/${encodeURIComponent(tenant)}/${what}?${queryOf(parameters)}`;
+  return `/api/v1/tenants/${encodeURIComponent(tenant)}/${what}${stringifySearch(parameters)}`;
 }
 
 export function startExport(address: string): Promise<Export> {
@@ -33,12 +34,4 @@ export function save(file: Blob, name: string): void {
   link.download = name;
   link.click();
   URL.revokeObjectURL(link.href);
-}
-
-function queryOf(parameters: Record<string, string | number | undefined>): URLSearchParams {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) {
-    if (value !== undefined) query.set(name, String(value));
-  }
-  return query;
 }

@@ -5,7 +5,7 @@ interface Page<T> {
   next_cursor: string | null;
 }
 
-/** All pages of a list. Unbounded lists, such as users, are read page by page instead. */
+/** For lists that are bounded; users are read page by page. */
 export async function all<T>(page: (cursor: string | undefined) => Promise<Page<T>>): Promise<T[]> {
   const items: T[] = [];
   let cursor: string | undefined;
@@ -17,7 +17,7 @@ export async function all<T>(page: (cursor: string | undefined) => Promise<Page<
   return items;
 }
 
-/** A list that is read page by page. A cursor is valid only with its first page's parameters, which `fix` reads. */
+/** A cursor is valid only with its first page's parameters, which `fix` reads. */
 export function pagesQuery<P extends Page<unknown>, F = undefined>(
   queryKey: readonly unknown[],
   read: (cursor: string | undefined, signal: AbortSignal, fixed: F) => Promise<P>,

@@ -9,7 +9,7 @@ export interface ProblemDocument {
 
 const prefix = 'urn:sluice:problem:';
 
-/** The type of a denial by a rate limit, of draft-ietf-httpapi-ratelimit-headers. */
+/** Of draft-ietf-httpapi-ratelimit-headers. */
 export const limitExceeded = 'https://iana.org/assignments/http-problem-types#quota-exceeded';
 
 export class ProblemError extends Error {

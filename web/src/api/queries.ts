@@ -130,12 +130,22 @@ export const plansQuery = (tenant: string) =>
       ),
   });
 
-export const rulesQuery = (tenant: string) =>
+const allRulesQuery = (tenant: string, key: string[], filter: { pattern?: string; action?: 'block'; active?: true }) =>
   queryOptions({
-    queryKey: tenantKey(tenant, 'rules'),
+    queryKey: tenantKey(tenant, 'rules', ...key),
     queryFn: ({ signal }) =>
-      all((cursor) => api.get('/api/v1/tenants/{tenant}/rules', { tenant, limit: most, cursor, signal })),
+      all((cursor) => api.get('/api/v1/tenants/{tenant}/rules', { tenant, ...filter, limit: most, cursor, signal })),
   });
+
+export const rulesQuery = (tenant: string) => allRulesQuery(tenant, [], {});
+
+export const rulesOfPatternQuery = (tenant: string, pattern: string) =>
+  allRulesQuery(tenant, ['pattern', pattern], { pattern });
+
+export const blocksQuery = (tenant: string) => ({
+  ...allRulesQuery(tenant, ['blocks'], { action: 'block', active: true }),
+  refetchInterval: 15_000,
+});
 
 export const ruleQuery = (tenant: string, id: string) =>
   queryOptions({
@@ -144,37 +154,10 @@ export const ruleQuery = (tenant: string, id: string) =>
       tagged(api.get('/api/v1/tenants/{tenant}/rules/{rule_id}', { tenant, rule_id: id, signal })),
   });
 
-export const rulesOfPatternQuery = (tenant: string, pattern: string) =>
-  queryOptions({
-    queryKey: tenantKey(tenant, 'rules', 'pattern', pattern),
-    queryFn: ({ signal }) =>
-      all((cursor) => api.get('/api/v1/tenants/{tenant}/rules', { tenant, pattern, limit: most, cursor, signal })),
-  });
-
-export const blocksQuery = (tenant: string) =>
-  queryOptions({
-    queryKey: tenantKey(tenant, 'rules', 'blocks'),
-    queryFn: ({ signal }) =>
-      all((cursor) =>
-        api.get('/api/v1/tenants/{tenant}/rules', {
-          tenant,
-          action: 'block',
-          active: true,
-          limit: most,
-          cursor,
-          signal,
-        }),
-      ),
-    refetchInterval: 15_000,
-  });
-
 export const adaptingQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'adapting'),
-    queryFn: async ({ signal }) => {
-      const path = { tenant };
-      return (await api.get('/api/v1/tenants/{tenant}/adapting', { ...path, signal })).items;
-    },
+    queryFn: async ({ signal }) => (await api.get('/api/v1/tenants/{tenant}/adapting', { tenant, signal })).items,
     refetchInterval: 5_000,
   });
 
@@ -185,7 +168,6 @@ export interface Verdicts {
 
 const hour = 3_600_000;
 
-/** Verdicts of the last hour by rule id, of every rule that denied a check or would have. */
 export const lastHourQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'last-hour'),
@@ -209,7 +191,7 @@ export const membersQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'members'),
     queryFn: ({ signal }) =>
-      all((cursor) => api.get('/api/v1/tenants/{tenant}/members', { tenant, limit: 500, cursor, signal })),
+      all((cursor) => api.get('/api/v1/tenants/{tenant}/members', { tenant, limit: most, cursor, signal })),
   });
 
 interface Looks {

@@ -14,8 +14,8 @@ export interface TailPosition {
 }
 
 /**
- * Watches violations arrive until the signal aborts, the stream ends or the connection breaks, which throws.
- * EventSource would hide why a request is refused. With the same position a later call goes on from there.
+ * Ends when the signal aborts or the stream ends; a broken connection throws. With the same position a later call goes
+ * on from there. EventSource would hide why a request is refused.
  */
 export async function* tail(
   tenant: string,

@@ -11,8 +11,21 @@ import type { ViolationFilter } from './violations';
 const often = 5_000;
 const seldom = 15_000;
 
-function again(span: Span, every: number) {
-  return span.moves ? every : (false as const);
+/** A query of figures over a span of time; `begins` names them in its key. */
+function spanQuery<T>(
+  tenant: string,
+  span: Span,
+  every: number,
+  begins: unknown[],
+  read: (asked: { tenant: string; from: string; until: string; signal: AbortSignal }) => Promise<T>,
+) {
+  const queryKey = tenantKey(tenant, 'stats', ...begins, span.text);
+  return queryOptions({
+    queryKey,
+    queryFn: ({ signal }) => read({ tenant, ...isoMoments(span, serverNow()), signal }),
+    refetchInterval: span.moves ? every : (false as const),
+    placeholderData: keepSame(queryKey),
+  });
 }
 
 /** Leaves out steps that have not begun. */
@@ -21,52 +34,21 @@ function begun<P extends { at: string }, S extends { points: P[] }>(series: S): 
   return { ...series, points: series.points.filter(({ at }) => Date.parse(at) <= now) };
 }
 
-export const seriesQuery = (tenant: string, span: Span, of: { rule_id?: string; meter?: string } = {}) => {
-  const queryKey = tenantKey(tenant, 'stats', 'series', of, span.text);
-  return queryOptions({
-    queryKey,
-    queryFn: async ({ signal }) =>
-      begun(
-        await api.get('/api/v1/tenants/{tenant}/stats/series', {
-          tenant,
-          ...isoMoments(span, serverNow()),
-          ...of,
-          signal,
-        }),
-      ),
-    refetchInterval: again(span, often),
-    placeholderData: keepSame(queryKey),
-  });
-};
+export const seriesQuery = (tenant: string, span: Span, of: { rule_id?: string; meter?: string } = {}) =>
+  spanQuery(tenant, span, often, ['series', of], async (asked) =>
+    begun(await api.get('/api/v1/tenants/{tenant}/stats/series', { ...asked, ...of })),
+  );
 
-export const violationSeriesQuery = (tenant: string, span: Span, filter: ViolationFilter) => {
-  const queryKey = tenantKey(tenant, 'stats', 'violations', filter, span.text);
-  return queryOptions({
-    queryKey,
-    queryFn: async ({ signal }) =>
-      begun(
-        await api.get('/api/v1/tenants/{tenant}/stats/violations', {
-          tenant,
-          ...isoMoments(span, serverNow()),
-          ...filter,
-          signal,
-        }),
-      ),
-    refetchInterval: again(span, seldom),
-    placeholderData: keepSame(queryKey),
-  });
-};
+/** Refetched less often because the server reads violation records. */
+export const violationSeriesQuery = (tenant: string, span: Span, filter: ViolationFilter) =>
+  spanQuery(tenant, span, seldom, ['violations', filter], async (asked) =>
+    begun(await api.get('/api/v1/tenants/{tenant}/stats/violations', { ...asked, ...filter })),
+  );
 
-export const summaryQuery = (tenant: string, span: Span, meter?: string) => {
-  const queryKey = tenantKey(tenant, 'stats', 'summary', meter ?? null, span.text);
-  return queryOptions({
-    queryKey,
-    queryFn: ({ signal }) =>
-      api.get('/api/v1/tenants/{tenant}/stats/summary', { tenant, ...isoMoments(span, serverNow()), meter, signal }),
-    refetchInterval: again(span, often),
-    placeholderData: keepSame(queryKey),
-  });
-};
+export const summaryQuery = (tenant: string, span: Span, meter?: string) =>
+  spanQuery(tenant, span, often, ['summary', meter ?? null], (asked) =>
+    api.get('/api/v1/tenants/{tenant}/stats/summary', { ...asked, meter }),
+  );
 
 interface TopFilter {
   mode?: 'enforce' | 'shadow';
@@ -79,23 +61,10 @@ export const topQuery = (
   by: TopBy,
   limit: number,
   filter: TopFilter = { mode: 'enforce' },
-) => {
-  const queryKey = tenantKey(tenant, 'stats', 'top', by, limit, filter, span.text);
-  return queryOptions({
-    queryKey,
-    queryFn: ({ signal }) =>
-      api.get('/api/v1/tenants/{tenant}/stats/top', {
-        tenant,
-        ...isoMoments(span, serverNow()),
-        by,
-        limit,
-        ...filter,
-        signal,
-      }),
-    refetchInterval: again(span, seldom),
-    placeholderData: keepSame(queryKey),
-  });
-};
+) =>
+  spanQuery(tenant, span, seldom, ['top', by, limit, filter], (asked) =>
+    api.get('/api/v1/tenants/{tenant}/stats/top', { ...asked, by, limit, ...filter }),
+  );
 
 export const presentQuery = (tenant: string, by: TopBy, meter?: string) =>
   queryOptions({

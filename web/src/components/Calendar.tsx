@@ -3,7 +3,6 @@ import styles from '@mantine/dates/styles.layer.css?url';
 import { useEffect, useRef } from 'react';
 
 interface Props {
-  /** The day with the focus, such as 2026-11-23. */
   day: string;
   onPick: (day: string) => void;
 }

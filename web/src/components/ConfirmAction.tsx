@@ -1,6 +1,5 @@
 import { Button, Group } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { isStatus, sentence } from '~/api/problem';
 import { Dialog } from './Dialog';
 
@@ -16,36 +15,22 @@ interface Props {
   action: () => Promise<unknown>;
 }
 
-/**
- * The dialog stays open if the action fails. Of a destructive one, Cancel has the focus, so that Enter destroys
- * nothing.
- */
+/** Cancel has the focus for a destructive action, so that Enter destroys nothing. */
 export function ConfirmAction({ opened, onClose, title, effect, verb, destructive, gone, action }: Props) {
   const queries = useQueryClient();
-  const [pending, setPending] = useState(false);
-  const [error, setError] = useState<unknown>(null);
+  const acting = useMutation({
+    mutationFn: action,
+    onSuccess: close,
+    onError: (error) => (isStatus(error, 412) || isStatus(error, 404) ? queries.invalidateQueries() : undefined),
+  });
+  const { isPending: pending, error } = acting;
 
   // While the action runs, its own success may have removed the object.
   const removed = gone && !pending;
 
   function close() {
-    setError(null);
+    acting.reset();
     onClose();
-  }
-
-  async function act() {
-    setPending(true);
-    setError(null);
-    try {
-      await action();
-      close();
-    } catch (failure) {
-      // A refetch shows the newer version, or that it is gone.
-      if (isStatus(failure, 412) || isStatus(failure, 404)) await queries.invalidateQueries();
-      setError(failure);
-    } finally {
-      setPending(false);
-    }
   }
 
   return (
@@ -66,7 +51,7 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
           color={destructive ? 'red.8' : undefined}
           loading={pending}
           disabled={removed}
-          onClick={act}
+          onClick={() => acting.mutate()}
           data-autofocus={!destructive || undefined}
         >
           {verb}

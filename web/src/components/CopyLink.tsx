@@ -6,7 +6,7 @@ import { between, type Span } from '~/domain/range';
 import { IconCheck, IconCopy } from './icons';
 import { failed } from './toast';
 
-/** Copies the page's address. A range that ends now becomes fixed, so that the reader sees the same. */
+/** A range that ends now becomes fixed, so that the reader of the link sees the same. */
 export function CopyLink({ range }: { range: Span }) {
   const { copy, copied, error } = useClipboard({ timeout: 3_000 });
   useEffect(() => {

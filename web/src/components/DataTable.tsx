@@ -17,7 +17,6 @@ export interface Column<Row> {
   wide?: boolean;
   /** On phones it stands with its header on a line below the others. */
   under?: boolean;
-  /** Text of more than a line is wrapped, not cut. */
   wraps?: boolean;
   /** Its text is the row’s link; by default that is the first column. */
   names?: boolean;
@@ -45,7 +44,7 @@ const virtualFrom = 200;
 /** As in DataTable.module.css. */
 const narrow = '(width <= 720px)';
 
-/** A table with keyboard navigation. Above 200 rows it scrolls by itself and renders only the visible rows. */
+/** Above 200 rows the table scrolls by itself and renders only the visible rows. */
 export function DataTable<Row>(props: TableProps<Row>) {
   const { label, columns, rows, rowKey, to, onOpen, open } = props;
   const opens = !!to || !!onOpen;
@@ -82,7 +81,6 @@ export function DataTable<Row>(props: TableProps<Row>) {
     setCurrent(next);
     if (virtual) virtualizer.scrollToIndex(next);
     const row = () => scroller.current?.querySelector<HTMLElement>(`[data-index="${next}"] [data-opener]`);
-    // A row that was not rendered is there after the next frame.
     if (row()) row()?.focus();
     else requestAnimationFrame(() => row()?.focus());
   }

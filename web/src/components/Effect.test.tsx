@@ -2,13 +2,11 @@ import { QueryClientProvider } from '@tanstack/react-query';
 import { screen, waitFor } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { newQueryClient } from '~/api/queries';
-import type { components } from '~/api/schema';
+import type { EffectQuestion as Question } from '~/api/types';
 import { shortTime } from '~/domain/format';
 import { effect, fakeServer } from '../../test/fake';
 import { show } from '../../test/render';
 import { Effect, EffectLine } from './Effect';
-
-type Question = components['schemas']['EffectQuestion'];
 
 test('figures of an earlier question are marked, and never stand beside another user', async () => {
   const answers: (() => void)[] = [];

@@ -4,17 +4,12 @@ import { useMemo } from 'react';
 import { api } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame, rulesQuery } from '~/api/queries';
-import type { components } from '~/api/schema';
+import type { EffectLeftOut, EffectOfRule, EffectOfUser, Figure, EffectQuestion as Question } from '~/api/types';
 import { exactNumber, shortTime, timeSpan } from '~/domain/format';
 import { identityLabel } from '~/domain/rule';
 import styles from './Effect.module.css';
 import { RuleLink } from './RuleLink';
 
-type Question = components['schemas']['EffectQuestion'];
-type Figure = components['schemas']['Figure'];
-type EffectLeftOut = components['schemas']['EffectLeftOut'];
-type EffectOfRule = components['schemas']['EffectOfRule'];
-type EffectOfUser = components['schemas']['EffectOfUser'];
 type Counts = Pick<EffectOfRule, 'newly_denied' | 'no_longer_denied'>;
 
 interface Props {
@@ -25,7 +20,7 @@ interface Props {
 /** Used where the usual number of checks says too little. */
 const most_checks = 1_000_000;
 
-/** Replays the recorded checks of the last day with new limits. A later edit cancels the request. */
+/** A later edit cancels the request. */
 export function useEffectOf(tenant: string, question: Question | null) {
   const wanted = JSON.stringify(question);
   const [asked] = useDebouncedValue(wanted, 400);

@@ -59,33 +59,20 @@ interface Props {
   /** The dialogs that this one opens; a form must not contain another. */
   beside?: React.ReactNode;
   onClose: () => void;
-  /** Closes the dialog by default. */
   onSaved?: () => void;
-  /** If it fails, the dialog stays open and shows why. False: something is left to save. */
+  /** False: something is left to save. */
   save: () => Promise<unknown>;
   children: React.ReactNode | ((wrong: Wrong, error: unknown) => React.ReactNode);
 }
 
 export function FormDialog(props: Props) {
-  const {
-    title,
-    lead,
-    verb,
-    size = 480,
-    disabled,
-    invalid,
-    destructive,
-    cancel = 'Cancel',
-    others,
-    onClose,
-    save,
-  } = props;
-  const { onSaved = onClose, beside, children } = props;
+  const { title, lead, verb, size = 480, disabled, invalid, destructive, cancel = 'Cancel', others } = props;
+  const { onClose, onSaved = onClose, save, beside, children } = props;
   const [focused, setFocused] = useState<Element | null>(null);
   const saving = useMutation({ mutationFn: save, onSuccess: (isSaved) => isSaved !== false && onSaved() });
   const { wrong, rest } = fieldErrors(saving.error);
   const fields = typeof children === 'function' ? children(wrong, saving.error) : children;
-  // A field that is locked loses the focus.
+  // A locked field loses the focus.
   useEffect(() => {
     if (!saving.isPending && focused instanceof HTMLElement && document.activeElement === document.body)
       focused.focus();

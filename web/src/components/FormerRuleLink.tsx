@@ -9,7 +9,6 @@ interface Props {
   rule: Rule | null | undefined;
 }
 
-/** The name of a removed rule is read from the audit log. */
 export function FormerRuleLink({ tenant, id, rule }: Props) {
   const removed = useRemovedRule(tenant, rule === null ? id : undefined);
   return (

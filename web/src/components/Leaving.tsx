@@ -20,7 +20,6 @@ function lostBy({ current, next }: Pick<Parameters<ShouldBlockFn>[0], 'current' 
   return drafts.filter(({ inDialog }) => leaves || (closes && inDialog));
 }
 
-/** Whether to leave all drafts by something other than a navigation. */
 const asked = makeStore<((leave: boolean) => void) | null>(null);
 
 export async function mayLeave(): Promise<boolean> {
@@ -36,7 +35,6 @@ interface Props {
   inDialog?: boolean;
 }
 
-/** Asks before the reader leaves unsaved changes: by a link, by back or by closing the tab. */
 export function Leaving({ when, what, inDialog = false }: Props) {
   const draft = useMemo(() => ({ what, inDialog }), [what, inDialog]);
   useEffect(() => {

@@ -1,11 +1,12 @@
 import { ActionIcon, Popover, TextInput, type TextInputProps } from '@mantine/core';
-import { lazy, Suspense, useState } from 'react';
+import { useState } from 'react';
 import { serverNow } from '~/api/clock';
 import { moment, ownZone } from '~/domain/format';
 import { fieldMoment, fieldText } from '~/domain/zone';
 import { IconCalendar } from './icons';
+import { later } from './later';
 
-const Calendar = lazy(() => import('./Calendar'));
+const Calendar = later(() => import('./Calendar'));
 
 interface Props extends Pick<TextInputProps, 'label' | 'error' | 'disabled'> {
   description?: string;
@@ -37,9 +38,7 @@ export function MomentField({ value, onChange, description, error, ...field }: P
         </ActionIcon>
       </Popover.Target>
       <Popover.Dropdown>
-        <Suspense fallback={null}>
-          <Calendar day={fieldText(at ?? serverNow()).slice(0, 10)} onPick={pick} />
-        </Suspense>
+        <Calendar day={fieldText(at ?? serverNow()).slice(0, 10)} onPick={pick} />
       </Popover.Dropdown>
     </Popover>
   );

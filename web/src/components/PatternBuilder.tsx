@@ -42,7 +42,6 @@ export function PatternBuilder({ value, onChange, error }: Props) {
     onChange(text);
   }
 
-  const change = (index: number, part: Segment) => build(parts.with(index, part));
   const free = fields.filter(({ value: field }) => field === 'attr' || !parts.some((part) => part.field === field));
   const next = free.find(({ value: field }) => field !== 'global');
 
@@ -56,7 +55,7 @@ export function PatternBuilder({ value, onChange, error }: Props) {
           part={part}
           parts={parts}
           only={parts.length === 1}
-          onChange={(to) => change(index, to)}
+          onChange={(to) => build(parts.with(index, to))}
           onRemove={() => build(parts.toSpliced(index, 1))}
         />
       ))}

@@ -1,9 +1,7 @@
 import { NativeSelect, TextInput } from '@mantine/core';
 import { useState } from 'react';
-import { parseRate, perSecond, perUnit, type Rate, type RateUnit, units } from '~/domain/rate';
+import { exact, parseRate, perSecond, perUnit, type Rate, type RateUnit, units } from '~/domain/rate';
 import styles from './RateInput.module.css';
-
-const grouped = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
 
 interface Props {
   label: string;
@@ -21,7 +19,7 @@ export function RateInput({ label, value, onChange, error, disabled }: Props) {
   const keeps =
     typed !== null &&
     (means === null ? Number.isNaN(value.rate_per_second) : means.rate_per_second === value.rate_per_second);
-  const text = keeps ? typed : Number.isNaN(shown.number) ? '' : grouped.format(shown.number);
+  const text = keeps ? typed : Number.isNaN(shown.number) ? '' : exact.format(shown.number);
 
   function read(text: string, unit: RateUnit) {
     onChange(parseRate(text, unit) ?? { rate_per_second: Number.NaN, rate_unit: unit });

@@ -16,7 +16,7 @@ interface Props {
 
 const wide = '(width >= 1024px)';
 
-/** A panel beside the list, which keeps the focus; a narrow screen shows the panel alone. */
+/** The list keeps the focus; a narrow screen shows the panel alone. */
 export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, children }: Props) {
   const isWide = useMediaQuery(wide, undefined, { getInitialValueInEffect: false });
   const id = useId();

@@ -10,7 +10,6 @@ import { MomentField } from './MomentField';
 import styles from './TimeRange.module.css';
 import { ZoneChoice } from './ZoneChoice';
 
-/** The time range of the page, from the URL. */
 export function useTimeRange(fallback = '1h') {
   const search = useSearch({ strict: false });
   const navigate = useNavigate();

@@ -19,6 +19,8 @@ export function TurnEnforcement({ tenant, opened, onClose }: Props) {
   const queries = useQueryClient();
   const on = tenant.enforcement === 'on';
   const summary = useQuery({ ...summaryQuery(tenant.slug, lastHour), enabled: opened && on });
+  const total = summary.data?.total;
+  const checks = total ? total.allowed + total.denied + total.bypassed : 0;
   return (
     <ConfirmAction
       opened={opened}
@@ -28,11 +30,11 @@ export function TurnEnforcement({ tenant, opened, onClose }: Props) {
         on ? (
           <>
             Within 2 s every check is allowed, also where a rule blocks. Violations record what would have been denied.
-            {summary.data && (
+            {total && (
               <>
                 {' '}
-                In the last hour {exactNumber(summary.data.total.denied)} of{' '}
-                {plural(checksOf(summary.data.total), 'check')} were denied. Such checks will be allowed.
+                In the last hour {exactNumber(total.denied)} of {plural(checks, 'check')} were denied. Such checks will
+                be allowed.
               </>
             )}
           </>
@@ -48,8 +50,4 @@ export function TurnEnforcement({ tenant, opened, onClose }: Props) {
       }}
     />
   );
-}
-
-function checksOf({ allowed, denied, bypassed }: { allowed: number; denied: number; bypassed: number }) {
-  return allowed + denied + bypassed;
 }

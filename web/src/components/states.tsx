@@ -91,15 +91,9 @@ export function NoPermission({
   children?: React.ReactNode;
 }) {
   return (
-    <div className={styles.state}>
-      <div className={styles.icon}>
-        <IconLock size={20} aria-hidden />
-      </div>
-      <h2>You do not have permission</h2>
-      <p className={styles.text}>
-        {children ?? `This requires ${leastRole[need]}.${need === 'platform' ? '' : ' An owner can change your role.'}`}
-      </p>
-    </div>
+    <EmptyState icon={IconLock} title="You do not have permission">
+      {children ?? `This requires ${leastRole[need]}.${need === 'platform' ? '' : ' An owner can change your role.'}`}
+    </EmptyState>
   );
 }
 

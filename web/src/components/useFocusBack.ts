@@ -1,6 +1,6 @@
 import { useEffect, useMemo } from 'react';
 
-/** Gives the focus back to what opened a dialog. Mantine does so only for a modal that stays mounted when it closes. */
+/** Mantine gives the focus back only from a modal that stays mounted when it closes. */
 export function useFocusBack(isOpen: boolean) {
   // Read while rendering, because a menu is closed before effects run.
   const before = useMemo(() => (isOpen ? opener() : null), [isOpen]);
@@ -18,7 +18,6 @@ export function useFocusBack(isOpen: boolean) {
   }, [isOpen, before]);
 }
 
-/** The element with the focus, or the button of its menu, which is closing. */
 function opener(): HTMLElement | null {
   const active = document.activeElement as HTMLElement | null;
   const menu = active?.closest('[role="menu"]');

@@ -8,7 +8,7 @@ declare module '@tanstack/react-router' {
 
 export const panelParameters = ['open', 'entry', 'override', 'erasure', 'export'] as const;
 
-/** Opens or closes the panel that a URL parameter names. All rows share one history entry, so back leaves the panel. */
+/** All rows share one history entry, so back leaves the panel. */
 export function usePanel<Value extends string>(parameter: (typeof panelParameters)[number]) {
   const navigate = useNavigate();
   const router = useRouter();

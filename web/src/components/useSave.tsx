@@ -11,7 +11,6 @@ interface Saving<V, D extends object> {
   what: string;
   /** Another thing begins another draft. */
   id?: string | number;
-  /** Its value is null while nothing is saved. */
   saved: Tagged<V>;
   draftOf: (value: V) => D;
   /** Fails with 412 if another version is saved. */
@@ -51,8 +50,7 @@ function same(a: unknown, b: unknown): boolean {
 }
 
 /**
- * Merges field by field. Fields that both changed to different values clash, and are mine in the result; without a base
- * all fields that differ do.
+ * Fields that both changed to different values clash, and are mine in the result; without a base all that differ do.
  */
 export function merge<D extends object>(base: D | null, mine: D, theirs: D) {
   const draft = { ...theirs };
@@ -67,8 +65,8 @@ export function merge<D extends object>(base: D | null, mine: D, theirs: D) {
 }
 
 /**
- * A draft and how it is saved. After a lost race the fields that only one side changed are merged and saved; the reader
- * chooses between the others. `save` resolves with whether nothing is left to save.
+ * After a lost race the fields that only one side changed are merged and saved; the reader chooses between the others.
+ * `save` resolves with whether nothing is left to save.
  */
 export function useSave<V, D extends object>(saving: Saving<V, D>) {
   const { what, id, saved, draftOf, send, read, say, store, onSaved } = saving;

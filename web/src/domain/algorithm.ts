@@ -49,11 +49,7 @@ export type LimitDraft = Pick<
   | 'notify_at'
 >;
 
-export const newLimit: LimitDraft = {
-  algorithm: 'token_bucket',
-  rate_per_second: 10,
-  rate_unit: 'second',
-  burst_capacity: 50,
+const noParameters = {
   window: null,
   window_zone: null,
   window_start_day: null,
@@ -62,21 +58,23 @@ export const newLimit: LimitDraft = {
   notify_at: [],
 };
 
+export const newLimit: LimitDraft = {
+  ...noParameters,
+  algorithm: 'token_bucket',
+  rate_per_second: 10,
+  rate_unit: 'second',
+  burst_capacity: 50,
+};
+
 /** A rule that blocks or lets through must not have these. */
 export const noLimit = {
+  ...noParameters,
   rate_per_second: 0,
   burst_capacity: 0,
-  window: null,
-  window_zone: null,
-  window_start_day: null,
-  refill_interval: null,
-  max_hold: null,
-  notify_at: [],
   adapt: null,
   charge: 'before',
 } satisfies Pick<Rule, Exclude<keyof LimitDraft, 'algorithm' | 'rate_unit'> | 'adapt' | 'charge'>;
 
-/** Missing fields start with usual values. */
 export function fitted(limit: LimitDraft): LimitDraft {
   const { algorithm } = limit;
   const rate = hasRate(algorithm);
@@ -151,18 +149,7 @@ export const presets: { label: string; limit: (draft: LimitDraft) => LimitDraft 
 
 /** The audit log leaves out fields that nobody chose. */
 export function ruleOfImage(image: Record<string, unknown>): Rule {
-  const standard = {
-    window: null,
-    window_zone: null,
-    window_start_day: null,
-    refill_interval: null,
-    max_hold: null,
-    notify_at: [],
-    adapt: null,
-    lease: 'auto',
-    meter: 'requests',
-    charge: 'before',
-  };
+  const standard = { ...noParameters, adapt: null, lease: 'auto', meter: 'requests', charge: 'before' };
   return { ...standard, ...image } as unknown as Rule;
 }
 

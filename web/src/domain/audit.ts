@@ -1,6 +1,7 @@
 import type { Adapt, AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
 import { adaptText } from './adapt';
 import { exactTime, plural } from './format';
+import { upper } from './pattern';
 import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
 import { fieldLabels, ruleTitle } from './rule';
@@ -25,14 +26,6 @@ export const kinds: { value: AuditObjectKind; label: string }[] = [
   { value: 'capacity', label: 'Capacity' },
 ];
 
-export const actions: { value: AuditAction; label: string }[] = [
-  { value: 'create', label: 'Created' },
-  { value: 'update', label: 'Changed' },
-  { value: 'remove', label: 'Removed' },
-  { value: 'reset', label: 'Reset' },
-  { value: 'credit', label: 'Credited' },
-];
-
 const verbs: Record<AuditAction, string> = {
   create: 'created',
   update: 'changed',
@@ -40,6 +33,8 @@ const verbs: Record<AuditAction, string> = {
   reset: 'reset',
   credit: 'credited',
 };
+
+export const actions = Object.entries(verbs).map(([value, verb]) => ({ value, label: upper(verb) }));
 
 export function verbOf(entry: AuditEntry): string {
   const { action, object, actor, before, after } = entry;
@@ -81,10 +76,6 @@ const causes: Record<string, string> = {
   'new URL': 'new URL of a webhook',
 };
 
-function ruleOf(key_pattern: string, name: string, plan: string, meter: string): string {
-  return [ruleTitle({ key_pattern, name, meter }), plan].filter(Boolean).join(' · ');
-}
-
 /** Names that entries have as ids only; undefined for removed objects. */
 export interface Names {
   member: (id: string) => string | undefined;
@@ -98,8 +89,10 @@ export function objectOf({ object: { kind, id }, before, after, row_count }: Aud
   const row: Row = after ?? before ?? {};
   const text = (field: string) => (typeof row[field] === 'string' ? row[field] : '');
   switch (kind) {
-    case 'rule':
-      return `rule ${ruleOf(text('key_pattern'), text('name'), text('plan'), text('meter')) || id}`;
+    case 'rule': {
+      const title = ruleTitle({ key_pattern: text('key_pattern'), name: text('name'), meter: text('meter') });
+      return `rule ${[title, text('plan')].filter(Boolean).join(' · ') || id}`;
+    }
     case 'override':
       return overrideOf(id, names);
     case 'user':
@@ -123,7 +116,7 @@ export function objectOf({ object: { kind, id }, before, after, row_count }: Aud
     case 'capacity':
       return 'the capacity';
     case 'bucket':
-      return `a bucket of ${bucketOf(row, id)}`;
+      return `a bucket of ${text('user_id') ? `user ${text('user_id')}` : id}`;
     default:
       return `${kind} ${id}`;
   }
@@ -135,26 +128,14 @@ function overrideOf(id: string, names: Names): string {
   return `the override of user ${id.slice(colon + 1)} on ${names.rule(rule) ?? `rule ${rule}`}`;
 }
 
-function bucketOf(row: Row, id: string): string {
-  return typeof row.user_id === 'string' ? `user ${row.user_id}` : id;
-}
-
-/** Null where there was no value. */
 export interface Change {
   field: string;
   before: string | null;
   after: string | null;
 }
 
-const bookkeeping = new Set([
-  'version',
-  'revision',
-  'created_at',
-  'updated_at',
-  'in_force_since',
-  'rate_unit',
-  'tenant_id',
-]);
+const ofEveryWrite = ['version', 'revision', 'created_at', 'updated_at', 'in_force_since'];
+const bookkeeping = new Set([...ofEveryWrite, 'rate_unit', 'tenant_id']);
 
 const labels: Record<string, string> = {
   ...fieldLabels,
@@ -189,8 +170,7 @@ function plain(row: Row | null): Row | null {
 }
 
 function label(field: string): string {
-  const words = field.replaceAll('_', ' ');
-  return labels[field] ?? `${words[0]?.toUpperCase()}${words.slice(1)}`;
+  return labels[field] ?? upper(field.replaceAll('_', ' '));
 }
 
 function shown(row: Row | null, field: string): string | null {
@@ -198,17 +178,15 @@ function shown(row: Row | null, field: string): string | null {
   const value = row[field];
   if (value === null || value === undefined || value === '') return '–';
   if (field === 'rate_per_second' && typeof value === 'number') {
-    return value > 0 ? rateSentence({ rate_per_second: value, rate_unit: unit(row) }) : '–';
+    return value > 0
+      ? rateSentence({ rate_per_second: value, rate_unit: (row.rate_unit as RateUnit) ?? 'second' })
+      : '–';
   }
   if (field === 'is_active') return value ? 'on' : 'off';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (/_(at|until)$/.test(field) && typeof value === 'string') return exactTime(Date.parse(value));
   if (Array.isArray(value)) return value.join(', ');
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
-}
-
-function unit(row: Row): RateUnit {
-  return (row.rate_unit as RateUnit) ?? 'second';
 }
 
 /** Whether the reader may undo a change, and the server can (internal/pgstore/revert.go). */
@@ -230,15 +208,7 @@ export function revertable({ object: { kind }, before, after }: AuditEntry, may:
 }
 
 /** Fields that change without anybody changing the object. */
-const silent = new Set([
-  'version',
-  'revision',
-  'created_at',
-  'updated_at',
-  'in_force_since',
-  'last_used_at',
-  'last_seen_at',
-]);
+const silent = new Set([...ofEveryWrite, 'last_used_at', 'last_seen_at']);
 
 /** Only an object that is still as the entry left it can be undone. */
 export function isAsLeft(entry: AuditEntry, latest: AuditEntry): boolean {

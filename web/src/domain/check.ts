@@ -3,23 +3,21 @@ import type { TrySearch } from '~/search';
 import { duration, exactNumber } from './format';
 import { meterUnit } from './meter';
 
-export function checkOf(search: TrySearch): Check {
-  const check: Check = {};
-  if (search.user) check.user_id = search.user;
-  if (search.plan) check.plan = search.plan;
-  if (search.endpoint) check.endpoint = search.endpoint;
-  if (search.method) check.method = search.method;
-  if (search.ip) check.ip = search.ip;
-  const requests = search.cost ? Number(search.cost) : undefined;
-  const costs = [...new URLSearchParams(search.costs)].map(([meter, cost]) => [meter, Number(cost)]);
-  if (costs.length > 0) check.costs = { ...(requests !== undefined && { requests }), ...Object.fromEntries(costs) };
-  else if (requests !== undefined) check.cost = requests;
-  const attributes = Object.fromEntries(new URLSearchParams(search.attributes));
-  if (Object.keys(attributes).length > 0) check.attributes = attributes;
-  return check;
+export function checkOf({ user, cost, costs, attributes, ...given }: TrySearch): Check {
+  const requests = cost ? Number(cost) : undefined;
+  const others = Object.fromEntries([...new URLSearchParams(costs)].map(([meter, text]) => [meter, Number(text)]));
+  const named = Object.fromEntries(new URLSearchParams(attributes));
+  const isPriced = Object.keys(others).length > 0;
+  return {
+    ...(user !== undefined && { user_id: user }),
+    ...given,
+    ...(requests !== undefined && !isPriced && { cost: requests }),
+    ...(isPriced && { costs: { ...(requests !== undefined && { requests }), ...others } }),
+    ...(Object.keys(named).length > 0 && { attributes: named }),
+  };
 }
 
-/** Follows the field's name; the server has the last word. */
+/** The server has the last word. */
 export function costProblem(text: string): string | undefined {
   if (text === '') return undefined;
   return /^\d+(\.\d{1,6})?$/.test(text) && Number(text) <= 1e9

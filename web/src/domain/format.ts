@@ -93,6 +93,8 @@ const formats = {
   minute: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock, timeZone }),
   day: new Intl.DateTimeFormat('en-GB', { ...day24, year: 'numeric', timeZone }),
   clock: new Intl.DateTimeFormat('en-GB', { ...clock, second: '2-digit', timeZone }),
+  clockMinute: new Intl.DateTimeFormat('en-GB', { ...clock, timeZone }),
+  weekday: new Intl.DateTimeFormat('en-GB', { weekday: 'short', timeZone }),
 };
 const offset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset', timeZone });
 const shortOffset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'shortOffset', timeZone });
@@ -115,7 +117,6 @@ export function zonedTime(at: number, zone: string): string {
   try {
     return `${new Intl.DateTimeFormat('en-GB', { ...options, timeZone: zone }).format(at)} ${zone}`;
   } catch {
-    // The browser does not know the zone.
     return `${new Intl.DateTimeFormat('en-GB', { ...options, timeZone: 'UTC' }).format(at)} UTC`;
   }
 }
@@ -124,19 +125,14 @@ export function exactTime(at: number): string {
   return `${plainTime(at)} ${zoneOf(at, offset)}`;
 }
 
-const weekday = new Intl.DateTimeFormat('en-GB', { weekday: 'short', timeZone });
-const minuteOfDay = new Intl.DateTimeFormat('en-GB', { ...clock, timeZone });
-const secondOfDay = new Intl.DateTimeFormat('en-GB', { ...clock, second: '2-digit', timeZone });
-
 export function shortTime(at: number): string {
   return `${plainTime(at, 'minute')} ${zoneOf(at)}`;
 }
 
 export function clockTime(at: number): string {
-  return `${formats.clock.format(at)} ${zoneOf(at)}`;
+  return `${plainTime(at, 'clock')} ${zoneOf(at)}`;
 }
 
-/** "21 Nov, 06:33 to 21 Nov, 07:33 UTC+1" */
 export function timeSpan(from: number, until: number, to: 'full' | 'minute' = 'full'): string {
   const withZone = to === 'full' ? exactTime : shortTime;
   const start = zoneOf(from) === zoneOf(until) ? plainTime(from, to) : withZone(from);
@@ -144,8 +140,7 @@ export function timeSpan(from: number, until: number, to: 'full' | 'minute' = 'f
 }
 
 function plainMoment(at: number): string {
-  const time = at % 60_000 === 0 ? minuteOfDay : secondOfDay;
-  return `${weekday.format(at)} ${plainTime(at, 'day')}, ${time.format(at)}`;
+  return `${plainTime(at, 'weekday')} ${plainTime(at, 'day')}, ${plainTime(at, at % 60_000 ? 'clock' : 'clockMinute')}`;
 }
 
 /** "Mon 23 Nov 2026, 09:00 UTC+1" */

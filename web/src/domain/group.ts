@@ -31,7 +31,6 @@ export function isOn(rule: Pick<Rule, 'is_active' | 'expires_at'>, now: number):
   return rule.is_active && !hasExpired(rule, now);
 }
 
-/** Whether the figures of a ranking lack denials. */
 export function isLowerBound({ unattributed, looked_back_to }: Pick<Top, 'unattributed' | 'looked_back_to'>): boolean {
   return unattributed > 0 || looked_back_to !== null;
 }

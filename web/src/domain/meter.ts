@@ -28,7 +28,6 @@ export function least(meter: string | undefined): number {
   return meterUnit(meter) ? 1e-6 : 1;
 }
 
-/** "1.2 M input tokens", "0.75 USD", "12" */
 export function meterAmount(value: number, meter: string | undefined): string {
   return `${shortNumber(value)} ${meterUnit(meter)}`.trimEnd();
 }

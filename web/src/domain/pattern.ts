@@ -1,4 +1,4 @@
-/** Key patterns, for the builder and in words. Only the server validates them. */
+/** For the builder and in words: only the server validates patterns. */
 export type Field = 'user' | 'endpoint' | 'ip' | 'attr' | 'global';
 
 export interface Segment {
@@ -136,10 +136,11 @@ export function upper(text: string): string {
 }
 
 export function isFound(q: string | undefined, key_pattern: string, ...others: string[]): boolean {
-  if (!q) return true;
-  const text = [key_pattern, patternInWords(key_pattern), ...others].join(' ').toLowerCase();
-  return q
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => text.includes(word));
+  return !q || hasWords(q, key_pattern, patternInWords(key_pattern), ...others);
+}
+
+export function hasWords(query: string, ...texts: (string | undefined)[]): boolean {
+  const text = texts.join(' ').toLowerCase();
+  const words = query.toLowerCase().split(/\s+/);
+  return words.every((word) => text.includes(word));
 }

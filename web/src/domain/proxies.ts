@@ -32,9 +32,6 @@ export function fits(url: string): boolean {
   return protocol === 'http:' && pathname === '/';
 }
 
-/**
- * The files of a proxy, with the address of Sluice, the key and the headers of the mapping as far as they are known.
- */
 export function proxyFiles(proxy: ProxyName, url: string, key?: string, mapping: AuthorizeMapping = {}): ProxyFile[] {
   return files[proxy].map(({ name, code }) => {
     let made = withMapping[proxy](code, headersOf(mapping), (mapping.address?.trusted_hops ?? 0) > 0);
@@ -53,7 +50,7 @@ function withAddress(code: string, { hostname, port }: URL): string {
     .replaceAll(addressInFiles, () => `${hostname}:${number}`);
 }
 
-/** A header that a mapping reads. Its source is the operator where visitors would choose their own plan or cost. */
+/** The source is the operator where visitors would choose their own plan or cost. */
 interface Header {
   name: string;
   from: 'visitor' | 'uri' | 'method' | 'operator' | 'nowhere';
@@ -98,16 +95,12 @@ const ofConnections = new Set(['host', 'connection', 'content-length', 'transfer
 const withMapping: Record<ProxyName, (code: string, headers: Header[], isBehindProxies: boolean) => string> = {
   nginx: (code, headers, isBehindProxies) => {
     const values = { uri: '$request_uri', method: '$request_method' };
-    const made = replaceLine(code, '# For mappings that read them:', (indent, line) =>
-      headers.length === 0
-        ? [line]
-        : headers.map(({ name, from }) => {
-            if (from === 'operator') return `${indent}# proxy_set_header ${name} …; # for you to set, never visitors`;
-            if (from === 'nowhere') return `${indent}# ${unknown(name)}`;
-            const value = from === 'visitor' ? `$http_${name.toLowerCase().replaceAll('-', '_')}` : values[from];
-            return `${indent}proxy_set_header ${name} ${value};`;
-          }),
-    );
+    const made = withHeaders(code, '# For mappings that read them:', headers, ({ name, from }) => {
+      if (from === 'operator') return `# proxy_set_header ${name} …; # for you to set, never visitors`;
+      if (from === 'nowhere') return `# ${unknown(name)}`;
+      const value = from === 'visitor' ? `$http_${name.toLowerCase().replaceAll('-', '_')}` : values[from];
+      return `proxy_set_header ${name} ${value};`;
+    });
     if (!isBehindProxies) return made;
     return made
       .replace('$remote_addr; # $proxy_add_x_forwarded_for behind trusted proxies', '$remote_addr;')
@@ -135,16 +128,12 @@ const withMapping: Record<ProxyName, (code: string, headers: Header[], isBehindP
   },
   haproxy: (code, headers, isBehindProxies) => {
     const values = { uri: 'txn.f:pathq()', method: 'txn.f:method()' };
-    let made = replaceLine(code, '-- For mappings that read it:', (indent, line) =>
-      headers.length === 0
-        ? [line]
-        : headers.map(({ name, from }) => {
-            const key = name.toLowerCase();
-            if (from === 'operator') return `${indent}-- ["${key}"] = { … }, for you to set, never visitors`;
-            if (from === 'nowhere') return `${indent}-- ${unknown(name)}`;
-            return `${indent}["${key}"] = { ${from === 'visitor' ? `txn.f:req_fhdr("${key}")` : values[from]} },`;
-          }),
-    );
+    let made = withHeaders(code, '-- For mappings that read it:', headers, ({ name, from }) => {
+      const key = name.toLowerCase();
+      if (from === 'operator') return `-- ["${key}"] = { … }, for you to set, never visitors`;
+      if (from === 'nowhere') return `-- ${unknown(name)}`;
+      return `["${key}"] = { ${from === 'visitor' ? `txn.f:req_fhdr("${key}")` : values[from]} },`;
+    });
     if (isBehindProxies) {
       made = made
         .replace('["x-forwarded-for"] = { txn.f:src() }', '["x-forwarded-for"] = forwarded(txn)')
@@ -199,4 +188,9 @@ function replaceLine(code: string, text: string, by: (indent: string, line: stri
     .split('\n')
     .flatMap((line) => (line.includes(text) ? by(/^\s*/.exec(line)?.[0] ?? '', line) : [line]))
     .join('\n');
+}
+
+function withHeaders(code: string, text: string, headers: Header[], write: (header: Header) => string): string {
+  if (headers.length === 0) return code;
+  return replaceLine(code, text, (indent) => headers.map((header) => indent + write(header)));
 }

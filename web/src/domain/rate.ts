@@ -106,14 +106,13 @@ export function shapeOf(limit: Limit): Pick<Limit, Shape> {
   return Object.fromEntries((Object.keys(shape) as Shape[]).map((field) => [field, limit[field]]));
 }
 
-/** The unit that says a rate in a whole number. */
 export function unitOf(rate_per_second: number): RateUnit {
   return units.find((unit) => Number.isInteger(perUnit({ rate_per_second, rate_unit: unit }).number)) ?? 'second';
 }
 
 const short: Record<RateUnit, string> = { second: 's', minute: 'min', hour: 'h', day: 'd' };
 
-const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
+export const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 12 });
 
 export function rateSentence(rate: Rate & Pick<Limit, 'meter'>): string {
   const { number, unit } = perUnit(rate);
@@ -220,46 +219,42 @@ export interface LimitProblems {
   notify_at?: string;
 }
 
-export function limitProblems(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): LimitProblems {
+type Checked = Limit & Partial<Pick<Rule, 'notify_at'>>;
+
+export function limitProblems(limit: Checked): LimitProblems {
   const problems: LimitProblems = {};
   const { rate_per_second: rate, burst_capacity: burst, algorithm } = limit;
-  if (!hasRate(algorithm)) {
-    const most = algorithm === 'sliding_window_log' || algorithm === 'concurrency' ? bounds.maxListed : bounds.maxBurst;
-    if (!Number.isInteger(burst) || burst < 1 || burst > most) {
-      problems.burst = `must be a whole number from 1 to ${exact.format(most)}`;
-    }
-    if (limit.notify_at?.some((share) => !Number.isInteger(share) || share < 1 || share > 100)) {
-      problems.notify_at = 'must be whole numbers from 1 to 100, such as 80, 100';
-    }
-    if (hasWindow(algorithm)) {
-      const read = parseWindow(limit.window ?? '');
-      if ('error' in read) problems.window = read.error;
-    } else {
-      const read = parseDuration(limit.max_hold ?? '');
-      if ('error' in read) problems.max_hold = read.error;
-      else if (read.seconds > maxHold) problems.max_hold = 'must be at most 24h';
-    }
-    return problems;
+  const isListed = algorithm === 'sliding_window_log' || algorithm === 'concurrency';
+  const most = isListed ? bounds.maxListed : bounds.maxBurst;
+  if (!Number.isInteger(burst) || burst < 1 || burst > most) {
+    problems.burst = `must be a whole number from 1 to ${exact.format(most)}`;
   }
-  if (limit.refill_interval) {
-    const read = parseDuration(limit.refill_interval);
-    if ('error' in read) problems.refill_interval = read.error;
+  if (limit.notify_at?.some((share) => !Number.isInteger(share) || share < 1 || share > 100)) {
+    problems.notify_at = 'must be whole numbers from 1 to 100, such as 80, 100';
   }
-  if (Number.isNaN(rate)) {
-    problems.rate = notARate;
-  } else if (!(rate >= bounds.minRate && rate <= bounds.maxRate)) {
-    problems.rate = 'must be from 0.000001 to 1,000,000,000 per second';
-  }
-  if (!Number.isInteger(burst) || burst < 1 || burst > bounds.maxBurst) {
-    problems.burst = 'must be a whole number from 1 to 1,000,000,000';
-  } else if (!problems.rate && burst / rate > bounds.maxSecondsToFull) {
-    const most = Math.floor(rate * bounds.maxSecondsToFull);
-    problems.burst = `must be at most ${exact.format(most)} at this rate, so that a bucket fills within a year`;
+  if (hasWindow(algorithm)) {
+    const read = parseWindow(limit.window ?? '');
+    if ('error' in read) problems.window = read.error;
+  } else if (algorithm === 'concurrency') {
+    const read = parseDuration(limit.max_hold ?? '');
+    if ('error' in read) problems.max_hold = read.error;
+    else if (read.seconds > maxHold) problems.max_hold = 'must be at most 24h';
+  } else {
+    const read = limit.refill_interval ? parseDuration(limit.refill_interval) : null;
+    if (read && 'error' in read) problems.refill_interval = read.error;
+    if (Number.isNaN(rate)) {
+      problems.rate = notARate;
+    } else if (!(rate >= bounds.minRate && rate <= bounds.maxRate)) {
+      problems.rate = 'must be from 0.000001 to 1,000,000,000 per second';
+    } else if (!problems.burst && burst / rate > bounds.maxSecondsToFull) {
+      const fills = exact.format(Math.floor(rate * bounds.maxSecondsToFull));
+      problems.burst = `must be at most ${fills} at this rate, so that a bucket fills within a year`;
+    }
   }
   return problems;
 }
 
-export function isValid(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): boolean {
+export function isValid(limit: Checked): boolean {
   return Object.keys(limitProblems(limit)).length === 0;
 }
 

@@ -44,7 +44,6 @@ export function becomes(rule: Rule, change: ScheduledRule['change']): string {
     .join(', ');
 }
 
-/** The server names rules by their index in the request. */
 export function refusal(error: unknown): unknown {
   if (isStatus(error, 409)) return new Error(error.message);
   if (!isStatus(error, 412)) return error;

@@ -1,5 +1,7 @@
 import type { SecurityEvent } from '~/api/types';
 import { browserOf } from './browser';
+import { upper } from './pattern';
+import { choicesOf } from './rule';
 
 /** Kinds of later releases are shown by their own name. */
 const titles: Record<string, string> = {
@@ -27,14 +29,14 @@ const titles: Record<string, string> = {
   key_left_behind: 'Left a key that still works',
 };
 
-export const securityKinds = Object.entries(titles).map(([value, label]) => ({ value, label }));
+export const securityKinds = choicesOf(titles);
 
 export const tenantSecurityKinds = securityKinds.filter(({ value }) =>
   ['refused', 'outside_network', 'denied', 'exported', 'key_left_behind'].includes(value),
 );
 
 export function titleOf({ kind, count }: Pick<SecurityEvent, 'kind' | 'count'>): string {
-  const title = titles[kind] ?? kind.replaceAll('_', ' ').replace(/^./, (first) => first.toUpperCase());
+  const title = titles[kind] ?? upper(kind.replaceAll('_', ' '));
   return count > 1 ? `${title}, ${count} times` : title;
 }
 

@@ -103,16 +103,21 @@ func main() {
 `;
 }
 
-function python(url: string, check: Check): string {
-  const { user_id, plan, endpoint, method, ip, attributes = {} } = check;
+/** The fields of a check, with their values as JSON, which is Python and TypeScript as well. */
+function fieldsOf(check: Check): [name: string, value: string][] {
+  const { user_id, plan, endpoint, method, ip, attributes } = check;
   const { cost, others } = costsOf(check);
-  const fields: string[] = [];
-  for (const [name, value] of Object.entries({ user_id, plan, endpoint, method, ip })) {
-    if (value !== undefined) fields.push(`${name}=${quote(value)}`);
-  }
-  if (cost !== 1) fields.push(`cost=${cost}`);
-  if (Object.keys(others).length > 0) fields.push(`costs=${JSON.stringify(others)}`);
-  if (Object.keys(attributes).length > 0) fields.push(`attributes=${JSON.stringify(attributes)}`);
+  const texts = Object.entries({ user_id, plan, endpoint, method, ip }).filter(([, text]) => text !== undefined);
+  const maps = Object.entries({ costs: others, attributes }).filter(([, map]) => Object.keys(map ?? {}).length > 0);
+  return [
+    ...texts.map(([name, text]): [string, string] => [name, quote(String(text))]),
+    ...(cost === 1 ? [] : [['cost', String(cost)] as [string, string]]),
+    ...maps.map(([name, map]): [string, string] => [name, JSON.stringify(map)]),
+  ];
+}
+
+function python(url: string, check: Check): string {
+  const fields = fieldsOf(check).map(([name, value]) => `${name}=${value}`);
   return `import os
 
 # pip install PATH/TO/CHECKOUT/clients/python
@@ -129,15 +134,7 @@ else:
 }
 
 function typescript(url: string, check: Check): string {
-  const { user_id: userId, plan, endpoint, method, ip, attributes = {} } = check;
-  const { cost, others } = costsOf(check);
-  const fields: string[] = [];
-  for (const [name, value] of Object.entries({ userId, plan, endpoint, method, ip })) {
-    if (value !== undefined) fields.push(`${name}: ${quote(value)}`);
-  }
-  if (cost !== 1) fields.push(`cost: ${cost}`);
-  if (Object.keys(others).length > 0) fields.push(`costs: ${JSON.stringify(others)}`);
-  if (Object.keys(attributes).length > 0) fields.push(`attributes: ${JSON.stringify(attributes)}`);
+  const fields = fieldsOf(check).map(([name, value]) => `${name === 'user_id' ? 'userId' : name}: ${value}`);
   return `import { Sluice } from '@sluicegate/client'; // npm install PATH/TO/sluicegate-client-0.1.0.tgz
 
 // One for the whole process.

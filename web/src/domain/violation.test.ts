@@ -55,10 +55,16 @@ test.each([
   ],
   [
     'a queue in which a proxy cannot wait',
-    violation({ algorithm: 'leaky_bucket', limit_text: '', tokens_at_time: 40, queue_ms: 1000, count: 1 }),
-    'User 42 on free was denied on GET /api/search. The queue of “Each user” (10 per second, bursts to ' +
-      '50) would have delayed the request by 1 s, and its proxy cannot wait. It would have been allowed 35 ' +
-      'ms later.',
+    violation({
+      algorithm: 'leaky_bucket',
+      limit_text: '10 per second through a queue of 50',
+      tokens_at_time: 40,
+      queue_ms: 1000,
+      count: 1,
+    }),
+    'User 42 on free was denied on GET /api/search. The queue of “Each user” (10 per second through a ' +
+      'queue of 50) would have delayed the request by 1 s, and its proxy cannot wait. It would have been ' +
+      'allowed 35 ms later.',
   ],
   [
     'an outage of Redis',

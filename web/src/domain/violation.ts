@@ -1,7 +1,8 @@
 import type { Violation } from '~/api/types';
 import { duration, exactNumber, plural } from './format';
 import { exactAmount, meterUnit } from './meter';
-import { hasWindow, limitSentence, unitOf } from './rate';
+import { upper } from './pattern';
+import { hasWindow } from './rate';
 import { ruleTitle } from './rule';
 
 /** The latest first: by the microseconds at the start of an id, then by its number. */
@@ -9,13 +10,6 @@ export function laterFirst(a: Violation, b: Violation): number {
   const [at = 0, number = 0] = a.violation_id.split('-').map(Number);
   const [otherAt = 0, otherNumber = 0] = b.violation_id.split('-').map(Number);
   return otherAt - at || otherNumber - number;
-}
-
-export function limitThen(violation: Violation): string | null {
-  const { rate_per_second, burst_capacity, limit_text } = violation;
-  if (limit_text !== '') return limit_text;
-  if (rate_per_second <= 0) return null; // older rows are of token buckets
-  return limitSentence({ rate_per_second, rate_unit: unitOf(rate_per_second), burst_capacity });
 }
 
 export function who(violation: Violation): string {
@@ -74,15 +68,13 @@ function why(violation: Violation): string {
   }
 }
 
-function inBrackets(violation: Violation): string {
-  const limit = limitThen(violation);
-  return limit ? ` (${limit})` : '';
+function inBrackets({ limit_text }: Violation): string {
+  return limit_text && ` (${limit_text})`;
 }
 
 function short(violation: Violation): string {
   const { tokens_at_time: held, cost, retry_after_ms: wait, algorithm } = violation;
   const later = wait === null ? '.' : `. It would have been allowed ${duration(wait)} later.`;
-  const limit = limitThen(violation);
   if (hasWindow(algorithm)) {
     const left = !held ? 'nothing was left' : `${exactAmount(Math.round(held * 100) / 100, violation.meter)} was left`;
     // A rule that charges after the request also denies checks that cost nothing.
@@ -90,8 +82,7 @@ function short(violation: Violation): string {
     return `Of the limit ${named(violation)}${inBrackets(violation)} ${left}${takes}${later}`;
   }
   if (algorithm === 'leaky_bucket') return `${queue(violation)}${later}`;
-  const name = bucket(violation);
-  const begin = `${name[0]?.toUpperCase()}${name.slice(1)}${limit ? ` (${limit})` : ''}`;
+  const begin = upper(bucket(violation)) + inBrackets(violation);
   const lacked =
     held === null ? 'was empty' : `held ${tokens(held, violation)} and a request takes ${exactNumber(cost)}`;
   return `${begin} ${lacked}${later}`;

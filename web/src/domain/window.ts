@@ -14,12 +14,6 @@ export function parseDuration(text: string): { seconds: number } | { error: stri
   return { error: `must be a duration such as 30s, 5m or 24h, at most 8784h, got ${JSON.stringify(text)}` };
 }
 
-export function formatDuration(seconds: number): string {
-  if (seconds % 3600 === 0) return `${seconds / 3600}h`;
-  if (seconds % 60 === 0) return `${seconds / 60}m`;
-  return `${seconds}s`;
-}
-
 export const calendarUnits = ['day', 'week', 'month'] as const;
 type CalendarUnit = (typeof calendarUnits)[number];
 
@@ -63,15 +57,8 @@ export function describeWindow({ window, window_zone, window_start_day }: Window
     return whole[windowSeconds(window ?? '')] ?? describeDuration(window ?? '');
   }
   const start = window_start_day ?? 1;
-  const from =
-    start <= 1
-      ? ''
-      : window === 'week'
-        ? ` from ${weekdays[start - 1]}`
-        : window === 'month'
-          ? ` from the ${ordinal(start)}`
-          : '';
-  return `${window}${from}${window_zone ? `, ${window_zone}` : ''}`;
+  const from = { day: '', week: ` from ${weekdays[start - 1]}`, month: ` from the ${ordinal(start)}` }[window];
+  return `${window}${start > 1 ? from : ''}${window_zone ? `, ${window_zone}` : ''}`;
 }
 
 export function ordinal(n: number): string {

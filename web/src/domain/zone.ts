@@ -12,7 +12,6 @@ export function chooseZone(choice: Zone) {
   location.reload();
 }
 
-/** To the minute: "2026-11-23 08:41". */
 export function fieldText(at: number, of = zone): string {
   const offset = of === 'utc' ? 0 : new Date(at).getTimezoneOffset() * 60_000;
   return new Date(at - offset).toISOString().slice(0, 16).replace('T', ' ');

@@ -1,18 +1,19 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
-import { useAway } from '~/api/away';
+import { away } from '~/api/availability';
 import { api } from '~/api/client';
+import { useStore } from '~/api/store';
 import { IconAlert } from '~/components/icons';
 import styles from './AwayBanner.module.css';
 
 const every = 2_000;
 
 export function AwayBanner() {
-  const away = useAway();
+  const isAway = useStore(away);
   const queries = useQueryClient();
 
   useEffect(() => {
-    if (!away) return;
+    if (!isAway) return;
     const timer = setInterval(() => {
       // The client notes whether the server answered.
       api.get('/api/v1/session').then(
@@ -21,9 +22,9 @@ export function AwayBanner() {
       );
     }, every);
     return () => clearInterval(timer);
-  }, [away, queries]);
+  }, [isAway, queries]);
 
-  if (!away) return null;
+  if (!isAway) return null;
   return (
     <div className={styles.banner} role="status">
       <IconAlert size={15} aria-hidden />

@@ -1,26 +1,27 @@
 import { useEffect, useState } from 'react';
-import { useBusy } from '~/api/busy';
+import { busy } from '~/api/availability';
+import { useStore } from '~/api/store';
 import { IconAlert } from '~/components/icons';
 import styles from './AwayBanner.module.css';
 
 export function BusyBanner() {
-  const busy = useBusy();
+  const denied = useStore(busy);
   const [now, setNow] = useState(Date.now);
 
   useEffect(() => {
     setNow(Date.now());
     const timer = setInterval(() => setNow(Date.now()), 500);
-    if (!busy) clearInterval(timer);
+    if (!denied) clearInterval(timer);
     return () => clearInterval(timer);
-  }, [busy]);
+  }, [denied]);
 
-  const seconds = busy ? Math.ceil((busy.until - now) / 1000) : 0;
-  if (!busy || seconds <= 0) return null;
+  const seconds = denied ? Math.ceil((denied.until - now) / 1000) : 0;
+  if (!denied || seconds <= 0) return null;
   return (
     <div className={styles.banner} role="status">
       <IconAlert size={15} aria-hidden />
       <span>
-        <strong>{busy.reason}.</strong> This page continues in {seconds} s.
+        <strong>{denied.reason}.</strong> This page continues in {seconds} s.
       </span>
     </div>
   );

@@ -26,6 +26,7 @@ import {
   IconUser,
 } from '~/components/icons';
 import { useFocusBack } from '~/components/useFocusBack';
+import { hasWords } from '~/domain/pattern';
 import { namedSpan } from '~/domain/range';
 import { ruleDetail, ruleEffect, ruleTitle } from '~/domain/rule';
 import { useRole, useSession } from '~/session';
@@ -164,7 +165,6 @@ export default function CommandPalette({ opened, query, onQuery, onClose }: Prop
   );
 }
 
-/** As in "user 42". */
 const kinds: Record<string, string> = {
   user: 'Users',
   rule: 'Rules',
@@ -212,7 +212,7 @@ function ranked(label: string, entries: Entry[], query: string) {
   const asked = query.trim().toLowerCase();
   if (asked === '') return { label, entries: entries.slice(0, most), rank: 0 };
   const found = entries
-    .filter((entry) => fits(entry, asked))
+    .filter(({ label, description, words }) => hasWords(asked, label, description, words))
     .map((entry) => ({ entry, rank: rankOf(entry.label.toLowerCase(), asked) }))
     .toSorted((a, b) => a.rank - b.rank);
   return { label, entries: found.slice(0, 20).map(({ entry }) => entry), rank: found[0]?.rank ?? 9 };
@@ -229,7 +229,12 @@ function useActions(tenant: string | undefined, query: string): Entry[] {
   const { rule: here } = useParams({ strict: false });
   const { data = [] } = useQuery({ ...rulesQuery(tenant ?? ''), enabled: !!tenant });
   if (!tenant || !edit) return [];
-  const params = { tenant };
+  const act = (label: string, description: string | undefined, icon: Icon, link: LinkProps): Entry => {
+    return { id: label, label, description, icon, link };
+  };
+  const to = (screen: string, search?: LinkProps['search']): LinkProps => {
+    return { to: `/t/$tenant/${screen}`, params: { tenant }, search } as LinkProps;
+  };
   const schedule = (rule: Rule): Entry => ({
     id: `schedule ${rule.rule_id}`,
     label: `Schedule a change of ${ruleTitle(rule)}`,
@@ -242,46 +247,16 @@ function useActions(tenant: string | undefined, query: string): Entry[] {
   const isAsked = /\bsched/i.test(query);
   const limits = data.filter(({ action, rule_id }) => action === 'limit' && (isAsked || rule_id === here));
   return [
-    { id: 'new rule', label: 'New rule', icon: IconPlus, link: { to: '/t/$tenant/rules/new', params } },
-    {
-      id: 'block',
-      label: 'Block an address or network',
-      description: 'Violations',
-      icon: IconBan,
-      link: { to: '/t/$tenant/violations', params, search: { group: 'network' } },
-    },
-    {
-      id: 'raise',
-      label: 'Raise the limit of a user',
-      description: 'Users',
-      icon: IconUser,
-      link: { to: '/t/$tenant/users', params },
-    },
-    {
-      id: 'schedule plans',
-      label: 'Schedule a change of plans',
-      description: 'Plans',
-      icon: IconClock,
-      link: { to: '/t/$tenant/plans', params, search: { open: 'schedule' } },
-    },
-    {
-      id: 'replay',
-      label: 'Replay another limit',
-      description: 'Replays',
-      icon: IconHistory,
-      link: { to: '/t/$tenant/replays', params, search: { open: 'new' } },
-    },
-    {
-      id: 'undo',
-      label: 'Undo a change',
-      description: 'Audit log',
-      icon: IconUndo,
-      link: settings(tenant, 'audit'),
-    },
+    act('New rule', undefined, IconPlus, to('rules/new')),
+    act('Block an address or network', 'Violations', IconBan, to('violations', { group: 'network' })),
+    act('Raise the limit of a user', 'Users', IconUser, to('users')),
+    act('Schedule a change of plans', 'Plans', IconClock, to('plans', { open: 'schedule' })),
+    act('Replay another limit', 'Replays', IconHistory, to('replays', { open: 'new' })),
+    act('Undo a change', 'Audit log', IconUndo, settings(tenant, 'audit')),
     ...(own
       ? [
-          { id: 'new key', label: 'Create an API key', icon: IconKey, link: settings(tenant, 'keys') },
-          { id: 'invite', label: 'Invite a member', icon: IconMail, link: settings(tenant, 'members') },
+          act('Create an API key', undefined, IconKey, settings(tenant, 'keys')),
+          act('Invite a member', undefined, IconMail, settings(tenant, 'members')),
         ]
       : []),
     ...limits.map(schedule),
@@ -290,11 +265,6 @@ function useActions(tenant: string | undefined, query: string): Entry[] {
 
 function settings(tenant: string, section: string): LinkProps {
   return { to: '/t/$tenant/settings/$section', params: { tenant, section } };
-}
-
-function fits(entry: Entry, query: string): boolean {
-  const text = `${entry.label} ${entry.description ?? ''} ${entry.words ?? ''}`.toLowerCase();
-  return query.split(/\s+/).every((word) => text.includes(word));
 }
 
 function useScreens(tenant: string | undefined): Entry[] {

@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
-import { lazy, Suspense, useEffect } from 'react';
+import { useEffect } from 'react';
 import { answerProof, useProofAsked } from '~/api/proof';
 import { sessionQuery } from '~/api/queries';
+import { later } from '~/components/later';
 
-const ProofForm = lazy(() => import('./ProofForm'));
+const ProofForm = later(() => import('./ProofForm'));
 
 export function ProofDialog() {
   const asked = useProofAsked();
@@ -12,9 +13,5 @@ export function ProofDialog() {
     if (asked && session === null) answerProof(false);
   }, [asked, session]);
   if (!asked || !session) return null;
-  return (
-    <Suspense fallback={null}>
-      <ProofForm session={session} />
-    </Suspense>
-  );
+  return <ProofForm session={session} />;
 }

@@ -1,17 +1,18 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
+import { useState } from 'react';
 import { enforcementChangeQuery } from '~/api/enforcement';
 import { tenantQuery } from '~/api/queries';
 import type { Tenant } from '~/api/types';
 import { IconGhost } from '~/components/icons';
+import { later } from '~/components/later';
 import { RelativeTime } from '~/components/Time';
 import { actorOf } from '~/domain/actor';
 import { useRole } from '~/session';
 import styles from './ShadowBanner.module.css';
 
-const TurnEnforcement = lazy(async () => ({
+const TurnEnforcement = later(async () => ({
   default: (await import('~/components/TurnEnforcement')).TurnEnforcement,
 }));
 
@@ -27,9 +28,7 @@ export function ShadowBanner() {
     <>
       {tenant.enforcement === 'shadow' && <Banner tenant={tenant} onEnd={() => setAsking('yes')} />}
       {asking !== 'never' && (
-        <Suspense fallback={null}>
-          <TurnEnforcement tenant={tenant} opened={asking === 'yes'} onClose={() => setAsking('no')} />
-        </Suspense>
+        <TurnEnforcement tenant={tenant} opened={asking === 'yes'} onClose={() => setAsking('no')} />
       )}
     </>
   );

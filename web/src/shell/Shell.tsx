@@ -2,9 +2,10 @@ import { ActionIcon } from '@mantine/core';
 import { useHotkeys } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { Outlet, useLocation, useParams, useRouter } from '@tanstack/react-router';
-import { lazy, Suspense, useEffect, useRef, useState } from 'react';
+import { Suspense, useEffect, useRef, useState } from 'react';
 import { sessionQuery } from '~/api/queries';
 import { IconMenu, IconSearch } from '~/components/icons';
+import { later } from '~/components/later';
 import { LoadingLines, NeedsFactor } from '~/components/states';
 import { needsFactor, SessionContext } from '~/session';
 import { Logo } from './Logo';
@@ -13,8 +14,8 @@ import styles from './Shell.module.css';
 import { Sidebar } from './Sidebar';
 import { TenantName } from './TenantName';
 
-const CommandPalette = lazy(() => import('./CommandPalette'));
-const PhoneMenu = lazy(() => import('./PhoneMenu'));
+const CommandPalette = later(() => import('./CommandPalette'));
+const PhoneMenu = later(() => import('./PhoneMenu'));
 
 export function Shell() {
   const [menu, setMenu] = useState<'never' | 'open' | 'closed'>('never');
@@ -68,11 +69,7 @@ export function Shell() {
             <IconSearch size={18} />
           </ActionIcon>
         </header>
-        {menu !== 'never' && (
-          <Suspense fallback={null}>
-            <PhoneMenu opened={menu === 'open'} onClose={() => setMenu('closed')} onFind={find} />
-          </Suspense>
-        )}
+        {menu !== 'never' && <PhoneMenu opened={menu === 'open'} onClose={() => setMenu('closed')} onFind={find} />}
         <aside className={styles.sidebar} aria-label="Tenant and screens">
           <Sidebar onFind={find} />
         </aside>
@@ -81,14 +78,12 @@ export function Shell() {
           <Suspense fallback={<LoadingLines />}>{closed ? <NeedsFactor /> : <Outlet />}</Suspense>
         </main>
         {palette !== 'never' && (
-          <Suspense fallback={null}>
-            <CommandPalette
-              opened={palette === 'open'}
-              query={query}
-              onQuery={setQuery}
-              onClose={() => setPalette('closed')}
-            />
-          </Suspense>
+          <CommandPalette
+            opened={palette === 'open'}
+            query={query}
+            onQuery={setQuery}
+            onClose={() => setPalette('closed')}
+          />
         )}
       </div>
     </SessionContext>

@@ -1,4 +1,13 @@
-import { useTenantName } from './useTenantName';
+import { useQuery } from '@tanstack/react-query';
+import { tenantQuery } from '~/api/queries';
+import { useSession } from '~/session';
+
+export function useTenantName(slug: string | undefined): string | undefined {
+  const { memberships } = useSession();
+  const membership = memberships.find(({ tenant }) => tenant.slug === slug);
+  const { data } = useQuery({ ...tenantQuery(slug ?? ''), enabled: slug !== undefined && !membership });
+  return membership?.tenant.name ?? data?.value.name ?? slug;
+}
 
 export function TenantName({ slug }: { slug: string }) {
   return (

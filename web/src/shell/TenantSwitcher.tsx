@@ -7,12 +7,11 @@ import { InShadow } from '~/components/InShadow';
 import { IconCheck, IconSearch, IconSelector, IconTenants } from '~/components/icons';
 import { useSession } from '~/session';
 import { Logo } from './Logo';
+import { useTenantName } from './TenantName';
 import styles from './TenantSwitcher.module.css';
 import { useShownTenant } from './useShownTenant';
 import { useTenantChoices } from './useTenantChoices';
-import { useTenantName } from './useTenantName';
 
-/** Slugs have no spaces. */
 const allTenants = 'all tenants';
 
 export function TenantSwitcher() {

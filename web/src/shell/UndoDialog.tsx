@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
-import { lazy, Suspense, useEffect } from 'react';
+import { useEffect } from 'react';
 import { sessionQuery } from '~/api/queries';
 import { closeUndo, useUndoAsked } from '~/api/undo';
+import { later } from '~/components/later';
 
-const UndoChange = lazy(() => import('~/components/UndoChange'));
+const UndoChange = later(() => import('~/components/UndoChange'));
 
 export function UndoDialog() {
   const asked = useUndoAsked();
@@ -13,9 +14,5 @@ export function UndoDialog() {
   }, [asked, session]);
   if (!asked || !session) return null;
   const { tenant, request } = asked;
-  return (
-    <Suspense fallback={null}>
-      <UndoChange tenant={tenant} of={{ request_id: request }} onClose={closeUndo} />
-    </Suspense>
-  );
+  return <UndoChange tenant={tenant} of={{ request_id: request }} onClose={closeUndo} />;
 }

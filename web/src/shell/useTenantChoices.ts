@@ -1,7 +1,12 @@
 import { useDebouncedValue } from '@mantine/hooks';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { api } from '~/api/client';
+import type { Tenant } from '~/api/types';
+import { hasWords } from '~/domain/pattern';
+import type { Role } from '~/domain/roles';
 import { useSession } from '~/session';
+
+type Choosable = Pick<Tenant, 'slug' | 'name' | 'suspended' | 'enforcement'>;
 
 interface TenantChoice {
   slug: string;
@@ -12,7 +17,6 @@ interface TenantChoice {
 
 const most = 20;
 
-/** Memberships first, then, for platform admins, others. */
 export function useTenantChoices(query: string, enabled = true): TenantChoice[] {
   const { account, memberships } = useSession();
   const [q] = useDebouncedValue(query.trim(), 150);
@@ -22,32 +26,12 @@ export function useTenantChoices(query: string, enabled = true): TenantChoice[] 
     placeholderData: keepPreviousData,
     queryFn: ({ signal }) => api.get('/api/v1/tenants', { q: q || undefined, limit: most, signal }),
   });
-  const own = memberships
-    .map(({ tenant: { slug, name }, role, suspended, enforcement }) => ({
-      slug,
-      name,
-      note: suspended ? 'suspended' : role,
-      inShadow: enforcement === 'shadow',
-    }))
-    .filter((choice) => fits(choice, query));
-  const known = new Set(memberships.map(({ tenant }) => tenant.slug));
-  const others = (data?.items ?? [])
-    .filter(({ slug }) => !known.has(slug))
-    .map(({ slug, name, suspended, enforcement }) => ({
-      slug,
-      name,
-      note: suspended ? 'suspended' : undefined,
-      inShadow: enforcement === 'shadow',
-    }))
-    .filter((choice) => fits(choice, query));
-  return [...own, ...others];
+  const own = memberships.map(({ tenant, role, ...state }) => choiceOf({ ...tenant, ...state }, role));
+  const known = new Set(own.map(({ slug }) => slug));
+  const others = (data?.items ?? []).filter(({ slug }) => !known.has(slug)).map((tenant) => choiceOf(tenant));
+  return [...own, ...others].filter(({ slug, name }) => hasWords(query, slug, name));
 }
 
-function fits({ slug, name }: TenantChoice, query: string): boolean {
-  const text = `${slug} ${name}`.toLowerCase();
-  return query
-    .trim()
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => text.includes(word));
+function choiceOf({ slug, name, suspended, enforcement }: Choosable, role?: Role): TenantChoice {
+  return { slug, name, note: suspended ? 'suspended' : role, inShadow: enforcement === 'shadow' };
 }

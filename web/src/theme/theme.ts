@@ -73,10 +73,7 @@ export const theme = createTheme({
       defaultProps: { withAsterisk: false },
       classNames: { label: 'field-label', description: 'field-note', error: 'field-error' },
     },
-    TextInput: { defaultProps: { size: 'sm' } },
-    Select: {
-      defaultProps: { size: 'sm', allowDeselect: false, comboboxProps: { shadow: 'md' } },
-    },
+    Select: { defaultProps: { allowDeselect: false, comboboxProps: { shadow: 'md' } } },
     Menu: { defaultProps: { shadow: 'md', position: 'bottom-start' } },
     Tooltip: {
       defaultProps: { openDelay: 300, fz: 12, events: { hover: true, focus: true, touch: true } },

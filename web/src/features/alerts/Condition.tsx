@@ -1,6 +1,6 @@
 import { Group, NativeSelect, NumberInput, Select } from '@mantine/core';
 import type { Rule } from '~/api/types';
-import { ruleLabel } from '~/domain/rule';
+import { choicesOf, ruleLabel } from '~/domain/rule';
 import { type AlertDraft, allowedInFiveMinutes, everyRule, type Field, suggestedThreshold } from './draft';
 import { countedAs } from './versions';
 import { hasSubjects, type Kind, kindHints, kindNames } from './words';
@@ -23,7 +23,7 @@ export function Condition({ draft, field, change, rules }: Props) {
       <NativeSelect
         label="When"
         description={kindHints[kind]}
-        data={Object.entries(kindNames).map(([value, label]) => ({ value, label }))}
+        data={choicesOf(kindNames)}
         {...field('kind')}
         onChange={({ currentTarget: { value } }) => {
           const next = value as Kind;
@@ -64,13 +64,7 @@ export function Condition({ draft, field, change, rules }: Props) {
         />
         <NumberInput label="Within" suffix=" min" min={1} max={60} allowDecimal={false} {...field('window_minutes')} />
       </Group>
-      {hasSubjects(kind) && (
-        <NativeSelect
-          label="Count"
-          data={Object.entries(countedAs).map(([value, label]) => ({ value, label }))}
-          {...field('per')}
-        />
-      )}
+      {hasSubjects(kind) && <NativeSelect label="Count" data={choicesOf(countedAs)} {...field('per')} />}
     </>
   );
 }

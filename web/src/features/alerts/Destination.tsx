@@ -2,6 +2,7 @@ import { NativeSelect, PasswordInput, Select, TextInput } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { membersQuery, signInOptionsQuery } from '~/api/queries';
 import type { Alert } from '~/api/types';
+import { choicesOf } from '~/domain/rule';
 import type { AlertDraft, Field } from './draft';
 import { formatNames } from './versions';
 
@@ -20,7 +21,7 @@ export function Destination({ tenant, alert, draft, field, change }: Props) {
     <>
       <NativeSelect
         label="Send to"
-        data={Object.entries(formatNames).map(([value, label]) => ({ value, label }))}
+        data={choicesOf(formatNames)}
         {...field('format')}
         onChange={({ currentTarget: { value } }) => {
           change({ format: value as AlertDraft['format'], url: '' });

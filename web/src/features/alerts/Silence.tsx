@@ -30,7 +30,7 @@ export default function Silence({ tenant, alert, onClose }: { tenant: string; al
   return (
     <FormDialog
       title={`Silence ${alert.name}`}
-      lead="Nothing is sent meanwhile or later. Firing is recorded."
+      lead="Firing is recorded, but not sent."
       verb="Silence"
       onClose={onClose}
       save={save}

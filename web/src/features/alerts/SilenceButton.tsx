@@ -1,14 +1,15 @@
 import { Button } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { lazy, Suspense, useState } from 'react';
+import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
 import type { Alert } from '~/api/types';
+import { later } from '~/components/later';
 import { useNow } from '~/components/Time';
 import { failed } from '~/components/toast';
 import { silenceOf } from './words';
 
-const Silence = lazy(() => import('./Silence'));
+const Silence = later(() => import('./Silence'));
 
 interface Props {
   tenant: string;
@@ -42,11 +43,7 @@ export function SilenceButton({ tenant, alert, inList }: Props) {
       >
         {verb}
       </Button>
-      {asking && (
-        <Suspense fallback={null}>
-          <Silence tenant={tenant} alert={alert} onClose={() => setAsking(false)} />
-        </Suspense>
-      )}
+      {asking && <Silence tenant={tenant} alert={alert} onClose={() => setAsking(false)} />}
     </>
   );
 }

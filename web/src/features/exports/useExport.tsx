@@ -13,6 +13,7 @@ import { RelativeTime } from '~/components/Time';
 import { failed } from '~/components/toast';
 import { usePanel } from '~/components/usePanel';
 import { Work } from '~/components/Work';
+import { plural } from '~/domain/format';
 
 const exportQuery = (tenant: string, id: string) =>
   queryOptions({
@@ -65,7 +66,7 @@ function progress(work: Export) {
   return (
     <>
       <p role="status">
-        <code>{name}</code>, {rows.toLocaleString('en')} {rows === 1 ? 'row' : 'rows'}
+        <code>{name}</code>, {plural(rows, 'row')}
         {!finished_at && ' so far. It goes on when this page is closed.'}
         {file && expires_at && (
           <>

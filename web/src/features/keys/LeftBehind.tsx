@@ -1,8 +1,8 @@
 import { Button } from '@mantine/core';
-import { useMutation } from '@tanstack/react-query';
 import type { Key } from '~/api/types';
+import { ActButton } from '~/components/ActButton';
 import { IconAlert } from '~/components/icons';
-import { done, failed } from '~/components/toast';
+import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
 import styles from './keys.module.css';
 import type { KeyRoom } from './room';
@@ -51,23 +51,14 @@ export function LeftBehind({ room, keys, own, labelOf, onRevoke }: Props) {
 }
 
 function Keep({ room, item, label }: { room: KeyRoom; item: Key; label: string }) {
-  const keeping = useMutation({
-    mutationFn: () => room.keep(item),
-    onSuccess: async () => {
-      await room.changed();
-      done(`Key ${label} stays`);
-    },
-    onError: (error) => failed(`Could not keep ${label}`, error),
-  });
+  async function keep() {
+    await room.keep(item);
+    await room.changed();
+    done(`Key ${label} stays`);
+  }
   return (
-    <Button
-      variant="default"
-      size="compact-sm"
-      aria-label={`Keep ${label}`}
-      loading={keeping.isPending}
-      onClick={() => keeping.mutate()}
-    >
+    <ActButton size="compact-sm" aria-label={`Keep ${label}`} act={keep} failure={`Could not keep ${label}`}>
       Keep
-    </Button>
+    </ActButton>
   );
 }

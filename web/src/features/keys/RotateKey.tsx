@@ -34,7 +34,7 @@ export function RotateKey({ room, item, label, onClose, onCreated }: Props) {
   return (
     <FormDialog
       title={`Rotate ${label}`}
-      lead="The new key has the same permissions. The old one works until it expires."
+      lead="The new key has the same permissions."
       verb="Rotate key"
       onClose={onClose}
       save={rotate}

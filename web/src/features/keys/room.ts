@@ -5,7 +5,7 @@ import type { Key, NewKey, Permission } from '~/api/types';
 import { servicePermissions, tenantPermissions } from '~/domain/permissions';
 
 export interface KeyRoom {
-  /** The tenant; null for the platform. */
+  /** Null for the platform. */
   tenant: string | null;
   permissions: readonly Permission[];
   create: (key: NewKey) => Promise<{ key: Key; secret: string }>;

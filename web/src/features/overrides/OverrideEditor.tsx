@@ -6,15 +6,13 @@ import { etagOf } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import type { Override, Rule } from '~/api/types';
 import { undoOf } from '~/api/undo';
-import { BurstInput } from '~/components/BurstInput';
 import { CapacityNote } from '~/components/CapacityNote';
 import { Effect as LimitEffect } from '~/components/Effect';
 import { FormDialog } from '~/components/FormDialog';
-import { RateInput } from '~/components/RateInput';
+import { LimitPair } from '~/components/LimitPair';
 import { done } from '~/components/toast';
 import { useSave } from '~/components/useSave';
-import { algorithms } from '~/domain/algorithm';
-import { hasRate, type Limit, limitProblems, limitSentence } from '~/domain/rate';
+import { type Limit, limitProblems, limitSentence } from '~/domain/rate';
 import {
   amounts,
   beginOverride,
@@ -95,22 +93,11 @@ export function OverrideEditor({ tenant, rule, user, named, saved, children, onB
           <fieldset className={styles.form} onFocus={onBegin}>
             {!saved && <CapacityNote tenant={tenant} thing="overrides" />}
             <Multiplier rule={rule} limit={draft.limit} onChange={(limit) => change({ limit })} />
-            <div className={styles.limit}>
-              {hasRate(rule.algorithm) && (
-                <RateInput
-                  label="Rate"
-                  value={draft.limit}
-                  error={problems.rate ?? wrong('/rate_per_second')}
-                  onChange={(rate) => change({ limit: { ...draft.limit, ...rate } })}
-                />
-              )}
-              <BurstInput
-                label={algorithms[rule.algorithm].burst}
-                value={draft.limit.burst_capacity}
-                error={problems.burst ?? wrong('/burst_capacity')}
-                onChange={(burst_capacity) => change({ limit: { ...draft.limit, burst_capacity } })}
-              />
-            </div>
+            <LimitPair
+              limit={draft.limit}
+              wrong={wrong}
+              onChange={(part) => change({ limit: { ...draft.limit, ...part } })}
+            />
             <TextInput
               label="Reason"
               description="A ticket, a name, a migration"
@@ -154,7 +141,7 @@ function Effect({ rule, user, limit, end }: EffectProps) {
     <div className={styles.effect}>
       <p>
         User {user.user_id} gets <strong>{limitSentence(limit)}</strong> instead of {limitSentence(rule)},{' '}
-        {end === null ? 'until the override is removed.' : `until ${endInWords(end)}.`} It takes effect within 2 s.
+        {end === null ? 'until the override is removed.' : `until ${endInWords(end)}.`}
       </p>
       {reservation && (
         <p role="status" className={styles.warning}>

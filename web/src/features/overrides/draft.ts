@@ -13,7 +13,7 @@ export interface OverrideDraft {
 
 const aDay: Expiry = { length: '1d', until: null };
 
-/** The saved override, or twice the rule's limit for a day. An expired override begins another day. */
+/** A new override, or one in place of an expired one, lasts a day. */
 export function beginOverride(rule: Rule, saved: Override | undefined): OverrideDraft {
   if (!saved) return { limit: times(rule, 2), reason: '', expiry: aDay };
   const expiry = hasExpired(saved, serverNow()) ? aDay : expiryOf(saved.expires_at);
@@ -21,16 +21,9 @@ export function beginOverride(rule: Rule, saved: Override | undefined): Override
 }
 
 export function overridden(rule: Rule, override: Override): Limit {
-  const { rate_per_second, rate_unit, burst_capacity } = override;
   // An override that is older than the rule's algorithm has a rate too many or too few.
-  const own = hasRate(rule.algorithm) && rate_per_second > 0;
-  const { rate_per_second: usual, rate_unit: usualUnit } = rule;
-  return {
-    ...shapeOf(rule),
-    rate_per_second: own ? rate_per_second : usual,
-    rate_unit: own ? rate_unit : usualUnit,
-    burst_capacity,
-  };
+  const { rate_per_second, rate_unit } = hasRate(rule.algorithm) && override.rate_per_second > 0 ? override : rule;
+  return { ...shapeOf(rule), rate_per_second, rate_unit, burst_capacity: override.burst_capacity };
 }
 
 export function amounts({ rate_per_second, burst_capacity, algorithm }: Limit) {
@@ -52,7 +45,6 @@ export function endInWords(expires_at: string | null | undefined): string {
   return expires_at ? exactTime(Date.parse(expires_at)) : 'Never';
 }
 
-/** Theirs is null if they removed the override. */
 export function sayField(
   field: keyof OverrideDraft,
   { limit, reason, expiry }: OverrideDraft,
@@ -74,7 +66,6 @@ export interface Subject {
   plan?: string | null;
 }
 
-/** Null if the override simply applies. */
 export function withoutEffect(rule: Rule, user?: Subject): string | null {
   if (hasExpired(rule, serverNow())) return 'The rule has ended. The override has no effect.';
   if (!rule.is_active) return 'The rule is off. The override has no effect until the rule is on.';

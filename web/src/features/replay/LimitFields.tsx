@@ -1,10 +1,8 @@
 import { Button, Group, Select } from '@mantine/core';
 import type { Rule } from '~/api/types';
-import { BurstInput } from '~/components/BurstInput';
 import type { Wrong } from '~/components/FormDialog';
-import { RateInput } from '~/components/RateInput';
-import { algorithms } from '~/domain/algorithm';
-import { hasRate, type Limit, limitProblems, limitSentence, sameLimit, times } from '~/domain/rate';
+import { LimitPair } from '~/components/LimitPair';
+import { type Limit, limitSentence, sameLimit, times } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import styles from './Replay.module.css';
 
@@ -36,25 +34,9 @@ export function LimitFields({ rules, rule, limit, wrong, onRule, onLimit }: Prop
 }
 
 function Numbers({ rule, limit, wrong, onLimit }: { rule: Rule; limit: Limit } & Pick<Props, 'wrong' | 'onLimit'>) {
-  const problems = limitProblems(limit);
   return (
     <div>
-      <div className={styles.pair}>
-        {hasRate(rule.algorithm) && (
-          <RateInput
-            label="Rate"
-            value={limit}
-            error={problems.rate ?? wrong('/rules/0/rate_per_second')}
-            onChange={(rate) => onLimit({ ...limit, ...rate })}
-          />
-        )}
-        <BurstInput
-          label={algorithms[rule.algorithm].burst}
-          value={limit.burst_capacity}
-          error={problems.burst ?? wrong('/rules/0/burst_capacity')}
-          onChange={(burst_capacity) => onLimit({ ...limit, burst_capacity })}
-        />
-      </div>
+      <LimitPair limit={limit} wrong={wrong} at="/rules/0" onChange={(part) => onLimit({ ...limit, ...part })} />
       <Group gap={8} mt={8}>
         <Button variant="default" size="compact-sm" onClick={() => onLimit(times(rule, 0.5))}>
           Half

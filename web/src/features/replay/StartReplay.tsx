@@ -105,7 +105,7 @@ export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onS
   return (
     <FormDialog
       title="Replay recorded checks"
-      lead={none ? 'No checks are recorded yet. The page Replays has the switch.' : 'No limit is changed.'}
+      lead={none && 'No checks are recorded yet. The page Replays has the switch.'}
       verb="Start replay"
       disabled={none || outside || !asked}
       onClose={onClose}
@@ -160,7 +160,7 @@ export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onS
           {sample !== '0' && (
             <NumberInput
               label="Seed"
-              description="Chooses the users. The same seed gives the same result"
+              description="The same seed chooses the same users"
               value={seed}
               min={0}
               max={1_000_000}

@@ -1,13 +1,9 @@
 import { queryOptions } from '@tanstack/react-query';
 import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
-import type { components } from '~/api/schema';
+import type { NewReplay, Replay } from '~/api/types';
 
-export type NewReplay = components['schemas']['NewReplay'];
-export type Replay = components['schemas']['Replay'];
-export type ReplayResult = components['schemas']['ReplayResult'];
-export type Recording = components['schemas']['Recording'];
-export type Figure = components['schemas']['Figure'];
+export type { Figure, NewReplay, Recording, Replay, ReplayResult } from '~/api/types';
 
 export const recordingQuery = (tenant: string) =>
   queryOptions({

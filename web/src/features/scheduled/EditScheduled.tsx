@@ -1,11 +1,8 @@
 import { useState } from 'react';
 import type { Rule, RulePatch, ScheduledChange } from '~/api/types';
-import { BurstInput } from '~/components/BurstInput';
-import { RateInput } from '~/components/RateInput';
-import { algorithms } from '~/domain/algorithm';
-import { hasRate, isValid, limitProblems } from '~/domain/rate';
+import { LimitPair } from '~/components/LimitPair';
+import { isValid } from '~/domain/rate';
 import { ScheduleDialog } from './ScheduleDialog';
-import styles from './scheduled.module.css';
 
 interface Props {
   tenant: string;
@@ -22,7 +19,6 @@ export function EditScheduled({ tenant, change, rules, onClose }: Props) {
   const one = seen.length === 1 && rule ? ({ ...rule, ...patches[0] } as Rule) : null;
   const ofLimit = one?.action === 'limit';
   const edit = (part: RulePatch) => setPatches(([first]) => [{ ...first, ...part }]);
-  const wrong = ofLimit ? limitProblems(one) : {};
   return (
     <ScheduleDialog
       tenant={tenant}
@@ -32,21 +28,7 @@ export function EditScheduled({ tenant, change, rules, onClose }: Props) {
       onClose={onClose}
       onScheduled={onClose}
     >
-      {ofLimit ? (
-        <div className={styles.form}>
-          {hasRate(one.algorithm) && (
-            <RateInput label="Rate" value={one} error={wrong.rate} onChange={(rate) => edit(rate)} />
-          )}
-          <BurstInput
-            label={algorithms[one.algorithm].burst}
-            value={one.burst_capacity}
-            error={wrong.burst}
-            onChange={(burst_capacity) => edit({ burst_capacity })}
-          />
-        </div>
-      ) : (
-        <strong>{change.title}</strong>
-      )}
+      {ofLimit ? <LimitPair limit={one} onChange={edit} /> : <strong>{change.title}</strong>}
     </ScheduleDialog>
   );
 }

@@ -20,7 +20,6 @@ interface Props {
   disabled?: boolean;
   onClose: () => void;
   onScheduled: () => void;
-  /** Called if somebody else changed a rule. */
   onRaceLost?: () => unknown;
 }
 
@@ -106,23 +105,15 @@ export function ScheduleDialog(props: Props) {
             </>
           )}
           {isBack && <MomentField label="Ends" value={end} error={wrong('/ends_at')} onChange={setEnd} />}
-          <p className="soft">{many ? ofMany(isBack) : ofOne(isBack)}</p>
+          {isBack && (
+            <p className="soft">
+              {many
+                ? 'At the end the rules get back what they had, unless somebody edited them meanwhile.'
+                : 'At the end the rule gets back what it had, unless somebody edited it meanwhile.'}
+            </p>
+          )}
         </>
       )}
     </FormDialog>
   );
-}
-
-function ofOne(isBack: boolean): string {
-  const end = isBack
-    ? 'At the end the rule gets back what it had, unless somebody edited it meanwhile.'
-    : 'The change stays.';
-  return `${end} Other fields keep what they have then.`;
-}
-
-function ofMany(isBack: boolean): string {
-  const end = isBack
-    ? ' At the end they get back what they had before. If somebody edits one meanwhile, that edit stays.'
-    : ' The changes stay.';
-  return `All rules change at once. A rule that is removed before is left out.${end}`;
 }

@@ -1,7 +1,8 @@
 import { Button } from '@mantine/core';
-import { lazy, Suspense, useState } from 'react';
+import { useState } from 'react';
+import { later } from '~/components/later';
 
-const TemporaryRule = lazy(() => import('./TemporaryRule'));
+const TemporaryRule = later(() => import('./TemporaryRule'));
 
 export function BlockAddress({ tenant, ip }: { tenant: string; ip: string }) {
   const [asks, setAsks] = useState(false);
@@ -11,14 +12,7 @@ export function BlockAddress({ tenant, ip }: { tenant: string; ip: string }) {
         Block this address
       </Button>
       {asks && (
-        <Suspense fallback={null}>
-          <TemporaryRule
-            tenant={tenant}
-            group={{ by: 'ip', value: ip }}
-            action="block"
-            onClose={() => setAsks(false)}
-          />
-        </Suspense>
+        <TemporaryRule tenant={tenant} group={{ by: 'ip', value: ip }} action="block" onClose={() => setAsks(false)} />
       )}
     </>
   );

@@ -1,47 +1,50 @@
 import { SegmentedControl } from '@mantine/core';
-import { BurstInput } from '~/components/BurstInput';
+import { useState } from 'react';
 import { DurationField } from '~/components/DurationField';
 import { FormDialog } from '~/components/FormDialog';
-import { RateInput } from '~/components/RateInput';
+import { LimitPair } from '~/components/LimitPair';
+import { useNow } from '~/components/Time';
 import { lengthOf } from '~/domain/lengths';
-import { isValid, type Limit, limitProblems } from '~/domain/rate';
+import { isValid, type Limit } from '~/domain/rate';
 import styles from './temporary.module.css';
+
+export interface Draft<Action extends string> {
+  action: Action;
+  length: string;
+  limit: Limit;
+}
 
 interface Props<Action extends string> {
   of: string;
-  actions: Action[];
+  actions: [Action, ...Action[]];
   verbs: Record<Action, string>;
-  action: Action;
-  onAction: (action: Action) => void;
-  length: string;
-  onLength: (length: string) => void;
-  /** Null if the action has none. */
-  limit: Limit | null;
-  onLimit: (limit: Limit) => void;
-  withRate: boolean;
-  now: number;
-  /** JSON pointers of the duration and the limit. */
+  begin: Pick<Draft<Action>, 'action' | 'limit'>;
   pointers: { end: string; limit: string };
-  disabled?: boolean;
+  disabled?: (draft: Draft<Action>) => boolean;
   onClose: () => void;
-  save: () => Promise<unknown>;
+  save: (draft: Draft<Action>) => Promise<unknown>;
   /** The effect. */
-  children: React.ReactNode;
+  children: (draft: Draft<Action>, isValid: boolean) => React.ReactNode;
 }
 
 export function ForATime<Action extends string>(props: Props<Action>) {
-  const { of, actions, verbs, action, onAction, length, onLength, limit, onLimit, withRate } = props;
-  const { now, pointers, disabled, onClose, save, children } = props;
-  const problems = limit ? limitProblems(limit) : {};
+  const { of, actions, verbs, begin, pointers, disabled, onClose, save, children } = props;
+  const [chosen, setChosen] = useState<Draft<Action>>({ ...begin, length: '1h' });
+  const change = (part: Partial<Draft<Action>>) => setChosen((before) => ({ ...before, ...part }));
+  const now = useNow();
+  const draft = actions.includes(chosen.action) ? chosen : { ...chosen, action: actions[0] };
+  const { action, length, limit } = draft;
+  const hasLimit = action === 'limit';
   const { label, ms } = lengthOf(length);
+  const valid = !hasLimit || isValid(limit);
   return (
     <FormDialog
       title={verbs[action] + of}
       verb={`${verbs[action]} for ${label}`}
       destructive={action === 'block'}
-      disabled={disabled || (limit !== null && !isValid(limit))}
+      disabled={!valid || disabled?.(draft)}
       onClose={onClose}
-      save={save}
+      save={() => save(draft)}
     >
       {(wrong) => (
         <>
@@ -51,29 +54,24 @@ export function ForATime<Action extends string>(props: Props<Action>) {
               aria-label="Action"
               data={actions.map((value) => ({ value, label: verbs[value] }))}
               value={action}
-              onChange={(value) => onAction(value as Action)}
+              onChange={(value) => change({ action: value as Action })}
             />
           )}
-          <DurationField value={length} onChange={onLength} end={now + ms} error={wrong(pointers.end)} />
-          {limit && (
-            <div className={styles.limit}>
-              {withRate && (
-                <RateInput
-                  label="Rate"
-                  value={limit}
-                  error={problems.rate ?? wrong(`${pointers.limit}/rate_per_second`)}
-                  onChange={(rate) => onLimit({ ...limit, ...rate })}
-                />
-              )}
-              <BurstInput
-                label="Burst"
-                value={limit.burst_capacity}
-                error={problems.burst ?? wrong(`${pointers.limit}/burst_capacity`)}
-                onChange={(burst_capacity) => onLimit({ ...limit, burst_capacity })}
-              />
-            </div>
+          <DurationField
+            value={length}
+            onChange={(length) => change({ length })}
+            end={now + ms}
+            error={wrong(pointers.end)}
+          />
+          {hasLimit && (
+            <LimitPair
+              limit={limit}
+              wrong={wrong}
+              at={pointers.limit}
+              onChange={(part) => change({ limit: { ...limit, ...part } })}
+            />
           )}
-          <div className={styles.effect}>{children}</div>
+          <div className={styles.effect}>{children(draft, valid)}</div>
         </>
       )}
     </FormDialog>

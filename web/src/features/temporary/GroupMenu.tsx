@@ -1,13 +1,14 @@
 import { ActionIcon, Button, Menu } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
+import { useState } from 'react';
 import { IconArrowUp, IconBan, IconBolt, IconCheck, IconChevronDown, IconDots } from '~/components/icons';
+import { later } from '~/components/later';
 import { Act } from '~/components/MoreMenu';
 import type { Group } from '~/domain/group';
 import { useBlock } from './Blocked';
 import { type Action, groupName, verbs } from './draft';
 
-const TemporaryRule = lazy(() => import('./TemporaryRule'));
+const TemporaryRule = later(() => import('./TemporaryRule'));
 
 interface Props {
   tenant: string;
@@ -73,15 +74,7 @@ export function GroupMenu({ tenant, group, denied, label, onRaise }: Props) {
         </Menu.Dropdown>
       </Menu>
       {action && (
-        <Suspense fallback={null}>
-          <TemporaryRule
-            tenant={tenant}
-            group={group}
-            action={action}
-            denied={denied}
-            onClose={() => setAction(null)}
-          />
-        </Suspense>
+        <TemporaryRule tenant={tenant} group={group} action={action} denied={denied} onClose={() => setAction(null)} />
       )}
     </>
   );

@@ -1,5 +1,4 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api } from '~/api/client';
 import { isStatus } from '~/api/problem';
@@ -9,15 +8,14 @@ import { Dialog } from '~/components/Dialog';
 import { Effect } from '~/components/Effect';
 import { RuleLink } from '~/components/RuleLink';
 import { ErrorState } from '~/components/states';
-import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
 import { plural, shortTime } from '~/domain/format';
 import { lengthOf } from '~/domain/lengths';
 import { newRuleOf } from '~/domain/newRule';
-import { hasRate, isValid, sameLimit } from '~/domain/rate';
+import { sameLimit } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import { refusal } from '~/domain/scheduled';
-import { ForATime } from './ForATime';
+import { type Draft, ForATime } from './ForATime';
 import { actionsOf, changeOfRule, limitToBegin, type RuleAction, ruleConsequence, ruleVerbs } from './ruleDraft';
 import { useOpenRule } from './useOpenRule';
 
@@ -53,13 +51,8 @@ interface FormProps {
 function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
   const queries = useQueryClient();
   const open = useOpenRule(tenant);
-  const actions = actionsOf(rule);
-  const [chosen, setChosen] = useState(asked);
-  const [length, setLength] = useState('1h');
-  const [limit, setLimit] = useState(() => limitToBegin(rule));
-  const now = useNow();
-  const action = actions.includes(chosen) ? chosen : actions[0];
-  if (!action) {
+  const [first, ...others] = actionsOf(rule);
+  if (!first) {
     return (
       <Dialog title={ruleLabel(rule)} onClose={onClose}>
         <p>
@@ -68,16 +61,14 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
       </Dialog>
     );
   }
-  const wrong = action === 'limit' && !isValid(limit);
-  const same = action === 'limit' && sameLimit(limit, rule);
-  const change = changeOfRule(action, rule, limit);
+  const isSame = ({ action, limit }: Draft<RuleAction>) => action === 'limit' && sameLimit(limit, rule);
 
-  async function save() {
+  async function save({ action, length, limit }: Draft<RuleAction>) {
     const made = await api
       .post('/api/v1/tenants/{tenant}/scheduled-changes', {
         tenant,
         body: {
-          rules: [{ rule_id: rule.rule_id, version: rule.version, change }],
+          rules: [{ rule_id: rule.rule_id, version: rule.version, change: changeOfRule(action, rule, limit) }],
           ends_in_seconds: lengthOf(length).ms / 1000,
         },
       })
@@ -97,24 +88,25 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
   return (
     <ForATime
       of={`: ${ruleLabel(rule)}`}
-      actions={actions}
+      actions={[first, ...others]}
       verbs={ruleVerbs}
-      action={action}
-      onAction={setChosen}
-      length={length}
-      onLength={setLength}
-      limit={action === 'limit' ? limit : null}
-      onLimit={setLimit}
-      withRate={hasRate(rule.algorithm)}
-      now={now}
+      begin={{ action: asked, limit: limitToBegin(rule) }}
       pointers={{ end: '/ends_in_seconds', limit: '/rules/0/change' }}
-      disabled={same}
+      disabled={isSame}
       onClose={onClose}
       save={save}
     >
-      <p>{ruleConsequence(action)}</p>
-      <p>In the time that is shown, it denied {plural(denied, 'check')}.</p>
-      {!wrong && !same && <Effect tenant={tenant} question={{ rules: [newRuleOf({ ...rule, ...change } as Rule)] }} />}
+      {(draft, isValid) => (
+        <>
+          <p>{ruleConsequence[draft.action]}</p>
+          <p>In the time that is shown, it denied {plural(denied, 'check')}.</p>
+          {isValid && !isSame(draft) && <Effect tenant={tenant} question={{ rules: [replayed(rule, draft)] }} />}
+        </>
+      )}
     </ForATime>
   );
+}
+
+function replayed(rule: Rule, { action, limit }: Draft<RuleAction>) {
+  return newRuleOf({ ...rule, ...changeOfRule(action, rule, limit) } as Rule);
 }

@@ -1,13 +1,14 @@
 import { Menu } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
+import { useState } from 'react';
 import type { RuleName } from '~/api/types';
 import { IconArrowRight, IconBan, IconBolt, IconCheck } from '~/components/icons';
+import { later } from '~/components/later';
 import { Act, MoreMenu } from '~/components/MoreMenu';
 import { ruleLabel } from '~/domain/rule';
 import { type RuleAction, ruleVerbs } from './ruleDraft';
 
-const RuleForATime = lazy(() => import('./RuleForATime'));
+const RuleForATime = later(() => import('./RuleForATime'));
 
 interface Props {
   tenant: string;
@@ -41,15 +42,13 @@ export function RuleMenu({ tenant, rule, denied }: Props) {
         </Menu.Item>
       </MoreMenu>
       {action && (
-        <Suspense fallback={null}>
-          <RuleForATime
-            tenant={tenant}
-            id={rule.rule_id}
-            action={action}
-            denied={denied}
-            onClose={() => setAction(null)}
-          />
-        </Suspense>
+        <RuleForATime
+          tenant={tenant}
+          id={rule.rule_id}
+          action={action}
+          denied={denied}
+          onClose={() => setAction(null)}
+        />
       )}
     </>
   );

@@ -1,9 +1,10 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useMemo, useState } from 'react';
+import { useMemo } from 'react';
 import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { rulesQuery } from '~/api/queries';
+import { presentQuery, presentRate } from '~/api/traffic';
 import type { Rule } from '~/api/types';
 import { Effect } from '~/components/Effect';
 import { RuleLink } from '~/components/RuleLink';
@@ -12,15 +13,14 @@ import { done } from '~/components/toast';
 import { noLimit } from '~/domain/algorithm';
 import { plural, shortTime } from '~/domain/format';
 import { type Group, groupNouns, hasExpired } from '~/domain/group';
-import { isValid } from '~/domain/rate';
 import { BypassNote } from './BypassNote';
 import {
   type Action,
-  beginDraft,
   changeOf,
   consequence,
   type Draft,
   groupName,
+  limitToBegin,
   participles,
   savedRule,
   temporaryRule,
@@ -28,7 +28,6 @@ import {
 } from './draft';
 import { ForATime } from './ForATime';
 import { matching, opened } from './matching';
-import { Recent } from './Recent';
 import styles from './temporary.module.css';
 import { useOpenRule } from './useOpenRule';
 
@@ -43,26 +42,20 @@ interface Props {
 const shown = 5;
 
 export default function TemporaryRule({ tenant, group, action, denied, onClose }: Props) {
-  const [draft, setDraft] = useState(() => beginDraft(action));
   const queries = useQueryClient();
   const open = useOpenRule(tenant);
   const rules = useQuery(rulesQuery(tenant));
   const saved = savedRule(rules.data ?? [], group);
   const now = useNow(1000); // a bypass that was ended a moment ago is gone at once
-  const change = (part: Partial<Draft>) => setDraft((before) => ({ ...before, ...part }));
-  const wrong = draft.action === 'limit' && !isValid(draft.limit);
   const { by, value } = group;
-  const allBypasses = useMemo(() => matching(rules.data ?? [], { by, value }, 'bypass'), [rules.data, by, value]);
-  const opens = useMemo(() => opened(rules.data ?? [], { by, value }), [rules.data, by, value]).filter(
-    (rule) => rule.rule_id !== saved?.rule_id && !hasExpired(rule, now),
-  );
   // The saved rule is replaced, so it lets nothing through any more.
-  const bypasses = allBypasses.filter(
-    ({ rule }) => draft.action !== 'bypass' && rule.rule_id !== saved?.rule_id && !hasExpired(rule, now),
-  );
+  const stays = (rule: Rule) => rule.rule_id !== saved?.rule_id && !hasExpired(rule, now);
+  const allBypasses = useMemo(() => matching(rules.data ?? [], { by, value }, 'bypass'), [rules.data, by, value]);
+  const opens = useMemo(() => opened(rules.data ?? [], { by, value }), [rules.data, by, value]).filter(stays);
+  const bypassesOf = ({ action }: Draft) => allBypasses.filter(({ rule }) => action !== 'bypass' && stays(rule));
   const holds = saved?.is_active && saved.expires_at && !hasExpired(saved, now) ? saved : undefined;
 
-  async function save() {
+  async function save(draft: Draft) {
     const rule = await put(tenant, group, draft, saved).catch(async (error) => {
       if (!isStatus(error, 409) && !isStatus(error, 412)) throw error;
       // The dialog then names the other person's rule, and a second press replaces it.
@@ -85,36 +78,36 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
       of={` ${groupName(group)}`}
       actions={['block', 'limit', 'bypass']}
       verbs={verbs}
-      action={draft.action}
-      onAction={(action) => change({ action })}
-      length={draft.length}
-      onLength={(length) => change({ length })}
-      limit={draft.action === 'limit' ? draft.limit : null}
-      onLimit={(limit) => change({ limit })}
-      withRate
-      now={now}
+      begin={{ action, limit: limitToBegin }}
       pointers={{ end: '/expires_in_seconds', limit: '' }}
-      disabled={rules.isPending}
+      disabled={() => rules.isPending}
       onClose={onClose}
       save={save}
     >
-      {holds && (
-        <p>
-          This {groupNouns[by]} is {participles[holds.action]} already, until{' '}
-          {shortTime(Date.parse(holds.expires_at ?? ''))}, by rule{' '}
-          <RuleLink tenant={tenant} id={holds.rule_id} rule={holds} />. Saving replaces that.
-        </p>
-      )}
-      {bypasses.every(({ partly }) => partly) && <p>{consequence(draft, group)}</p>}
-      {draft.action === 'bypass' && <Opened tenant={tenant} rules={opens} />}
-      {bypasses.length > 0 && <BypassNote tenant={tenant} group={group} bypasses={bypasses} />}
-      {denied !== undefined && (
-        <p>
-          In the time that is shown, {plural(denied, 'check')} of this {groupNouns[group.by]} were denied.
-        </p>
-      )}
-      <Recent tenant={tenant} group={group} />
-      {!wrong && <Effect tenant={tenant} question={{ rules: [question(group, draft)] }} />}
+      {(draft, isValid) => {
+        const bypasses = bypassesOf(draft);
+        return (
+          <>
+            {holds && (
+              <p>
+                This {groupNouns[by]} is {participles[holds.action]} already, until{' '}
+                {shortTime(Date.parse(holds.expires_at ?? ''))}, by rule{' '}
+                <RuleLink tenant={tenant} id={holds.rule_id} rule={holds} />. Saving replaces that.
+              </p>
+            )}
+            {bypasses.every(({ partly }) => partly) && <p>{consequence(draft, group)}</p>}
+            {draft.action === 'bypass' && <Opened tenant={tenant} rules={opens} />}
+            {bypasses.length > 0 && <BypassNote tenant={tenant} group={group} bypasses={bypasses} />}
+            {denied !== undefined && (
+              <p>
+                In the time that is shown, {plural(denied, 'check')} of this {groupNouns[group.by]} were denied.
+              </p>
+            )}
+            <Recent tenant={tenant} group={group} />
+            {isValid && <Effect tenant={tenant} question={{ rules: [question(group, draft)] }} />}
+          </>
+        );
+      }}
     </ForATime>
   );
 }
@@ -138,7 +131,14 @@ function Opened({ tenant, rules }: { tenant: string; rules: Rule[] }) {
   );
 }
 
-/** The past that the effect is about has no end. */
+function Recent({ tenant, group: { by, value } }: { tenant: string; group: Group }) {
+  const { data } = useQuery(presentQuery(tenant, by));
+  if (!data) return null;
+  const denied = presentRate(data, value);
+  return <p>Now: {denied ? `${denied} of this ${groupNouns[by]} are denied` : 'no denials'} (last 10 seconds).</p>;
+}
+
+/** The effect is about the past, in which the rule has no end. */
 function question(group: Group, draft: Draft) {
   const { expires_in_seconds: _, ...rule } = temporaryRule(group, draft);
   return rule;

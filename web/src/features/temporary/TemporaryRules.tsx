@@ -1,16 +1,16 @@
-import { Button } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { changed } from '~/api/changes';
 import { api } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
 import { openScheduledQuery } from '~/api/scheduled';
 import type { Rule, ScheduledChange } from '~/api/types';
+import { ActButton } from '~/components/ActButton';
 import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
 import { Awaited } from '~/components/states';
 import { useNow } from '~/components/Time';
-import { done, failed } from '~/components/toast';
+import { done } from '~/components/toast';
 import { shortTime } from '~/domain/format';
 import { hasExpired } from '~/domain/group';
 import { limitSentence } from '~/domain/rate';
@@ -80,21 +80,15 @@ function Changed({ tenant, change, rules }: { tenant: string; change: ScheduledC
 
 function TakeBackNow({ tenant, change }: { tenant: string; change: ScheduledChange }) {
   const queries = useQueryClient();
-  const end = useMutation({
-    mutationFn: () =>
-      api.post('/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel', {
-        tenant,
-        change_id: change.change_id,
-      }),
-    onSuccess: async ({ failure }) => {
-      await changed(queries, tenant, 'scheduled_change', 'rule');
-      done(failure ?? 'Taken back. It takes effect within 2 s');
-    },
-    onError: (error) => failed('The change was not taken back', error),
-  });
+  async function end() {
+    const path = { tenant, change_id: change.change_id };
+    const { failure } = await api.post('/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel', path);
+    await changed(queries, tenant, 'scheduled_change', 'rule');
+    done(failure ?? 'Taken back. It takes effect within 2 s');
+  }
   return (
-    <Button size="xs" variant="default" loading={end.isPending} onClick={() => end.mutate()}>
+    <ActButton size="xs" act={end} failure="The change was not taken back">
       End now
-    </Button>
+    </ActButton>
   );
 }

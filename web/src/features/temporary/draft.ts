@@ -3,22 +3,16 @@ import { newLimit } from '~/domain/algorithm';
 import { type Group, groupNouns, groupPattern } from '~/domain/group';
 import { lengthOf } from '~/domain/lengths';
 import type { Limit } from '~/domain/rate';
+import type { Draft as ForATime } from './ForATime';
 
 export type Action = Rule['action'];
 
 /** A group has at most one rule of this name. */
 const ruleName = 'temporary';
 
-export interface Draft {
-  action: Action;
-  length: string;
-  limit: Limit;
-}
+export type Draft = ForATime<Action>;
 
-export function beginDraft(action: Action): Draft {
-  const limit = { ...newLimit, rate_per_second: 1, rate_unit: 'minute' as const, burst_capacity: 60 };
-  return { action, length: '1h', limit };
-}
+export const limitToBegin: Limit = { ...newLimit, rate_per_second: 1, rate_unit: 'minute', burst_capacity: 60 };
 
 export const verbs: Record<Action, string> = {
   block: 'Block',

@@ -28,7 +28,6 @@ export function matching(rules: Rule[], group: Group, action: 'block' | 'bypass'
     .toSorted((a, b) => Number(a.partly) - Number(b.partly));
 }
 
-/** The block rules that a bypass of a group opens for it. */
 export function opened(rules: Rule[], group: Group): Rule[] {
   const [wanted] = parsePattern(groupPattern(group)).segments ?? [];
   if (!wanted) return [];

@@ -40,15 +40,9 @@ export function changeOfRule(action: RuleAction, rule: Rule, limit: Limit): Rule
   }
 }
 
-export function ruleConsequence(action: RuleAction): string {
-  switch (action) {
-    case 'pass':
-      return 'The rule denies nobody and goes on in shadow mode. Other rules stay in force.';
-    case 'enforce':
-      return 'The rule denies what it only reports now.';
-    case 'block':
-      return 'Every check that the rule matches is denied, unless another rule lets it through.';
-    default:
-      return 'The rule has this limit. Its buckets keep their tokens.';
-  }
-}
+export const ruleConsequence: Record<RuleAction, string> = {
+  pass: 'The rule denies nobody and goes on in shadow mode. Other rules stay in force.',
+  limit: 'The rule has this limit. Its buckets keep their tokens.',
+  block: 'Every check that the rule matches is denied, unless another rule lets it through.',
+  enforce: 'The rule denies what it only reports now.',
+};

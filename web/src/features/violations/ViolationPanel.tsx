@@ -17,7 +17,7 @@ import { exactAmount } from '~/domain/meter';
 import { splitsByUser } from '~/domain/pattern';
 import { hasRate, limitSentence } from '~/domain/rate';
 import { ruleTitle } from '~/domain/rule';
-import { endpointOf, limitThen, whatHappened, who } from '~/domain/violation';
+import { endpointOf, whatHappened, who } from '~/domain/violation';
 import type { TrySearch } from '~/search';
 import { useRole } from '~/session';
 import { OutcomeOf } from './columns';
@@ -182,7 +182,7 @@ function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen' | 'blo
         ) : (
           ruleTitle({ ...violation, name: '' })
         ),
-        'Limit at that time': limitThen(violation),
+        'Limit at that time': violation.limit_text || null,
         Cost: `${exactAmount(cost, violation.meter)} each`,
         [hasRate(violation.algorithm) ? 'Tokens left' : 'Left']:
           tokens_at_time !== null && exactAmount(Math.floor(tokens_at_time * 100) / 100, violation.meter),

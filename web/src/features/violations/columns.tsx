@@ -8,7 +8,7 @@ import { Duration, RelativeTime } from '~/components/Time';
 import { exactNumber } from '~/domain/format';
 import { rateShort, unitOf } from '~/domain/rate';
 import { ruleTitle } from '~/domain/rule';
-import { endpointOf, limitThen } from '~/domain/violation';
+import { endpointOf } from '~/domain/violation';
 import styles from './violations.module.css';
 
 const columnsWith = (rules: Rule[]): Column<Violation>[] => [
@@ -92,9 +92,8 @@ export function OutcomeOf({ violation: { mode, reason } }: { violation: Violatio
 }
 
 function LimitThen({ violation }: { violation: Violation }) {
-  const { rate_per_second, burst_capacity, algorithm } = violation;
-  const sentence = limitThen(violation);
-  if (sentence === null) return <span className="soft">Blocks</span>;
+  const { rate_per_second, burst_capacity, algorithm, limit_text: sentence } = violation;
+  if (!sentence) return <span className="soft">Blocks</span>;
   if (algorithm !== 'token_bucket') return <span title={sentence}>{sentence}</span>;
   const rate = rateShort({ rate_per_second, rate_unit: unitOf(rate_per_second) });
   return (

@@ -1,9 +1,9 @@
 import { useState } from 'react';
 import type { Rule, RulePatch } from '~/api/types';
 import { Effect } from '~/components/Effect';
+import { LimitPair } from '~/components/LimitPair';
 import { isValid } from '~/domain/rate';
 import { ScheduleDialog } from '~/features/scheduled/ScheduleDialog';
-import { LimitPair } from './LimitPair';
 import styles from './Rules.module.css';
 import { differences, isDirty, patch, type RuleDraft, replayed } from './ruleDraft';
 
@@ -34,7 +34,7 @@ export function ScheduleRule({ tenant, rule, draft: given, onClose, onScheduled 
       {asks && (
         <>
           <p className="soft">The limit during that time:</p>
-          <LimitPair draft={draft} onChange={(part) => setDraft((before) => ({ ...before, ...part }))} />
+          <LimitPair limit={draft} onChange={(part) => setDraft((before) => ({ ...before, ...part }))} />
         </>
       )}
       {changed && (

@@ -2,9 +2,9 @@ import { useState } from 'react';
 import type { Rule } from '~/api/types';
 import { Effect } from '~/components/Effect';
 import { FormDialog } from '~/components/FormDialog';
+import { LimitPair } from '~/components/LimitPair';
 import { isValid } from '~/domain/rate';
 import { ruleEffect } from '~/domain/rule';
-import { LimitPair } from './LimitPair';
 import styles from './Rules.module.css';
 import { isDirty, patch, type RuleDraft, replayed } from './ruleDraft';
 import { useTryAsShadow } from './useTryAsShadow';
@@ -38,7 +38,7 @@ export default function TryLimit({ tenant, rule, onClose }: Props) {
     >
       {() => (
         <>
-          {hasLimit && <LimitPair draft={draft} onChange={(part) => setTyped((before) => ({ ...before, ...part }))} />}
+          {hasLimit && <LimitPair limit={draft} onChange={(part) => setTyped((before) => ({ ...before, ...part }))} />}
           <div className={styles.sentence}>
             {changed ? (
               <Effect tenant={tenant} question={{ rules: [replayed(rule, draft)] }} />
