@@ -6,9 +6,7 @@ import { type Limit, limitSentence } from './rate';
 /** Without a meter it counts requests. */
 export type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { meter?: string };
 
-/**
- * "daily", "input tokens", "USD · monthly", or "". An unnamed rule of another meter than requests has the meter's name.
- */
+/** "daily", "input tokens", "USD · monthly", or "". An unnamed rule of another meter is called by its meter. */
 export function ruleName({ name, meter }: Pick<Named, 'name' | 'meter'>): string {
   const unit = meterUnit(meter);
   return [unit, unit && name === meter ? '' : name].filter(Boolean).join(' · ');
