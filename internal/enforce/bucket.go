@@ -12,12 +12,8 @@ type Limit = rules.Limit
 
 // Level is what a bucket holds: Micros millionths of a token, plus Fraction / 2³² of one more.
 //
-// The two parts keep refills from drifting: costs are whole millionths, and all refills of a bucket together stay
-// within one millionth of a token for 285 years. A float64 of tokens loses 0.06 tokens in a million takes from a burst
-// of 1e9.
-//
-// Every store computes these steps on IEEE 754 doubles. The Redis scripts repeat them in Lua, and all stores decide
-// alike.
+// Two parts keep all refills of a bucket within one millionth of a token for 285 years. A float64 of tokens loses 0.06
+// tokens in a million takes from a burst of 1e9.
 type Level struct {
 	Micros   Tokens
 	Fraction uint32
@@ -25,8 +21,7 @@ type Level struct {
 
 const fractions = 1 << 32 // fractions in a millionth
 
-// Holds reports whether the level covers a cost, to within half a millionth of a token. The tolerance keeps a rounding
-// error from denying a caller that waited for Retry-After.
+// Holds forgives half a millionth of a token, so that rounding never denies a caller that waited for Retry-After.
 func (l Level) Holds(cost Tokens) bool {
 	return l.Micros >= cost || (l.Micros == cost-1 && l.Fraction >= fractions/2)
 }
@@ -36,8 +31,7 @@ func (l Level) earn(elapsed int64, limit Limit) Level {
 }
 
 func (l Level) earnUpTo(elapsed int64, rate float64, most Tokens) Level {
-	// The float64 conversions keep the compiler from fusing a multiply and an add, because Lua does not fuse and both
-	// must round alike.
+	// The float64 conversions prevent a fused multiply-add, which Lua does not have: both must round alike.
 	whole := math.Floor(rate)
 	gain := float64(float64(elapsed) * (rate - whole))
 	gainWhole := math.Floor(gain)
@@ -53,10 +47,9 @@ func (l Level) earnUpTo(elapsed int64, rate float64, most Tokens) Level {
 	return Level{Micros: Tokens(micros), Fraction: uint32(fraction)}
 }
 
-// until returns how many microseconds the level takes to reach an amount at a rate, rounded up and at least one.
+// until returns microseconds, rounded up and at least one.
 //
-// A hundredth of a microsecond is forgiven before rounding up. Otherwise noise in the last bits of a division would
-// cost a whole microsecond.
+// A hundredth of a microsecond is forgiven, because noise in a division's last bits would cost a whole one.
 func (l Level) until(amount Tokens, rate float64) int64 {
 	missing := float64(amount-l.Micros) - float64(l.Fraction)/fractions
 	if missing <= 0 {
@@ -70,15 +63,12 @@ type Bucket struct {
 	Level Level
 	// Stamp is when Level was true, in microseconds since the Unix epoch on the store's clock.
 	Stamp int64
-	// Limit is the limit in force, which can be newer than the caller's.
 	Limit Limit
 }
 
-// Holds reports whether the bucket covers a check's cost.
+// Holds reports whether the bucket covers a cost.
 func (b *Bucket) Holds(cost Tokens) bool { return b.Level.Holds(charge(b.Limit, cost)) }
 
-// until returns how long the bucket takes to hold an amount, rounded up to the microsecond. had is State.Former.
-// Tier.Wait covers the limits whose Level does not determine the wait.
 func (b *Bucket) until(amount, had Tokens) time.Duration {
 	if b.Level.Micros >= amount {
 		return 0
@@ -98,15 +88,13 @@ func (b *Bucket) until(amount, had Tokens) time.Duration {
 // MaxWait is the longest time until a bucket is full: a debt of one burst takes as long as the burst.
 const MaxWait = 2 * rules.MaxTimeToFull
 
-// micros converts microseconds to a wait of at most MaxWait.
 func micros(n int64) time.Duration {
 	return min(time.Duration(min(max(n, 0), 1e15))*time.Microsecond, MaxWait)
 }
 
 func capacity(limit Limit) Tokens { return Tokens(limit.Burst) * Token }
 
-// charge returns the amount that a check of a cost takes. A log counts whole tokens, and a check takes one concurrency
-// slot.
+// charge returns what a check of a cost takes: whole tokens of a log, one slot of a concurrency limit.
 func charge(limit Limit, cost Tokens) Tokens {
 	switch limit.Kind {
 	case rules.KindSlidingWindowLog:
@@ -117,7 +105,6 @@ func charge(limit Limit, cost Tokens) Tokens {
 	return cost
 }
 
-// isListed reports whether Level alone does not determine when the buckets of a limit hold a cost.
 func isListed(limit Limit) bool {
 	return limit.Kind == rules.KindSlidingWindow || limit.Kind == rules.KindSlidingWindowLog ||
 		limit.Kind == rules.KindConcurrency

@@ -219,8 +219,7 @@ func TestWaitingAsToldIsEnoughAndNeverTooLong(t *testing.T) {
 	})
 }
 
-// TestWaitingIsEnoughHoweverOftenTheBucketIsWritten settles and writes on the way, as takes of
-// others do that are given back by a credit of the same amount.
+// As others' takes do that a credit of the same amount gives back, it settles and writes on the way.
 func TestWaitingIsEnoughHoweverOftenTheBucketIsWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -325,8 +324,7 @@ func TestAMillionTakesDoNotDrift(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// The bucket is half full, so that neither end is ever reached and the exact level is the earnings since
-			// the start less all costs.
+			// Half full, the bucket reaches neither end, so its exact level is its earnings less all costs.
 			b := NewState(test.limit, testEpoch)
 			b.Level.Micros /= 2
 			want := rationalOf(b)

@@ -6,8 +6,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A Checkpoint is a bucket's state as a table of the database keeps it, so that a long limit survives the loss of its
-// store. Lent tokens count as spent there.
+// Checkpoint is a bucket's state in the database, where a long limit survives the loss of its store. Lent tokens count
+// as spent there.
 type Checkpoint struct {
 	Key   Key
 	State State
@@ -15,43 +15,38 @@ type Checkpoint struct {
 	Stamp int64
 }
 
-// A Learner keeps the newest states of buckets that another store has decided.
+// Learner keeps the newest states of buckets that another store has decided.
 type Learner interface {
-	// LearnChecks learns from the answered checks of a Take with an error.
+	// LearnChecks learns from the answered checks of a Take that returned err.
 	LearnChecks(checks []BucketCheck, err error)
-	// Learn learns the state of a bucket by its bounded key. Older states than the known one are ignored.
+	// Learn learns a state by its bounded key, unless a newer one is known.
 	Learn(key Key, state State)
 }
 
 // Recollection restores the process's own buckets of long limits while the shared store is away.
 type Recollection interface {
-	// Recollect makes the own buckets of some tiers begin where the shared ones are about, within the budget of the
-	// store, and returns the tiers with a long limit for which that could not be found out.
+	// Recollect lets own buckets begin near the shared ones, within the store's budget, and returns the tiers where
+	// that failed.
 	Recollect(tiers []Tier) (unknown []Tier)
 }
 
-// Recovery knows the states of buckets of long limits that the shared store may have lost.
 type Recovery interface {
-	// Recover returns the newest known states of some buckets of a tenant, within the budget of the store. Keys are
-	// Bounded. The Stamp of a bucket that nobody has used is 0. isNew: no bucket of the tenant was known at its first
-	// look-up in the era. The era began at era, in microseconds since the Unix epoch.
+	// Recover returns the newest known states by Bounded keys of one tenant, within the store's budget. Stamp is 0 if
+	// unused. isNew: the tenant had no bucket when the era began, at era in µs since the Unix epoch.
 	Recover(keys []Key, era int64) (known []Checkpoint, isNew bool, err error)
 }
 
-// IsLong reports whether buckets of a limit have checkpoints: they take at least a time to refill, and are no list. A
-// time of 0 means that none has.
+// IsLong reports whether buckets of a limit have checkpoints, because they take that long to refill; 0 means never.
 func IsLong(limit Limit, above time.Duration) bool {
 	return above > 0 && limit.Kind <= rules.KindSlidingWindow && limit.TimeToFull() >= above
 }
 
-// checkpointShare: a bucket is written when its state has moved by 1/checkpointShare of its limit.
 const checkpointShare = 50
 
-// HasMoved reports whether an advanced bucket differs from what its last checkpoint would have become by 2 % of the
-// limit or more. A bucket without one would be full; the Stamp of last is then 0.
+// HasMoved reports whether an advanced bucket differs by 2 % of its limit from what its last checkpoint predicts. A
+// missing checkpoint (Stamp 0) predicts a full bucket.
 //
-// A restore knows only the rule's latest limit, so a bucket that an edit moved by 2 % is also written, before a second
-// edit hides the first.
+// A restore knows only the latest limit, so a bucket moved by an edit is written before a second edit hides the first.
 func (s *State) HasMoved(last *State) bool {
 	would := NewState(s.Limit, s.Stamp)
 	if last.Stamp > 0 {
@@ -72,7 +67,6 @@ func (s *State) HasMoved(last *State) bool {
 	return s.differs(&unedited)
 }
 
-// differs reports whether a bucket differs from another one by 2 % of the other one's limit or more.
 func (s *State) differs(other *State) bool {
 	by := distance(other.Level.Micros, s.Level.Micros)
 	if s.Limit.Kind == rules.KindSlidingWindow { // else Former is a time
@@ -83,7 +77,7 @@ func (s *State) differs(other *State) bool {
 
 func distance(a, b Tokens) Tokens { return max(a-b, b-a) }
 
-// Lower brings the bucket to now, and lowers it to another state of the same bucket that has not seen all of its takes.
+// Lower brings the bucket to now, and down to a state that has not seen all of its takes.
 func (s *State) Lower(other State, now int64) {
 	s.Advance(other.Limit, 0, now)
 	other.Advance(s.Limit, 0, now)
@@ -93,7 +87,7 @@ func (s *State) Lower(other State, now int64) {
 	s.Former = max(s.Former, other.Former)
 }
 
-// State returns the bucket of an answered tier as a store keeps it, without what is lent. ok is false for lists.
+// State returns the stored bucket of an answered tier, without lent tokens; ok is false for lists.
 func (t *Tier) State() (state State, ok bool) {
 	if t.Bucket.Limit.Kind > rules.KindSlidingWindow {
 		return State{}, false
@@ -106,15 +100,13 @@ func (t *Tier) State() (state State, ok bool) {
 	return state, true
 }
 
-// State returns the bucket of a grant, without what is lent. A grant has no time; its slot is at most a slot's length
-// behind.
+// State returns the bucket of a grant, without lent tokens, as of its slot.
 func (g *Grant) State() State {
 	stamp := g.Slot*slotLength - LeaseLife.Microseconds()
 	return State{Bucket: Bucket{Level: g.Level, Stamp: stamp, Limit: g.Limit}}
 }
 
-// LearnCredit teaches the answer of a credit or a reset, which must reach the checkpoint even of a bucket that the
-// learner does not hold.
+// LearnCredit learns a credit or reset, even of a bucket that the learner does not hold.
 func LearnCredit(learner Learner, key Key, before, after Bucket) {
 	isPart := after.Limit.Kind == rules.KindSlidingWindow && after.Level.Micros < capacity(after.Limit)
 	if learner == nil || after.Limit.Kind > rules.KindSlidingWindow || isPart {
@@ -123,7 +115,7 @@ func LearnCredit(learner Learner, key Key, before, after Bucket) {
 	learnChange(learner, key.Bounded(), State{Bucket: before}, State{Bucket: after})
 }
 
-// LearnSettled teaches what a settlement took or gave back.
+// LearnSettled learns what a settlement took or gave back.
 func LearnSettled(learner Learner, settled *Settled) {
 	if learner == nil {
 		return
@@ -136,7 +128,7 @@ func LearnSettled(learner Learner, settled *Settled) {
 	}
 }
 
-// learnChange teaches both states, because a learner writes what has moved, and may not hold the bucket.
+// learnChange learns both states, because a learner that does not hold the bucket writes only what moved.
 func learnChange(learner Learner, key Key, before, after State) {
 	before.Stamp-- // of two states at one time the lower counts
 	learner.Learn(key, before)

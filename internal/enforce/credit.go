@@ -11,25 +11,23 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Creditor is a store whose single buckets can be reset or credited. Buckets.Take at a cost of 0 reads one.
+// Creditor is a store whose single buckets can be reset or credited.
 type Creditor interface {
-	// Credit adds an amount to a bucket, and returns the bucket before and after; see State.Credit. Fill resets the
-	// bucket, and a negative amount takes away.
+	// Credit adds an amount to a bucket; see State.Credit for a negative one and Fill.
 	//
-	// The limit is the caller's, as in Take; a newer one of the bucket stays in force. Crediting an unused bucket
-	// writes nothing, because it is full. Every other credit is written, even at the same level, because a clock that
-	// steps back would otherwise undo a reset.
+	// The limit is the caller's, as in Take; a newer one of the bucket stays in force. Even an equal level is written,
+	// because a clock that steps back would undo a reset; an unused bucket is not.
 	//
-	// An error means that the store gave no answer in time; the bucket was credited at most once.
+	// After an error the bucket was credited at most once.
 	Credit(ctx context.Context, key Key, limit Limit, amount Tokens) (before, after Bucket, err error)
 
-	// CreditOnce is Credit with an idempotency key, kept per tenant for CreditsRemembered. A repeated id changes
-	// nothing and returns the first answer, or ErrCreditIDReused if the bucket or amount differs.
+	// CreditOnce is Credit with an idempotency key of the tenant, kept for CreditsRemembered. A repeat returns the
+	// first answer, or ErrCreditIDReused if the bucket or amount differs.
 	CreditOnce(ctx context.Context, id string, key Key, limit Limit, amount Tokens) (before, after Bucket,
 		isRepeated bool, err error)
 }
 
-// CreditsRemembered is how long CreditOnce keeps an id.
+// CreditsRemembered is the life of CreditOnce's ids.
 const CreditsRemembered = 24 * time.Hour
 
 // ErrCreditIDReused means that the id was used for another credit.
@@ -43,9 +41,9 @@ func CreditFingerprint(key Key, amount Tokens) [sha256.Size]byte {
 // Fill is the amount that fills any bucket.
 const Fill Tokens = math.MaxInt64
 
-// Credit adds an amount to an advanced bucket. A credit stops at the burst. A negative one stops at 0, or changes
-// nothing if the bucket is in debt. A log gives back its latest tokens, a sliding window the tokens of its present
-// window first, and a concurrency limit its oldest slots. A negative credit takes no concurrency slots.
+// Credit adds up to the burst; a negative amount stops at 0 and deepens no debt. A log gives back its latest tokens, a
+// sliding window those of its present window first, a concurrency limit its oldest slots. Negative credits take no
+// slots.
 func (s *State) Credit(amount Tokens) {
 	full := s.room()
 	if amount >= full-s.left() {
@@ -86,7 +84,7 @@ func (s *State) Credit(amount Tokens) {
 	}
 }
 
-// logGiveBack removes the latest whole tokens from the log, fewer than it has.
+// logGiveBack removes the latest whole tokens; the log must have more.
 func (s *State) logGiveBack(amount Tokens) {
 	for amount >= Token {
 		last := len(s.Entries) - logBytes

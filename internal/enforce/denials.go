@@ -9,32 +9,26 @@ import (
 )
 
 const (
-	// denialLife is how long a DenialCache keeps an entry. A reset, a credit, an edit that only other processes have
-	// read, and the loss of a bucket can go unnoticed for as long.
-	denialLife = time.Second
-	// denialEntries caps the entries, at about 3 MB.
+	// denialLife is how long a DenialCache keeps an entry. Resets, credits, edits that other processes read first, and
+	// lost buckets can go unnoticed for as long.
+	denialLife    = time.Second
 	denialEntries = 1 << 14
-	// clockDrift: the store's clock may run faster or slower than this process's by 1/clockDrift. NTP slews each by at
-	// most 1/2000.
+	// clockDrift: the store's clock may drift from this one by 1/clockDrift; NTP slews each by at most 1/2000.
 	clockDrift = 1000
-	// returnPause: for this long after a denial, ignore that lent tokens could come back. Owners of an empty bucket's
-	// tokens spend rather than return them, and without the pause a caller over its limit asks the store each time.
+	// returnPause: for this long after a denial, lent tokens are assumed not to come back. Owners spend rather than
+	// return an empty bucket's tokens, and without the pause a caller over its limit always asks the store.
 	returnPause = 100 * time.Millisecond
-	// clockGrain is the error, in microseconds, of a duration between two clocks that count whole microseconds.
-	clockGrain = 2
+	clockGrain  = 2
 )
 
-// DenialCache denies checks that the store would deny, without a round trip. A caller far above a limit then costs the
-// store only the few checks that pass.
+// DenialCache denies checks that the store would deny, without a round trip.
 //
-// An entry keeps, for a second, the level of a bucket that lacked a cost. A level only grows by earning, credits and
-// refunds. While the level plus the most that the bucket can have earned is below the cost of a check, the store would
-// deny the check.
+// An entry keeps, for a second, the level of a bucket that lacked a cost. While the level and the most it can have
+// earned are below a check's cost, the store would deny the check.
 //
-// The level was read between question and answer. To deny, the cache assumes the earlier time (most earned since); to
-// report a wait, the later time (never too short).
+// The level was read between question and answer: denials assume the earlier time, reported waits the later.
 //
-// A recalled denial has an answer only for the tiers that lack tokens. The cache never denies
+// A recalled denial answers only the tiers that lack tokens. The cache never denies, or denies by
 //
 //   - a look, or a cost of 0 unless a tier has After;
 //   - a Record;
@@ -43,28 +37,19 @@ const (
 //   - by another limit than the caller's, which may have been edited since;
 //   - by a concurrency limit, whose slots can be released at any time.
 //
-// Lent tokens can also come back at any time. The cache counts them after returnPause.
+// For a sliding window, whose level does not determine the wait, only checks of the same amount are denied.
 //
-// For a sliding window the cache keeps the wait of one amount, because the level does not determine it, and denies only
-// checks that need that amount.
-//
-// Each bucket has one entry, and the latest replaces others. An eviction costs a round trip, never a wrong answer. No
-// caller waits for a lock.
-//
-// Each remote store owns one cache. A nil cache keeps nothing.
+// A nil cache keeps nothing.
 type DenialCache struct {
-	clock func() time.Duration // monotonic
-	seed  maphash.Seed
-	// lastStored is when the newest entry was stored, and saves look-ups while nobody is denied.
+	clock      func() time.Duration // monotonic
+	seed       maphash.Seed
 	lastStored atomic.Int64
 	entries    [denialEntries]atomic.Pointer[denial]
 }
 
 type denial struct {
-	key    Key
-	bucket Bucket // as the store answered between asked and answered; its limit was also the caller's
-	// needed is the amount that the denied check lacked. retry and reset are its waits if hasWaits: the level does not
-	// determine them.
+	key             Key
+	bucket          Bucket // as the store answered between asked and answered; its limit was also the caller's
 	needed          Tokens
 	hasWaits        bool
 	retry, reset    time.Duration
@@ -72,7 +57,7 @@ type denial struct {
 	asked, answered time.Duration
 }
 
-// NewDenialCache returns an empty cache. The clock must be monotonic; nil is this process's own.
+// NewDenialCache returns an empty cache; a nil clock is this process's monotonic one.
 func NewDenialCache(clock func() time.Duration) *DenialCache {
 	if clock == nil {
 		start := time.Now()
@@ -145,8 +130,7 @@ func (c *DenialCache) denyFromCache(check *BucketCheck, now time.Duration) bool 
 	return lacking
 }
 
-// remember stores the buckets that lacked a cost. A bucket that has just given its last token is not stored: the
-// store's denial of the next check lists every tier, a recalled one only those without tokens.
+// A bucket that has just given its last token is not remembered: the store's next denial lists every tier.
 func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed error) {
 	answered := time.Duration(-1)
 	for i := range checks {
@@ -188,8 +172,7 @@ func (c *DenialCache) entryOf(key Key) *atomic.Pointer[denial] {
 	return &c.entries[maphash.Comparable(c.seed, key)%denialEntries]
 }
 
-// denies reports whether the bucket lacks the check's cost even if nobody has taken since, and then fills the tier's
-// answer.
+// denies assumes that nobody has taken since, and answers the tier if the bucket still lacks the cost.
 func (s *denial) denies(check *BucketCheck, tier *Tier, now time.Duration) bool {
 	longest, shortest := (now - s.asked).Microseconds(), (now - s.answered).Microseconds()
 	longest += longest/clockDrift + clockGrain

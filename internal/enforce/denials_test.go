@@ -15,8 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
-// front is a DenialCache in front of buckets in memory, on one clock that a test moves, with a count of
-// the checks that went through.
 type front struct {
 	*remembering
 	store *membucket.Store
@@ -193,7 +191,7 @@ func TestARecalledDenialIsDecidedByTheLongestWaitKnownAndStillCounted(t *testing
 	answered := w.seen.answered.Load()
 	w.now = w.now.Add(100 * time.Millisecond)
 	d := w.check(enforce.Token)
-	// The wait is shorter by the elapsed time, up to the drift of the clocks.
+	// The wait has shrunk by the elapsed time, up to the clocks' drift.
 	w.wantDenied(d, 2, enforce.LimitExceeded, 9900*time.Millisecond+102*time.Microsecond)
 	if !d.Recalled || len(d.Tiers) != 2 || d.Tiers[0].Match.Rule.ID != 1 || d.Tiers[1].Match.Rule.ID != 2 {
 		t.Errorf("recalled: %t, with the tiers %+v; want those of rules 1 and 2", d.Recalled, d.Tiers)
@@ -204,8 +202,7 @@ func TestARecalledDenialIsDecidedByTheLongestWaitKnownAndStillCounted(t *testing
 	}
 }
 
-// TestWhatIsRecalledTheStoreWouldHaveDenied runs random histories of several processes, with edited
-// limits and a store's clock that steps back, and asks the store about every recalled denial.
+// The store is asked about every recalled denial of random histories, with edited limits and a clock that steps back.
 func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -245,7 +242,6 @@ func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
 				before := inForce(t, f)
 				askOne(t, f, processes[who], limits[who])
 				if inForce(t, f) != before {
-					// an edit is known to all a second after it reached the store
 					f.wait(time.Second + time.Microsecond)
 				}
 			}
@@ -253,7 +249,6 @@ func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
 	})
 }
 
-// inForce returns since when the limits of the store's buckets are in force; 0 for a bucket that it does not have.
 func inForce(t *rapid.T, f *front) (since [3]int64) {
 	for rule := range since {
 		look := []enforce.BucketCheck{{Tiers: []enforce.Tier{{
@@ -329,8 +324,7 @@ func TestADenialCacheIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-// TestADenialByATierThatIsChargedAfterIsRememberedUntilSomethingIsLeft has a debt of five tokens, which ten seconds
-// earn.
+// The debt is five tokens, which ten seconds earn.
 func TestADenialByATierThatIsChargedAfterIsRememberedUntilSomethingIsLeft(t *testing.T) {
 	t.Parallel()
 	ordinary := bucketOf(1, 0.5, 10)

@@ -1,7 +1,6 @@
 // Package enforce makes one decision out of all the rules that match a check.
 //
-// The Limiter matches a check against a tenant's rules, takes from all their buckets at once, and decides in this
-// order:
+// The Limiter matches a check against a tenant's rules, takes from all their buckets at once, and decides:
 //
 //  1. an enforced bypass lets the check pass, whatever else matches;
 //  2. an enforced block denies it;
@@ -9,13 +8,9 @@
 //  4. tokens are taken from all enforced limits or, if one of them lacks tokens, from none. Among limits that deny,
 //     the one with the longest wait decides; a concurrency limit only if no other denies.
 //
-// Shadow rules report and never decide. Tokens are taken from them if the check is allowed and they hold them.
+// Shadow rules never decide, and give what they hold to allowed checks.
 //
-// When the store does not answer, the failure mode of each matching rule decides, and the decision is degraded.
-//
-// A decision costs one Buckets.Take, which is one round trip for any number of rules, or none if the store's
-// DenialCache denies it. People reset and credit buckets through the
-// Creditor port, and callers settle reservations through the Reserver port.
+// A decision costs one round trip for any number of rules, or none if the store's DenialCache denies it.
 //
 // # Words
 //

@@ -19,33 +19,27 @@ import (
 
 const (
 	applyTick = time.Second
-	// expiryEvery is how often expired overrides are looked for. Stores keep a full bucket for ten seconds.
+	// expiryEvery is how often expired overrides are looked for; stores keep a full bucket for ten seconds.
 	expiryEvery = 3500 * time.Millisecond
-	// applyFor is how long a failed edit is retried. By then the buckets of fast limits are forgotten.
-	applyFor = 5 * time.Minute
-	// stepsEvery is how often all processes apply the steps of all tenants, in one walk each, because a walk reads
-	// every bucket. If a store forgets a bucket before the walk, its user gains at most what the former share earns in
-	// that time.
-	stepsEvery = time.Minute
-	// looksPerCall caps the single buckets of one Take, and looksPause is the pause after each Take.
+	applyFor    = 5 * time.Minute
+	// stepsEvery: all tenants' steps share one walk, because a walk reads every bucket. A bucket forgotten before it
+	// gains at most what the former share earns until then.
+	stepsEvery   = time.Minute
 	looksPerCall = 200
 	looksPause   = 10 * time.Millisecond
-	// looksPerTurn caps the single buckets of one tenant before other tenants have their turn.
 	looksPerTurn = 10 * looksPerCall
-	// maxEdits caps the edits of one rule in a call. More become one edit, because a tenant that edits a million
-	// overrides would fill Redis with a million marks.
+	// maxEdits caps a rule's edits in a call; more become one, because each leaves a mark in Redis.
 	maxEdits = 64
 )
 
-// EditableStore is a store of buckets that an EditApplier applies edits to.
+// EditableStore is a store that an EditApplier serves.
 type EditableStore interface {
 	Buckets
 	EditStore
 }
 
-// EditApplier applies some edits to idle buckets: those that make buckets fill later; see EditStore. A snapshot.Watcher
-// adds the edits, and the applier finds expired overrides itself. Every process looks at a user's only bucket of a
-// rule, which is cheap. For all other edits one process walks the buckets.
+// EditApplier applies edits that make idle buckets fill later; see EditStore. Slowdowns come from a snapshot.Watcher
+// and from overrides that expire.
 type EditApplier struct {
 	snapshot  func() *snapshot.Snapshot
 	delay     time.Duration
@@ -63,8 +57,7 @@ type slowdown struct {
 	due, until time.Time
 }
 
-// NewEditApplier returns an EditApplier of some stores. Waits for delay after each edit, because processes that have
-// not read the edit would write buckets that expire too early.
+// NewEditApplier returns an EditApplier that waits for delay, until no process writes buckets by the former limit.
 func NewEditApplier(snapshot func() *snapshot.Snapshot, delay time.Duration, log *slog.Logger,
 	stores ...EditableStore,
 ) *EditApplier {
@@ -74,7 +67,7 @@ func NewEditApplier(snapshot func() *snapshot.Snapshot, delay time.Duration, log
 	}
 }
 
-// Add queues slowdowns that are not queued yet.
+// Add queues slowdowns, each once.
 func (e *EditApplier) Add(slowed []rules.Slowdown) {
 	now := time.Now()
 	e.add(slowed, now.Add(e.delay), now.Add(applyFor))
@@ -92,7 +85,7 @@ func (e *EditApplier) add(slowed []rules.Slowdown, due, until time.Time) {
 	}
 }
 
-// put queues a slowdown that is not queued yet. mu must be held.
+// mu must be held.
 func (e *EditApplier) put(s slowdown) {
 	if !e.isPending[s.Slowdown] {
 		e.isPending[s.Slowdown] = true
@@ -100,8 +93,7 @@ func (e *EditApplier) put(s slowdown) {
 	}
 }
 
-// Abandoned counts the slowdowns that could not be applied within applyFor. The owners of such buckets may have had one
-// burst too many.
+// Abandoned counts the slowdowns not applied within applyFor, whose users may have had one burst too many.
 func (e *EditApplier) Abandoned() int64 { return e.abandoned.Load() }
 
 // Run applies edits until ctx ends.
@@ -149,8 +141,7 @@ func (e *EditApplier) Run(ctx context.Context) {
 	}
 }
 
-// popDue removes and returns due slowdowns: at most looksPerTurn single buckets of each tenant and, unless a walk is
-// running, all that need a walk. more reports whether others may be due.
+// popDue removes due slowdowns: at most looksPerTurn single buckets of a tenant and, unless walking, all walks.
 func (e *EditApplier) popDue(now time.Time, walking bool) (singles, walks []slowdown, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -290,7 +281,6 @@ func (e *EditApplier) walk(ctx context.Context, walks []slowdown) error {
 	return nil
 }
 
-// edits returns slowdowns as edits, without those of removed tenants.
 func (e *EditApplier) edits(slowed []slowdown) (edits []Edit) {
 	idsOf := map[Key][]string{} // by rule
 	var edited []Key            // its keys, in order
@@ -317,7 +307,6 @@ func (e *EditApplier) edits(slowed []slowdown) (edits []Edit) {
 	return edits
 }
 
-// edit returns an edit of a rule without an ID; ok is false if the tenant is gone.
 func (e *EditApplier) edit(rule Key) (edit Edit, ok bool) {
 	tenant := e.tenant(rule.Tenant)
 	if tenant == nil {

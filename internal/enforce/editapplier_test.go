@@ -21,9 +21,8 @@ func after(d time.Duration) {
 }
 
 type editedStore struct {
-	mu    sync.Mutex
-	fails bool
-	// failsFor is a tenant whose buckets cannot be reached.
+	mu       sync.Mutex
+	fails    bool
 	failsFor rules.TenantID
 	panics   int // how often it does, before it answers
 	walks    []string
@@ -264,7 +263,7 @@ func TestAnEditThatCannotBeSettledIsGivenUpAndCounted(t *testing.T) {
 	})
 }
 
-// A hundred rules that step down every ten seconds would otherwise keep a walk running for ever.
+// A hundred rules that step down every ten seconds would otherwise keep a walk running forever.
 func TestStepsOfATenantWaitForAWalkAMinuteAndEditsOfOthersDoNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

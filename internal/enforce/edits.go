@@ -8,28 +8,21 @@ import (
 
 // EditStore is a store that applies edits to idle buckets.
 //
-// A store forgets a bucket ten seconds or more after it is full, by the limit of the bucket's last write. A forgotten
-// bucket counts as full. An edit that makes buckets fill later must therefore reach idle buckets before they are
-// forgotten.
+// A full bucket is forgotten after ten seconds or more, by the limit of its last write, and then counts as full. An
+// edit that makes buckets fill later must reach them before.
 type EditStore interface {
-	// ApplyEdits advances all buckets of the edited rules, with pauses that keep checks fast. One process does the work
-	// for all that share the store, and another takes over if it ends. After an error some buckets may keep the old
-	// limit, and ApplyEdits can be called again.
+	// ApplyEdits advances all buckets of the edited rules, with pauses for checks, in one process at a time.
 	ApplyEdits(ctx context.Context, edits []Edit) error
 }
 
-// Edit is a change after which the buckets of a rule fill later than before.
+// Edit makes the buckets of a rule fill later.
 type Edit struct {
 	Tenant rules.TenantID
 	Rule   rules.RuleID
-	// ID identifies the edit among those of the rule, in all processes alike.
-	ID string
-	// ReadAt is that of BucketCheck.
+	ID     string
 	ReadAt int64
-	// Limit returns the limit of a subject's bucket; ok is false to leave the bucket alone.
-	Limit func(subject string) (limit Limit, ok bool)
-	// Common is the limit of all subjects if it is the same, else nil. Common applies to buckets whose subject is
-	// stored as a digest; without it they are left alone.
+	Limit  func(subject string) (limit Limit, ok bool)
+	// Common is the limit of all subjects, or nil; only it reaches subjects stored as digests.
 	Common *Limit
 }
 

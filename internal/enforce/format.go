@@ -7,25 +7,23 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A bucket's state is one value in the database. Numbers are little-endian.
+// The database keeps a bucket in one value, with little-endian numbers:
 //
 //	version (byte, 1)  kind (byte)  micros (int64)  fraction (32 bits)  stamp (int64)
 //	the limit in force: rate (double)  burst (int64)  since (int64)  interval (int64)
 //	former (int64)  entries of a log or of concurrency slots; see State
 //
-// The rules for later formats are those of internal/store/redisbucket/bucket.lua: every change of meaning takes the
-// next version, and a process leaves unknown versions alone.
+// Later formats follow bucket.lua's rule: each change of meaning is a new version, and unknown ones are left alone.
 const (
 	version    = 1
 	maxEntries = rules.MaxListed * 16
 
-	// MaxStateVersion is the highest version that a later release may write; above it is what another program wrote.
+	// MaxStateVersion bounds the versions of later releases; other programs wrote higher ones.
 	MaxStateVersion = 31
-	// StateBytes is the length of a stored state without entries.
-	StateBytes = 2 + 8 + 4 + 8 + 4*8 + 8
+	StateBytes      = 2 + 8 + 4 + 8 + 4*8 + 8
 )
 
-// Append appends the state as the database keeps it.
+// Append appends the state in the database's format.
 func (s *State) Append(b []byte) []byte {
 	le := binary.LittleEndian
 	b = append(b, version, byte(s.Limit.Kind))
@@ -37,7 +35,7 @@ func (s *State) Append(b []byte) []byte {
 	return append(b, s.Entries...)
 }
 
-// AppendLimit appends a limit without its kind.
+// AppendLimit leaves out the kind.
 func AppendLimit(b []byte, l *Limit) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint64(b, math.Float64bits(l.Rate))
@@ -55,7 +53,7 @@ func LimitAt(kind rules.Kind, b []byte) Limit {
 	}
 }
 
-// ParseState reads a state. unknown: a newer release wrote it. If neither unknown nor ok, another program wrote it.
+// ParseState reads a state. unknown: a newer release wrote it; neither unknown nor ok: another program did.
 func ParseState(b []byte) (s State, unknown, ok bool) {
 	if len(b) > 0 && b[0] > version && b[0] <= MaxStateVersion {
 		return s, true, false

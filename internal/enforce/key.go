@@ -14,8 +14,8 @@ import (
 
 // KeyOf returns the key of a match's bucket.
 //
-// A bucket of a check's own limit has the negative rule id, so edits of the rule do not advance it, and the limit in
-// its subject, so a caller that switches between two limits refills neither bucket.
+// A bucket of an own limit has a negative rule id, so edits do not reach it, and its limit in the subject, so switching
+// limits refills nothing.
 func KeyOf(tenant *rules.Tenant, m *rules.Match) Key {
 	if m.IsOwn {
 		return Key{Tenant: tenant.ID, Rule: -m.Rule.ID, Subject: rules.OwnSubject(m.Limit, m.Subject)}
@@ -23,7 +23,7 @@ func KeyOf(tenant *rules.Tenant, m *rules.Match) Key {
 	return Key{Tenant: tenant.ID, Rule: m.Rule.ID, Subject: m.Subject}
 }
 
-// BucketOf returns the match whose bucket has the key; see snapshot.Tenant.Bucket.
+// BucketOf returns the match of a key; see snapshot.Tenant.Bucket.
 func BucketOf(tenant *snapshot.Tenant, key Key, now time.Time) (m rules.Match, ok bool) {
 	if key.Rule >= 0 {
 		return tenant.Bucket(key.Rule, key.Subject, now)
@@ -37,8 +37,7 @@ func BucketOf(tenant *snapshot.Tenant, key Key, now time.Time) (m rules.Match, o
 	return m, ok && isReplaceable(m.Rule)
 }
 
-// Text returns the key without its tenant, as violations and the admin API show it: the rule's id, a colon, and the
-// subject.
+// Text returns the key without its tenant, as violations and the admin API show it:
 //
 //	12:42                        rule 12, user 42
 //	7:2:42,11:/api/search        rule 7, user 42 on /api/search
@@ -50,15 +49,14 @@ func (k Key) Text() string {
 
 const maxSubject = 64
 
-// IsLong reports whether the subject is longer than 64 bytes. Stores keep its Digest instead, because callers choose
-// subjects and memory must stay bounded.
+// IsLong reports whether stores keep the subject's Digest, because callers choose subjects and memory must stay
+// bounded.
 func (k Key) IsLong() bool { return len(k.Subject) > maxSubject }
 
-// Digest returns the SHA-256 of the subject.
+// Digest is SHA-256.
 func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.Subject)) }
 
-// Bounded replaces a long subject by # and its digest in hexadecimal. The result is longer than any subject that is
-// kept, so no two are equal.
+// Bounded replaces a long subject by # and its digest in hexadecimal, longer than any kept subject.
 func (k Key) Bounded() Key {
 	if k.IsLong() {
 		digest := k.Digest()
@@ -74,7 +72,7 @@ func KeyOfDigest(tenant rules.TenantID, rule rules.RuleID, digest string) Key {
 
 func boundedSubject(digest []byte) string { return "#" + hex.EncodeToString(digest) }
 
-// ParseKey parses a Text. ParseKey does not check that the rule and subject exist; see BucketOf.
+// ParseKey parses a Text, whose rule and subject need not exist.
 func ParseKey(tenant rules.TenantID, text string) (Key, error) {
 	digits, subject, found := strings.Cut(text, ":")
 	id, err := strconv.ParseInt(digits, 10, 64)

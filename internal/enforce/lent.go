@@ -10,76 +10,64 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A process can lease tokens of a busy bucket ahead of demand and spend them without asking the store. Lent tokens
-// occupy the burst: the bucket fills up only to burst − out, where out is the amount lent and not yet reported as
-// spent or given back. The level and all lent tokens together therefore earn like one bucket, and no interval admits
-// more than burst + rate × time, whichever process crashes.
+// A process can lease tokens of a busy bucket, and spend them without asking the store. Lent tokens occupy the burst:
+// the bucket fills up to burst − out, where out is lent and not yet reported. Level and lent tokens earn like one
+// bucket, so no interval admits more than burst + rate × time, whichever process crashes.
 //
-// A bucket does not know its lease owners. It keeps a few time slots with the amount whose lease ends in each. Once a
-// slot and the guard after it have passed, the rest of the slot counts as spent, because its owners must have stopped
-// before.
+// A bucket keeps no owners, only a few time slots with the amount whose lease ends in each.
 const (
-	// LeaseLife is how long leased tokens can be spent after the request, on the requesting process's clock.
-	LeaseLife = lend.Life
-	// SlotLength is the length of a time slot. The slot is forgotten SlotGuard after its end, because owners' clocks
-	// may run slower.
+	LeaseLife  = lend.Life
 	SlotLength = 250 * time.Millisecond
 	SlotGuard  = lend.SlotGuard
-	// MaxSlots caps the time slots that are not forgotten.
-	MaxSlots = lend.MaxSlots
-	// LeaseHorizon caps the time between two requests of an owner that counts for its share of the rate.
+	MaxSlots   = lend.MaxSlots
+	// LeaseHorizon caps the time since an owner's last request that counts for its share of the rate.
 	LeaseHorizon = time.Second
 
 	slotLength, slotGuard = int64(SlotLength / time.Microsecond), int64(SlotGuard / time.Microsecond)
 )
 
-// CanLease reports whether tokens of a limit's buckets can be lent.
+// CanLease reports whether a limit's buckets can lend.
 func CanLease(limit Limit) bool { return limit.Kind == rules.KindTokenBucket && limit.Interval == 0 }
 
-// Lender is a store whose buckets lend tokens.
+// Lender is a store that lends.
 type Lender interface {
-	// Lease answers the lease requests of one tenant, with distinct keys, in one round trip; see State.Lease. A bucket
-	// whose limit in force cannot be lent refuses. An unused bucket that lends nothing is not stored.
+	// Lease answers one tenant's requests, with distinct keys, in one round trip; see State.Lease.
 	//
-	// An error means that the store gave no answer in time for the leases that are not marked Answered. Their reports
-	// may have been counted and must not be repeated.
+	// After an error the leases not marked Answered have no answer. Their reports may have been counted, and must not
+	// be repeated.
 	Lease(ctx context.Context, leases []Lease) error
 }
 
-// Lease is a lease owner's request to one bucket, with the answer.
+// Lease is an owner's request to one bucket.
 type Lease struct {
-	Key   Key
-	Limit Limit // as the caller knows it
-	Ask   Ask
-	// Grant is the answer, if Answered.
+	Key      Key
+	Limit    Limit // as the caller knows it
+	Ask      Ask
 	Grant    Grant
 	Answered bool
 }
 
-// Ask is a lease owner's report and request.
+// Ask is lend.Ask.
 type Ask = lend.Ask
 
-// Return reports lent tokens of one time slot as spent or given back.
+// Return is lend.Return.
 type Return = lend.Return
 
 // Grant is a bucket's answer to an Ask.
 type Grant struct {
-	// Amount is the amount lent, and can be spent until LeaseLife after the request was sent.
-	Amount Tokens
-	// Slot and Epoch name the lease in later asks.
+	Amount      Tokens
 	Slot, Epoch int64
-	// Level and Out are the bucket's. Holders counts the processes that hold its tokens, this one included.
+	// Holders counts the processes with the bucket's tokens, this one included.
 	Level   Level
 	Out     Tokens
 	Holders int64
 	Limit   Limit // in force
-	// Refused: the bucket lacked Need, and nothing is lent. Wait is how long until the bucket holds it, in
-	// microseconds; 0 if it never does.
+	// Refused: the bucket lacked Need, and may hold it after Wait µs; 0 if never.
 	Refused bool
 	Wait    int64
 }
 
-// Pause is how long lease owners leave an empty bucket alone; see lend.Pause.
+// Pause is lend.Pause after the grant.
 func (g *Grant) Pause() time.Duration {
 	return lend.Pause(g.Level.Micros, g.Holders, g.Limit.Rate, g.Refused)
 }
@@ -88,7 +76,7 @@ func (g *Grant) Pause() time.Duration {
 //
 //	epoch in µs (double); then {slot (double), out in millionths (double), holders (32 bits)}, the oldest first
 //
-// The epoch is when the list was made or the clock last stepped back. Slot numbers of another epoch mean other tokens.
+// A list or a clock that steps back begins an epoch: other epochs' slot numbers mean other tokens.
 type slots struct {
 	epoch int64
 	n     int
@@ -168,7 +156,6 @@ func (l *slots) forget() {
 
 func slotOf(now int64) int64 { return (now + LeaseLife.Microseconds()) / slotLength }
 
-// room returns the most that the bucket can hold beside its lent tokens, and is 0 if the burst was cut below them.
 func room(limit Limit, l *slots) Tokens { return max(0, capacity(limit)-l.out()) }
 
 func (s *State) room() Tokens {
@@ -176,13 +163,13 @@ func (s *State) room() Tokens {
 	return room(s.Limit, &l)
 }
 
-// Out returns the amount lent.
+// Out is what is lent.
 func (s *State) Out() Tokens {
 	l := s.lent()
 	return l.out()
 }
 
-// Holders returns how many processes hold lent tokens. A process that is gone counts until its time slot is forgotten.
+// Holders counts processes with lent tokens, a dead one until its time slot is forgotten.
 func (s *State) Holders() int64 {
 	l := s.lent()
 	if l.out() == 0 {
@@ -191,13 +178,12 @@ func (s *State) Holders() int64 {
 	return l.holders()
 }
 
-// Epoch names the bucket's time slots; 0 if it has lent nothing.
+// Epoch names the time slots; 0 if nothing is lent.
 func (s *State) Epoch() int64 {
 	l := s.lent()
 	return l.epoch
 }
 
-// earnBeside earns like a token bucket, but only up to room, and forgets time slots on the way.
 func (s *State) earnBeside(to int64) {
 	l := s.lent()
 	for now := s.Stamp; ; {
@@ -215,8 +201,7 @@ func (s *State) earnBeside(to int64) {
 	s.keep(&l)
 }
 
-// ticks returns a time on the clock by which the bucket earns. A refill in steps is a continuous one by a clock that
-// ticks once per interval.
+// ticks is the clock of earnings: a refill in steps is a continuous one by a clock that ticks once per interval.
 func (s *State) ticks(at int64) int64 {
 	if step := s.Limit.Interval; step > 0 {
 		return at - at%step
@@ -224,7 +209,6 @@ func (s *State) ticks(at int64) int64 {
 	return at
 }
 
-// stepBack moves all lent tokens into the latest time slot after the clock stepped back.
 func (s *State) stepBack(now int64) {
 	l := s.lent()
 	if l.n == 0 {
@@ -235,7 +219,7 @@ func (s *State) stepBack(now int64) {
 	s.keep(&l)
 }
 
-// untilBeside returns after how many microseconds a bucket with lent tokens holds an amount of at most its burst.
+// untilBeside is in microseconds.
 func (s *State) untilBeside(amount Tokens) int64 {
 	later := *s
 	for {
@@ -251,11 +235,11 @@ func (s *State) untilBeside(amount Tokens) int64 {
 	}
 }
 
-// Lease counts an owner's report and answers its request. The state must be advanced.
+// Lease counts a report and answers a request, on an advanced state.
 //
-// Reports of another epoch or of forgotten time slots are ignored. Returned tokens can be lent and taken again.
+// Reports of other epochs or forgotten slots are ignored; returned tokens can be taken again.
 //
-// A grant covers Need or is refused. Beyond Need it is the least of
+// Beyond Need it is the least of
 //   - Want
 //   - the owner's equal share of half the level or, if that is more, of what was earned since its last request
 //   - half of the burst, less the amount that is lent
@@ -280,7 +264,6 @@ func (s *State) Lease(ask *Ask) Grant {
 		g.Amount = short + Tokens(math.Floor(max(0, most)))
 		s.Level.Micros -= g.Amount
 	}
-	// An owner that gets nothing is also counted, so that the shares of others leave some for it.
 	if g.Amount > 0 || ask.Want > 0 || ask.Need > 0 {
 		l.lend(g.Slot, g.Amount)
 	}

@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	// maxLessees caps the clients of all buckets, and maxLesseesOfTenant those of one tenant.
 	maxLessees, maxLesseesOfTenant = 1 << 16, 1 << 14
-	// lesseeForgotten is when a silent client is forgotten. By then its leases have ended.
+	// lesseeForgotten: a silent client's leases have ended by then.
 	lesseeForgotten = 2 * time.Second
 	lesseePace      = 5 * time.Millisecond
 )
@@ -28,8 +27,8 @@ func lesseeOf(key Key, holder string) lessee {
 	return lessee{key, holder}
 }
 
-// lessees keeps the leases of clients. A client cannot get more than its share by asking for more, more often, or
-// again. A client without room in the table gets nothing.
+// lessees keeps clients' leases, so that asking for more, more often, or again gets no more than a share. Without room
+// in the table a client gets nothing.
 type lessees struct {
 	now func() time.Time
 
@@ -47,7 +46,6 @@ type lesseeState struct {
 	lots     [MaxSlots]outstanding
 }
 
-// outstanding is the amount granted for a time slot, less the amount reported.
 type outstanding struct {
 	slot   int64
 	amount Tokens
@@ -64,8 +62,7 @@ func (l *lessees) len() int {
 	return len(l.all)
 }
 
-// ask returns the request to send to the store for a client, and false if there is none. If the store answers, granted
-// must follow.
+// ask returns the request to the store, if any; after an answer granted must follow.
 func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +78,7 @@ func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 			return ask, len(ask.Returns) > 0
 		}
 	case ask.Want > 0 && now.Sub(e.asked) < lesseePace:
-		// Asked again too soon: send no Presence, so the store keeps counting this client once.
+		// Too soon: without a Presence the store keeps counting this client once.
 		ask.Want, ask.Presence = 0, 0
 		e.report(&ask)
 		return ask, len(ask.Returns) > 0
@@ -101,8 +98,7 @@ func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 	return ask, true
 }
 
-// correct makes a client count once even if it missed its last grant and reports an older one. A later epoch comes from
-// another server.
+// correct counts a client once even if it missed its last grant; a later epoch comes from another server.
 func (e *lesseeState) correct(ask *Ask) {
 	switch {
 	case ask.Epoch > e.epoch:

@@ -11,28 +11,22 @@ import (
 )
 
 const (
-	// LesseeAnswerLife is how long a client may act on a LesseeAnswer after its request.
 	LesseeAnswerLife = LeaseLife
-	// MaxLeasedTiers caps the limits of a check that a client can decide.
-	MaxLeasedTiers = 8
+	MaxLeasedTiers   = 8
 
-	// lesseeLeastBurst and lesseeLeastRate (tokens per second) are the smallest limits that are lent to clients. A
-	// client that is killed would cost a smaller limit too much.
+	// Smaller limits are not lent to clients, because a killed client would cost them too much.
 	lesseeLeastBurst = 16
 	lesseeLeastRate  = 1.6
-	// lesseeShare caps the part of a burst that all clients hold together, and lesseeLot the time of a bucket's rate
-	// that one client holds.
+	// lesseeShare caps what all clients hold of a burst, and lesseeLot one client's time of the rate.
 	lesseeShare = 0.5
 	lesseeLot   = 5 * time.Second
-	// inOneLease caps the buckets of one call to the store, which runs one script at a time.
+	// inOneLease caps a call's buckets, because the store runs one script at a time.
 	inOneLease = 32
 )
 
-// Lessor lends tokens to clients that decide checks in their own process. It matches their checks, and clients need no
-// rules. It asks the store itself, never a lease.Buckets.
+// Lessor matches the checks of clients, which need no rules, and lends them tokens of the store.
 //
-// A client's report of spent, denied and returned tokens is trusted, because it concerns its own tenant. Its demand is
-// bounded; see lessees.
+// Clients' reports are trusted, because they concern their own tenant; lessees bounds their demand.
 type Lessor struct {
 	lender   Lender      // nil lends nothing
 	isOn     func() bool // nil is always
@@ -43,8 +37,8 @@ type Lessor struct {
 	stats    struct{ lent, spent, returned, allowed, denied, unplaced atomic.Int64 }
 }
 
-// NewLessor returns a Lessor. Without a lender clients must ask for every check with a limit. observer gets the
-// clients' decisions in bulk (see Decision.Times), and log the store's errors. A nil now is time.Now.
+// NewLessor returns a Lessor. observer gets clients' decisions in bulk (see Decision.Times), and log the store's
+// errors. Without a lender clients ask for every limited check; a nil now is time.Now.
 func NewLessor(lender Lender, observer Observer, now func() time.Time, log func(error)) *Lessor {
 	if now == nil {
 		now = time.Now
@@ -54,20 +48,19 @@ func NewLessor(lender Lender, observer Observer, now func() time.Time, log func(
 	return l
 }
 
-// LendWhile lends only while isOn, which is called for each check of a client. Call it before the first Lease.
+// LendWhile, called before the first Lease, lends only while isOn.
 func (l *Lessor) LendWhile(isOn func() bool) { l.isOn = isOn }
 
 func (l *Lessor) lends() bool { return l.lender != nil && (l.isOn == nil || l.isOn()) }
 
-// LesseeRequest is a client's request and report.
+// LesseeRequest is also the client's report.
 type LesseeRequest struct {
-	// Holder names the client's process within a tenant.
 	Holder  string
 	Checks  []LesseeCheck
 	Buckets []LesseeBucket // their keys are of the tenant, and distinct
 }
 
-// LesseeCheck is one check that a client decides, and its decisions since the last request.
+// LesseeCheck has the client's decisions since its last request.
 type LesseeCheck struct {
 	Check   Check
 	Allowed int64
@@ -88,20 +81,19 @@ type LesseeDenials struct {
 	Count int64
 }
 
-// LesseeBucket is a client's report on a bucket and its request. Need and Since of the Ask are ignored: a client in
-// need sends a check, and the Lessor records when it last asked.
+// LesseeBucket reports on a bucket; Need and Since are ignored, because a client in need sends a check.
 type LesseeBucket struct {
 	Key Key
 	Ask Ask
 }
 
-// LesseeAnswer answers a LesseeRequest for LesseeAnswerLife.
+// LesseeAnswer holds for LesseeAnswerLife.
 type LesseeAnswer struct {
 	Checks  []CheckAnswer // in the order of the request
 	Buckets []BucketAnswer
 }
 
-// CheckAnswer is how a client decides a check.
+// CheckAnswer is how to decide a check.
 type CheckAnswer struct {
 	How     How
 	Plan    string
@@ -109,11 +101,11 @@ type CheckAnswer struct {
 	Block   *rules.Match // if HowBlock
 }
 
-// How is how a client decides a check.
+// How is how to decide a check.
 type How string
 
-// The ways: ask the server; spend leased tokens, or deny while a bucket has none; let it pass, because no rule limits
-// it; deny it, because a rule blocks it.
+// Ask the server; spend leased tokens, or deny while a bucket has none; let pass what no rule limits; deny what a rule
+// blocks.
 const (
 	HowAsk   How = "ask"
 	HowLease How = "lease"
@@ -123,16 +115,14 @@ const (
 
 // BucketAnswer is a bucket that checks of the request take from.
 type BucketAnswer struct {
-	Key   Key
-	Match rules.Match
-	// Answered: the request asked for the bucket, and the store answered with Grant.
+	Key      Key
+	Match    rules.Match
 	Answered bool
 	Grant    Grant
-	// Pause is how long the bucket is empty. The client denies checks without tokens until then.
-	Pause time.Duration
+	Pause    time.Duration
 }
 
-// Lease answers a client, and counts the client's decisions even if the store does not answer.
+// Lease counts the client's decisions even if the store does not answer.
 func (l *Lessor) Lease(ctx context.Context, tenant *snapshot.Tenant, request *LesseeRequest) LesseeAnswer {
 	now := l.now()
 	a := answering{lessor: l, tenant: tenant, request: request, now: now, indexes: map[Key]int{}}
@@ -208,7 +198,6 @@ func (a *answering) howTo(check *Check, d *Decision) How {
 	return HowLease
 }
 
-// isWorthLending reports whether clients may hold tokens of a limit's buckets.
 func isWorthLending(limit Limit) bool {
 	return CanLease(limit) && limit.Burst >= lesseeLeastBurst && limit.Rate >= lesseeLeastRate
 }
@@ -224,7 +213,7 @@ func (a *answering) index(m *rules.Match) int {
 	return at
 }
 
-// lend sends the client's requests. A bucket that no check of the request takes from is only reported.
+// A bucket that no check of the request takes from is only reported.
 func (a *answering) lend(ctx context.Context) {
 	if a.lessor.lender == nil {
 		return
@@ -277,8 +266,7 @@ func (a *answering) granted(lease *Lease) {
 	b.Pause = lease.Grant.Pause()
 }
 
-// report passes the client's decisions to the observer. Denials by a rule that no longer limits the check count for its
-// first enforced rule, because the rules may have changed since.
+// A denial by a rule that no longer limits the check counts for its first enforced rule: rules may have changed.
 func (a *answering) report(i int) {
 	r, d := &a.request.Checks[i], &a.decisions[i]
 	if r.Allowed > 0 {
@@ -333,8 +321,6 @@ func (a *answering) observe(check *Check, d *Decision, judge func(*TierDecision)
 	a.lessor.observer.Decided(a.tenant, check, d)
 }
 
-// describe fills a tier from the store's grant. A bucket without a grant, such as a window, counts as empty and not
-// read.
 func (b *BucketAnswer) describe(t *TierDecision, cost Tokens) {
 	bucket := Bucket{Limit: t.Limit}
 	if b.Answered {
@@ -344,17 +330,15 @@ func (b *BucketAnswer) describe(t *TierDecision, cost Tokens) {
 	t.RetryAfter, t.ResetAfter = bucket.until(cost, 0), bucket.until(capacity(bucket.Limit), 0)
 }
 
-// LessorStats counts since the process began. Tokens are in millionths.
+// LessorStats counts since the start, tokens in millionths.
 type LessorStats struct {
 	Lent, Spent, Returned int64
-	// Allowed and Denied are decisions of clients. Unplaced are denials that no rule in force explains, counted nowhere
-	// else.
+	// Unplaced are denials that no rule in force explains, counted nowhere else.
 	Allowed, Denied, Unplaced int64
-	// Lessees counts the clients of each bucket.
-	Lessees int
+	Lessees                   int
 }
 
-// Stats returns the present counts.
+// Stats returns the counts.
 func (l *Lessor) Stats() LessorStats {
 	return LessorStats{
 		Lent: l.stats.lent.Load(), Spent: l.stats.spent.Load(), Returned: l.stats.returned.Load(),

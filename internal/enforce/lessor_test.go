@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
-// lending is a Lessor over real buckets in memory.
 type lending struct {
 	*world
 	lessor *enforce.Lessor
@@ -87,8 +86,7 @@ func (c *client) renew() (got enforce.Tokens) {
 	return b.Grant.Amount
 }
 
-// TestAGreedyClientGetsNoMoreThanItsShare: one client asks for everything every millisecond, and another one for its
-// demand every ten.
+// One client asks for everything every millisecond, another for its demand every ten.
 func TestAGreedyClientGetsNoMoreThanItsShare(t *testing.T) {
 	t.Parallel()
 	const rate, burst, seconds = 1000, 1000, 20
@@ -113,8 +111,7 @@ func TestAGreedyClientGetsNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
-// TestAClientThatSpendsNothingHoldsAShare: a client alone holds half of the burst. After another one comes, each gets
-// half of that once the leases have ended.
+// A client alone holds half of the burst; after another comes, each gets half of that once the leases ended.
 func TestAClientThatSpendsNothingHoldsAShare(t *testing.T) {
 	t.Parallel()
 	const burst = 1000
@@ -207,7 +204,6 @@ func TestHowClientsDecide(t *testing.T) {
 	}
 }
 
-// TestWhatClientsDecidedIsCountedInBulk: a report is one observation for each verdict, whatever the number of checks.
 func TestWhatClientsDecidedIsCountedInBulk(t *testing.T) {
 	t.Parallel()
 	user := pattern(t, "user:{user_id}")
@@ -256,7 +252,6 @@ func TestWhatClientsDecidedIsCountedInBulk(t *testing.T) {
 	}
 }
 
-// TestLongSubjectsOfLesseesStayApart: they are remembered by their digest, and each holds its own.
 func TestLongSubjectsOfLesseesStayApart(t *testing.T) {
 	t.Parallel()
 	l := newLending(t, rule{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1000, Burst: 1000})

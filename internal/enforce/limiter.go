@@ -13,21 +13,20 @@ import (
 
 // Observer observes the Limiter. Its methods are called concurrently and must not block.
 type Observer interface {
-	// Decided is called once for each decided check, but not for explanations or records that were not charged.
-	// Decisions of clients can be for many checks; see Decision.Times. The memory of check and decision is reused after
-	// the call; their rules and strings can be kept.
+	// Decided is called for each decided check, except explanations and uncharged records. Clients' decisions can be
+	// for many checks; see Decision.Times. The memory of check and decision is reused; their rules and strings can be
+	// kept.
 	Decided(tenant *snapshot.Tenant, check *Check, decision *Decision)
-	// StoreAnswered is called once for each Take of the shared buckets, with its error.
 	StoreAnswered(took time.Duration, err error)
 }
 
-// SettlementObserver is an Observer that also observes settlements.
+// SettlementObserver also observes settlements.
 type SettlementObserver interface {
-	// Settled is called for each settled or extended reservation. From this process's own buckets, Buckets is nil.
+	// Settled is called for settled or extended reservations; Buckets is nil from the process's own buckets.
 	Settled(tenant *snapshot.Tenant, settled *Settled)
 }
 
-// ReservingBuckets is a store of buckets with reservations.
+// ReservingBuckets keep reservations.
 type ReservingBuckets interface {
 	Buckets
 	Reserver
@@ -35,18 +34,16 @@ type ReservingBuckets interface {
 
 // Limiter decides checks.
 type Limiter struct {
-	shared   ReservingBuckets
-	local    ReservingBuckets
-	observer Observer
-	now      func() time.Time
-	lost     lostReservations
-	// recollection may be nil.
+	shared       ReservingBuckets
+	local        ReservingBuckets
+	observer     Observer
+	now          func() time.Time
+	lost         lostReservations
 	recollection Recollection
 }
 
-// NewLimiter returns a Limiter over the shared buckets of all processes. Rules that fail local use local when the
-// shared buckets do not answer; local must always answer. Buckets in this process can serve as both. now only decides
-// when overrides expire; nil is time.Now.
+// NewLimiter returns a Limiter over all processes' shared buckets; local serves rules that fail local, and must always
+// answer. Both can be the same. now decides when overrides expire; nil is time.Now.
 func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() time.Time) *Limiter {
 	if now == nil {
 		now = time.Now
@@ -54,33 +51,28 @@ func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() ti
 	return &Limiter{shared: shared, local: local, observer: observer, now: now}
 }
 
-// RecollectBy sets what restores local buckets, and must be called before the first decision.
+// RecollectBy sets the source of local buckets, before the first decision.
 func (l *Limiter) RecollectBy(r Recollection) { l.recollection = r }
 
 // Decide decides checks of one tenant in order: decisions[i] answers checks[i], in reused memory.
 //
-// Decide always answers, within the time budget of the shared buckets or, after they lost data, a few: if they fail,
-// the failure modes decide, and a Record is denied with StoreUnavailable, although it may have been charged. The
-// cancellation of ctx is ignored, because a caller that leaves must not look like a failure of the store.
+// If the shared buckets do not answer within their budget, failure modes decide, but a Record is denied, although it
+// may be charged.
 func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision) {
 	_ = l.decide(ctx, tenant, checks, decisions, 1) // the cap is not for single checks
 }
 
-// MaxTogether caps the buckets of the checks of one DecideTogether, because one script blocks the store for all
-// callers.
+// MaxTogether caps the buckets of a DecideTogether, because one script blocks the store for all.
 const MaxTogether = 256
 
-// ErrTooManyBuckets means that the checks of one DecideTogether have more than MaxTogether buckets. Nothing was taken.
+// ErrTooManyBuckets means more than MaxTogether buckets in a DecideTogether, which took nothing.
 var ErrTooManyBuckets = errors.New("the checks reach too many buckets")
 
-// DecideTogether decides checks of one tenant that are parts of one request: all are records, or none. Tokens are taken
-// for all checks or, if one is denied, for none, and allowed reports which. decisions[i] answers checks[i], even in a
-// denied request, with the largest cost of each shared bucket. Its memory is reused.
+// DecideTogether decides the parts of one request, all of them records or none. Tokens are taken for all or, if one is
+// denied, for none; decisions[i] answers checks[i] either way, in reused memory.
 //
-// A bucket that several checks share is charged once, at the largest of their costs. A bypass or a block decides its
-// own check only. The observer gets all checks of an allowed request, and only the denied ones of a denied request.
-//
-// It answers within the time budget of the shared buckets, as Decide does. The only error is ErrTooManyBuckets.
+// A bucket that several checks share is charged once, at the largest of their costs. The observer gets all checks of an
+// allowed request, else only the denied ones.
 func (l *Limiter) DecideTogether(
 	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision,
 ) (allowed bool, err error) {
@@ -90,7 +82,7 @@ func (l *Limiter) DecideTogether(
 	return !slices.ContainsFunc(decisions, func(d Decision) bool { return !d.Allowed }), nil
 }
 
-// decide decides consecutive groups of checks, each of a size: 1, or all of them. A group is all or nothing.
+// A group of checks, each check or all, is all or nothing.
 func (l *Limiter) decide(
 	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision, size int,
 ) error {
@@ -155,10 +147,9 @@ func (l *Limiter) decide(
 	return nil
 }
 
-// Refund gives the check's cost back to the buckets of all limits that match, up to their bursts. Callers use it after
-// an earlier check took the cost. The decision has those buckets after the refund, and no blocks or bypasses.
+// Refund gives the check's cost back to all matching limits, up to their bursts, after an earlier check took it.
 //
-// Buckets are credited one by one, so some may have their refund after an error.
+// After an error some buckets may have their refund.
 func (l *Limiter) Refund(ctx context.Context, to Creditor, tenant *snapshot.Tenant, check *Check) (d Decision,
 	err error,
 ) {
@@ -177,8 +168,8 @@ func (l *Limiter) Refund(ctx context.Context, to Creditor, tenant *snapshot.Tena
 	return d, nil
 }
 
-// Explain decides like Decide without taking. While the buckets can be read, the decision has a tier for every matched
-// rule, even for limits behind a block or a bypass.
+// Explain decides like Decide without taking. With readable buckets the decision has a tier for every matched rule,
+// even behind a block or bypass.
 func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *Check) Decision {
 	matches := match(tenant, check, l.now(), nil)
 	d := Decision{Plan: check.EffectivePlan, matches: matches}
@@ -206,8 +197,8 @@ func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *C
 	return d
 }
 
-// Unnamed returns the matched rules that take no part in the check because it has no cost of their meters, and the
-// meters of its costs that no matched rule counts.
+// Unnamed returns the matched rules whose meter has no cost in the check, and the meters of costs that no matched rule
+// counts.
 func (d *Decision) Unnamed(check *Check) (unnamed []*rules.Rule, unmatched []rules.Meter) {
 	for i := range d.matches {
 		if !check.counts(&d.matches[i]) {
@@ -222,7 +213,6 @@ func (d *Decision) Unnamed(check *Check) (unnamed []*rules.Rule, unmatched []rul
 	return unnamed, unmatched
 }
 
-// takeShared takes from the shared buckets. takeShared calls the observer unless caches and leases answered all checks.
 func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	start := time.Now()
 	err := l.shared.Take(ctx, checks)
@@ -250,8 +240,8 @@ func (d *Decision) begin(check *Check) {
 	}
 }
 
-// failUnknown applies the failure modes of rules that this process cannot apply, before any take: closed denies; open
-// and local skip the tier, because such a rule has no buckets here.
+// failUnknown fails rules that this process cannot apply: closed denies; open and local skip the tier, which has no
+// bucket here.
 func (d *Decision) failUnknown(check *Check) {
 	switch {
 	case d.Bypassed || !d.hasUnknown():
@@ -280,8 +270,7 @@ func (d *Decision) hasUnknown() bool {
 	return false
 }
 
-// denyUnknown denies the tiers that fail closed because this process cannot apply them, and reports whether an enforced
-// one is among them.
+// denyUnknown denies tiers that fail closed because this process cannot apply them; decides: one is enforced.
 func (d *Decision) denyUnknown() bool {
 	d.Degraded = d.hasUnknown()
 	return denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool {
@@ -343,7 +332,6 @@ func (l *Limiter) degrade(
 	s.answer(tenant, decisions, &local[0], (*Decision).read)
 }
 
-// denyKeys denies the tiers with the buckets of others.
 func denyKeys(tenant *snapshot.Tenant, decisions []Decision, of []Tier) (decides bool) {
 	for i := range decisions {
 		denied := denyWhere(decisions[i].Tiers, StoreUnavailable, func(t *TierDecision) bool {
@@ -356,10 +344,8 @@ func denyKeys(tenant *snapshot.Tenant, decisions []Decision, of []Tier) (decides
 	return decides
 }
 
-// failOver applies the failure modes of the tiers, and keeps those that this process's own buckets decide. failOver
-// reports whether these still have to decide.
 func (d *Decision) failOver(check *Check) (undecided bool) {
-	// A store would also deny this cost, so the decision is not degraded.
+	// A store would deny this cost, so the decision is not degraded.
 	if d.denyTooLarge(check) {
 		return false
 	}
@@ -400,7 +386,7 @@ func (d *Decision) keep(wanted func(*TierDecision) bool) {
 	d.Tiers = kept
 }
 
-// read copies the store's answer into the decision. The check's tiers are the limits among d.Tiers, in the same order.
+// read copies the store's answer; the check's tiers are the limits among d.Tiers, in order.
 func (d *Decision) read(check *BucketCheck) {
 	d.isExhausted, d.Repeated = check.Exhausted, check.Repeated
 	if check.Reserve != nil && check.Allowed {
@@ -439,7 +425,6 @@ func (d *Decision) read(check *BucketCheck) {
 	}
 }
 
-// recall reads a recalled denial, in which only the denying limits have an answer.
 func (d *Decision) recall(check *BucketCheck) {
 	d.Recalled = true
 	d.read(check)
@@ -476,7 +461,7 @@ func (d *Decision) conclude() {
 	}
 }
 
-// decidesBefore reports whether a decides rather than b. The lower rule id, which comes first, wins a tie.
+// The lower rule id, which comes first, wins a tie.
 func decidesBefore(a, b *TierDecision) bool {
 	if order := cmp.Compare(precedence(a.Reason), precedence(b.Reason)); order != 0 {
 		return order > 0
@@ -493,8 +478,8 @@ func decidesBefore(a, b *TierDecision) bool {
 	return a.ResetAfter > b.ResetAfter
 }
 
-// IsScarcer reports whether an answer describes this tier rather than the other. A limit of requests wins over limits
-// of other meters. Two limits of requests compare what they have left, and two others the share of their limit.
+// IsScarcer reports whether an answer describes this tier: limits of requests come first, and compare Remaining. Other
+// limits compare the shares of their limits.
 func (t *TierDecision) IsScarcer(other *TierDecision) bool {
 	countsRequests, otherDoes := t.Match.Rule.Meter == "", other.Match.Rule.Meter == ""
 	switch {
@@ -526,7 +511,6 @@ func precedence(r Reason) int {
 
 func (t *TierDecision) deny(reason Reason) { t.Allowed, t.Reason = false, reason }
 
-// keepMatches starts a tier for each wanted match. Limits allow until their buckets are read.
 func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 	d.Tiers = slices.Grow(d.Tiers[:0], len(d.matches))
 	for i := range d.matches {
@@ -544,7 +528,7 @@ func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 
 func isLimit(m *rules.Match) bool { return actionOf(m) == rules.ActionLimit && !isUnknown(m) }
 
-// actionOf returns the rule's action, and a block for a check's own limit of 0.
+// A check's own limit of 0 blocks.
 func actionOf(m *rules.Match) rules.Action {
 	if m.IsOwn && m.Limit.Burst == 0 {
 		return rules.ActionBlock
@@ -554,7 +538,6 @@ func actionOf(m *rules.Match) rules.Action {
 
 func isUnknown(m *rules.Match) bool { return m.Rule.Unknown != "" }
 
-// meets reports whether a matched rule takes part in the check.
 func (c *Check) meets(m *rules.Match) bool {
 	return c.counts(m) && (!c.Proxied || !isLimit(m) || m.Limit.Kind != rules.KindConcurrency)
 }

@@ -17,11 +17,9 @@ import (
 
 const tenantID rules.TenantID = 7
 
-// start is when every test begins; rules have been in force for a while then.
+// start: rules have been in force for a while then.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a Limiter over real in-memory buckets, with a clock that stands still until moved and a
-// shared store that can be taken away.
 type world struct {
 	t       *testing.T
 	limiter *enforce.Limiter

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// match appends the matches of a check, with its own limit in place of those that it replaces.
 func match(tenant *snapshot.Tenant, check *Check, now time.Time, dst []rules.Match) []rules.Match {
 	dst = tenant.Match(&check.Request, check.EffectivePlan, now, dst)
 	if check.OwnLimit == nil {
@@ -24,8 +23,7 @@ func match(tenant *snapshot.Tenant, check *Check, now time.Time, dst []rules.Mat
 	return dst
 }
 
-// isReplaceable reports whether a rule counts the requests of some descriptors. Other rules also limit what has no
-// descriptor, count something else or limit what is in flight, so a descriptor's limit must not replace theirs.
+// isReplaceable reports whether a rule counts the requests of some descriptors and nothing else.
 func isReplaceable(rule *rules.Rule) bool {
 	namesDescriptor := func(s rules.Segment) bool {
 		return s.Field == rules.FieldAttribute && s.Attribute == rules.DescriptorAttribute
@@ -34,10 +32,9 @@ func isReplaceable(rule *rules.Rule) bool {
 		slices.ContainsFunc(rule.Pattern.Segments(), namesDescriptor)
 }
 
-// OwnBuckets returns the buckets in a store that have a check's own limit and belong to a user. Those whose subject is
-// stored as a digest are left out.
+// OwnBuckets returns a user's stored buckets of own limits, except those with a digest as subject.
 //
-// Only their keys have their limits, so OwnBuckets walks over the store, with edits that change nothing.
+// Only keys have these limits, so OwnBuckets walks over the store, with edits that change nothing.
 func OwnBuckets(
 	ctx context.Context, store EditStore, tenant *snapshot.Tenant, userID string,
 ) (found []rules.Match, err error) {

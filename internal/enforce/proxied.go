@@ -9,13 +9,13 @@ import (
 // AtGateway is how a limit differs for a Proxied check; "" if it does not.
 type AtGateway string
 
-// The differences. A queue denies a check that it would delay; a concurrency limit is not applied.
+// The differences.
 const (
 	DeniesDelays AtGateway = "denies_delays"
 	NotApplied   AtGateway = "not_applied"
 )
 
-// AtGatewayOf returns how limits of a kind differ at a gateway.
+// AtGatewayOf returns how a kind differs at a gateway.
 func AtGatewayOf(kind rules.Kind) AtGateway {
 	switch kind {
 	case rules.KindLeakyBucket:
@@ -26,8 +26,7 @@ func AtGatewayOf(kind rules.Kind) AtGateway {
 	return ""
 }
 
-// Differences yields the limits of a Proxied check that did not act as their rules say: the queue that denied it, and
-// concurrency limits.
+// Differences yields the queue that denied a Proxied check, and its concurrency limits.
 func (d *Decision) Differences() iter.Seq2[*rules.Rule, AtGateway] {
 	return func(yield func(*rules.Rule, AtGateway) bool) {
 		if t := d.DecidingTier(); t != nil && t.Reason == LimitExceeded && AtGatewayOf(t.Limit.Kind) == DeniesDelays {

@@ -113,7 +113,7 @@ func TestARepeatedRecordIsNotObserved(t *testing.T) {
 	}
 }
 
-// An enterprise that no rule limits is counted all the same: by what its reservations settle, and once by record.
+// Without limits, use is counted by settlements, and once by record.
 func TestAUserWithoutLimitsReservesAndRecordsOnce(t *testing.T) {
 	t.Parallel()
 	limited := rule{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 3, Plan: "free"}

@@ -10,8 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// SettleReservation settles a reservation in the shared buckets, and in this process's own, where a degraded decision
-// may have left it. See Reserver.
+// SettleReservation also settles in this process's buckets, where a degraded decision may have left the reservation.
 func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant, id ReservationID,
 	with Settlement,
 ) (Settled, error) {
@@ -44,19 +43,17 @@ func (l *Limiter) observe(tenant *snapshot.Tenant, settled *Settled) {
 }
 
 const (
-	// maxLost caps the lost reservations: about 1 MB. maxLostOfTenant is a tenant's share.
 	maxLost         = 1 << 14
 	maxLostOfTenant = 1 << 10
 	releaseTick     = time.Second
-	// releaseAgain is the first back-off after an unanswered release, doubled up to releaseSeldom. releaseAgain is also
-	// the pause before the second look for a reservation that was not found, whose check may still have been on its
-	// way.
+	// releaseAgain is the first back-off, up to releaseSeldom, and the pause before the second look for a missing
+	// reservation, whose check may be late.
 	releaseAgain  = 2 * time.Second
 	releaseSeldom = 30 * time.Second
 )
 
-// lostReservations are those of checks that the store did not answer in time. The store may have kept them, but no
-// caller knows their ids, so their concurrency slots would stay taken until max_hold.
+// lostReservations: the store may have kept them, but no caller knows their ids, so their slots would stay taken until
+// max_hold.
 type lostReservations struct {
 	mu      sync.Mutex
 	waiting map[rules.TenantID][]lostReservation
@@ -96,7 +93,6 @@ func (l *lostReservations) put(tenant rules.TenantID, one lostReservation) {
 	l.count++
 }
 
-// pop removes and returns one due reservation of each tenant, so that tenants take turns.
 func (l *lostReservations) pop(now time.Time) map[rules.TenantID]lostReservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()

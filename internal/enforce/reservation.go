@@ -13,16 +13,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The bounds of reservations.
 const (
-	// MaxReservations caps a tenant's open reservations. Further checks are denied with ReservationsExhausted.
-	MaxReservations = 100_000
-	// DefaultReserveFor is how long a reservation is open by default, and MaxReserveFor the longest.
+	// MaxReservations caps a tenant's open reservations; more are denied with ReservationsExhausted.
+	MaxReservations   = 100_000
 	DefaultReserveFor = 10 * time.Minute
 	MaxReserveFor     = 24 * time.Hour
 )
 
-// ReservationID names a reservation of a tenant. ReservationID is random and cannot be guessed.
+// ReservationID is random and cannot be guessed.
 type ReservationID [16]byte
 
 func newReservationID() (id ReservationID) {
@@ -30,7 +28,7 @@ func newReservationID() (id ReservationID) {
 	return id
 }
 
-// String writes the id as callers see it.
+// String is the id as callers see it.
 func (id ReservationID) String() string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 // ParseReservationID parses a String.
@@ -39,25 +37,23 @@ func ParseReservationID(text string) (id ReservationID, ok bool) {
 	return id, err == nil && copy(id[:], b) == len(id) && len(b) == len(id)
 }
 
-// Holder returns the owner of the reservation's concurrency slots.
+// Holder owns the reservation's concurrency slots.
 func (id ReservationID) Holder() Holder { return Holder(id[:holderBytes]) }
 
-// Reservation asks a store to keep a check's charges for a settlement.
+// Reservation keeps a check's charges for a settlement.
 type Reservation struct {
-	ID ReservationID
-	// Life is how long the reservation stays open, at most MaxReserveFor.
+	ID   ReservationID
 	Life time.Duration
-	// Key is the id of the reserving API key.
-	Key string
-	// Optional: only shadow rules need the reservation, or no rule can deny the check. With MaxReservations open the
-	// check passes without a reservation and takes no slot.
+	Key  string
+	// Optional: no rule that can deny needs the reservation. If MaxReservations are open, the check passes without it
+	// and takes no slot.
 	Optional bool
-	// User and Costs are the check's, that of requests first, if somebody counts what users use; see Settled.Changes.
+	// User and Costs, requests first, are kept if somebody counts what users use; see Settled.Changes.
 	User  string
 	Costs []MeterCost
 }
 
-// Change replaces the costs by those of a settlement, and returns the differences.
+// Change sets the costs of a settlement, and returns the differences.
 func (r *Reservation) Change(with *Settlement) (changes []MeterCost) {
 	if r.Costs == nil {
 		return nil
@@ -101,7 +97,7 @@ func (r *Reservation) AppendUse(b []byte) []byte {
 
 var errBrokenUse = errors.New("the costs of the reservation are cut off")
 
-// ParseUse reads what AppendUse has written, and returns what follows.
+// ParseUse reads what AppendUse wrote, and returns the rest.
 func (r *Reservation) ParseUse(b []byte) (rest []byte, err error) {
 	le := binary.LittleEndian
 	if len(b) < 3 || len(b) < 3+int(le.Uint16(b)) {
@@ -121,37 +117,34 @@ func (r *Reservation) ParseUse(b []byte) (rest []byte, err error) {
 	return b, nil
 }
 
-// Reserver is a store of reservations, and keeps them beside their buckets, so neither is lost without the other.
+// Reserver keeps reservations beside their buckets, so neither is lost without the other.
 type Reserver interface {
-	// SettleReservation settles or extends a reservation, at most once across all processes. If it is not open,
-	// Settled.Found is false and nothing changes.
+	// SettleReservation settles or extends at most once across all processes; without an open reservation nothing
+	// changes.
 	//
-	// ErrRefundForbidden means that nothing changed. Any other error means that the store gave no answer in time, and
-	// the reservation may have been settled. If Settled is Found then, that has happened, and only the Changes are
-	// known.
+	// ErrRefundForbidden means that nothing changed. After any other error the reservation may have been settled; if
+	// Found, it has, and only the Changes are known.
 	SettleReservation(ctx context.Context, tenant rules.TenantID, id ReservationID, with Settlement) (Settled, error)
 }
 
-// Settlement is how to settle a reservation.
+// Settlement is how to settle or extend a reservation.
 type Settlement struct {
-	// Cost replaces the estimate of requests if HasCost, and Costs those of other meters. Concurrency slots are freed
-	// in any case.
+	// Cost replaces the estimate of requests if HasCost, Costs those of other meters; concurrency slots are freed in
+	// any case.
 	Cost    Tokens
 	HasCost bool
 	Costs   []MeterCost
-	// Cancel replaces all estimates by 0, whatever they count.
-	Cancel bool
-	// Extend keeps the reservation and its slots open for its Life again, at most MaxReserveFor after the check, and
-	// settles nothing. Costs above the estimates are decided like a check, and become the estimates; lower ones change
-	// nothing.
+	Cancel  bool
+	// Extend keeps reservation and slots open for another Life, at most MaxReserveFor after the check. Higher costs are
+	// decided like a check, and become the estimates; lower ones change nothing.
 	Extend bool
-	// Key is the id of the settling API key. Only the reserving key may give back, unless MayRefund.
+	// Key is the settling API key's id; only the reserving key may give back, unless MayRefund.
 	Key       string
 	MayRefund bool
-	// Limit returns the limit in force of a rule for a subject, or for its digest (isHashed); ok is false if the caller
-	// does not know it. Limit may be nil. See LimitFor.
+	// Limit, if not nil, returns the limit in force for a subject or its digest (isHashed); ok is false if it is not
+	// known.
 	Limit func(rule rules.RuleID, subject string, isHashed bool) (limit Limit, ok bool)
-	// Denies reports whether a rule can deny an Extend by now; if nil, all can that could deny the check.
+	// Denies reports whether a rule can still deny an Extend; nil: all that could deny the check.
 	Denies func(rule rules.RuleID) bool
 }
 
@@ -160,8 +153,8 @@ func (w *Settlement) CanDeny(c *Charge) bool {
 	return !c.Shadow && (w.Denies == nil || w.Denies(c.Key.Rule))
 }
 
-// LimitFor returns the newer limit, the caller's or the reservation's. If the bucket was forgotten since an edit, the
-// older limit would give back the former burst.
+// LimitFor returns the newer limit, the caller's or the reservation's: after an edit the older one would give back too
+// much.
 func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, reserved Limit) Limit {
 	if w.Limit != nil {
 		if limit, ok := w.Limit(rule, subject, isHashed); ok && limit.Since > reserved.Since {
@@ -171,7 +164,7 @@ func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, 
 	return reserved
 }
 
-// CostOf returns the cost that replaces the estimates of a meter, if one does.
+// CostOf returns the cost that replaces a meter's estimates, if any.
 func (w *Settlement) CostOf(meter rules.Meter) (cost Tokens, ok bool) {
 	switch {
 	case w.Cancel:
@@ -187,7 +180,7 @@ func (w *Settlement) CostOf(meter rules.Meter) (cost Tokens, ok bool) {
 	return 0, false
 }
 
-// Forbidden reports whether the settlement would give back charges of another key.
+// Forbidden reports whether charges of another key would be given back.
 func (w *Settlement) Forbidden(reservedBy string, charges []Charge) bool {
 	if w.Key == reservedBy || w.MayRefund || w.Extend {
 		return false
@@ -202,11 +195,10 @@ func (w *Settlement) Forbidden(reservedBy string, charges []Charge) bool {
 	return false
 }
 
-// NotCounted is the final charge of a bucket that counts no cost, such as concurrency slots.
+// NotCounted is the final charge of concurrency slots.
 const NotCounted Tokens = -1
 
-// Settled returns the answer to a settlement of charges, whose buckets charge final amounts. estimate is the cost of
-// the reserved check.
+// Settled answers a settlement of charges with final amounts; estimate is the check's cost.
 func (w *Settlement) Settled(estimate Tokens, charges []Charge, final []Tokens) Settled {
 	s := Settled{Found: true, Charged: NotCounted}
 	for i := range charges {
@@ -245,20 +237,17 @@ func (s *Settled) costOf(meter rules.Meter) *Tokens {
 	return &s.Costs[len(s.Costs)-1].Cost
 }
 
-// Settled is the answer to a Settlement.
+// Settled answers a Settlement.
 type Settled struct {
-	// Found: the reservation was open, and is now settled or extended, unless Denied.
 	Found bool
-	// Denied: a bucket does not hold the higher costs of an Extend. Nothing changed, and the reservation is open.
+	// Denied: a bucket does not hold an Extend's higher costs; nothing changed.
 	Denied bool
-	// Charged is the final cost of requests: the least charge of any bucket. Charged is less than Cost if a bucket
-	// reached its deepest debt, and more if a window ended before a refund. Costs are those of other meters.
+	// Charged is the final cost of requests, the least charge of any bucket, and Costs those of other meters. Charged
+	// is below Cost at the deepest debt, and above after a window that ended before a refund.
 	Charged Tokens
 	Costs   []MeterCost
-	// Buckets are those that the settlement changed, except sliding window logs and concurrency slots.
 	Buckets []SettledBucket
-	// Changes are what the costs of the User's check grew or shrank by. Taken is the time of the check, in microseconds
-	// since the Unix epoch.
+	// Changes are by how much the costs of the User's check, of time Taken (µs since the Unix epoch), grew.
 	User    string
 	Taken   int64
 	Changes []MeterCost
@@ -271,7 +260,7 @@ type SettledBucket struct {
 	Taken Tokens // less than 0 if the settlement gave back
 }
 
-// Add adds a bucket to Buckets if the settlement changed it and it is no list.
+// Add adds a bucket that changed, unless it is a list.
 func (s *Settled) Add(key Key, state State, taken Tokens) {
 	if taken != 0 && state.Limit.Kind <= rules.KindSlidingWindow {
 		state.Entries = "" // what is lent
@@ -279,14 +268,13 @@ func (s *Settled) Add(key Key, state State, taken Tokens) {
 	}
 }
 
-// ErrRefundForbidden means that another key has reserved, and the settling key may not refund.
+// ErrRefundForbidden means that another key reserved.
 var ErrRefundForbidden = errors.New("only the key that reserved may give back, or one with the permission refund")
 
 // Unreserve lets a check with an Optional reservation pass without it.
 func (c *BucketCheck) Unreserve() { c.Reserve, c.Holder = nil, Holder{} }
 
-// OpenReservation is a reservation as a store keeps it. Times are in microseconds since the Unix epoch on the store's
-// clock.
+// OpenReservation is a stored reservation, with times in µs since the Unix epoch on the store's clock.
 type OpenReservation struct {
 	Reservation
 	Taken   int64
@@ -295,7 +283,7 @@ type OpenReservation struct {
 	Charges []Charge
 }
 
-// Open returns the reservation of a check that was allowed at a time.
+// Open returns the reservation of an allowed check.
 func (c *BucketCheck) Open(now int64) OpenReservation {
 	return OpenReservation{
 		Reservation: *c.Reserve, Taken: now, Ends: now + c.Reserve.Life.Microseconds(), Cost: c.Cost,
@@ -303,9 +291,7 @@ func (c *BucketCheck) Open(now int64) OpenReservation {
 	}
 }
 
-// Settle settles or extends an open reservation on buckets in this process's memory. bucket returns the bucket of a
-// charge by its index, or nil if nobody used it; keep replaces it. Buckets of long subjects have their digest as
-// subject.
+// Settle settles or extends on buckets in memory, named by their charge's index; a nil bucket was not used.
 func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) *State,
 	keep func(i int, state State),
 ) Settled {
@@ -345,21 +331,19 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 	return settled
 }
 
-// Charge is the amount that a reservation took from one bucket.
+// Charge is what a reservation took from one bucket.
 type Charge struct {
-	Key    Key
-	Limit  Limit // in force at the time
-	Amount Tokens
-	// Meter, Shadow and After are those of the Tier.
+	Key           Key
+	Limit         Limit // in force at the time
+	Amount        Tokens
 	Meter         rules.Meter
 	Shadow, After bool
 }
 
-// IsPlain reports whether an enforced rule charged for requests, before the work. Stores keep such charges in their
-// oldest format.
+// IsPlain: stores keep charges for requests by enforced rules, before the work, in their oldest format.
 func (c *Charge) IsPlain() bool { return c.Meter == "" && !c.Shadow && !c.After }
 
-// Charges returns the amounts that a check took.
+// Charges returns what a check took.
 func (c *BucketCheck) Charges() []Charge {
 	var charges []Charge
 	for i := range c.Tiers {
@@ -372,11 +356,10 @@ func (c *BucketCheck) Charges() []Charge {
 	return charges
 }
 
-// Settle corrects an amount taken at a time, and returns the bucket's charge then, or NotCounted. The state must be
-// advanced. isHeld is false if an Extend has a cost that an enforced bucket does not hold.
+// Settle corrects an amount in an advanced state, and returns the final charge, or NotCounted. isHeld is false if an
+// enforced bucket does not hold an Extend's cost.
 //
-// A refund goes back into the same window only. A surcharge can put a token bucket into debt, by at most one burst; the
-// other algorithms give what is left.
+// A refund goes back into the same window only; a surcharge takes as takeMore does.
 func (c *Charge) Settle(s *State, with *Settlement, taken int64, holder Holder) (charged Tokens, isHeld bool) {
 	if s.Limit.Kind == rules.KindConcurrency {
 		if with.Extend {
@@ -403,7 +386,6 @@ func (c *Charge) Settle(s *State, with *Settlement, taken int64, holder Holder) 
 	return estimate - s.giveBack(-more, taken), true
 }
 
-// needed returns the amount that the bucket must hold for the charge to grow.
 func (c *Charge) needed(more Tokens) Tokens {
 	if c.After {
 		return 1
@@ -411,7 +393,6 @@ func (c *Charge) needed(more Tokens) Tokens {
 	return more
 }
 
-// extend restarts the time of a holder's concurrency slot, up to a latest time.
 func (s *State) extend(holder Holder, latest int64) {
 	for at := 0; at < len(s.Entries); at += holdBytes {
 		if s.Entries[at:at+holderBytes] == string(holder[:]) {
@@ -432,7 +413,7 @@ func (s *State) release(holder Holder) {
 	}
 }
 
-// giveBack gives back an amount taken at a time, as far as it still counts, and returns how much.
+// giveBack returns how much of an amount still counts, and gives that back.
 func (s *State) giveBack(amount Tokens, taken int64) Tokens {
 	full := s.room()
 	switch s.Limit.Kind {
@@ -460,8 +441,7 @@ func (s *State) giveBack(amount Tokens, taken int64) Tokens {
 	return amount
 }
 
-// takeMore takes as much of a charge as fits, and returns how much: a token bucket can go into debt by one burst, and
-// others give what is left.
+// takeMore returns how much fits: a token bucket can go into debt by one burst, others give all they have.
 func (s *State) takeMore(amount Tokens, holder Holder) Tokens {
 	least := Tokens(0)
 	if s.Limit.Kind == rules.KindTokenBucket {

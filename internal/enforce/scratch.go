@@ -20,7 +20,6 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return &scratch{indexes: map[Key]int{}} }}
 
-// add makes one bucket check of a group's limits, or none if it has no limits and nothing to be remembered.
 func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisions []Decision) {
 	before := len(s.tiers)
 	var group BucketCheck
@@ -41,15 +40,12 @@ func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisio
 	}
 }
 
-// untouched is a bucket that nobody takes from, for a check without buckets: stores keep its reservation or record id
-// beside a bucket.
 func untouched(tenant rules.TenantID) Tier {
 	slots := Limit{Kind: rules.KindConcurrency, Burst: 1, Interval: MaxReserveFor.Microseconds()}
 	return Tier{Key: Key{Tenant: tenant}, Limit: slots, Shadow: true, NeverLease: true}
 }
 
-// merge adds the tiers of the undenied checks, each bucket once at the largest cost. The group takes nothing if one of
-// its checks is denied already.
+// merge adds the tiers of undenied checks, each bucket once at its largest cost; after a denial the group only looks.
 func (s *scratch) merge(tenant *snapshot.Tenant, checks []Check, decisions []Decision) (group BucketCheck) {
 	group.ReadAt = tenant.ReadAt()
 	before := len(s.tiers)
@@ -74,7 +70,7 @@ func (s *scratch) merge(tenant *snapshot.Tenant, checks []Check, decisions []Dec
 	return group
 }
 
-// bucketChecks sets the checks' tiers, once appending no longer moves them, and returns the checks.
+// bucketChecks sets tiers once appending no longer moves them.
 func (s *scratch) bucketChecks() []BucketCheck {
 	start := 0
 	for k, end := range s.tierEnds {
@@ -109,7 +105,6 @@ func (s *scratch) answer(
 	}
 }
 
-// release returns the memory to the pool, unless a large batch grew it.
 func (s *scratch) release() {
 	if cap(s.checks) > keptChecks {
 		return
@@ -156,7 +151,6 @@ func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketChec
 	return b
 }
 
-// setCosts sets the check's cost from those of its tiers.
 func (c *BucketCheck) setCosts(tiers []Tier) {
 	for i := range tiers {
 		c.Cost = max(c.Cost, tiers[i].Cost)
@@ -164,7 +158,6 @@ func (c *BucketCheck) setCosts(tiers []Tier) {
 	}
 }
 
-// bucketTiers appends the limits among a check's tiers. Without a check they cost nothing.
 func bucketTiers(tenant *snapshot.Tenant, check *Check, tiers []TierDecision, dst []Tier) []Tier {
 	for i := range tiers {
 		m := tiers[i].Match

@@ -15,14 +15,12 @@ const (
 	slidingBurst  = int64(100)
 )
 
-// burst asks for a share of what a sliding window has left, at a time in microseconds.
 type burst struct {
 	at    int64
 	share float64
 }
 
-// admits replays bursts on a full sliding window, and returns the most that it admits in any time as long as the
-// window, as a multiple of its burst.
+// admits returns the most that a full sliding window admits in its length, as a multiple of its burst.
 func admits(t *testing.T, bursts []burst) float64 {
 	t.Helper()
 	limit := enforce.Limit{Kind: rules.KindSlidingWindow, Burst: slidingBurst, Interval: slidingWindow}
@@ -92,7 +90,7 @@ func TestSlidingWindowAdmitsAtMostTwiceItsBurst(t *testing.T) {
 	}
 }
 
-// A caller that asks all the time, and one that waits for Retry-After, get the whole burst in each window.
+// Callers that always ask, and callers that wait for Retry-After, get the whole burst in each window.
 func TestSlidingWindowAdmitsItsBurstInEachWindow(t *testing.T) {
 	t.Parallel()
 	for _, burst := range []int64{1, 2, 3, 5, 10, 50} {

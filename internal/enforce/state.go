@@ -8,19 +8,16 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// State is a bucket as a store keeps it. States are compared with ==.
+// State is a bucket as a store keeps it, comparable with ==.
 //
-// A bucket has a level, which earns up to the burst and which checks take from. The algorithms differ in how it earns
-// (see earnUntil) and in what a check takes (see take).
+// Algorithms differ in how the level earns (see earnUntil) and in what a check takes (see take).
 type State struct {
-	// Bucket.Level leaves out the former window of a sliding window. A level below 0 is a debt, or a list with more
-	// entries than an edited limit allows.
+	// Bucket.Level leaves out a sliding window's former window; below 0 it is a debt, or a list above an edited limit.
 	Bucket
-	// Former is the amount used in a sliding window's former window. After the clock stepped back behind the window of
-	// a fixed one, or the step of a refill in steps, Former is the end of that window or step, whose tokens the bucket
-	// has had; see keepWindow.
+	// Former is the amount used in a sliding window's former window. After the clock stepped back, Former is the end of
+	// a window or step whose tokens are spent; see keepWindow.
 	Former Tokens
-	// Entries is the list of a log, the concurrency slots, or the time slots of lent tokens.
+	// Entries are a log, concurrency slots, or the time slots of lent tokens.
 	Entries string
 }
 
@@ -29,21 +26,19 @@ func NewState(limit Limit, now int64) State {
 	return State{Bucket: Bucket{Level: Level{Micros: capacity(limit)}, Stamp: now, Limit: limit}}
 }
 
-// CommitTime is how long a transaction may take, in microseconds, from setting a limit's Since to its commit. A full
-// read that began CommitTime after a Since has seen the limit if it exists. After a longer transaction, such as a large
-// import, processes that have not polled may set buckets back to the former limit.
+// CommitTime is how long a transaction may take from setting Since to its commit, in microseconds. Full reads that
+// began CommitTime after a Since have seen its limit. After a longer import, processes that have not polled may set
+// buckets back to the former limit.
 const CommitTime = int64(10 * time.Second / time.Microsecond)
 
-// Advance brings the bucket to now, and to the caller's limit if it is newer: the bucket earns by the old limit until
-// the new one's Since and by the new one after it. A clock that went back earns nothing, also when it comes to a window
-// again whose tokens the bucket has had.
+// Advance earns until now, by a newer limit from its Since on. A clock that went back, or meets a window again, earns
+// nothing.
 //
-// readAt is when the caller last read all limits; see BucketCheck.ReadAt. If the caller read more than CommitTime after
-// the bucket's limit began and has another limit that is not newer, the database lost the bucket's limit. The caller's
-// replaces it from readAt on, with Since = readAt − CommitTime, so a later edit wins.
+// If the caller read all limits (readAt) more than CommitTime after the bucket's limit began and has another, the
+// database lost the bucket's. The caller's then holds from readAt on, with Since = readAt − CommitTime, so a later edit
+// wins.
 //
-// Advance reports whether the bucket must be written even if nothing is taken, because its limit was edited or its
-// clock stepped back.
+// mustWrite: the limit was edited or the clock stepped back, so write even if nothing is taken.
 func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {
 	if s.Stamp > now {
 		s.keepWindow(now)
@@ -68,9 +63,8 @@ func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {
 	return mustWrite
 }
 
-// keepWindow remembers the window or step that the bucket has had the tokens of, before the Stamp steps back to now. If
-// the clock steps back over more than a window, they count as the tokens of the next window by the new clock, so no
-// bucket waits for more than two windows.
+// keepWindow remembers the spent window or step before the Stamp steps back. After a step of more than a window the
+// next one counts as spent, so no bucket waits for more than two.
 func (s *State) keepWindow(now int64) {
 	if s.Limit.Kind > rules.KindFixedWindow || s.Limit.Interval == 0 || s.Entries != "" {
 		return
@@ -83,7 +77,6 @@ func (s *State) keepWindow(now int64) {
 	}
 }
 
-// earnUntil earns until a time at or after the Stamp.
 func (s *State) earnUntil(to int64) {
 	switch s.Limit.Kind {
 	case rules.KindFixedWindow:
@@ -123,8 +116,8 @@ func (s *State) earnUntil(to int64) {
 	s.Stamp = to
 }
 
-// edit replaces the limit. A token bucket keeps its level. Others keep the amount used, up to the new burst, as does a
-// change of algorithm, except between tokens and concurrency slots.
+// edit keeps a token bucket's level. Other limits, and changes of algorithm, keep the amount used, up to the burst, but
+// never as concurrency slots.
 func (s *State) edit(limit Limit) {
 	former := s.Limit
 	switch {
@@ -161,9 +154,8 @@ func (s *State) left() Tokens {
 	return max(0, s.Level.Micros-weighed(s.Limit, s.Former, end-s.Stamp))
 }
 
-// weighed returns what a sliding window counts of the former window's use when rest microseconds of the present one are
-// left: its share in whole tokens, rounded half up. Without rounding the last token of each window would wait for the
-// window's end, so that steady checks got one less than the burst. The Redis scripts compute the same doubles.
+// weighed returns what a sliding window counts of the former one's use, in whole tokens, rounded half up. Without
+// rounding, the last token of each window would wait for its end, and steady checks got one less than the burst.
 func weighed(limit Limit, former Tokens, rest int64) Tokens {
 	share := float64(former) * (float64(rest) / float64(limit.Interval))
 	return Tokens(math.Floor(share/float64(Token)+0.5)) * Token
@@ -178,8 +170,7 @@ func (s *State) View() Bucket {
 	return view
 }
 
-// take takes an amount from charge, which must be left. A concurrency slot needs a holder to be released, so a caller
-// that does not know of the concurrency limit yet takes none.
+// take takes an amount from charge, which must be left, but no concurrency slot without a holder to release it.
 func (s *State) take(amount Tokens, holder Holder) {
 	if s.Limit.Kind == rules.KindConcurrency && holder == (Holder{}) {
 		return
@@ -193,8 +184,7 @@ func (s *State) take(amount Tokens, holder Holder) {
 	}
 }
 
-// Wait returns how long an advanced bucket takes to hold a cost, rounded up to the microsecond. ok is false for a cost
-// above the burst.
+// Wait is Tier.Wait for an advanced state.
 func (s *State) Wait(cost Tokens) (wait time.Duration, ok bool) {
 	amount := charge(s.Limit, cost)
 	if amount > capacity(s.Limit) {
@@ -214,7 +204,6 @@ func (s *State) Wait(cost Tokens) (wait time.Duration, ok bool) {
 	return s.untilLevel(amount), true
 }
 
-// untilLevel returns the wait of a bucket whose Level determines it, or that has lent tokens.
 func (s *State) untilLevel(amount Tokens) time.Duration {
 	if s.Entries != "" {
 		return micros(s.untilBeside(amount))
@@ -222,11 +211,11 @@ func (s *State) untilLevel(amount Tokens) time.Duration {
 	return s.until(amount, s.Former)
 }
 
-// SlotWait is the wait that a full concurrency limit reports, since slots are released at unknown times.
+// SlotWait is reported by full concurrency limits: slots are released at unknown times.
 const SlotWait = time.Second
 
-// slidingWait returns after how many microseconds a sliding window holds an amount: in this window once the former one
-// weighs little enough, or else in the next.
+// slidingWait returns microseconds: to this window's time at which the former one weighs little enough, or into the
+// next.
 func (s *State) slidingWait(amount Tokens) int64 {
 	_, end := s.Limit.WindowAt(s.Stamp)
 	room, former, least := s.Level.Micros-amount, s.Former, int64(1)
@@ -235,7 +224,7 @@ func (s *State) slidingWait(amount Tokens) int64 {
 		least = end - s.Stamp
 		room, former, end = full-amount, full-s.Level.Micros, end+s.Limit.Interval
 	}
-	// The share must be less than half a token above the whole tokens of the room.
+	// The share must be less than half a token above the room's whole tokens.
 	below := (float64(room/Token) + 0.5) * float64(Token)
 	rest := int64(math.Ceil(float64(s.Limit.Interval)*(below/float64(former)))) - 1
 	if weighed(s.Limit, former, rest) > room { // the doubles are rounded
@@ -244,7 +233,7 @@ func (s *State) slidingWait(amount Tokens) int64 {
 	return max(least, end-s.Stamp-rest)
 }
 
-// TimeToFull returns how long an advanced bucket takes to be as if unused, rounded up to the microsecond.
+// TimeToFull returns how long an advanced bucket takes to be as if unused.
 func (s *State) TimeToFull() time.Duration {
 	switch s.Limit.Kind {
 	case rules.KindSlidingWindow:
@@ -262,11 +251,10 @@ func (s *State) TimeToFull() time.Duration {
 	return s.untilLevel(capacity(s.Limit))
 }
 
-// Holder owns a concurrency slot: the first bytes of a reservation's id.
+// Holder owns a concurrency slot: a reservation id's first bytes.
 type Holder [holderBytes]byte
 
-// The entries of a list are bytes, so that states compare with == and stores keep them unchanged. Numbers are
-// little-endian.
+// Entries are bytes, so that states compare with == and stores keep them unchanged:
 //
 //	log          {time in µs (double), whole tokens (16 bits)}, the oldest first
 //	concurrency  {holder, when the slot is freed in µs (double)}
@@ -327,8 +315,7 @@ func (s *State) dropEntries(now int64) {
 	}
 }
 
-// limitEntries brings entries back into range after the clock stepped back or the limit was edited: no log entry is
-// later than now, and no slot is held for longer than the limit allows.
+// limitEntries bounds entries after an edit or a step back of the clock: none is later than now or held too long.
 func (s *State) limitEntries() {
 	switch s.Limit.Kind {
 	case rules.KindSlidingWindowLog:
@@ -351,7 +338,6 @@ func (s *State) limitEntries() {
 	}
 }
 
-// logWait returns after how many microseconds enough of the log has ended for an amount.
 func (s *State) logWait(amount Tokens) int64 {
 	missing := amount - s.Level.Micros
 	for at := 0; at < len(s.Entries); at += logBytes {

@@ -2,7 +2,7 @@ package enforce
 
 import "github.com/sluicegate/sluice/internal/enforce/lend"
 
-// Tokens is an amount of tokens in millionths.
+// Tokens are millionths.
 type Tokens = lend.Tokens
 
 // Token is one token.

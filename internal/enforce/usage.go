@@ -7,14 +7,12 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// MaxUsage caps the limits of a user that Usage reads, below the buckets of one script.
+// MaxUsage caps the limits that Usage reads, below the buckets of one script.
 const MaxUsage = 100
 
-// Usage reads the limits of one user on a plan, in order of rule id, and takes nothing; see
-// snapshot.Tenant.UserBuckets. hasMore reports that there are more than MaxUsage. Rules that this process cannot apply
-// are left out.
+// Usage reads a user's limits on a plan, in order of rule id, except rules that this process cannot apply.
 //
-// Failure modes do not apply: an error means that the buckets could not be read.
+// hasMore: there are more than MaxUsage. Failure modes do not apply: after an error the buckets could not be read.
 func (l *Limiter) Usage(ctx context.Context, tenant *snapshot.Tenant, userID, plan string) (limits []TierDecision,
 	hasMore bool, err error,
 ) {

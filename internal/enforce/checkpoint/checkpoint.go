@@ -1,9 +1,7 @@
 // Package checkpoint writes the states of buckets of long limits to the database, so that they survive their store.
 //
-// The process's own buckets are the memory. They learn the newest states from the answers of the shared store; nothing
-// is asked for checkpoints alone. A bucket that has moved by 2 % of its limit since its last checkpoint is written
-// within a second, and tenants take turns. The state that was known later stays, whichever process wrote it. So a
-// checkpoint lacks at most 2 % of a limit and what was admitted since the last write.
+// The process's own buckets learn the newest states from the shared store's answers. A bucket that moved by 2 % of its
+// limit is written within a second, and tenants take turns. A state known later stays, whichever process wrote it.
 package checkpoint
 
 import (
@@ -22,25 +20,22 @@ import (
 
 const (
 	writeEvery = time.Second
-	// atOnce caps the rows of one statement, and the rows of a page.
-	atOnce = 1000
+	atOnce     = 1000
 )
 
-// Memory has the buckets that have moved; see membucket.Store.
+// Memory has the buckets that have moved.
 type Memory interface {
 	Moved(most int) []enforce.Checkpoint
 	Wrote(checkpoints []enforce.Checkpoint, written bool)
 	Restore(enforce.Checkpoint)
 }
 
-// Table is the table of checkpoints.
+// Table keeps checkpoints.
 type Table interface {
-	// WriteCheckpoints writes all or none, within a few seconds. It leaves out what is older than the row in the table,
-	// and what is about a tenant that was removed or from before the erasure of its user.
+	// WriteCheckpoints writes all rows or none, within a few seconds. Rows older than the table's, of removed tenants,
+	// or from before their user's erasure are left out.
 	WriteCheckpoints(ctx context.Context, rows []rules.Checkpoint) error
-	// CheckpointsAfter returns the next rows after a place, at most limit.
 	CheckpointsAfter(ctx context.Context, after rules.CheckpointPlace, limit int) ([]rules.Checkpoint, error)
-	// DropCheckpoints deletes rows that are still as they were read, and returns how many.
 	DropCheckpoints(ctx context.Context, rows []rules.Checkpoint) (int64, error)
 }
 
@@ -58,10 +53,10 @@ func NewWriter(memory Memory, table Table, snapshot func() *snapshot.Snapshot, l
 	return &Writer{memory: memory, table: table, snapshot: snapshot, log: log}
 }
 
-// Written counts the checkpoints that were written.
+// Written counts the written checkpoints.
 func (w *Writer) Written() int64 { return w.written.Load() }
 
-// Run writes each second until ctx ends, and then once more. While much waits, Run rests as long as it writes.
+// Run writes each second until ctx ends, and once more.
 func (w *Writer) Run(ctx context.Context) {
 	isFailing := false
 	for pause := writeEvery; ; {
@@ -88,7 +83,7 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// Write writes all that has moved, and returns how many rows.
+// Write writes all moved buckets, and returns how many rows.
 func (w *Writer) Write(ctx context.Context) (rows int64, err error) {
 	before := w.Written()
 	for more := true; more && err == nil; {
@@ -124,8 +119,7 @@ func (w *Writer) write(ctx context.Context) (more bool, err error) {
 	return len(checkpoints) == atOnce, nil
 }
 
-// WriteCredited writes a bucket as a credit or a reset left it. The use of a sliding window counts as of the present
-// one.
+// WriteCredited writes a bucket after a credit or reset.
 func (w *Writer) WriteCredited(ctx context.Context, key enforce.Key, after enforce.Bucket) error {
 	key = key.Bounded()
 	owner, isKnown := ownerOf(w.snapshot(), key)
@@ -142,7 +136,6 @@ func placeOf(key enforce.Key) rules.CheckpointPlace {
 	return rules.CheckpointPlace{Tenant: key.Tenant, Rule: key.Rule, Subject: key.Subject}
 }
 
-// ownerOf returns the Owner of a bucket's checkpoint; isKnown is false without its rule.
 func ownerOf(latest *snapshot.Snapshot, key enforce.Key) (owner []byte, isKnown bool) {
 	if latest == nil {
 		return nil, false
@@ -168,7 +161,7 @@ func ownerOf(latest *snapshot.Snapshot, key enforce.Key) (owner []byte, isKnown 
 	return digest[:], true
 }
 
-// Load restores the buckets of all checkpoints, for a process that alone has them in memory, and returns how many.
+// Load restores all checkpoints, for a process that alone has the buckets in memory, and returns how many.
 func Load(ctx context.Context, table Table, memory Memory) (loaded int, err error) {
 	err = walk(ctx, table, func(rows []rules.Checkpoint) error {
 		for i := range rows {
@@ -182,19 +175,16 @@ func Load(ctx context.Context, table Table, memory Memory) (loaded int, err erro
 	return loaded, err
 }
 
-// checkpointOf returns false for the mark of an erased user and for a row of a later release.
 func checkpointOf(row *rules.Checkpoint) (c enforce.Checkpoint, ok bool) {
 	c.Key, c.Stamp = enforce.Key{Tenant: row.Tenant, Rule: row.Rule, Subject: row.Subject}, row.Stamp
 	c.State, _, ok = enforce.ParseState(row.State)
 	return c, ok && row.Rule != 0
 }
 
-// marksKept is how long the mark of an erased user is kept: until the user's last reservation has been settled. What
-// else a process knows it writes within seconds.
+// marksKept: the mark of an erased user stays until the user's last reservation is settled.
 const marksKept = enforce.MaxReserveFor + time.Hour
 
-// Tidy deletes the checkpoints of buckets that are surely full: those older than twice the slowest refill that the rule
-// allows. The second refill covers a debt.
+// Tidy deletes checkpoints older than twice the rule's slowest refill: the second one covers a debt.
 func Tidy(ctx context.Context, table Table, latest *snapshot.Snapshot, now time.Time) (deleted int64, err error) {
 	err = walk(ctx, table, func(rows []rules.Checkpoint) error {
 		var full []rules.Checkpoint

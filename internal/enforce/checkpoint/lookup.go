@@ -16,10 +16,9 @@ import (
 )
 
 const (
-	// askedAtOnce caps the buckets of one query, and waitingOfTenant those of a tenant that wait.
 	askedAtOnce     = 500
 	waitingOfTenant = 5000
-	// restAfter is the pause after a failed query, in which look-ups fail at once.
+	// restAfter: look-ups fail at once for this long after a failed query.
 	restAfter = 250 * time.Millisecond
 )
 
@@ -31,27 +30,21 @@ var (
 
 // Reader reads checkpoints.
 type Reader interface {
-	// CheckpointsOf returns the rows at some places, in any order.
 	CheckpointsOf(ctx context.Context, places []rules.CheckpointPlace) ([]rules.Checkpoint, error)
-	// TenantsWithCheckpoints returns which of some tenants have a row.
 	TenantsWithCheckpoints(ctx context.Context, tenants []rules.TenantID) ([]rules.TenantID, error)
 }
 
-// Known is a memory that can say which buckets others may know better; see membucket.Store.
+// Known is a memory that can say which buckets others may know better.
 type Known interface {
-	// Unknown returns what the memory knows of the tiers with a long limit for which it should ask, under the keys of
-	// its buckets. The Stamp of a bucket that it does not have is 0.
+	// Unknown returns the bounded keys and states of tiers to ask for; Stamp is 0 for a bucket that it does not have.
 	Unknown(tiers []enforce.Tier) []enforce.Checkpoint
 	Restore(enforce.Checkpoint)
-	// Newest returns what the memory knows of a bucket.
 	Newest(key enforce.Key) (known enforce.Checkpoint, ok bool)
-	// HasKnown reports which tenants have a bucket with a long limit that was known before a time.
 	HasKnown(before map[rules.TenantID]int64) map[rules.TenantID]bool
 }
 
-// Lookups implements enforce.Recollection: while the shared store is away, the process's own buckets of long limits
-// begin as their checkpoints have them. Lookups also implements enforce.Recovery, for when the shared store has lost
-// its buckets. Many look-ups share a query, in which tenants have equal shares.
+// Lookups restores buckets of long limits from checkpoints: own ones while the shared store is away, shared ones after
+// it lost data. Look-ups share queries, with equal shares for tenants.
 type Lookups struct {
 	memory Known
 	reader Reader
@@ -63,8 +56,7 @@ type Lookups struct {
 	isBusy    bool // a goroutine asks
 	restsTo   time.Time
 	isFinding bool // a goroutine finds new tenants
-	// known says in which era a tenant was asked about last.
-	known map[rules.TenantID]tenantEra
+	known     map[rules.TenantID]tenantEra
 }
 
 type tenantEra struct {
@@ -73,9 +65,8 @@ type tenantEra struct {
 }
 
 type lookup struct {
-	key enforce.Key
-	era int64 // when it began; 0 for a look-up while the store is away
-	// held replaces a missing checkpoint in the memory, unless it is nil.
+	key   enforce.Key
+	era   int64 // when it began; 0 for a look-up while the store is away
 	held  *enforce.State
 	index int
 	done  chan<- answer // with room
@@ -116,7 +107,7 @@ func (l *Lookups) Recollect(tiers []enforce.Tier) (unknown []enforce.Tier) {
 	return unknown
 }
 
-// Recover implements enforce.Recovery. The process's memory may know later states than the checkpoints.
+// Recover implements enforce.Recovery.
 func (l *Lookups) Recover(keys []enforce.Key, era int64) (known []enforce.Checkpoint, isNew bool, err error) {
 	if len(keys) == 0 || l.isNew(keys[0].Tenant, era) {
 		return nil, true, nil
@@ -144,8 +135,8 @@ func (l *Lookups) isNew(tenant rules.TenantID, era int64) bool {
 	return l.known[tenant] == tenantEra{era, true}
 }
 
-// findNew finds out, once per era, which tenants of a batch have no known bucket, so that no more is looked up for
-// them. Look-ups do not wait for it. If it fails or is busy, the tenant's next look-up asks again.
+// findNew marks, once per era, the tenants of a batch that have no known bucket, to save later look-ups. If busy or
+// failed, the tenant's next look-up repeats it.
 func (l *Lookups) findNew(batch []lookup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +179,6 @@ func (l *Lookups) askNew(eras map[rules.TenantID]int64) error {
 	return nil
 }
 
-// lookUp returns the checkpoints of buckets of a tenant; the Stamp of a missing one is 0.
 func (l *Lookups) lookUp(lookups []lookup) (found []enforce.Checkpoint, err error) {
 	done := make(chan answer, len(lookups))
 	for i := range lookups {
@@ -232,7 +222,6 @@ func (l *Lookups) ask(lookups []lookup) error {
 	return nil
 }
 
-// run asks until nobody waits.
 func (l *Lookups) run() {
 	for {
 		batch := l.next()
@@ -262,7 +251,6 @@ func (l *Lookups) run() {
 	}
 }
 
-// next takes one look-up of each tenant in turn.
 func (l *Lookups) next() (batch []lookup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,11 +24,9 @@ func tier(tenant rules.TenantID, subject string) enforce.Tier {
 	return enforce.Tier{Key: enforce.Key{Tenant: tenant, Rule: 7, Subject: subject}, Limit: daily}
 }
 
-// reader answers each query once it is let through.
 type reader struct {
-	asked chan []rules.CheckpointPlace
-	let   chan error
-	// failures is how many questions for tenants are still to fail.
+	asked    chan []rules.CheckpointPlace
+	let      chan error
 	failures atomic.Int64
 }
 
@@ -51,7 +49,7 @@ func (r *reader) CheckpointsOf(ctx context.Context, places []rules.CheckpointPla
 	return rows, err
 }
 
-// TenantsWithCheckpoints implements Reader: all tenants but the third have checkpoints.
+// TenantsWithCheckpoints implements Reader: the third tenant has none.
 func (r *reader) TenantsWithCheckpoints(_ context.Context, tenants []rules.TenantID) ([]rules.TenantID, error) {
 	if r.failures.Add(-1) >= 0 {
 		return nil, errors.New("the database is busy")
@@ -107,13 +105,11 @@ func TestBucketsThatCannotBeLookedUpAreUnknown(t *testing.T) {
 	if unknown := <-found; len(unknown) != 1 || unknown[0].Key != other.Key {
 		t.Errorf("%v are unknown, want the other", unknown)
 	}
-	// A failure is not asked for again at once.
 	if unknown := lookups.Recollect([]enforce.Tier{other}); len(unknown) != 1 {
 		t.Errorf("%v are unknown", unknown)
 	}
 }
 
-// TestAStaleCopyIsLookedUp: others may have used the bucket since this process did.
 func TestAStaleCopyIsLookedUp(t *testing.T) {
 	t.Parallel()
 	memory, r, lookups := open()
@@ -161,8 +157,7 @@ func TestAStaleCopyIsLookedUp(t *testing.T) {
 	}
 }
 
-// TestAGuessIsNoKnowledge: a bucket without a checkpoint is taken for full while the store is away, and what others
-// know of it counts afterwards.
+// While the store is away, a bucket without a checkpoint is taken for full; what others know counts later.
 func TestAGuessIsNoKnowledge(t *testing.T) {
 	t.Parallel()
 	memory, r, lookups := open()
@@ -253,8 +248,6 @@ func TestAStoreThatLostBucketsGetsTheNewestStates(t *testing.T) {
 	}
 }
 
-// TestATenantWithoutCheckpointsIsNew looks up buckets of a tenant until it is known to have none. Failures do not end
-// the questions.
 func TestATenantWithoutCheckpointsIsNew(t *testing.T) {
 	t.Parallel()
 	memory, r, lookups := open()
@@ -301,7 +294,6 @@ func TestATenantWithoutCheckpointsIsNew(t *testing.T) {
 		defer lookups.mu.Unlock()
 		return lookups.known[3].began == era
 	}
-	// Less than 2 % of a limit has no checkpoint, and this process knows it.
 	memory.Learn(tier(3, "held").Key, enforce.State{Bucket: enforce.Bucket{Stamp: 2500, Limit: daily}})
 	for _, era := range []int64{2400, 2600} {
 		for !isFound(era) {

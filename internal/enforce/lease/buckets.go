@@ -17,45 +17,38 @@ import (
 
 const (
 	tickEvery = 10 * time.Millisecond
-	// A bucket is leased once the store has allowed hotAfter of its checks within hotWithin, if all other buckets of
-	// these checks are as busy or leased.
+	// A bucket is leased after hotAfter allowed checks within hotWithin, if their other buckets are as busy or leased.
 	hotAfter  = 4
 	hotWithin = 500 * time.Millisecond
-	// A bucket that earns fewer than leastEarned tokens within earnedWithin, or holds fewer than leastBurst, is never
+	// Buckets that earn fewer than leastEarned tokens within earnedWithin, or hold fewer than leastBurst, are never
 	// leased.
 	leastEarned  = 8
 	earnedWithin = 5 * time.Second
 	leastBurst   = 16
-	// A bucket with fewer than cold checks within coldWithin is given back, because renewals would cost about as much
-	// as they save.
+	// With fewer checks than cold within coldWithin, renewals cost about as much as they save.
 	cold       = 8
 	coldWithin = 2 * time.Second
-	// If leases alone serve fewer than 1 in wholeShare of a bucket's checks, it is given back for restWithin: splitting
-	// the rest costs more than it saves.
+	// If leases alone serve fewer than 1 in wholeShare checks, splitting the rest costs more than it saves.
 	wholeShare = 8
 	restWithin = 10 * time.Second
-	// leaveEvery is how often cold buckets are given up, in ticks.
 	leaveEvery = 10
-	// counters is the number of counters of unleased buckets: 256 KiB.
-	counters = 1 << 16
-	// inOneAsk caps the buckets of one call, because a script blocks the store. A call with fewer than company buckets
-	// takes others along; more would save little.
+	counters   = 1 << 16
+	// inOneAsk caps the buckets of one call, because a script blocks the store; calls below company take others along.
 	inOneAsk = 32
 	company  = 16
 )
 
-// Store is a store that lends tokens.
 type Store interface {
 	enforce.ReservingBuckets
 	enforce.Lender
 }
 
-// Buckets serves the tiers of checks from leased tokens, and the store decides the other tiers in one call. If the
-// store denies the check, the leased tokens are put back; if its answer is unknown, they count as spent. Only the store
-// denies, and a check never makes more than one round trip.
+// Buckets serves tiers from leased tokens, and sends the others to the store in one call. If the store denies, leased
+// tokens are put back; if its answer is unknown, they count as spent. Only the store denies, and a check makes at most
+// one round trip.
 //
-// A check that leases serve alone takes no lock and allocates nothing. Leases are renewed in the background, so a slow
-// store delays no check. While it does not answer, grants are spent and not renewed.
+// A check served by leases alone takes no lock and allocates nothing. Leases are renewed in the background, so a slow
+// store delays no check.
 type Buckets struct {
 	store Store
 	clock func() lend.Instant
@@ -77,7 +70,6 @@ type Buckets struct {
 	sending sync.Map // the tenants that wait for the store's answer
 	senders panics.Group
 
-	// The fields below belong to the background goroutine.
 	rests map[enforce.Key]lend.Instant // until when buckets are not leased
 	last  lend.Instant                 // of the last look at the clocks
 }
@@ -94,7 +86,6 @@ type leased struct {
 
 	count, partly atomic.Int64 // of checks, and of those with an unleased bucket
 
-	// The fields below belong to the background goroutine: when the present coldWithin began, and the counts then.
 	windowBegan               lend.Instant
 	windowCount, windowPartly int64
 }
@@ -107,7 +98,7 @@ func lentLimit(limit enforce.Limit) lend.Limit {
 	return lend.Limit{Rate: limit.Rate, Burst: limit.Burst, Since: limit.Since}
 }
 
-// locked calls do under the mutex, and unlocks it even after a panic.
+// locked unlocks even after a panic.
 func (e *leased) locked(do func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -129,8 +120,7 @@ func (e *leased) canStay() bool {
 	return canLease(e.limit)
 }
 
-// review reports, once per coldWithin, whether the bucket had few checks, and whether few of them had only leased
-// buckets.
+// review reports, once per coldWithin, whether the bucket had few checks, and few of them with leased buckets alone.
 func (e *leased) review(now lend.Instant) (isCold, isPartial bool) {
 	if now.Mono-e.windowBegan.Mono < int64(coldWithin) {
 		return false, false
@@ -147,8 +137,7 @@ type view struct {
 	level enforce.Tokens
 }
 
-// Open returns a Buckets in front of a store, and leases nothing before TurnOn. Close ends it; the end of ctx does not.
-// A nil clock is this process's own.
+// Open returns a Buckets that leases nothing before TurnOn; a nil clock is this process's own. Close ends it, not ctx.
 func Open(ctx context.Context, store Store, clock func() lend.Instant, log *slog.Logger) *Buckets {
 	if clock == nil {
 		clock = lend.Clock()
@@ -176,37 +165,37 @@ func newBuckets(store Store, clock func() lend.Instant, log *slog.Logger, counte
 	return b
 }
 
-// TurnOn starts to lease busy buckets, or gives all leases back.
+// TurnOn starts to lease, or gives all leases back.
 func (b *Buckets) TurnOn(on bool) { b.isOn.Store(on) }
 
-// IsOn reports whether busy buckets are leased.
+// IsOn is what TurnOn set.
 func (b *Buckets) IsOn() bool { return b.isOn.Load() }
 
-// Close gives all leases back.
+// Close returns all leases.
 func (b *Buckets) Close() {
 	b.stop()
 	<-b.done
 }
 
-// Served counts the checks that leases served alone.
+// Served counts the checks served by leases alone.
 func (b *Buckets) Served() int64 { return b.served.Load() }
 
-// Split counts the checks that leases served in part.
+// Split counts the checks served in part.
 func (b *Buckets) Split() int64 { return b.split.Load() }
 
-// Len returns how many buckets are leased.
+// Len counts leased buckets.
 func (b *Buckets) Len() int { return len(*b.held.Load()) }
 
-// Asks counts the lease requests, one for each bucket.
+// Asks counts lease requests by bucket.
 func (b *Buckets) Asks() int64 { return b.asks.Load() }
 
-// Moved counts the leased tokens since Open.
+// Moved counts leased tokens since Open.
 func (b *Buckets) Moved() lend.Moved {
 	at := func(i int) enforce.Tokens { return enforce.Tokens(b.moved[i].Load()) }
 	return lend.Moved{Lent: at(0), Spent: at(1), Back: at(2), Forfeited: at(3)}
 }
 
-// SettleReservation settles in the store, because leases serve no reserving check.
+// SettleReservation asks the store, because leases serve no reserving check.
 func (b *Buckets) SettleReservation(
 	ctx context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
 ) (enforce.Settled, error) {
@@ -243,7 +232,6 @@ func holdsAny(held map[enforce.Key]*leased, checks []enforce.BucketCheck) bool {
 	return false
 }
 
-// takeUnleased is Take for checks without a leased bucket, and passes the checks on without a copy.
 func (b *Buckets) takeUnleased(ctx context.Context, checks []enforce.BucketCheck, now lend.Instant) error {
 	for i := range checks {
 		checks[i].Leased = false
@@ -261,7 +249,6 @@ func (b *Buckets) takeUnleased(ctx context.Context, checks []enforce.BucketCheck
 	return err
 }
 
-// begin serves checks from leases, and returns the rest for the store; nil if nothing is left.
 func (b *Buckets) begin(checks []enforce.BucketCheck, held map[enforce.Key]*leased, now lend.Instant) (rest *sent) {
 	served := 0
 	var part split
@@ -293,7 +280,6 @@ func (b *Buckets) begin(checks []enforce.BucketCheck, held map[enforce.Key]*leas
 	return rest
 }
 
-// end answers the checks that the store decided, and counts the demand for their buckets.
 func (b *Buckets) end(checks []enforce.BucketCheck, rest *sent, held map[enforce.Key]*leased, err error,
 	now lend.Instant,
 ) {
@@ -356,13 +342,11 @@ func (b *Buckets) run(ctx context.Context) {
 	}
 }
 
-// isIdle reports whether there is nothing to do before the next offer, so that a process without busy buckets does not
-// wake up.
+// isIdle lets a process without busy buckets sleep until the next offer.
 func (b *Buckets) isIdle() bool {
 	return len(*b.held.Load()) == 0 && len(b.rests) == 0 && len(b.quotas.waiting) == 0
 }
 
-// watchClocks forfeits all leases if the two clocks moved apart since the last call.
 func (b *Buckets) watchClocks() {
 	now := b.clock()
 	apart, tooFar := now.Apart(b.last)
@@ -382,8 +366,7 @@ func (b *Buckets) watchClocks() {
 	}
 }
 
-// admit starts to lease the candidates. The buckets of a check go together, because leasing only one saves no round
-// trip.
+// admit leases all candidates of a check together, because leasing only one saves no round trip.
 func (b *Buckets) admit() {
 	held, isOn, now := *b.held.Load(), b.isOn.Load(), b.clock()
 	next := held
@@ -407,7 +390,7 @@ func (b *Buckets) admit() {
 	b.quotas.update(now)
 }
 
-// leave gives up cold buckets, buckets that cannot be leased any more, and the surplus of tenants above their share.
+// leave gives up buckets that are cold or cannot be leased any more, and what tenants have above their share.
 func (b *Buckets) leave() {
 	held, now, share, isOn := *b.held.Load(), b.clock(), b.quotas.share(), b.isOn.Load()
 	staying := map[rules.TenantID]int{}

@@ -97,7 +97,6 @@ func open(t *testing.T) (*lease.Buckets, *counted) {
 	return b, store
 }
 
-// heat takes until a check is served by lots.
 func heat(t *testing.T, b *lease.Buckets, one enforce.BucketCheck) {
 	t.Helper()
 	deadline := time.Now().Add(testTimeout)
@@ -111,7 +110,7 @@ func heat(t *testing.T, b *lease.Buckets, one enforce.BucketCheck) {
 	}
 }
 
-// The test is not parallel, because it counts allocations.
+// Not parallel: it counts allocations.
 func TestABusyBucketIsServedWithoutTheStore(t *testing.T) {
 	b, store := open(t)
 	one := check(busy, busy, busy, busy)
@@ -259,7 +258,6 @@ func TestTurningLeasesOffGivesBackWhatIsHeld(t *testing.T) {
 	heat(t, b, one)
 }
 
-// split takes until the store decides some tiers of a check and lots serve the others.
 func split(t *testing.T, b *lease.Buckets, one enforce.BucketCheck) {
 	t.Helper()
 	deadline := time.Now().Add(testTimeout)
@@ -275,7 +273,6 @@ func split(t *testing.T, b *lease.Buckets, one enforce.BucketCheck) {
 
 var window = enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e9, Interval: 60_000_000}
 
-// TestALeasedBucketBesideOthers: the store decides the others in one call, and answers as for the whole check.
 func TestALeasedBucketBesideOthers(t *testing.T) {
 	t.Parallel()
 	b, store := open(t)
@@ -320,7 +317,6 @@ func TestWithoutTheStoreLotsAreSpentAndNotRenewed(t *testing.T) {
 	heat(t, b, one)
 }
 
-// TestFourProcessesKeepTheirPromises: whatever lots serve counts, at the time at which they do.
 func TestFourProcessesKeepTheirPromises(t *testing.T) {
 	t.Parallel()
 	server := devdbtest.Redis(t)

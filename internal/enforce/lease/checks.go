@@ -19,7 +19,6 @@ type split struct {
 
 var noSplit split
 
-// sent are the checks of a call that go to the store. Its memory is reused.
 type sent struct {
 	checks  []enforce.BucketCheck // as the store decides them
 	origins []origin              // of each
@@ -34,7 +33,7 @@ type origin struct {
 
 var sentPool = sync.Pool{New: func() any { return new(sent) }}
 
-// keptSent is the largest call whose memory is reused: about 2 MB.
+// keptSent is the largest call whose memory is kept: about 2 MB.
 const keptSent = 1000
 
 func (s *sent) release() {
@@ -78,7 +77,6 @@ func (s *split) take(check *enforce.BucketCheck, held map[enforce.Key]*leased, n
 	}
 }
 
-// see returns the store's view of a bucket, or nil if it is of another limit than the tier's.
 func (e *leased) see(tier *enforce.Tier) *view {
 	if isNeverLeased(tier) {
 		e.isLeaving.Store(true)
@@ -106,7 +104,6 @@ func (s *split) spend(check *enforce.BucketCheck, now lend.Instant) {
 	}
 }
 
-// miss counts a cost that a larger lease would have served.
 func (e *leased) miss(cost enforce.Tokens) {
 	e.count.Add(1)
 	e.Miss(cost)
@@ -121,14 +118,12 @@ func (s *split) putBack(check *enforce.BucketCheck, now lend.Instant) {
 	}
 }
 
-// fill answers a tier from the leased tokens and the store's last answer.
 func (s *split) fill(check *enforce.BucketCheck, i int, now lend.Instant, cost enforce.Tokens) {
 	tier, v := &check.Tiers[i], s.views[i]
 	left := min(v.level+s.of[i].Held(now), enforce.Tokens(v.limit.Burst)*enforce.Token-cost)
 	tier.Serve(enforce.Bucket{Level: enforce.Level{Micros: max(0, left)}, Stamp: now.Wall / 1000, Limit: v.limit}, cost)
 }
 
-// add sends the tiers of a check that leases do not serve to the store.
 func (s *sent) add(check *enforce.BucketCheck, at int, part *split) {
 	s.checks = append(s.checks, *check)
 	if part.count == 0 {
@@ -145,7 +140,7 @@ func (s *sent) add(check *enforce.BucketCheck, at int, part *split) {
 	}
 }
 
-// point sets the tiers of the split checks, once appending no longer moves them.
+// point runs once appending no longer moves the tiers.
 func (s *sent) point() {
 	first := 0
 	for k := range s.checks {
@@ -157,8 +152,7 @@ func (s *sent) point() {
 	}
 }
 
-// finish copies the store's answers to the caller's checks. Leased tokens are spent if the check was allowed or its
-// answer is unknown, and else put back.
+// Leased tokens are spent if the check was allowed or its answer is unknown, else put back.
 func (s *sent) finish(checks []enforce.BucketCheck, err error, now lend.Instant) {
 	for k := range s.checks {
 		answer, check := &s.checks[k], &checks[s.origins[k].check]
@@ -184,8 +178,7 @@ func (s *sent) finish(checks []enforce.BucketCheck, err error, now lend.Instant)
 	}
 }
 
-// maxSampled caps the checks of a call that count as demand. Counting all made large calls 5 % slower, and a sample
-// finds the buckets that are busy enough to lease.
+// maxSampled caps a call's checks that count as demand: counting all made large calls 5 % slower.
 const maxSampled = 8
 
 func sample(checks int, now lend.Instant) (first, step int) {
@@ -193,10 +186,10 @@ func sample(checks int, now lend.Instant) (first, step int) {
 	return int(uint64(now.Mono) % uint64(step)), step
 }
 
-// notice counts an allowed check as demand, and offers its buckets for leasing once all are busy. The first bucket that
-// is not busy ends the count, because each counter is a cache miss.
+// notice counts an allowed check as demand, and offers its buckets once all are busy. The first bucket that is not busy
+// ends the count, because each counter is a cache miss.
 //
-// A tenant with its full quota is not counted, because all tenants share the counters.
+// A tenant with its full quota is not counted, because tenants share the counters.
 func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enforce.Key]*leased, now lend.Instant,
 	counts bool,
 ) {
@@ -239,8 +232,7 @@ func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enfor
 	}
 }
 
-// freeFragments gives back this process's tokens of the buckets that denied a check, because too few here and too few
-// in the store may together be enough.
+// freeFragments gives back tokens of the buckets that denied: too few here and in the store may together be enough.
 func freeFragments(check *enforce.BucketCheck, held map[enforce.Key]*leased, now lend.Instant) {
 	for i := range check.Tiers {
 		tier := &check.Tiers[i]

@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// TestWhatBecomesOfASplitCheck: lots have one tier of a check, and the store decides the other.
 func TestWhatBecomesOfASplitCheck(t *testing.T) {
 	t.Parallel()
 	const lent, cost = 100 * enforce.Token, 3 * enforce.Token
@@ -92,7 +91,6 @@ func undecided(e *leased, now lend.Instant) (sum lend.Tokens) {
 	return sum
 }
 
-// TestALotThatEndedMeanwhileGetsNothingBack: its tokens are lost and cannot be spent.
 func TestALotThatEndedMeanwhileGetsNothingBack(t *testing.T) {
 	t.Parallel()
 	now := lend.Instant{Mono: 1e9, Wall: 1e9}
@@ -117,8 +115,7 @@ func TestALotThatEndedMeanwhileGetsNothingBack(t *testing.T) {
 	}
 }
 
-// TestABucketThatSparesFewRoundTripsIsLeft: leases serve too few of its checks alone, so the bucket is left for a
-// while.
+// Leases alone serve too few of its checks.
 func TestABucketThatSparesFewRoundTripsIsLeft(t *testing.T) {
 	t.Parallel()
 	limit := enforce.Limit{Rate: 1000, Burst: 1000}
@@ -152,7 +149,6 @@ func TestABucketThatSparesFewRoundTripsIsLeft(t *testing.T) {
 		if !c.isLeft {
 			continue
 		}
-		// A bucket of the same checks rests with it.
 		b.offers.add([]candidate{{enforce.Key{Tenant: 1, Rule: 2}, limit}, busy})
 		if b.admit(); (b.Len() == 0) != c.rests {
 			t.Errorf("%+v: %d buckets are leased again", c, b.Len())
@@ -165,8 +161,7 @@ func TestABucketThatSparesFewRoundTripsIsLeft(t *testing.T) {
 	}
 }
 
-// TestALackOfTokensIsNoReasonToLeaveABucket: after a pause the first checks find no tokens, though all of their buckets
-// are leased.
+// After a pause the first checks find no tokens, though all their buckets are leased.
 func TestALackOfTokensIsNoReasonToLeaveABucket(t *testing.T) {
 	t.Parallel()
 	now := lend.Instant{Mono: 1e9, Wall: 1e9}
@@ -194,7 +189,6 @@ func TestALackOfTokensIsNoReasonToLeaveABucket(t *testing.T) {
 	}
 }
 
-// TestLeasesServeNeitherRecordsNorTiersThatAreChargedAfter: the store has them to charge.
 func TestLeasesServeNeitherRecordsNorTiersThatAreChargedAfter(t *testing.T) {
 	t.Parallel()
 	now := lend.Instant{Mono: 1e9, Wall: 1e9}

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// crowd plays a process whose checks are of busy users, over virtual time, and counts what its renewals cost the store.
 type crowd struct {
 	buckets *Buckets
 	store   map[enforce.Key]*enforce.State

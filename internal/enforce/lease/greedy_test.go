@@ -93,7 +93,7 @@ func TestATenantWithItsShareOfPlacesTakesNoCounters(t *testing.T) {
 	}
 }
 
-// TestATenantWithManyBucketsHidesNoBusyBucketOfAnother: it leases nothing, because none of its buckets is busy.
+// The greedy tenant leases nothing, because none of its buckets is busy.
 func TestATenantWithManyBucketsHidesNoBusyBucketOfAnother(t *testing.T) {
 	t.Parallel()
 	g := newGreedy(256)

@@ -51,8 +51,7 @@ func TestEitherClockEndsWhatIsHeld(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldIsDroppedOnceTheClocksMovedApart: after the machine was suspended, the wall clock may be set back by as
-// long, and both clocks would find the tokens alive.
+// After a suspension the wall clock may be set back by as long, and both clocks would find the tokens alive.
 func TestWhatIsHeldIsDroppedOnceTheClocksMovedApart(t *testing.T) {
 	t.Parallel()
 	start := lend.Instant{Mono: 1e9, Wall: 5e9}
@@ -87,7 +86,6 @@ func TestWhatIsHeldIsDroppedOnceTheClocksMovedApart(t *testing.T) {
 		if !c.isKept && e.Moved().Forfeited+b.Moved().Forfeited != 149*enforce.Token {
 			t.Errorf("after %v and %v: the forfeited tokens are not counted", c.mono, c.wall)
 		}
-		// The next grant is kept.
 		if _, ok := e.Ask(now, lend.TopUp); !ok {
 			continue
 		}

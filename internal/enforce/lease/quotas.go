@@ -12,15 +12,13 @@ import (
 )
 
 const (
-	// maxBuckets caps the leased buckets. A tenant has at most one in leastTenants of them, and less while more tenants
-	// lease.
+	// maxBuckets caps leased buckets; a tenant has at most one in leastTenants, less while more tenants lease.
 	maxBuckets, leastTenants = 4096, 4
-	// waitsFor is how long a tenant counts as leasing after it found no room.
-	waitsFor = time.Second
+	waitsFor                 = time.Second
 )
 
-// quotas counts the leased buckets of each tenant. A tenant that finds no room also gets a share: the shares of the
-// others shrink, and Buckets.leave takes their surplus. All but isFull is for the background goroutine.
+// quotas counts the leased buckets of each tenant. A tenant without room also counts: the others' shares shrink, and
+// Buckets.leave takes their surplus. All but isFull is for the background goroutine.
 type quotas struct {
 	ofTenant map[rules.TenantID]int
 	waiting  map[rules.TenantID]lend.Instant         // tenants without room, and until when they count
@@ -28,7 +26,6 @@ type quotas struct {
 	full     atomic.Pointer[map[rules.TenantID]bool] // the tenants that have their share; nil if none has
 }
 
-// isFull reports whether a tenant has its share, as of the last update. isFull is safe for concurrent use.
 func (q *quotas) isFull(tenant rules.TenantID) bool {
 	full := q.full.Load()
 	return full != nil && (*full)[tenant]
@@ -91,10 +88,8 @@ type candidate struct {
 	limit enforce.Limit
 }
 
-// offersOfTenant caps the queued offers of a tenant, so that those of others have room.
 const offersOfTenant = 64
 
-// offers queue candidates for the background goroutine, each with the other buckets of its check.
 type offers struct {
 	mu       sync.Mutex
 	all      [][]candidate
@@ -102,8 +97,7 @@ type offers struct {
 	added    chan struct{} // holds one if an offer was added since it was received
 }
 
-// hasRoom reports whether an offer of a tenant can be added, and returns false rather than wait for the lock, because
-// later checks repeat the offer.
+// hasRoom returns false rather than wait for the lock, because later checks repeat the offer.
 func (o *offers) hasRoom(tenant rules.TenantID) bool {
 	if !o.mu.TryLock() {
 		return false

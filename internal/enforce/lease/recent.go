@@ -9,19 +9,17 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// recent counts checks by bucket in bounded memory. A bucket has one of two adjacent counters. To take over a counter,
-// a bucket must first count it down, one per check, so a busy bucket keeps its counter.
+// recent counts checks by bucket in bounded memory; a bucket has one of two adjacent counters. A bucket takes over a
+// counter by counting it down, so a busy bucket keeps its own.
 //
-// Counters are small and adjacent because nearly every check of an idle bucket misses the processor's caches here.
+// Counters are small, because nearly every check of an idle bucket misses the caches here.
 //
-// A tenant may take over only its share of used counters within hotWithin. Otherwise a tenant with very many buckets
-// would hide the busy buckets of others.
+// A tenant may take over only its share within hotWithin, or its many buckets would hide the busy ones of others.
 type recent struct {
 	seed maphash.Seed
-	// bits 18 to 31: part of a hash; 8 to 17: the number of the period of hotWithin; 0 to 7: a count. The length is a
-	// power of two.
+	// bits 18–31: part of a hash; 8–17: number of the period of hotWithin; 0–7: a count.
 	counters []atomic.Uint32
-	// of each tenant, bits 32 to 63: the number of changes; 8 to 17: the number of the period of hotWithin
+	// by tenant: bits 32–63: number of changes; 8–17: number of the period of hotWithin
 	changed []atomic.Uint64
 }
 
@@ -31,8 +29,7 @@ const (
 	hashBits    = 1<<32 - 1<<18    // likewise
 )
 
-// tallies is the number of tenants with a tally of their own. Tenant numbers are consecutive, so fewer tenants rarely
-// share one.
+// tallies: tenant numbers are consecutive, so fewer tenants rarely share one.
 const tallies = 4096
 
 func newRecent(counters int) recent {
@@ -49,8 +46,7 @@ func (r *recent) hash(key *enforce.Key) uint64 {
 	return hash ^ hash>>32
 }
 
-// count counts a check, and returns the bucket's count within hotWithin; 0 if it has no counter. A lost race loses a
-// count.
+// count returns the bucket's checks within hotWithin; 0 without a counter, and less after a lost race.
 func (r *recent) count(key *enforce.Key, now lend.Instant) int {
 	hash := r.hash(key)
 	at := hash & uint64(len(r.counters)-2)
@@ -87,7 +83,6 @@ func (r *recent) count(key *enforce.Key, now lend.Instant) int {
 	return 1
 }
 
-// mayChange counts a takeover of another bucket's counter, and reports whether it is within the tenant's share.
 func (r *recent) mayChange(tenant rules.TenantID, span32 uint32) bool {
 	span := uint64(span32)
 	tally := &r.changed[uint64(tenant)%tallies]

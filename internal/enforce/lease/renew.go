@@ -15,10 +15,10 @@ type asking struct {
 	sent    lend.Instant
 }
 
-// collect returns the calls that are due, by tenant. Their leases end by this reading of the clock.
+// collect returns the due calls by tenant, with leases that end by this reading of the clock.
 //
-// A call also renews the tenant's buckets that would be due soon, because each script and each round trip costs the
-// store. After a few calls the buckets are due together.
+// Buckets that would be due soon join, because each script and round trip costs the store; after a few calls they are
+// due together.
 func (b *Buckets) collect() map[rules.TenantID][]*asking {
 	held, now := *b.held.Load(), b.clock()
 	due := map[rules.TenantID]*asking{}
@@ -65,7 +65,6 @@ func (a *asking) add(e *leased, limit enforce.Limit, ask enforce.Ask) {
 	a.leases = append(a.leases, enforce.Lease{Key: e.key, Limit: limit, Ask: ask})
 }
 
-// next returns the request of a bucket that holds less than a share (below) of the tokens that it wants.
 func (b *Buckets) next(e *leased, now lend.Instant, below float64) (ask enforce.Ask, limit enforce.Limit, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -95,7 +94,6 @@ func (b *Buckets) count(moved lend.Moved) {
 	}
 }
 
-// send makes the calls. Each tenant waits only for its own answers.
 func (b *Buckets) send(ctx context.Context, calls map[rules.TenantID][]*asking) {
 	for tenant, of := range calls {
 		b.sending.Store(tenant, true)

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// TestBucketsOfATenantAreRenewedTogether: those that would be due before long come along with one that is.
 func TestBucketsOfATenantAreRenewedTogether(t *testing.T) {
 	t.Parallel()
 	const want = 4 * enforce.Token // the least
@@ -58,7 +57,7 @@ func TestBucketsOfATenantAreRenewedTogether(t *testing.T) {
 	}
 }
 
-// TestACallIsOneScript: scripts are short, because the store does nothing else while one runs.
+// The store does nothing else while a script runs.
 func TestACallIsOneScript(t *testing.T) {
 	t.Parallel()
 	due := map[rules.TenantID]*asking{}

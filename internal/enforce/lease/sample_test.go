@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// TestFewChecksOfALargeCallAreCounted, and still all buckets are noticed that are busy.
 func TestFewChecksOfALargeCallAreCounted(t *testing.T) {
 	t.Parallel()
 	now := lend.Instant{Mono: 1e9, Wall: 1e9}

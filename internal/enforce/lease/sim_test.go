@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// holder is a process whose checks go through Buckets as in production, but for the goroutine that looks after them.
 type holder struct {
 	*leasesim.Node
 	buckets   *Buckets
@@ -32,8 +31,7 @@ func (h *holder) clock() lend.Instant {
 	return lend.Instant{Mono: mono, Wall: wall}
 }
 
-// counts reports whether a grant was made after the last loss of its bucket. Earlier grants are the one exception to
-// the promise.
+// Grants before the bucket's last loss are the one exception to the promise.
 func (h *holder) counts(l *lend.Lot, loss int) bool { return h.lentAfter[l] >= loss }
 
 func (h *holder) spent(key enforce.Key, loss int) (sum int64) {
@@ -47,7 +45,6 @@ func (h *holder) spent(key enforce.Key, loss int) (sum int64) {
 	return sum
 }
 
-// Held implements leasesim.Process.
 func (h *holder) Held(key enforce.Key) (sum int64) {
 	if e := (*h.buckets.held.Load())[key]; e != nil {
 		e.Lots(h.clock(), func(l *lend.Lot, isAlive bool, left, spent, undecided lend.Tokens) {
@@ -59,7 +56,6 @@ func (h *holder) Held(key enforce.Key) (sum int64) {
 	return sum
 }
 
-// taken returns what a check took of a bucket's lots that the store has not answered.
 func (h *holder) taken(rest *sent, key enforce.Key, loss int) (sum int64) {
 	for i := range rest.splits {
 		for j, e := range rest.splits[i].of {
@@ -216,7 +212,6 @@ func TestManyProcesses(t *testing.T) {
 	}
 }
 
-// TestHostile: whatever happens, processes admit no more than one bucket would.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	runs, processes := uint64(100), 30
@@ -226,7 +221,6 @@ func TestHostile(t *testing.T) {
 	leasesim.RunHostile(t, runs, processes, startHolder)
 }
 
-// TestTheCheckerSeesFaults: what would break the promise shows, in runs that show nothing without it.
 func TestTheCheckerSeesFaults(t *testing.T) {
 	t.Parallel()
 	leasesim.RunFaults(t, startHolder)

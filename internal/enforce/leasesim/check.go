@@ -10,10 +10,9 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// forgotten is when the store has forgotten every token that it lent before.
+// forgotten is when the store has forgotten all that it lent before.
 const forgotten = enforce.LeaseLife + enforce.SlotLength + enforce.SlotGuard
 
-// slack is the rounding error of an ideal bucket, in tokens.
 const slack = 0.001
 
 type entry struct {
@@ -22,28 +21,24 @@ type entry struct {
 	change func(*ideal)   // nil for an admission
 }
 
-// ideal is the one bucket that must cover all admissions. Its level is never below that of the store's bucket and all
-// processes together, so a level below zero breaks the promise. Amounts are in tokens.
+// ideal is the one bucket that must cover all admissions, in tokens. Its level is never below the store's and all
+// processes' together, so one below zero breaks the promise.
 type ideal struct {
-	limit enforce.Limit
-	at    int64
-	level float64
-	// debt is the amount that settled reservations took beyond the store's level. The level may be below 0 by as much.
-	debt float64
-	// Until looseUntil, the level earns up to extra above the burst.
+	limit      enforce.Limit
+	at         int64
+	level      float64
+	debt       float64
 	looseUntil int64
 	extra      float64
 	lowest     float64 // of the level with the debt
 }
 
-// made: the store made the bucket, perhaps after it lost one.
 func made(limit enforce.Limit) func(*ideal) {
 	return func(b *ideal) {
 		*b = ideal{limit: limit, at: b.at, level: float64(limit.Burst), lowest: b.lowest}
 	}
 }
 
-// given: a credit, a reset or a refund gave tokens, or a negative credit took some.
 func given(amount enforce.Tokens) func(*ideal) {
 	return func(b *ideal) {
 		tokens := inTokens(amount)
@@ -52,8 +47,7 @@ func given(amount enforce.Tokens) func(*ideal) {
 	}
 }
 
-// charged: a reservation was settled above its estimate, partly as debt. total is the debt of the store's bucket after
-// it.
+// charged: a settlement above its estimate, partly as debt, after which total is the store's bucket's debt.
 func charged(amount, debt, total enforce.Tokens) func(*ideal) {
 	return func(b *ideal) {
 		b.debt += inTokens(debt)
@@ -62,7 +56,7 @@ func charged(amount, debt, total enforce.Tokens) func(*ideal) {
 	}
 }
 
-// edited: a newer limit came into force. For a second after a burst was cut, tokens lent before may be spent.
+// edited: tokens lent before a burst was cut may be spent for another second.
 func edited(limit enforce.Limit) func(*ideal) {
 	return func(b *ideal) {
 		if limit.Since < b.limit.Since {
@@ -78,8 +72,8 @@ func edited(limit enforce.Limit) func(*ideal) {
 	}
 }
 
-// failedOver: an older state of the bucket was restored, without the tokens lent since. Until their time slots are
-// forgotten, reports about them can fill the bucket that far above its burst.
+// failedOver: an older state was restored, without the tokens lent since. Until their slots are forgotten, reports
+// about them can fill the bucket that far above its burst.
 func failedOver(gain, lent, debt enforce.Tokens) func(*ideal) {
 	return func(b *ideal) {
 		b.loosen(forgotten, inTokens(lent))
@@ -118,7 +112,7 @@ func (b *ideal) admit(tokens float64) {
 }
 
 func replay(log []entry) float64 {
-	// A grant counts from when a check found it alive, so entries are not in order.
+	// Grants count from when a check found them alive, so entries are not in order.
 	slices.SortStableFunc(log, func(a, b entry) int { return cmp.Compare(a.at, b.at) })
 	b := ideal{lowest: math.Inf(1)}
 	for i := range log {
@@ -134,8 +128,7 @@ func replay(log []entry) float64 {
 
 const compareEvery = 50_000
 
-// compare checks that processes never hold more than the store has lent. A breach shows here long before it admits too
-// much.
+// Processes must never hold more than is lent: a breach shows here long before it admits too much.
 func (w *World) compare() {
 	w.after(compareEvery, w.compare)
 	for key, state := range w.store {
@@ -154,7 +147,6 @@ func (w *World) compare() {
 	}
 }
 
-// check replays the log of each key through an ideal bucket, which must never lack a token.
 func (w *World) check(t testing.TB) {
 	t.Helper()
 	for key, log := range w.log {

@@ -7,7 +7,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// TestTheIdealBucketKnowsWhatAddsToALimit: of a bucket of 100 tokens that earns 10 per second.
 func TestTheIdealBucketKnowsWhatAddsToALimit(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000

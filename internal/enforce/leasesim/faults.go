@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// Hostile is a setup of up to so many processes with about half of all faults.
+// Hostile is a setup with about half of all faults.
 func Hostile(seed uint64, processes int) Setup {
 	r := rand.New(rand.NewPCG(seed, 2))
 	maybe := func(rate float64) float64 { return rate * float64(r.IntN(2)) }
@@ -44,7 +44,7 @@ func Hostile(seed uint64, processes int) Setup {
 	return s
 }
 
-// RunHostile runs hostile setups of up to so many processes, and fails if no check passes.
+// RunHostile runs hostile setups, and fails if no check passes.
 func RunHostile(t *testing.T, runs uint64, processes int, start func(*Node) Process) {
 	t.Helper()
 	var checks, passed atomic.Int64
@@ -65,14 +65,13 @@ func RunHostile(t *testing.T, runs uint64, processes int, start func(*Node) Proc
 
 // Fault breaks a run that passes without it.
 type Fault struct {
-	Name string
-	// OfLots: processes hold tokens that the store has not lent, or has forgotten.
+	Name   string
 	OfLots bool
 	Setup  Setup
 	Damage func(*Setup)
 }
 
-// Faults are faults that each break the promise.
+// Faults each break the promise.
 func Faults() []Fault {
 	faults := []Fault{
 		{"a bucket that fills up behind what is lent", true, Setup{Load: 0.3, Spike: 20}, func(s *Setup) {

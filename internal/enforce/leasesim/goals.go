@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// goal is the required result of a run without faults. No run may admit more than one bucket would.
 type goal struct {
 	nodes    int
 	load     float64
@@ -16,7 +15,7 @@ type goal struct {
 	perCheck float64 // most round trips to the store; 0 for any number
 }
 
-// goals are for one bucket that earns 10,000 tokens per second. Under overload every denied check asks the store.
+// goals are for a bucket that earns 10,000 tokens per second; under overload every denied check asks the store.
 var goals = []goal{
 	{nodes: 1, load: 0.95, share: 0.999, perCheck: 0.02},
 	{nodes: 10, load: 0.95, share: 0.999, perCheck: 0.02},
@@ -27,7 +26,7 @@ var goals = []goal{
 	{nodes: 100, load: 2, share: 0.98},
 }
 
-// RunGoals fails if processes miss a goal, and logs the results.
+// RunGoals fails if processes miss a goal.
 func RunGoals(t *testing.T, start func(*Node) Process) {
 	t.Helper()
 	for _, g := range goals {
@@ -45,7 +44,7 @@ func RunGoals(t *testing.T, start func(*Node) Process) {
 	}
 }
 
-// WantShare logs the admissions and round trips, and fails below a share of one bucket's admissions.
+// WantShare fails below a share of one bucket's admissions.
 func (w *World) WantShare(t *testing.T, least float64) {
 	t.Helper()
 	t.Logf("admitted %.2f %% of what one bucket would have, %.4f round trips per check", 100*w.Share(), w.PerCheck())

@@ -1,10 +1,7 @@
 // Package leasesim simulates processes that spend leased tokens, in virtual time, and checks that no interval admits
-// more than one bucket would. It is for tests: the processes run the production code, and the store is the reference of
-// its scripts.
+// more than one bucket would.
 //
-// A Setup turns on faults: answers are lost, processes are killed and stopped, machines are suspended, clocks drift and
-// are set, and the store loses its data or fails over to an older state. Limits are edited, credited, reset, reserved
-// and refunded meanwhile. A run depends on its seed alone.
+// A Setup turns on faults of answers, processes, machines, clocks and the store. A run depends on its seed alone.
 package leasesim
 
 import (
@@ -19,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Setup describes a run. Rates are per second and per process.
+// Setup describes a run, with rates per second and process.
 type Setup struct {
 	Seed     uint64
 	Nodes    int
@@ -39,11 +36,8 @@ type Setup struct {
 	Direct   float64 // share of checks that the store decides alone
 	Length   time.Duration
 
-	// Users, if any: half of the checks also take from the bucket of one user, whose limit is UserLimit.
 	Users     int
 	UserLimit enforce.Limit
-
-	// The rates of events at the store, for all processes together.
 
 	StepsBack float64 // of the store's clock
 	Forgets   float64 // it loses its data
@@ -53,15 +47,10 @@ type Setup struct {
 	Reserves  float64 // settled above or below the estimate
 	Edits     float64 // of a limit, by up to a factor of e
 
-	// Faults that the checker must find.
-
-	// Break damages a bucket before each lease request.
 	Break func(enforce.Key, *enforce.State, *enforce.Ask)
-	// RefundsTwice gives back twice, FailsFull fills the buckets in a failover, and IgnoresEras does so after a loss
-	// from which they should recover.
+	// RefundsTwice gives back twice; FailsFull fills buckets in a failover, IgnoresEras after a loss.
 	RefundsTwice, FailsFull, IgnoresEras bool
-	// NoMono and NoWall replace one of a process's clocks by the other.
-	NoMono, NoWall bool
+	NoMono, NoWall                       bool
 }
 
 func (s *Setup) isDamaged() bool {
@@ -70,35 +59,30 @@ func (s *Setup) isDamaged() bool {
 
 // Process is the code under test in one process, with its background.
 type Process interface {
-	// Decide decides a check of the bucket of SharedKey, and perhaps of a user's. The store decides alone if it is
-	// Mixed.
+	// Decide decides a check of SharedKey's bucket and perhaps a user's; the store alone if Mixed.
 	Decide(check enforce.BucketCheck)
-	// Held returns the tokens of a bucket that the process could spend or has not reported, in millionths.
 	Held(key enforce.Key) int64
 }
 
-// SharedKey is the key of the bucket that all checks take from.
+// SharedKey is the bucket of all checks.
 var SharedKey = enforce.Key{Tenant: 1, Rule: 1}
 
 const userRule rules.RuleID = 2
 
-// UserKey is the key of a user's bucket, whose subject is the user's id.
+// UserKey has the user's id as subject.
 func UserKey(user int) enforce.Key {
 	return enforce.Key{Tenant: SharedKey.Tenant, Rule: userRule, Subject: strconv.Itoa(user)}
 }
 
-// World is a store with its processes. The store's clock is the true time, in microseconds, unless it steps back.
+// World is a store with its processes; the store's clock is true, in µs, unless it steps back.
 type World struct {
 	Setup
-	// Checks counts all checks, Commands the round trips to the store, Passed the allowed checks, and IdealPassed those
-	// that a bucket without leases would have allowed.
+	// Commands are round trips to the store, and IdealPassed the checks that pass without leases.
 	Checks, Commands, Passed, IdealPassed int
-	// Lowest is the lowest level of an ideal bucket with the same admissions, in tokens.
-	Lowest float64
-	// Unbacked is the largest excess of held over lent tokens.
-	Unbacked float64
-	// Regained is the most that a recovery gave a bucket beyond what is allowed: 2 % of its limit, the takes since its
-	// checkpoint, and what was lent.
+	Lowest                                float64
+	Unbacked                              float64
+	// Regained is the most that a recovery gave a bucket beyond 2 % of its limit, takes since its checkpoint, and lent
+	// tokens.
 	Regained float64
 
 	start     func(*Node) Process
@@ -168,7 +152,7 @@ func (w *World) factor() float64 { return math.Exp(2*w.random.Float64() - 1) }
 
 func (w *World) oneWay() int64 { return 50 + w.random.Int64N(max(1, w.Delay.Microseconds())) }
 
-// Run simulates a setup with processes from start, and checks it.
+// Run simulates a setup, and checks it.
 func Run(t testing.TB, setup Setup, start func(*Node) Process) *World {
 	t.Helper()
 	setup.Largest = max(1, setup.Largest)
@@ -210,7 +194,6 @@ func Run(t testing.TB, setup Setup, start func(*Node) Process) *World {
 	return w
 }
 
-// tiers draws the tiers of a check: the shared bucket and, in half of the cases, that of a user.
 func (w *World) tiers(limits map[rules.RuleID]enforce.Limit) []enforce.Tier {
 	tiers := []enforce.Tier{{Key: SharedKey, Limit: limits[SharedKey.Rule]}}
 	if w.Users > 0 && w.random.IntN(2) == 0 {
@@ -230,7 +213,7 @@ func (w *World) newCheck(limits map[rules.RuleID]enforce.Limit) enforce.BucketCh
 	return check
 }
 
-// Share is the part of one bucket's admissions that passed.
+// Share is of one bucket's admissions.
 func (w *World) Share() float64 { return float64(w.Passed) / float64(w.IdealPassed) }
 
 // PerCheck is the number of round trips per check.

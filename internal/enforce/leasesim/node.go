@@ -8,7 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Node is the machine of one process, with its clocks. A killed process is followed by another on the same machine.
+// Node is a machine with its clocks; after a kill another process starts there.
 type Node struct {
 	*World
 	ID int
@@ -25,7 +25,7 @@ type Node struct {
 	set       int64   // by how much its wall clock was set, in nanoseconds
 }
 
-// Clocks returns the monotonic and the wall clock, in nanoseconds.
+// Clocks returns nanoseconds.
 func (n *Node) Clocks() (mono, wall int64) {
 	mono = int64(float64(n.now-n.suspended) * n.rate * 1000)
 	wall = int64(float64(n.now)*n.rate*1000) + n.set
@@ -38,7 +38,7 @@ func (n *Node) Clocks() (mono, wall int64) {
 	return mono, wall
 }
 
-// Now is the true time, in microseconds.
+// Now is the true time in microseconds.
 func (n *Node) Now() int64 { return n.now }
 
 // Draw returns a random number below n.
@@ -56,17 +56,16 @@ func (n *Node) hear(rule rules.RuleID, limit enforce.Limit) {
 	}
 }
 
-// Losses counts the buckets that the store lost. Leases from before a loss are the one exception to the promise, and
-// are not counted as admitted.
+// Losses counts the buckets that the store lost; older leases are the one exception to the promise.
 func (n *Node) Losses() int { return n.losses }
 
-// LossOf is the number of the last loss of one bucket.
+// LossOf is the number of a bucket's last loss.
 func (n *Node) LossOf(key enforce.Key) int { return n.lost[key] }
 
 // Life counts the processes on this machine.
 func (n *Node) Life() int { return n.life }
 
-// After calls do after some microseconds, or later if the process is stopped then.
+// After calls do after d microseconds, or later if the process is stopped.
 func (n *Node) After(d int64, do func()) {
 	life := n.life
 	var try func()
@@ -82,8 +81,7 @@ func (n *Node) After(d int64, do func()) {
 	n.after(d, try)
 }
 
-// Call is one round trip: atStore runs at the store, even if the process was killed meanwhile, and answered with the
-// answer or once it is lost.
+// Call is a round trip: atStore runs even if the process was killed, then answered, perhaps without an answer.
 func (n *Node) Call(atStore func(), answered func(isLost bool)) {
 	n.Commands++
 	life := n.life
@@ -124,8 +122,7 @@ func (n *Node) begin() {
 		}
 	})
 	n.every(n.Sets, func() {
-		// A suspended machine whose wall clock is set hides the time from both clocks, which is an exception to the
-		// promise.
+		// A suspended machine whose wall clock is set hides the time from both clocks: the promise's exception.
 		if n.wakesAt <= n.now {
 			n.set += n.random.Int64N(4_000_000_000) - 2_000_000_000
 		}
@@ -164,7 +161,7 @@ func (n *Node) Take(check *enforce.BucketCheck) { n.take(check) }
 // Lend lets the store answer a lease request.
 func (n *Node) Lend(l *enforce.Lease) { n.lend(l) }
 
-// Admit records an amount that leases of a bucket gave to checks, in millionths, when they were found alive.
+// Admit records what leases gave to checks, in millionths, at the time they were found alive.
 func (n *Node) Admit(key enforce.Key, at, amount int64) {
 	if amount > 0 {
 		n.admit(key, at, enforce.Tokens(amount))

@@ -43,7 +43,6 @@ func (w *World) admit(key enforce.Key, at int64, amount enforce.Tokens) {
 	w.log[key] = append(w.log[key], entry{at: at, amount: amount})
 }
 
-// advance brings a bucket to the present; it is nil if there is none.
 func (w *World) advance(key enforce.Key, limit enforce.Limit) *enforce.State {
 	return w.advanceAt(key, limit, w.storeNow())
 }
@@ -119,8 +118,7 @@ func (w *World) draw() enforce.Tier {
 	return tiers[len(tiers)-1]
 }
 
-// reserve takes a check that reserves up to a quarter of a burst, and settles it within two seconds at up to three
-// times that.
+// reserve takes up to a quarter of a burst, and settles within two seconds at up to three times that.
 func (w *World) reserve() {
 	tiers := w.tiers(w.limits)
 	least := slices.MinFunc(tiers,
@@ -192,7 +190,6 @@ func (w *World) forget() {
 
 const checkpointEvery = 100_000
 
-// checkpoint keeps the states of buckets that have moved. Lent tokens count as spent there.
 func (w *World) checkpoint() {
 	w.after(checkpointEvery, w.checkpoint)
 	clear(w.taken)
@@ -210,8 +207,7 @@ func (w *World) checkpoint() {
 	}
 }
 
-// recover begins another era, in which a bucket goes on from its checkpoint and knows nothing of what was lent. It can
-// fill up behind that.
+// recover begins an era: a bucket goes on from its checkpoint, without lent tokens, and can fill up behind them.
 func (w *World) recover(key enforce.Key) {
 	limit := w.limits[key.Rule]
 	state := enforce.NewState(limit, w.storeNow())
@@ -236,8 +232,7 @@ func (w *World) keys() []enforce.Key {
 	})
 }
 
-// failOver restores the data of up to half a second ago, on a clock that is up to 200 ms ahead; or, as in a cluster,
-// the data of some buckets.
+// failOver restores data of up to 500 ms ago, of all or some buckets, on a clock up to 200 ms ahead.
 func (w *World) failOver() {
 	older, lent, losses := w.store.clone(), maps.Clone(w.lent), w.losses
 	w.after(w.random.Int64N(500_000), func() {
@@ -258,7 +253,6 @@ func (w *World) failOver() {
 	})
 }
 
-// restore restores an older state of a bucket, if there is one. now is the clock of the store that failed.
 func (w *World) restore(key enforce.Key, older *enforce.State, lent enforce.Tokens, now int64) {
 	if older == nil {
 		w.lose(key)

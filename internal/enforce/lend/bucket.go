@@ -7,34 +7,30 @@ import (
 )
 
 const (
-	// An owner wants tokens for horizon of its demand. More would end before they are spent.
-	horizon = 800 * time.Millisecond
-	// leastWanted (tokens) and longestLot (time of the bucket's rate) bound what an owner wants.
+	// horizon is how much demand an owner wants to hold; more would end before it is spent.
+	horizon     = 800 * time.Millisecond
 	leastWanted = 4 * Token
 	longestLot  = 5 * time.Second
-	// mostLent is the share of a burst that all owners together want, less than the store lends.
+	// mostLent is the share of a burst that all owners want, less than the store lends.
 	mostLent = 0.4
-	// rest is the pause after a grant of nothing.
-	rest = 50 * time.Millisecond
+	rest     = 50 * time.Millisecond
 )
 
-// Shares of the wanted tokens, for Bucket.Ask. A request costs the store more than a check, so there should be few.
+// Shares of the wanted tokens, for Bucket.Ask; a request costs the store more than a check.
 const (
-	// TopUp is the share below which a bucket asks for more.
 	TopUp = 0.25
-	// AlongUp is the share below which a bucket joins a round trip that is due for another bucket. At 0.5 buckets
-	// stayed in up to three groups; at 0.75 they merge.
+	// AlongUp is the share below which a bucket joins another's round trip: at 0.5 three groups remained, at 0.75 they
+	// merge.
 	AlongUp = 0.75
 )
 
 // Bucket is this process's lease on one bucket. Spend, Take, Miss, Held and IsPaused are safe for concurrent use and
-// never block; the other methods are for one goroutine at a time.
+// never block; the rest is for one goroutine.
 type Bucket struct {
 	lots   atomic.Pointer[[]*Lot] // the oldest first; replaced, never changed
 	missed atomic.Int64           // what checks asked for that lots did not have, in millionths
 	paused atomic.Int64           // until when the bucket is empty, on the monotonic clock
 
-	// The fields below belong to that goroutine.
 	known    Limit   // as this process knows it
 	inForce  Limit   // as the last grant said
 	last     Instant // of the last ask; its zero is none
@@ -54,11 +50,10 @@ type Bucket struct {
 // Moved counts lent tokens by their end.
 type Moved struct {
 	Lent, Spent, Back Tokens
-	// Forfeited tokens ended neither spent nor given back.
-	Forfeited Tokens
+	Forfeited         Tokens
 }
 
-// Moved returns the counts since the last call.
+// Moved counts since its last call.
 func (b *Bucket) Moved() (moved Moved) {
 	moved, b.moved = b.moved, Moved{}
 	return moved
@@ -69,7 +64,7 @@ func New(limit Limit, now Instant) *Bucket {
 	return &Bucket{known: limit, inForce: limit, holders: 1, demand: newDemand(now), want: leastWanted}
 }
 
-// Taken holds the tokens of one Take, until Spend or PutBack.
+// Taken holds tokens until Spend or PutBack.
 type Taken struct {
 	n     int
 	parts [maxParts]part
@@ -82,7 +77,7 @@ type part struct {
 	amount int64
 }
 
-// Spend takes and spends a cost, or takes nothing and returns false.
+// Spend spends a cost, or takes nothing and returns false.
 func (b *Bucket) Spend(now Instant, cost Tokens) bool {
 	for _, l := range b.all() {
 		if !l.isAlive(now) {
@@ -104,11 +99,10 @@ func (b *Bucket) Spend(now Instant, cost Tokens) bool {
 	return true
 }
 
-// isAlive reports whether a check may take tokens. One that began before the answer came would count as admitted before
-// the bucket had earned them.
+// isAlive: a check that began before the answer came would count as admitted before the bucket earned the tokens.
 func (l *Lot) isAlive(now Instant) bool { return now.Mono >= l.from && now.IsBefore(l.ends) }
 
-// Take takes a cost from the oldest live grants, or takes nothing and returns false.
+// Take takes from the oldest live grants, or takes nothing and returns false.
 func (b *Bucket) Take(now Instant, cost Tokens, taken *Taken) bool {
 	taken.n = 0
 	missing := int64(cost)
@@ -132,7 +126,6 @@ func (b *Bucket) Take(now Instant, cost Tokens, taken *Taken) bool {
 	return false
 }
 
-// Spend marks the tokens as spent.
 func (t *Taken) Spend() {
 	for i := range t.n {
 		t.parts[i].lot.own().ended.Add(t.parts[i].amount)
@@ -140,7 +133,7 @@ func (t *Taken) Spend() {
 	t.n = 0
 }
 
-// PutBack returns the tokens to their grants. Tokens of a grant that has ended are lost.
+// PutBack returns the tokens, lost if their grant has ended.
 func (t *Taken) PutBack() {
 	for i := range t.n {
 		t.parts[i].lot.own().putBack(t.parts[i].amount)
@@ -148,7 +141,7 @@ func (t *Taken) PutBack() {
 	t.n = 0
 }
 
-// Parts calls f with each grant that tokens were taken from, and is for models.
+// Parts yields the grants of a Take, for models.
 func (t *Taken) Parts(f func(*Lot, Tokens)) {
 	for i := range t.n {
 		f(t.parts[i].lot, Tokens(t.parts[i].amount))
@@ -160,7 +153,7 @@ func (b *Bucket) Miss(cost Tokens) {
 	b.missed.Add(int64(cost))
 }
 
-// Held returns the tokens that can be spent at a time.
+// Held returns the tokens that can be spent now.
 func (b *Bucket) Held(now Instant) (sum Tokens) {
 	for _, l := range b.all() {
 		if now.IsBefore(l.ends) {
@@ -177,7 +170,7 @@ func (b *Bucket) all() []*Lot {
 	return nil
 }
 
-// Lots calls f with each grant and its spendable, unreported and undecided tokens. Lots is for models.
+// Lots yields each grant's spendable, unreported and undecided tokens, for models.
 func (b *Bucket) Lots(now Instant, f func(l *Lot, isAlive bool, left, spent, undecided Tokens)) {
 	for _, l := range b.all() {
 		left, held, spent := l.unreported(false)
@@ -185,18 +178,17 @@ func (b *Bucket) Lots(now Instant, f func(l *Lot, isAlive bool, left, spent, und
 	}
 }
 
-// Edited sets the limit that this process knows. The next request gives back tokens of an older limit.
+// Edited sets the known limit; the next request gives back tokens of an older one.
 func (b *Bucket) Edited(limit Limit) { b.known = limit }
 
-// Expect announces the cost of a check. The bucket then wants tokens for two such checks, and asks once it has less
-// than one.
+// Expect announces a check's cost: the bucket wants two such, and asks once it has less than one.
 func (b *Bucket) Expect(cost Tokens) {
 	b.largest = max(b.largest, cost)
 	b.want = max(b.want, 2*b.largest)
 }
 
-// wanted computes the tokens that the bucket should hold: its demand for the horizon, up to an equal share of the
-// lendable burst or its share of the earnings, whichever is more.
+// wanted is the horizon's demand, up to the larger of an equal share of the lendable burst and its share of the
+// earnings.
 func (b *Bucket) wanted(now Instant) Tokens {
 	asked := b.missed.Load() + b.reported
 	for _, l := range b.all() {
@@ -211,9 +203,8 @@ func (b *Bucket) wanted(now Instant) Tokens {
 	return Tokens(min(want, rate*longestLot.Seconds()))
 }
 
-// Ask returns a request if the bucket has less than a share of the tokens that it wants, has a report after it became
-// idle, or holds tokens of an older limit. Ask deducts what it reports. Each request must be followed by Answered,
-// Unanswered or Lost before the next.
+// Ask returns a request if less than below × wanted is held, after idleness, or to return tokens of an older limit.
+// Reported tokens are deducted. Answered, Unanswered or Lost must follow before the next.
 func (b *Bucket) Ask(now Instant, below float64) (ask Ask, ok bool) {
 	if b.isAsking {
 		return ask, false
@@ -231,12 +222,11 @@ func (b *Bucket) Ask(now Instant, below float64) (ask Ask, ok bool) {
 	return b.report(now, b.want, false), true
 }
 
-// isShort reports whether held is less than a share of the wanted tokens, or than the largest cost.
 func (b *Bucket) isShort(held Tokens, share float64) bool {
 	return held < max(Tokens(float64(b.want)*share), min(b.largest, b.want))
 }
 
-// Return returns a request that gives everything back, or false if there is nothing.
+// Return requests to give everything back; false if there is nothing.
 func (b *Bucket) Return(now Instant) (ask Ask, ok bool) {
 	if b.isAsking || !b.hasReport(now) {
 		return ask, false
@@ -258,8 +248,7 @@ func (b *Bucket) hasOlder() bool {
 	return slices.ContainsFunc(b.all(), func(l *Lot) bool { return l.since < b.known.Since && l.left() > 0 })
 }
 
-// report makes a request that reports spent tokens, and gives back all tokens, or those of an older limit or past their
-// end. report drops a grant once the store knows where all its tokens went; a check in flight may still hold some.
+// report also drops a grant once all its tokens are accounted for; a check in flight may still hold some.
 func (b *Bucket) report(now Instant, want Tokens, everything bool) Ask {
 	ask := Ask{Epoch: b.epoch, Presence: b.presence, Want: want}
 	var kept []*Lot
@@ -306,7 +295,7 @@ func addReturn(returns []Return, r Return) []Return {
 	return append(returns, r)
 }
 
-// Answered adds a grant for a request sent at a time.
+// Answered adds the grant of a request.
 func (b *Bucket) Answered(sent, now Instant, grant *Grant) {
 	isVoid := b.isVoid
 	b.isAsking, b.isVoid = false, false
@@ -330,17 +319,16 @@ func (b *Bucket) Answered(sent, now Instant, grant *Grant) {
 	b.paused.Store(now.Mono + int64(min(max(0, grant.Pause), longestPause)))
 }
 
-// Unanswered ends a request whose report was counted without a grant: the owner asked too soon, or the store is down.
+// Unanswered ends a request whose report was counted without a grant: too soon, or the store is down.
 func (b *Bucket) Unanswered() { b.isAsking, b.isVoid = false, false }
 
-// Lost ends a request whose answer was lost.
+// Lost ends a request without an answer.
 func (b *Bucket) Lost() { b.isAsking, b.isVoid, b.presence = false, false, 0 }
 
-// IsAsking reports whether an ask is under way.
+// IsAsking reports an unanswered request.
 func (b *Bucket) IsAsking() bool { return b.isAsking }
 
-// Forfeit drops all tokens, and those of a request under way, unreported: the store counts them as lent until it
-// forgets them.
+// Forfeit drops all tokens unreported, and those under way; the store counts them as lent until it forgets them.
 func (b *Bucket) Forfeit() {
 	if lots := b.lots.Swap(nil); lots != nil {
 		for _, l := range *lots {
@@ -354,8 +342,8 @@ func (b *Bucket) Forfeit() {
 	b.presence, b.resting, b.isVoid = 0, Instant{}, b.isAsking
 }
 
-// IsPaused reports whether the bucket was empty a moment ago. An owner may deny checks without asking.
+// IsPaused lets an owner deny without asking: the bucket was empty a moment ago.
 func (b *Bucket) IsPaused(now Instant) bool { return now.Mono < b.paused.Load() }
 
-// PausedUntil returns when the pause ends, on the monotonic clock.
+// PausedUntil is on the monotonic clock.
 func (b *Bucket) PausedUntil() int64 { return b.paused.Load() }

@@ -187,8 +187,6 @@ func (h *history) check(t *rapid.T) {
 	}
 }
 
-// TestNoTokenIsSpentOrReportedTwice: an owner spends at most the tokens lent, reports at most those of each time slot,
-// and holds none beyond their life.
 func TestNoTokenIsSpentOrReportedTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -207,7 +205,7 @@ func TestNoTokenIsSpentOrReportedTwice(t *testing.T) {
 	})
 }
 
-// TestABucketAsksForAnExpensiveCheck: a handle's check may cost more than the least that a bucket wants.
+// A handle's check may cost more than the least that a bucket wants.
 func TestABucketAsksForAnExpensiveCheck(t *testing.T) {
 	t.Parallel()
 	now := Instant{Mono: int64(time.Hour), Wall: int64(time.Hour)}

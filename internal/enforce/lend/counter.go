@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Counter counts what one goroutine takes from time to time. Once it counted much, it is split for processors that
-// count at the same time. Add is safe for concurrent use; the other methods are for that goroutine.
+// Counter counts what one goroutine takes from time to time, split by processor once busy. Only Add is safe for
+// concurrent use.
 type Counter struct {
 	one   atomic.Int64
 	cells atomic.Pointer[[spread]paddedCount]
@@ -17,7 +17,7 @@ type paddedCount struct {
 	_ [lineBytes - unsafe.Sizeof(atomic.Int64{})]byte
 }
 
-// Add adds to the count.
+// Add adds n.
 func (c *Counter) Add(n int64) {
 	if cells := c.cells.Load(); cells != nil {
 		cells[here()].Add(n)
@@ -26,7 +26,7 @@ func (c *Counter) Add(n int64) {
 	c.one.Add(n)
 }
 
-// Load returns the count, or less if there are calls of Add at the same time.
+// Load may miss concurrent calls of Add.
 func (c *Counter) Load() int64 {
 	sum, cells := c.one.Load(), c.cells.Load()
 	if cells == nil {
@@ -41,7 +41,7 @@ func (c *Counter) Load() int64 {
 	return sum
 }
 
-// TakeUpTo takes at most so much from the count.
+// TakeUpTo takes at most that much.
 func (c *Counter) TakeUpTo(most int64) int64 {
 	n := min(c.Load(), most)
 	c.Add(-n)

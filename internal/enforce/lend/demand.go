@@ -6,17 +6,15 @@ import (
 )
 
 const (
-	averaged = 500 * time.Millisecond
-	// measureEvery is how often demand is computed while a bucket has enough tokens.
+	averaged     = 500 * time.Millisecond
 	measureEvery = 50 * time.Millisecond
-	// idleAfter is how long a bucket goes without a check before its tokens are given back. At 100 ms, buckets with ten
-	// checks a second gave back and asked again for each; more than 200 ms saves no more round trips.
+	// idleAfter is the time without a check before tokens are given back. At 100 ms, buckets with ten checks a second
+	// gave back and asked again for each; above 200 ms nothing more is saved.
 	idleAfter = 200 * time.Millisecond
-	// doubt is assumed idle time before the first check, so that a single check does not count as a hundred a second.
+	// doubt is assumed idle time, so that a single check does not count as a hundred a second.
 	doubt = 100 * time.Millisecond
 )
 
-// demand is the average demand of checks for a bucket, since it was idle.
 type demand struct {
 	tokens float64 // millionths per second
 

@@ -1,34 +1,29 @@
-// Package lend is the arithmetic of a process that leases tokens of a bucket for about a second: how many it wants,
-// when it asks, and its reports. The server's processes (internal/enforce/lease) and clients' handles (client) both use
-// it. Clients import the package, so it uses the standard library alone.
+// Package lend is the arithmetic of a process that leases tokens for about a second: demand, requests and reports.
+// Servers (internal/enforce/lease) and clients' handles (client) use it, so it imports the standard library alone.
 //
-// Tokens end on the monotonic or the wall clock, whichever is first, because the monotonic clock may stand still while
-// a machine is suspended, and the wall clock may be set back.
-//
-// A report is never repeated, because the store may have counted it. If it was lost, the store counts too much as lent
-// until it forgets the time slot, and admits less.
+// Tokens end on the monotonic or wall clock, whichever is first: one may stand still during suspension, the other be
+// set back.
 package lend
 
 import "time"
 
 const (
-	// Life is how long lent tokens can be spent after the request, on the requesting process's clock.
+	// Life is how long lent tokens can be spent after the request, on the requester's clock.
 	Life = time.Second
-	// SlotGuard is how long after its end the store forgets a time slot, because owners' clocks may run slower.
+	// SlotGuard: the store forgets a time slot this long after its end, because owners' clocks may run slower.
 	SlotGuard = 250 * time.Millisecond
-	// MaxSlots caps the time slots that the store has not forgotten.
-	MaxSlots = 6
-	// clockDrift: the clocks here may run slower than the store's by 1/clockDrift.
+	MaxSlots  = 6
+	// clockDrift: clocks here may be slower than the store's by 1/clockDrift.
 	clockDrift = 1000
 )
 
-// OnStoresClock shortens a duration so that it ends here before it ends on the store's clock.
+// OnStoresClock shortens d to end here before it ends on the store's clock.
 func OnStoresClock(d time.Duration) time.Duration { return d - d/clockDrift }
 
-// Instant is one reading of the monotonic and the wall clock, in nanoseconds.
+// Instant is a reading of both clocks, in nanoseconds.
 type Instant struct{ Mono, Wall int64 }
 
-// Clock returns a clock that reads this machine's.
+// Clock reads this machine's clocks.
 func Clock() func() Instant {
 	start := time.Now()
 	return func() Instant {
@@ -37,21 +32,20 @@ func Clock() func() Instant {
 	}
 }
 
-// Plus returns the instant after a duration on both clocks.
+// Plus adds to both clocks.
 func (i Instant) Plus(d time.Duration) Instant { return Instant{i.Mono + int64(d), i.Wall + int64(d)} }
 
-// IsBefore reports whether both clocks are before a time.
+// IsBefore requires both clocks to be before.
 func (i Instant) IsBefore(other Instant) bool { return i.Mono < other.Mono && i.Wall < other.Wall }
 
-// Apart returns by how much the two clocks moved apart since an earlier reading, and whether that is too much to trust
-// either, because the machine was suspended or its clock was set. An owner then forfeits everything. Less than
-// SlotGuard is harmless, because the store forgets a time slot only that long after its end.
+// Apart returns the clocks' drift since an earlier reading; if tooFar, after suspension or setting, owners forfeit
+// everything. Less than SlotGuard is harmless, because the store forgets a slot only that long after its end.
 func (i Instant) Apart(earlier Instant) (by time.Duration, tooFar bool) {
 	by = time.Duration((i.Wall - earlier.Wall) - (i.Mono - earlier.Mono))
 	return by, by.Abs() > SlotGuard
 }
 
-// Limit is a bucket's limit as a lease owner knows it.
+// Limit is as a lease owner knows it.
 type Limit struct {
 	Rate  float64 // tokens per second, above 0
 	Burst int64   // tokens
@@ -60,20 +54,18 @@ type Limit struct {
 
 // Ask is a lease owner's report and request.
 type Ask struct {
-	// Epoch is the epoch of Returns and Presence.
-	Epoch int64
-	// Returns are the tokens spent and given back since the last request, by time slot.
+	Epoch   int64
 	Returns []Return
-	// Presence is the time slot of the owner's last grant; 0 for none, or if the answer was lost.
+	// Presence is the last grant's time slot; 0 for none or a lost answer.
 	Presence int64
-	// Held: the owner's tokens, including those of checks in progress. Need: the tokens that checks in progress need in
-	// all. Want: the tokens that the owner would like in all.
+	// Held counts the owner's tokens, including those of checks in progress, Need what these need in all, Want the
+	// wish.
 	Held, Need, Want Tokens
-	// Since is the time since the owner's last request, in microseconds; 0 for the first.
+	// Since the last request, in microseconds; 0 for the first.
 	Since int64
 }
 
-// Return reports lent tokens of one time slot as spent or given back.
+// Return reports lent tokens of a time slot.
 type Return struct {
 	Slot        int64
 	Spent, Back Tokens
@@ -81,22 +73,17 @@ type Return struct {
 
 // Grant is the answer to an Ask.
 type Grant struct {
-	// Amount is the amount lent, and can be spent until Life after the request was sent.
-	Amount Tokens
-	// Slot and Epoch name the grant in later requests.
+	Amount      Tokens
 	Slot, Epoch int64
-	// Holders is the number of processes that hold tokens of the bucket, this one included.
-	Holders int64
-	Limit   Limit // in force
-	// Pause is how long to leave the empty bucket alone; see Pause.
-	Pause time.Duration
+	Holders     int64
+	Limit       Limit // in force
+	Pause       time.Duration
 }
 
-// longestPause caps a pause against a faulty server.
 const longestPause = 100 * time.Millisecond
 
-// Pause returns how long an owner leaves a bucket alone after its request: 0 if nothing was refused and the level is
-// two tokens or more for each owner, else the time in which the bucket earns a token for each.
+// Pause returns how long to leave a bucket alone: until it earns a token for each owner, or 0 if nothing was refused
+// and two are left for each.
 func Pause(level Tokens, holders int64, rate float64, refused bool) time.Duration {
 	n := float64(max(1, holders))
 	if !refused && float64(level)/2/n >= float64(Token) {

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// Lot is the rest of one grant. Amounts are in millionths of a token.
+// Lot is the rest of one grant, in millionths of a token.
 //
-// A token that is lent is in a cell, taken by a check that has not ended, or spent. Cells count the first two, and what
-// is missing was spent, so that a check which spends at once changes one number.
+// A lent token is in a cell, taken by a check in progress, or spent. Spent tokens are those missing from the first two,
+// so a check that spends at once changes one number.
 type Lot struct {
 	one   cell
 	cells *[spread]paddedCell // instead of one, in a large lot
@@ -24,12 +24,11 @@ type Lot struct {
 
 const (
 	spread = 16 // a power of two
-	// splitFrom is the number of checks from which a lot is split, as a busier handle's are: cells take 2 KB.
+	// splitFrom: only lots for this many checks are split, because cells take 2 KB.
 	splitFrom = 64 * spread
 	lineBytes = 128 // two cache lines, because processors fetch pairs
 )
 
-// cell is the part of a lot that goroutines near to each other take from first.
 type cell struct {
 	left  atomic.Int64
 	taken atomic.Int64 // ever, by checks that did not spend at once
@@ -41,16 +40,14 @@ type paddedCell struct {
 	_ [lineBytes - unsafe.Sizeof(cell{})]byte
 }
 
-// here returns the cell of the calling goroutine, by the address of its stack, so that goroutines that run at the same
-// time seldom meet. Two in one cell only slow each other down.
+// here picks a cell by the address of the stack, so that concurrent goroutines seldom share one.
 func here() int {
 	var local byte
 	at := uint64(uintptr(unsafe.Pointer(&local))) >> 11 //nolint:gosec // a number to spread by; nothing is read there
 	return int(at * 0x9e3779b97f4a7c15 >> 60)           // the upper 4 bits, as spread is 16
 }
 
-// fill puts a grant into a new lot, and splits it if it serves enough checks of a cost. A cost of 0 never splits it: a
-// server, which has many lots and much else to do for a check, announces none.
+// fill splits a new lot if it serves enough checks of a cost; 0, which a server's many lots announce, never splits.
 func (l *Lot) fill(amount, cost int64) {
 	l.due = amount
 	if cost == 0 || amount/cost < splitFrom {
@@ -85,8 +82,7 @@ func (l *Lot) all() iter.Seq[*cell] {
 	}
 }
 
-// take takes up to an amount, until putBack or spent. If the goroutine's own cell has too little, it gets the tokens of
-// others.
+// take takes up to an amount, also from other goroutines' cells, until putBack or spent.
 func (l *Lot) take(amount int64) int64 {
 	own := l.own()
 	taken := own.take(amount)
@@ -122,7 +118,6 @@ func (c *cell) putBack(amount int64) {
 	c.ended.Add(amount) // after the tokens are back, for unreported
 }
 
-// spend takes and spends a cost, or nothing.
 func (c *cell) spend(cost int64) bool {
 	for {
 		left := c.left.Load()
@@ -142,11 +137,10 @@ func (l *Lot) left() (sum int64) {
 	return sum
 }
 
-// unreported returns what is left, what checks hold that have not ended, and what was spent since the last report. If
-// empties, nothing stays in the cells.
+// unreported returns the tokens left, held by checks, and spent since the last report; empties leaves nothing in cells.
 //
-// Checks may run meanwhile. spent can then be too low, and the next report has the rest, but never too high: ended is
-// read first and taken last, so tokens that a check is moving count as held.
+// Beside running checks spent can be too low, never too high: ended is read first and taken last, so moving tokens
+// count as held.
 func (l *Lot) unreported(empties bool) (left, held, spent int64) {
 	for c := range l.all() {
 		held -= c.ended.Load()

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// TestChecksBesideReportsAreCountedExactly: whatever checks and reports do at the same time, a token is spent or given
-// back once, and in the end every spent one is reported, unless its grant ended meanwhile.
+// Each token is spent or given back once, and every spent one is reported, unless its grant ended meanwhile.
 func TestChecksBesideReportsAreCountedExactly(t *testing.T) {
 	t.Parallel()
 	for name, step := range map[string]time.Duration{

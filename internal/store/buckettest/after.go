@@ -33,7 +33,6 @@ func expectWait(t *testing.T, check enforce.BucketCheck, tier int, want time.Dur
 	}
 }
 
-// chargesAfter takes costs far above the burst, of each algorithm that can be charged after.
 func chargesAfter(t *testing.T, s Store) {
 	bucket := chargedAfter(enforce.Tier{Key: key(1, "42"), Limit: limit(1, 10, 0)})
 	fixed := chargedAfter(enforce.Tier{Key: key(2, "42"), Limit: window(rules.KindFixedWindow, 10)})
@@ -43,10 +42,10 @@ func chargesAfter(t *testing.T, s Store) {
 		charged []float64 // by costs of 4, 100 and 1
 		wait    time.Duration
 	}{
-		// A hundred is more than the 6 that are left and a burst of debt, which takes ten seconds to earn.
+		// 100 exceed the 6 that are left and a burst of debt, which takes ten seconds to earn.
 		{bucket, []float64{4, 16, 0}, 10*time.Second + time.Microsecond},
 		{fixed, []float64{4, 6, 0}, time.Minute},
-		// The next window counts this one's 10 until its share rounds to 9.
+		// The next window counts these 10 until their share rounds to 9.
 		{sliding, []float64{4, 6, 0}, 63*time.Second + time.Microsecond},
 	} {
 		answers := take(t, s, after(0), checkOf(4, one.tier), checkOf(100, one.tier), checkOf(1, one.tier))

@@ -1,12 +1,7 @@
-// Package buckettest is the conformance suite of the enforce.Buckets port. RunCredits is that of enforce.Creditor, and
-// RunReservations that of enforce.Reserver.
-//
-// The suite has four standards. The decision scripts in testdata are right in exact arithmetic. The reference in
-// reference.go is a dozen lines over enforce.Bucket; a store must agree with it bit for bit. On random histories, with
-// edited limits and clocks that jump, levels stay within a millionth of a token of rational arithmetic. Each algorithm
-// agrees with its definition over a list of all admissions; see oracle.go.
-//
-// Time is always a parameter, so no conformance test waits.
+// Package buckettest is the conformance suite of stores of buckets. The scripts in testdata are right in exact
+// arithmetic. Stores agree bit for bit with reference.go, a dozen lines over enforce.Bucket. Random histories stay
+// within a millionth of a token of rational arithmetic, and of each algorithm's definition; see oracle.go. Time is a
+// parameter, so no test waits.
 package buckettest
 
 import (
@@ -19,9 +14,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Store is an empty store under test. The test sets its clock.
+// Store is an empty store under test, whose clock the test sets.
 type Store struct {
-	// Take is enforce.Buckets.Take at a time on the store's clock, in microseconds since the Unix epoch.
 	Take   func(now int64, asks []enforce.BucketCheck) error
 	Credit func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before,
 		after enforce.Bucket, err error)
@@ -31,14 +25,13 @@ type Store struct {
 		with enforce.Settlement) (enforce.Settled, error)
 	Lease      func(now int64, leases []enforce.Lease) error
 	ApplyEdits func(now int64, edits []enforce.Edit) error
-	// Newer replaces a bucket by a value in the format of a newer release; nil if releases do not share the store.
+	// Newer writes a newer release's format; nil if releases do not share the store.
 	Newer func(key enforce.Key)
-	// State returns the content of the store, one entry per bucket. Equal states mean that nothing of importance was
-	// written between them.
+	// State has an entry per bucket; equal states mean that nothing of importance was written.
 	State func() map[string]string
 }
 
-// Run runs the whole suite. Its parallel tests call open once each.
+// Run runs the suite of enforce.Buckets; each parallel test calls open once.
 func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Run("decision scripts", func(t *testing.T) { runScripts(t, open) })
 	t.Run("contract", func(t *testing.T) { runContract(t, open) })

@@ -14,7 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// RunCredits runs the suite of the enforce.Creditor port. Its parallel tests call open once each.
+// RunCredits is the suite of enforce.Creditor; each parallel test calls open once.
 func RunCredits(t *testing.T, open func(t *testing.T) Store) {
 	promises := map[string]func(*testing.T, Store){
 		"a credit adds to what the bucket has earned":                               creditAddsToWhatWasEarned,
@@ -258,7 +258,6 @@ func runExactCredits(t *testing.T, s Store) {
 			Limit: drawLimit(t, epoch),
 		}
 		want, _ := (*exact)(nil).advanced(tier.Limit, now)
-		// A used bucket is stored, so each credit of it is written.
 		if _, _, err := s.Credit(now, tier.Key, tier.Limit, -1); err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// idle is how long a store must keep a full bucket. A forgotten bucket has the caller's limit, even an older or larger
-// one.
+// idle is how long a full bucket must be kept; a forgotten one has the caller's limit, even an older or larger one.
 const idle = 10 * time.Second
 
 func drawLimit(t *rapid.T, since int64) enforce.Limit {
@@ -33,8 +32,7 @@ func drawLimit(t *rapid.T, since int64) enforce.Limit {
 	return enforce.Limit{Rate: min(max(rate, rules.MinRate), rules.MaxRate), Burst: burst, Since: since}
 }
 
-// drawAnyLimit draws a limit of any algorithm without a calendar, whose windows a store may know less far than the
-// reference.
+// drawAnyLimit leaves out calendars, whose windows a store may know less far than the reference.
 func drawAnyLimit(t *rapid.T, since int64) enforce.Limit {
 	limit := drawLimit(t, since)
 	const second = int64(time.Second / time.Microsecond)
@@ -57,7 +55,6 @@ func drawAnyLimit(t *rapid.T, since int64) enforce.Limit {
 	return limit
 }
 
-// drawCost draws costs around 0, the least, the level, and the burst, and above all that a bucket can be charged.
 func drawCost(t *rapid.T, limit enforce.Limit, level enforce.Level) enforce.Tokens {
 	burst := enforce.Tokens(limit.Burst) * enforce.Token
 	return max(0, rapid.OneOf(
@@ -81,7 +78,6 @@ func drawStep(t *rapid.T, limit enforce.Limit) int64 {
 	).Draw(t, "clock")
 }
 
-// history is the world of a random history: rules with edits, and callers that may not have read the latest edit.
 type history struct {
 	now, latest int64 // latest is the highest that now ever was
 	tenant      rules.TenantID
@@ -113,7 +109,6 @@ func (h *history) advance(t *rapid.T, s Store) {
 	rule := rules.RuleID(rapid.IntRange(1, len(h.limits)-1).Draw(t, "rule"))
 	switch rapid.IntRange(0, 9).Draw(t, "edit") {
 	case 0, 1:
-		// Since is the database's clock; its order is the order of edits.
 		present := h.limits[rule][0]
 		since := max(present.Since+1, h.limits[rule][1].Since+1,
 			h.now+rapid.Int64Range(-2_000_000, 2_000_000).Draw(t, "skew"))
@@ -123,7 +118,6 @@ func (h *history) advance(t *rapid.T, s Store) {
 	}
 }
 
-// edit replaces a rule's limit, and applies the edit to its buckets if they fill later than before.
 func (h *history) edit(t *rapid.T, s Store, rule rules.RuleID, limit enforce.Limit) {
 	former := h.limits[rule][0]
 	h.limits[rule] = [2]enforce.Limit{limit, former}
@@ -150,7 +144,6 @@ func (h *history) edit(t *rapid.T, s Store, rule rules.RuleID, limit enforce.Lim
 	}
 }
 
-// drawReadAt draws when a caller has last read all limits: long ago, now, or just at the threshold.
 func (h *history) drawReadAt(t *rapid.T, limit enforce.Limit) int64 {
 	return max(0, rapid.SampledFrom([]int64{
 		0, h.now, limit.Since + enforce.CommitTime,
@@ -204,8 +197,8 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 	return one
 }
 
-// forgettable reports whether a store may have forgotten the tier's bucket with a visible effect, because the bucket
-// has another limit: a later edit's, or that of a caller far behind. Earlier edits were applied.
+// forgettable reports whether the bucket has another limit, of a later edit or for a caller far behind, and may be
+// forgotten.
 func (h *history) forgettable(tier enforce.Tier) bool {
 	bucket, ok := h.reference[tier.Key]
 	if !ok || !h.mayBeGone(tier.Key) {
@@ -231,7 +224,6 @@ func (h *history) renew(tier *enforce.Tier) {
 	tier.Key.Subject = fmt.Sprint("somebody new ", h.subjects)
 }
 
-// fullAt is when a bucket is full, at most a year after its last use.
 func fullAt(bucket enforce.State) int64 { return bucket.Stamp + bucket.TimeToFull().Microseconds() }
 
 func runHistories(t *testing.T, s Store) {
@@ -256,8 +248,7 @@ func runHistories(t *testing.T, s Store) {
 	})
 }
 
-// runExact replays random histories of one bucket beside rational arithmetic. Decisions may differ only if the exact
-// level is within a millionth of a token of the cost.
+// runExact compares with rational arithmetic: decisions differ only within a millionth of a token of the cost.
 func runExact(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
@@ -309,7 +300,7 @@ func runExact(t *testing.T, s Store) {
 	})
 }
 
-// runMillion takes a million times from a bucket whose rate doubles cannot represent, and compares the levels.
+// The rate is none that doubles can represent.
 func runMillion(t *testing.T, s Store) {
 	const takes, batch = 1_000_000, 250
 	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1000.1/3, 1_000_000_000, 0)}

@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// runKeys takes once from each of many similar keys: all must be full.
 func runKeys(t *testing.T, open func(t *testing.T) Store) {
 	long := strings.Repeat("x", 300)
 	digest := sha256.Sum256([]byte(long))

@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// RunLeases runs the suite of enforce.Lender. Its parallel tests call open once each.
+// RunLeases is the suite of enforce.Lender; each parallel test calls open once.
 func RunLeases(t *testing.T, open func(t *testing.T) Store) {
 	t.Run("random leases agree with the reference bit for bit", func(t *testing.T) {
 		t.Parallel()
@@ -55,8 +55,7 @@ func (r reference) lease(now int64, leases []enforce.Lease) {
 	}
 }
 
-// runLeaseHistories leases, takes and credits at random, with true and false reports, and compares each answer with the
-// reference.
+// Reports are true and false, and each answer must equal the reference's.
 func runLeaseHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,7 +16,7 @@ import (
 
 const sharedBuckets = 3
 
-// tokens is the state of the model: the level of each bucket, in whole tokens. The buckets earn too little to matter.
+// tokens is the model's state: whole tokens of each bucket, which earns too little to matter.
 type tokens [sharedBuckets]int64
 
 type taking struct {
@@ -31,8 +31,7 @@ type answer struct {
 	left              []int64 // in each bucket; unknown after a recalled denial
 }
 
-// allOrNothing is a sequential store. Every history of a real store must equal one of its histories, in an order in
-// which no operation comes before one that ended before it began.
+// Every history of a real store must equal one of this sequential store, in an order of real time.
 var allOrNothing = porcupine.NondeterministicModel{
 	Init: func() []any { return []any{tokens{20, 40, 60}} },
 	Step: func(state, input, output any) []any {
@@ -64,9 +63,9 @@ var allOrNothing = porcupine.NondeterministicModel{
 	},
 }
 
-// RunChecks checks that checks of several callers in two processes, each with a denial cache, are linearizable. open
-// returns a store and a function that makes it fail. Each store has several histories, of a tenant each. A lost answer
-// doubles the possible orders, so a history is short and has one fault: twelve lost answers took the search a minute.
+// RunChecks checks that two processes' checks, behind denial caches, are linearizable; open returns a store and how to
+// fail it. Each history has one tenant and one fault, because a lost answer doubles the possible orders: twelve took a
+// minute.
 func RunChecks(t *testing.T, stores int, open func(t *testing.T) (s enforce.ReservingBuckets, fault func())) {
 	for range stores {
 		s, fault := open(t)
@@ -80,8 +79,6 @@ func RunChecks(t *testing.T, stores int, open func(t *testing.T) (s enforce.Rese
 	}
 }
 
-// record lets callers in two processes take from the same buckets, and returns the operations. record injects one
-// fault, which may cost each caller an answer.
 func record(s enforce.ReservingBuckets, tenant rules.TenantID, fault func()) []porcupine.Operation {
 	const callers, each = 8, 10
 	caches := []*enforce.DenialCache{enforce.NewDenialCache(nil), enforce.NewDenialCache(nil)}
@@ -148,7 +145,6 @@ func (in taking) take(take takeFunc, tenant rules.TenantID) (answer, error) {
 	out := answer{allowed: checks[0].Allowed, recalled: checks[0].Recalled}
 	for _, tier := range checks[0].Tiers {
 		out.holds = append(out.holds, tier.Holds)
-		// A bucket earns a millionth a second.
 		out.left = append(out.left, int64((tier.Bucket.Level.Micros+enforce.Token/1000)/enforce.Token))
 	}
 	return out, nil

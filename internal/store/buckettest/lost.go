@@ -16,11 +16,9 @@ type unobserved struct{}
 func (unobserved) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}
 func (unobserved) StoreAnswered(time.Duration, error)                          {}
 
-// RunLostReplies decides checks whose reply from a store is lost after their execution. lose makes the reply to the
-// next take get lost. local are buckets of the process.
+// RunLostReplies loses replies after their execution, by lose; local are buckets of the process.
 //
-// A concurrency slot without a known reservation is released in the background, and a denied check gets its cost back.
-// A check that a failure mode let pass with a reservation keeps both until its settlement.
+// Slots without a known reservation are released in the background, and denied checks get their cost back.
 func RunLostReplies(t *testing.T, s, local enforce.ReservingBuckets, lose func()) {
 	pattern := func(text string) rules.Pattern {
 		parsed, err := rules.ParsePattern(text)
@@ -90,7 +88,7 @@ func RunLostReplies(t *testing.T, s, local enforce.ReservingBuckets, lose func()
 		t.Errorf("%d tokens are left after a lost reply, want 9", left(3))
 	}
 	var running sync.WaitGroup
-	// Run starts only now, because it releases slots a second after their replies were lost.
+	// Run starts late, because it releases slots a second after lost replies.
 	running.Go(func() { limiter.Run(ctx) })
 	defer running.Wait()
 	defer stop()
@@ -115,8 +113,7 @@ func RunLostReplies(t *testing.T, s, local enforce.ReservingBuckets, lose func()
 	}
 }
 
-// RunLostSettlements settles and extends reservations whose reply is lost after their execution: what the costs grew by
-// is known all the same. lose makes the reply to the next settlement get lost.
+// RunLostSettlements loses replies to settlements, by lose; their changes are known all the same.
 func RunLostSettlements(t *testing.T, s enforce.ReservingBuckets, lose func()) {
 	ctx := context.Background()
 	tier := enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: 9, Subject: "settled"}, Limit: limit(1e-6, 1000, 0)}

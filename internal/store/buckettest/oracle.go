@@ -13,8 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// oracle has the list of all admissions of one bucket, and computes the level by each algorithm's definition, in
-// rational arithmetic.
 type oracle struct {
 	limit    enforce.Limit
 	admitted []admission
@@ -25,8 +23,7 @@ type admission struct {
 	amount *big.Rat // tokens or slots
 }
 
-// left returns the tokens or concurrency slots that can be taken at a time. Stores compute in doubles, which may round
-// a share of half a token to either side: least and most differ by a token then.
+// least and most differ by a token where doubles may round a share of half a token to either side.
 func (o *oracle) left(now int64) (least, most *big.Rat) {
 	used := new(big.Rat)
 	interval := o.limit.Interval
@@ -137,8 +134,7 @@ func (o *oracle) drawForward(t *rapid.T, now int64) int64 {
 	).Draw(t, "forward"))
 }
 
-// runOracle replays random histories of one bucket of any algorithm beside the oracle. Decisions may differ only where
-// rates and shares are rounded, by a millionth of a token.
+// runOracle lets decisions differ only where rates and shares are rounded, by a millionth of a token.
 func runOracle(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
@@ -170,7 +166,6 @@ func runOracle(t *testing.T, s Store) {
 	})
 }
 
-// compare compares an answer with the level before it, and records the admission.
 func (o *oracle) compare(t *rapid.T, now int64, check *enforce.BucketCheck, least, most, rounding *big.Rat) {
 	amount, tier := o.amount(check.Cost), &check.Tiers[0]
 	needed := amount
@@ -199,7 +194,7 @@ func (o *oracle) compare(t *rapid.T, now int64, check *enforce.BucketCheck, leas
 	case ok != (check.IsChargedAfter(tier) || amount.Cmp(big.NewRat(o.limit.Burst, 1)) <= 0):
 		t.Fatalf("%+v: cost %v: can pass: %t", o.limit, check.Cost, ok)
 	case !check.Allowed && ok && o.limit.Kind != rules.KindConcurrency:
-		// The check passes after the reported wait, and not a microsecond earlier.
+		// The check passes after its wait, and not a microsecond earlier.
 		end := now + wait.Microseconds()
 		slack := big.NewRat(3, 1_000_000)
 		_, after := o.left(end)
@@ -222,7 +217,6 @@ func (o *oracle) compare(t *rapid.T, now int64, check *enforce.BucketCheck, leas
 	}
 }
 
-// fitting returns how much of an amount a check is charged of what is left.
 func (o *oracle) fitting(check *enforce.BucketCheck, amount, left *big.Rat) *big.Rat {
 	switch {
 	case !check.IsChargedAfter(&check.Tiers[0]):

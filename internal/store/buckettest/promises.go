@@ -16,9 +16,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// RunPromises lets processes that share a store take from one bucket with 32 callers for a while, for each algorithm.
-// The store's clock stamps each admission, so the bounds are exact. The burst must be so small that the store denies
-// some.
+// RunPromises takes from one bucket with 32 callers of all processes, for each algorithm. The store's clock stamps
+// admissions, so bounds are exact; the burst must be so small that some are denied.
 func RunPromises(t *testing.T, processes []enforce.ReservingBuckets, burst int64, lasts time.Duration) {
 	const window = int64(250_000)
 	rate, most := float64(burst)*10/3, float64(burst)
@@ -73,9 +72,8 @@ func RunPromises(t *testing.T, processes []enforce.ReservingBuckets, burst int64
 	}
 }
 
-// hammer takes from a bucket with 32 callers for a while, and returns the sorted times of the admissions. One caller of
-// each process begins with a batch of many checks, so that even a slow machine gets denials; all other checks come one
-// by one.
+// hammer returns the sorted times of the admissions. Each process begins with a batch of many checks, so that even a
+// slow machine gets denials.
 func hammer(
 	t *testing.T, processes []enforce.ReservingBuckets, tier enforce.Tier, many int, lasts time.Duration,
 ) (stamps []int64, denied int) {
@@ -96,7 +94,6 @@ func hammer(
 				for i := range checks {
 					n++
 					checks[i] = checkOf(1, tier)
-					// never 0, which holds nothing
 					binary.LittleEndian.PutUint64(checks[i].Holder[:], uint64(caller+1)<<32|uint64(n))
 				}
 				if err := processes[caller%len(processes)].Take(context.Background(), checks); err != nil {
@@ -121,8 +118,7 @@ func hammer(
 	return stamps, denied
 }
 
-// aboveRate returns by how much the admissions of any interval exceeded the earnings of a rate, on a clock that ticks
-// once per step of microseconds.
+// aboveRate returns the largest excess over a rate in any interval, on a clock that ticks once per step of µs.
 func aboveRate(stamps []int64, rate float64, step int64) float64 {
 	least, most := math.Inf(1), 0.0
 	for i, at := range stamps {
@@ -154,19 +150,16 @@ func mostWithin(stamps []int64, window int64) float64 {
 	return float64(most)
 }
 
-// slotInput is one operation on a concurrency limit: a reserving check, or the settlement of a reservation.
 type slotInput struct {
 	settle bool
 	id     uint16
 }
 
-// slotOutput is its result: whether the check passed or the reservation was open, and the slots that a check left.
 type slotOutput struct {
 	done bool
 	left int64
 }
 
-// threeSlots is a sequential concurrency limit of three slots. Its state names the holders, two bytes each.
 var threeSlots = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, output any) (bool, any) {
@@ -195,8 +188,7 @@ var threeSlots = porcupine.Model{
 	},
 }
 
-// RunSlots checks that concurrency slots and reservations of processes that share a store are linearizable. open
-// returns the processes.
+// RunSlots checks that slots and reservations of processes that share a store are linearizable.
 func RunSlots(t *testing.T, histories int, open func(t *testing.T) []enforce.ReservingBuckets) {
 	for range histories {
 		history := recordSlots(t, open(t))
@@ -213,7 +205,6 @@ func RunSlots(t *testing.T, histories int, open func(t *testing.T) []enforce.Res
 	}
 }
 
-// recordSlots lets callers take slots, and settle their own and each other's reservations, some twice.
 func recordSlots(t *testing.T, processes []enforce.ReservingBuckets) []porcupine.Operation {
 	t.Helper()
 	const callers, each = 8, 40
@@ -275,8 +266,8 @@ func (in slotInput) on(s enforce.ReservingBuckets, tier enforce.Tier) (slotOutpu
 	return slotOutput{checks[0].Allowed, int64(checks[0].Tiers[0].Bucket.Level.Micros / enforce.Token)}, err
 }
 
-// RunOneReservationTooMany opens the most reservations that a tenant may have, each for an hour. used is called before
-// and after with the number of open reservations.
+// RunOneReservationTooMany opens a tenant's most reservations, for an hour; used gets the number open, before and
+// after.
 func RunOneReservationTooMany(t *testing.T, s enforce.ReservingBuckets, used func(open int)) {
 	tier := enforce.Tier{Key: key(1, "42"), Limit: enforce.Limit{Rate: 1, Burst: rules.MaxBurst}}
 	reserve := func(n int) enforce.BucketCheck {

@@ -39,7 +39,7 @@ func recordsOnce(t *testing.T, s Store) {
 	expectTokens(t, answers[1], 97)
 	expectTokens(t, answers[3], 100)
 	expectTokens(t, answers[5], 94)
-	// epoch is the start of a slot of time, and the id is forgotten a slot later than two minutes.
+	// The id came at the start of a time slot, and is forgotten a slot later than two minutes.
 	const last = 2*time.Minute + 30*time.Second
 	answers = take(t, s, after(last)-1, recording("a", 3, bucket))
 	expectRepeated(t, answers, true)
@@ -65,8 +65,7 @@ func recordIDsAreOneTenants(t *testing.T, s Store) {
 	expectTokens(t, answers[5], 97)
 }
 
-// RunRecordCap expects that a tenant has at most so many ids of records at once, whatever a neighbour has. fill adds
-// ids of a tenant at a time.
+// RunRecordCap expects at most so many ids of a tenant, whatever a neighbour has; fill adds ids.
 func RunRecordCap(t *testing.T, s Store, most int, fill func(now int64, tenant rules.TenantID, ids int)) {
 	bucket := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 1000, 0)}
 	neighbour := bucket
@@ -86,12 +85,11 @@ func RunRecordCap(t *testing.T, s Store, most int, fill func(now int64, tenant r
 	}
 	expectCharged(t, answers[4], 0)
 	expectRepeated(t, answers[5:], true, false)
-	// The id is forgotten, as are those that came before, and a store may count them for another half minute.
+	// A store may count forgotten ids for another half minute.
 	answers = take(t, s, after(3*time.Minute+time.Second), recording("a", 1, bucket), recording("d", 1, bucket))
 	expectRepeated(t, answers, false, false)
 }
 
-// recordReference remembers the ids of one tenant, by the slot of time in which they came.
 type recordReference map[enforce.RecordID]int64
 
 func (r recordReference) take(now int64, buckets reference, checks []enforce.BucketCheck) {
@@ -109,7 +107,7 @@ func (r recordReference) take(now int64, buckets reference, checks []enforce.Buc
 	}
 }
 
-// runRecordHistories has a clock that never goes back, because a store may forget an id once it has expired.
+// The clock never goes back, because a store may forget an expired id.
 func runRecordHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {

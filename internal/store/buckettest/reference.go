@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// reference is the contract of enforce.Buckets in few lines.
 type reference map[enforce.Key]enforce.State
 
 func (r reference) take(now int64, checks []enforce.BucketCheck) {
@@ -55,8 +54,7 @@ type exact struct {
 	limit enforce.Limit
 }
 
-// advanced returns the bucket advanced to a time and a caller's limit, and reports whether it must be kept even if
-// nothing is taken. An unused bucket is nil.
+// advanced is also whether to keep the bucket even if nothing is taken; an unused one is nil.
 func (e *exact) advanced(limit enforce.Limit, now int64) (settled *exact, mustWrite bool) {
 	if e == nil {
 		return &exact{level: big.NewRat(limit.Burst, 1), stamp: now, limit: limit}, false
@@ -108,7 +106,6 @@ func (e *exact) off(level enforce.Level) float64 {
 	return math.Abs(off)
 }
 
-// compare compares the answer to a check with the bucket before it.
 func (e *exact) compare(check *enforce.BucketCheck) error {
 	tier, needed, missing := &check.Tiers[0], check.Cost, 0.0
 	if tier.After {
@@ -127,7 +124,7 @@ func (e *exact) compare(check *enforce.BucketCheck) error {
 			charged = min(charged, max(0, float64(e.limit.Burst)-e.missing(0)))
 		}
 	}
-	// Both levels, and the whole millionths of a charge, are each off by a millionth at most.
+	// Both levels, and a charge's whole millionths, are off by at most a millionth.
 	if off := math.Abs(inTokens(tier.Charged) - charged); off > 3e-6 {
 		return fmt.Errorf("cost %v: charged %v, want %v", check.Cost, tier.Charged, charged)
 	}
@@ -136,7 +133,6 @@ func (e *exact) compare(check *enforce.BucketCheck) error {
 
 func inTokens(amount enforce.Tokens) float64 { return float64(amount) / float64(enforce.Token) }
 
-// missing returns the tokens that the exact level lacks for a cost; negative if it has more.
 func (e *exact) missing(cost enforce.Tokens) float64 {
 	missing, _ := new(big.Rat).Sub(big.NewRat(int64(cost), int64(enforce.Token)), e.level).Float64()
 	return missing

@@ -15,7 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// RunReservations runs the suite of enforce.Reserver. Its parallel tests call open once each.
+// RunReservations is the suite of enforce.Reserver; each parallel test calls open once.
 func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 	promises := map[string]func(*testing.T, Store){
 		"a reservation is settled once":                                  settlesOnce,
@@ -129,7 +129,7 @@ func tellsChanges(t *testing.T, s Store) {
 		enforce.MeterCost{Meter: "tokens", Cost: -2 * enforce.Token})
 	expect(settleAt(t, s, after(time.Minute), 2, enforce.Settlement{Cancel: true}),
 		enforce.MeterCost{Cost: -enforce.Token}, enforce.MeterCost{Meter: "tokens", Cost: -5 * enforce.Token})
-	// A record of the first version, as processes without meters write: what settlements of other meters say is new.
+	// In the first version, without meters, settlements of other meters are new.
 	expectAllowed(t, take(t, s, after(0), reserving(3, 1, requests)), true)
 	settled := settleAt(t, s, after(0), 3, costs(2, 6))
 	if expectSettled(t, settled, true, 1); len(settled.Changes) > 0 || len(settled.Costs) > 0 {
@@ -196,7 +196,6 @@ func refundsTheSameWindow(t *testing.T, s Store) {
 	left(t, s, after(40*time.Second), fixed, 5)
 	left(t, s, after(40*time.Second), sliding, 5)
 	expectAllowed(t, take(t, s, after(90*time.Second), checkOf(1, fixed)), true)
-	// the sliding window still counts half of it, rounded up
 	expectSettled(t, settleAt(t, s, after(90*time.Second), 2, cost(0)), true, 0)
 	left(t, s, after(90*time.Second), fixed, 9)
 	left(t, s, after(90*time.Second), sliding, 9)
@@ -222,7 +221,6 @@ func extends(t *testing.T, s Store) {
 	expectAllowed(t, take(t, s, after(0), reserving(1, 1, tier)), true)
 	expectSettled(t, settleAt(t, s, after(9*time.Minute), 1, enforce.Settlement{Extend: true}), true, 1)
 	left(t, s, after(23*time.Minute), tier, 0)
-	// it was open for ten minutes more
 	expectSettled(t, settleAt(t, s, after(20*time.Minute), 1, enforce.Settlement{Extend: true}), false, 0)
 	left(t, s, after(24*time.Minute), tier, 1)
 }
@@ -265,7 +263,6 @@ func extendsTheEstimate(t *testing.T, s Store) {
 	expect(extension(2, tokensCost(101)), true, 9, 70, 0)
 	expect(extension(11, tokensCost(40)), true, 9, 70, 0)
 	expect(extension(2, tokensCost(100)), false, 8, 0, 0) // the shadow rule lacks it
-	// A denied extension does not extend the reservation, and the last that was not denied did.
 	expect(extension(2, tokensCost(101)), true, 8, 0, 0)
 	left(t, s, after(0), slot, 0)
 	with := cost(2)
@@ -382,7 +379,7 @@ func endsByItself(t *testing.T, s Store) {
 	left(t, s, after(2*time.Millisecond), tier, 6) // the estimate stays
 }
 
-// settlesByTheLimitInForce settles on buckets that the store has forgotten, because they were full.
+// The store has forgotten the full buckets.
 func settlesByTheLimitInForce(t *testing.T, s Store) {
 	long := strings.Repeat("user ", 20)
 	for i, subject := range []string{"42", long} {
@@ -399,7 +396,7 @@ func settlesByTheLimitInForce(t *testing.T, s Store) {
 		expectSettled(t, settleAt(t, s, after(2*time.Second), id, with), true, 5)
 		left(t, s, after(2*time.Second), enforce.Tier{Key: former.Key, Limit: raised}, 995)
 	}
-	// A caller that knows only an older limit, or none, settles by the reservation's.
+	// Callers that know an older limit, or none, settle by the reservation's.
 	tier := enforce.Tier{Key: key(2, "42"), Limit: limit(1, 100, 2*time.Second)}
 	expectAllowed(t, take(t, s, after(3*time.Second), reserving(8, 0, tier), reserving(9, 0, tier)), true, true)
 	with := cost(5)
@@ -490,7 +487,7 @@ func returnsChangedBuckets(t *testing.T, s Store) {
 	expect(settleAt(t, s, after(time.Second), 2, cost(3)), 26.5, -7)
 }
 
-// forgivesByNow extends two reservations above their limits. Only the second has a rule that can still deny.
+// Only the second reservation has a rule that can still deny.
 func forgivesByNow(t *testing.T, s Store) {
 	denies := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0)}
 	forgives := enforce.Tier{Key: key(2, "42"), Limit: limit(1e-6, 10, 0)}
@@ -545,9 +542,8 @@ func runReservationHistories(t *testing.T, s Store) {
 	})
 }
 
-// settleReservation settles, cancels or extends a reservation, and reports whether it is open afterwards.
 func (h *history) settleReservation(t *rapid.T, s Store, one *enforce.OpenReservation) (isOpen bool) {
-	// A store may have forgotten charges that have ended by its clock.
+	// Stores may forget charges that ended by their clock.
 	for i := range one.Charges {
 		if h.mayBeGone(one.Charges[i].Key) || h.unsure[one.Charges[i].Key] {
 			return false

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A budget of tokens and dollars, and places for streams in flight.
 const (
 	budgetTokens  = 1_000_000
 	budgetDollars = 100
@@ -21,7 +20,6 @@ const (
 	streamLife    = 10 * time.Minute // a store's own clock, which is not the test's, must not end one before
 )
 
-// stream is one caller's stream of a language model.
 type stream struct {
 	at                   int64 // when the caller acts next
 	id                   enforce.ReservationID
@@ -56,8 +54,8 @@ type streams struct {
 	next    uint64
 }
 
-// RunStreams has callers whose streams are of random length, and some of which are killed, use up a budget. They
-// reserve, extend when a stream becomes longer, and settle.
+// RunStreams lets callers use up a budget with streams of random length; some are killed. Callers reserve, extend
+// longer streams, and settle.
 func RunStreams(t *testing.T, s Store) {
 	day := enforce.Limit{Kind: rules.KindFixedWindow, Interval: 24 * time.Hour.Microseconds(), Since: epoch}
 	w := &streams{T: t, Store: s, random: rand.New(rand.NewPCG(40, 5))}
@@ -88,7 +86,6 @@ func costsOf(tokens int64, price enforce.Tokens) [2]enforce.Tokens {
 	return [2]enforce.Tokens{enforce.Tokens(tokens) * enforce.Token, enforce.Tokens(tokens) * price}
 }
 
-// act does what a caller does next, and reports whether the caller has anything left to do.
 func (w *streams) act(one *stream, now int64) bool {
 	one.at = w.later(now, streamLife/10)
 	if one.left == 0 {
@@ -178,8 +175,7 @@ func (w *streams) settle(one *stream, now int64, with enforce.Settlement) enforc
 	return settled
 }
 
-// end expects that the budget is used up but for what nobody could reserve, to the micro-dollar, and that no
-// reservation and no place is left.
+// At the end nothing is reserved, and the budget is used up to the micro-dollar, but for what fits no reservation.
 func (w *streams) end(now int64) {
 	now += streamLife.Microseconds()
 	for _, one := range w.killed {

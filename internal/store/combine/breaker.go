@@ -8,13 +8,13 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// ProbeEvery is how often an open breaker lets a batch through.
+// ProbeEvery: an open breaker lets one batch through.
 const ProbeEvery = 250 * time.Millisecond
 
-// State is the state of a circuit breaker.
+// State is a breaker's state.
 type State string
 
-// The states. Probing is a half-open breaker that waits for the answer to one batch.
+// The states. Probing is half-open: one batch is in flight.
 const (
 	Up      State = "up"
 	Probing State = "probing"
@@ -27,8 +27,7 @@ type Breaker struct {
 	trips atomic.Int64
 }
 
-// NewBreaker returns a Breaker that opens after tripAfter failures in a row. Excluded errors count neither as failures
-// nor as successes.
+// NewBreaker returns a Breaker that opens after tripAfter failures in a row; excluded errors count neither way.
 func NewBreaker(tripAfter uint32, excluded func(error) bool) *Breaker {
 	b := &Breaker{}
 	b.CircuitBreaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
@@ -44,7 +43,7 @@ func NewBreaker(tripAfter uint32, excluded func(error) bool) *Breaker {
 	return b
 }
 
-// State returns the state.
+// State is Closed, Probing or Open.
 func (b *Breaker) State() State {
 	switch b.CircuitBreaker.State() {
 	case gobreaker.StateClosed:
@@ -56,10 +55,10 @@ func (b *Breaker) State() State {
 	}
 }
 
-// Trips counts how often the breaker opened.
+// Trips counts openings.
 func (b *Breaker) Trips() int64 { return b.trips.Load() }
 
-// IsRefusal reports whether an open breaker refused the call.
+// IsRefusal: an open breaker refused the call.
 func IsRefusal(err error) bool {
 	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 }

@@ -1,21 +1,16 @@
 // Package combine lets concurrent calls of a store of buckets share round trips (flat combining).
 //
-// While fewer than Options.InFlight batches are in flight, a call sends its own at once, in its own goroutine. Other
-// calls queue. When a batch ends, one of them becomes the leader of the next batch, and those that fit become its
-// followers. A batch never waits to be filled.
+// While fewer than Options.InFlight batches are in flight, a call sends its own at once; others queue. When a batch
+// ends, one queued call leads the next, and those that fit follow.
 //
-// If calls have queued for a tenth of the budget and no batch has ended, the store is far away or a connection hangs.
-// One more batch is then started, up to Options.MaxInFlight. If batches do end, the store is overloaded, and more
-// batches would only time out with their tokens taken. A call that is not sent within half of the budget fails with
-// nothing taken.
+// After a tenth of the budget without an end of a batch, the store is far away or a connection hangs. Another batch
+// then starts, up to Options.MaxInFlight. If batches do end, the store is overloaded, and more would only time out with
+// their tokens taken. A call not sent within half of the budget fails with nothing taken, and then overload refuses
+// calls that would queue too long.
 //
-// After such a failure, calls that would queue too long are refused at once (see overload).
+// Tenants take turns (see fairQueue), so an overload fails the calls of tenants above their share.
 //
-// Tenants take turns (see fairQueue), so an overload fails the calls of the tenants that send more than their share.
-// Batches shrink meanwhile (see pace).
-//
-// While other calls of its tenant queue, a call fills at most half of a batch. The rest of its checks queues again
-// after the answer, so its checks are decided in order.
+// While other calls of its tenant queue, a call fills at most half of a batch; the rest queues again, in order.
 package combine
 
 import (
@@ -30,35 +25,29 @@ import (
 )
 
 const (
-	// timeoutShare is the part of the budget that calls wait for a batch to end before one more is started.
+	// timeoutShare of the budget without an end of a batch starts one more.
 	timeoutShare = 10
-	// turnShare is the part of the budget within which a call must be sent. The rest is the store's.
-	turnShare = 2
-	// floodTurnShare replaces turnShare for a tenant with more than a quantum queued while others wait. Its calls are
-	// all old, and the store needs more of their budget.
+	// turnShare of the budget is for queueing, the rest the store's.
+	turnShare      = 2
 	floodTurnShare = 4
 )
 
-// Options configure a Combiner. All but Shed are required.
+// Options configure a Combiner; only Shed is optional.
 type Options struct {
-	// Weight is the cost of a check, in tiers of a plain check. Weight is above 0 for a check with tiers.
 	Weight func(*enforce.BucketCheck) int
-	// Budget is the time to answer a call.
 	Budget time.Duration
-	// InFlight is the number of batches in flight while the store is quick, and MaxInFlight the most.
+	// InFlight batches are sent to a quick store, and MaxInFlight at most.
 	InFlight, MaxInFlight int
-	// FirstBatch and MaxBatch are the first and the largest limit of a batch in tiers. A single check may exceed it.
-	// Equal values fix the limit.
+	// FirstBatch and MaxBatch limit a batch, in tiers; a single check may exceed them, and equal values fix the limit.
 	FirstBatch, MaxBatch int
-	// Send decides a batch: it marks the checks that are Answered, and sets the errors of the others. Send must not
-	// keep the batch.
+	// Send marks the Answered checks of a batch, sets the errors of others, and must not keep the batch.
 	Send func(*Batch)
-	// Shed is called with the number of checks of a call that fail under overload: early ones at once, the others after
-	// they queued. Shed must not call the Combiner.
+	// Shed gets the number of a call's checks that fail under overload, early before queueing; it must not call the
+	// Combiner.
 	Shed func(checks int, early bool)
 }
 
-// Combiner combines calls, and is safe for concurrent use.
+// Combiner is safe for concurrent use.
 type Combiner struct {
 	Options
 	callPool sync.Pool
@@ -73,17 +62,15 @@ type Combiner struct {
 	spilling   bool
 }
 
-// Batch is sent to the store at once. Its memory is reused.
+// Batch is sent to the store at once, in reused memory.
 type Batch struct {
 	Calls    []*Call
 	Tiers    int       // of all checks
 	Deadline time.Time // of the call that has waited longest
 	SentAt   time.Time
 
-	// Answered: the store answered, perhaps with an error.
 	Answered bool
-	// Err is the error of unanswered checks whose Call has no error of its own.
-	Err error
+	Err      error
 
 	full   bool // more checks waited than it had room for
 	shared bool // several tenants waited when it was filled
@@ -104,14 +91,11 @@ func (b *Batch) decided() int {
 	return 0
 }
 
-// Call is one Take. The combiner owns a queued call until its turn.
+// Call is one Take, owned by the combiner while queued.
 type Call struct {
-	// Sending are the checks in the batch that is being filled or in flight.
-	Sending []enforce.BucketCheck
-	// QueuedAt is when the call was queued here.
+	Sending  []enforce.BucketCheck
 	QueuedAt time.Time
-	// Err is the error of unanswered checks.
-	Err error
+	Err      error
 
 	begun  time.Time             // the call is answered within the budget from then
 	checks []enforce.BucketCheck // not sent yet
@@ -121,7 +105,7 @@ type Call struct {
 	next        *Call // in the flow
 	queuedTiers int   // while it waits
 
-	// turn wakes a queued call: true makes it the leader of the next batch, false ends it.
+	// turn: true leads the next batch, false ends the call.
 	turn chan bool
 }
 
@@ -138,8 +122,8 @@ func New(options Options) *Combiner {
 	return q
 }
 
-// Submit answers checks within the budget from begun, which may be before the call; err is that of unanswered checks. A
-// call of several batches has a budget for each, and last is when the last budget began.
+// Submit answers within the budget from begun, which may be before the call; err is that of unanswered checks. Each
+// batch of a call has a budget; last is when the last began.
 func (q *Combiner) Submit(checks []enforce.BucketCheck, begun time.Time) (last time.Time, err error) {
 	c := q.callPool.Get().(*Call)
 	defer q.callPool.Put(c)
@@ -172,8 +156,6 @@ func (q *Combiner) weigh(checks []enforce.BucketCheck) (tiers int) {
 	return tiers
 }
 
-// enter reports whether the call leads a batch at once. Otherwise the call is queued, or has failed because its tenant
-// has too much queued.
 func (q *Combiner) enter(c *Call) (leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -194,7 +176,7 @@ func (q *Combiner) enter(c *Call) (leads bool) {
 	return false
 }
 
-// lead sends a batch and wakes its followers. If Send panics, they get an error and the leader gets the panic.
+// If Send panics, followers get an error and the leader the panic.
 func (q *Combiner) lead(c *Call) (next afterBatch) {
 	runtime.Gosched() // callers that are about to submit join this batch: a third more checks share a script
 	b := q.fill(c)
@@ -211,7 +193,6 @@ func (q *Combiner) lead(c *Call) (next afterBatch) {
 	return next
 }
 
-// fill gathers the next batch: checks of its leader, then of queued calls by deficit round robin.
 func (q *Combiner) fill(leader *Call) *Batch {
 	b := batchPool.Get().(*Batch)
 	now := time.Now()
@@ -248,7 +229,6 @@ func (q *Combiner) fill(leader *Call) *Batch {
 	return b
 }
 
-// visit adds calls of a flow within its deficit, and reports whether the batch may have room for other flows.
 func (q *Combiner) visit(b *Batch, f *flow, size int) (room bool) {
 	if f.next == nil { // no other tenant waits
 		for f.first != nil && q.addTo(b, f.first, size/2, size) {
@@ -272,8 +252,8 @@ func (q *Combiner) visit(b *Batch, f *flow, size int) (room bool) {
 	return true
 }
 
-// addTo adds up to share tiers of a call's checks to a batch, and reports whether there was room for any. A call that
-// has queued too long fails instead, because the batch would have to end within the rest of its budget.
+// addTo reports whether there was room. A call that queued too long fails, because the batch would have to end within
+// the rest of its budget.
 func (q *Combiner) addTo(b *Batch, c *Call, share, size int) bool {
 	if turn := q.turn(b.shared, c.tenant); b.SentAt.Sub(c.begun) > turn {
 		if b.SentAt.Sub(c.QueuedAt) > turn {
@@ -307,7 +287,7 @@ func (q *Combiner) addTo(b *Batch, c *Call, share, size int) bool {
 	return true
 }
 
-// turn returns the time within which a call of a tenant must be sent. shared: several tenants queue.
+// turn is the time within which a call must be sent; shared: several tenants queue.
 func (q *Combiner) turn(shared bool, tenant rules.TenantID) time.Duration {
 	if shared {
 		if f := q.waiting.flowOf(tenant); f != nil && f.tiers > quantum {
@@ -325,7 +305,7 @@ const (
 	leadAgain            // it has more checks, and it is its turn
 )
 
-// Depth returns the number of queued tiers.
+// Depth counts queued tiers.
 func (q *Combiner) Depth() (tiers int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -335,7 +315,6 @@ func (q *Combiner) Depth() (tiers int) {
 	return tiers
 }
 
-// finish ends a batch: it wakes finished followers, requeues calls with more checks, and wakes the next leader.
 func (q *Combiner) finish(b *Batch, leader *Call) afterBatch {
 	now := time.Now()
 	if b.Err != nil {
@@ -399,7 +378,6 @@ func (q *Combiner) requeue(c *Call, now time.Time) bool {
 	return true
 }
 
-// nextLeader returns the leader of the next batch; nil if no call is queued or enough batches are in flight.
 func (q *Combiner) nextLeader() *Call {
 	if q.waiting.empty() || q.inFlight > q.InFlight {
 		q.inFlight--

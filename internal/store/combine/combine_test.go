@@ -37,7 +37,6 @@ type sentBatch struct {
 	result chan error
 }
 
-// A check of that cost makes send panic.
 const (
 	panicking = 1_000_000
 	panicText = "a panic in send"
@@ -77,7 +76,6 @@ func newTestCombiner() *testCombiner {
 	return l
 }
 
-// start submits checks of four tiers, whose costs count up from first, and returns where the error will be.
 func (l *testCombiner) start(first, n int) <-chan error { return l.startOf(0, first, n) }
 
 func (l *testCombiner) startOf(tenant rules.TenantID, first, n int) <-chan error {
@@ -198,7 +196,7 @@ func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
 	})
 }
 
-// TestAPanicAfterTheAnswersEndsTheLeader, whose other checks are not sent, and frees the batch's slot.
+// The leader's other checks are not sent.
 func TestAPanicAfterTheAnswersEndsTheLeader(t *testing.T) {
 	t.Parallel()
 	q := newCombiner(func(b *Batch) {
@@ -322,7 +320,6 @@ func TestALargeBatchLetsSingleChecksIn(t *testing.T) {
 		under[1].result <- nil
 		half := maxBatch / 8
 		first := <-l.batches
-		// The half of the first batch, the single check, and as much of the second batch as fits.
 		first.mustCarry(t, slices.Concat(numbers(0, half), []int{5000}, numbers(6000, half-1)))
 		second := <-l.batches
 		second.mustCarry(t, []int{7000})

@@ -3,16 +3,14 @@ package combine
 import "github.com/sluicegate/sluice/internal/rules"
 
 const (
-	// quantum is the number of tiers that a visit adds to a flow's deficit: sixteen checks of four.
+	// quantum is a visit's deficit in tiers: sixteen checks of four.
 	quantum = 64
-	// maxWaiting caps the queued tiers of a tenant. A store decides fewer within half of the budget, so further calls
-	// would fail later.
+	// maxWaiting caps a tenant's queued tiers: more are not decided within half of the budget.
 	maxWaiting = 1 << 16
 )
 
-// fairQueue holds the queued calls in a first-in first-out flow per tenant. Flows take turns by deficit round robin (M.
-// Shreedhar, G. Varghese: Efficient Fair Queuing Using Deficit Round Robin, SIGCOMM 1995), so a flooding tenant waits
-// behind itself. Empty flows are dropped.
+// fairQueue has a first-in first-out flow per tenant. Flows take turns by deficit round robin (Shreedhar, Varghese,
+// SIGCOMM 1995), so a flood waits behind itself.
 type fairQueue struct {
 	flows       map[rules.TenantID]*flow // by tenant
 	first, last *flow                    // in the order of their turns
@@ -47,7 +45,6 @@ func (q *fairQueue) push(c *Call, tiers int) bool {
 	return true
 }
 
-// flowOf returns a tenant's flow, or nil. A single tenant needs no map look-up.
 func (q *fairQueue) flowOf(tenant rules.TenantID) *flow {
 	if q.last == nil || q.last.tenant == tenant {
 		return q.last
@@ -79,7 +76,6 @@ func (q *fairQueue) append(f *flow) {
 	q.last = f
 }
 
-// rotate ends the turn of the first flow, which becomes the last or, if empty, is dropped.
 func (q *fairQueue) rotate() {
 	f := q.first
 	if q.first = f.next; q.first == nil {
@@ -113,7 +109,7 @@ func (q *fairQueue) alone(tenant rules.TenantID) bool {
 	return q.first == q.last && q.first.tenant == tenant
 }
 
-// dropEmpty drops the flows that became empty outside of their turn.
+// dropEmpty drops flows that became empty outside of their turn.
 func (q *fairQueue) dropEmpty() {
 	for range len(q.flows) {
 		q.rotate()

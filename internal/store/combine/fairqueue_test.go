@@ -26,14 +26,12 @@ func TestTenantsTakeTurnsHoweverMuchOneOfThemAsks(t *testing.T) {
 		}
 		answers = append(answers, l.startOf(quiet, 1000, 1), l.startOf(batcher, 2000, 20), l.startOf(quiet, 1001, 1))
 		inFlight[0].result <- nil
-		// The flooder leads, as it came first. Then each tenant sends 16 checks at each visit while there is room for
-		// 40.
+		// The flooder leads; then each tenant sends 16 checks a visit while there is room for 40.
 		first := <-l.batches
 		first.mustCarry(t, slices.Concat([]int{0}, []int{1000, 1001}, numbers(2000, 20), numbers(1, 17)))
 		answers = append(answers, l.startOf(quiet, 1002, 1))
 		first.result <- nil
 		second := <-l.batches
-		// room for eight more, as the first was quick
 		second.mustCarry(t, slices.Concat([]int{18, 1002}, numbers(19, 46)))
 		second.result <- nil
 		(<-l.batches).result <- nil
@@ -49,7 +47,7 @@ func TestTenantsTakeTurnsHoweverMuchOneOfThemAsks(t *testing.T) {
 	})
 }
 
-// A store that needs a tenth of a millisecond for a tier, one batch after the other, is sent ten times that.
+// A store that needs 0.1 ms for a tier is sent ten times that.
 func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,12 +99,12 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 		if waited := waitedToBeShed.Load(); waited > shed.Load()/20 {
 			t.Errorf("%d of the %d checks that were shed had waited, want few", waited, shed.Load())
 		}
-		// Ten are decided in a millisecond, one of them from the quiet tenants.
+		// Ten are decided in a millisecond, one of a quiet tenant.
 		if most := int64(9 * (ticks - warmUp)); decided.Load() < most*8/10 {
 			t.Errorf("%d checks of the flooder were decided, want nearly the %d that the store has time for",
 				decided.Load(), most)
 		}
-		// Shedding ends with the flood: a burst that is decided in time is not shed.
+		// After the flood, a burst that is decided in time is not shed.
 		time.Sleep(2 * overloadLasts) //nolint:forbidigo // the bubble's clock
 		for range 60 {
 			calls.Go(func() {
@@ -123,8 +121,7 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 	})
 }
 
-// TestHeavyCallsOfATenantTakeTurnsByWeight: a tenant whose calls cost the store as much as 16 tiers sends 4 of them in
-// each turn, as it would send 16 checks of 4.
+// Calls as heavy as 16 tiers: 4 in each turn, like 16 checks of 4.
 func TestHeavyCallsOfATenantTakeTurnsByWeight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +145,6 @@ func TestHeavyCallsOfATenantTakeTurnsByWeight(t *testing.T) {
 		}
 		inFlight[0].result <- nil
 		next := <-l.batches
-		// The flooder leads, as it came first.
 		next.mustCarry(t, slices.Concat(numbers(0, 1), numbers(1000, 16), numbers(1, 3)))
 		for inFlight = append(inFlight[1:], next); len(inFlight) > 0; inFlight = inFlight[1:] {
 			inFlight[0].result <- nil
@@ -200,7 +196,7 @@ func TestTheDepthOfAQueueIsThatOfAllTenants(t *testing.T) {
 	}
 }
 
-// A store whose limit stays gets no more batches than InFlight, however slow it is.
+// The store is slow, but its limit stays.
 func TestAFixedCombinerStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,32 +10,27 @@ import (
 )
 
 const (
-	// overloadLasts is how long an overload lasts after the last shed call.
 	overloadLasts = time.Second
-	// paceBudgets is the time over which the store's pace is averaged, in budgets.
-	paceBudgets = 2
-	// admitShare is the part of its turn that a call may be expected to queue. The pace varies, so a call expected to
-	// need all of it would often be late.
+	paceBudgets   = 2
+	// admitShare of its turn is what a call may be expected to queue: the pace varies.
 	admitShare = 2
 )
 
-// ErrNoTurn fails a call that queued too long, and ErrOverloaded a call that would have. The store did not fail, so
-// neither error counts as its failure.
+// ErrNoTurn fails calls that queued too long, ErrOverloaded those that would; neither is the store's failure.
 var (
 	ErrNoTurn = fmt.Errorf("the check waited too long for its turn; %w: %w", enforce.ErrNothingTaken,
 		context.DeadlineExceeded)
 	ErrOverloaded = fmt.Errorf("the store has more queued checks than it decides in time; %w", enforce.ErrNothingTaken)
 )
 
-// overload refuses calls that would queue too long and then fail.
+// overload refuses calls that would queue too long.
 //
-// An overload begins with a call that did queue too long, because a long queue alone is no sign: a burst is decided
-// faster than the small batches before it. From then on the queue is compared with the store's pace, until no call was
-// shed for overloadLasts.
+// An overload begins with a call that did: a long queue alone is no sign, because bursts are decided faster than
+// batches before. Until overloadLasts after the last shed call, the queue is compared with the store's pace.
 type overload struct {
 	until  time.Time // zero if no call was shed lately
 	shared time.Time // when several tenants last waited
-	// tiers were decided in took. Both decay.
+	// tiers were decided in took, both decaying.
 	tiers, took float64
 	ended       time.Time // of the last batch
 }
@@ -44,7 +39,7 @@ func (o *overload) isOn(now time.Time) bool { return now.Before(o.until) }
 
 func (o *overload) begin(now time.Time) { o.until = now.Add(overloadLasts) }
 
-// record counts a decided batch. Batches overlap, so each counts from the end of the one before.
+// Batches overlap, so each counts from the end of the one before.
 func (o *overload) record(tiers int, sent, now time.Time, budget time.Duration) {
 	from := sent
 	if o.ended.After(from) {
@@ -61,8 +56,6 @@ func (o *overload) within(d time.Duration) int {
 	return int(min(o.tiers/o.took*d.Seconds(), math.MaxInt32))
 }
 
-// refuses reports whether a call would miss its deadline even in fair turns, and assumes that no other tenant is served
-// more than this one before.
 func (q *Combiner) refuses(c *Call, now time.Time) bool {
 	if !q.overload.isOn(now) {
 		return false

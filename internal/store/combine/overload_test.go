@@ -9,7 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// A call that another store has delayed says nothing about this one.
+// Another store's delay says nothing about this one.
 func TestALateCallIsNoOverload(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -24,8 +24,7 @@ func TestALateCallIsNoOverload(t *testing.T) {
 	})
 }
 
-// TestALargeCallIsRefusedForItsFirstTurnOnly: a large call takes several turns. Whether it is refused depends on the
-// wait for the first, and not on how many checks it has.
+// A large call takes several turns, and only the wait for the first can refuse it.
 func TestALargeCallIsRefusedForItsFirstTurnOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -4,15 +4,15 @@ import "time"
 
 const (
 	minBatch = 16
-	// slackShare is the part of the budget that a batch may take longer than the quickest before batches shrink.
+	// slackShare of the budget above the quickest shrinks batches.
 	slackShare = 20
-	// relearnAfter is the number of slow small batches in a row that make their duration the new quickest.
+	// relearnAfter slow small batches in a row set a new quickest.
 	relearnAfter = 16
 )
 
-// pace limits the size of batches by their duration, as LEDBAT does with a sender's window (RFC 6817). The limit grows
-// while checks queue and the store is quick, and shrinks when it is slow. Redis executes batches one after the other:
-// under overload a larger batch decides no more checks a second, and all tenants wait longer.
+// pace limits batches by their duration, like a LEDBAT window (RFC 6817): it grows while checks queue and the store is
+// quick. Redis executes batches in turn: under overload larger ones decide no more checks a second, and all tenants
+// wait longer.
 type pace struct {
 	size           int // the limit, in tiers
 	most           int // the largest limit
@@ -31,7 +31,6 @@ func newPace(options Options) pace {
 	}
 }
 
-// record adjusts the limit to the duration of a batch. full: more checks were queued than fit.
 func (p *pace) record(tiers int, full bool, sent, now time.Time) {
 	if p.isFixed {
 		return

@@ -8,18 +8,16 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// checkpointed is what a long bucket has besides.
 type checkpointed struct {
 	last  enforce.State // as the last checkpoint has it; its Stamp is 0 without one, and its limit the first
 	phase phase
-	// isGuess: decided here while the shared store was away, from what was known at a time, in microseconds since the
-	// Unix epoch.
+	// isGuess: decided here without the shared store, from a state known at a time (µs since the Unix epoch).
 	isGuess bool
 	knownAt int64
 	askedAt int64 // when Unknown named it last, or a Restore answered
 }
 
-// freshFor is for how long a copy is not asked for again. Checkpoints are written each second.
+// freshFor: a copy is not asked for again; checkpoints are written each second.
 const freshFor = 5 * time.Second
 
 type phase uint8
@@ -32,7 +30,6 @@ const (
 
 func (b *bucket) hasMoved() bool { return b.checkpointed != nil && b.phase == moved }
 
-// moves holds the moved buckets in a line per tenant, and tenants take turns.
 type moves struct {
 	of    map[rules.TenantID][]*bucket
 	turns []rules.TenantID
@@ -51,7 +48,6 @@ func (m *moves) push(b *bucket) {
 	m.count++
 }
 
-// pop must not be called without any.
 func (m *moves) pop() *bucket {
 	tenant := m.turns[0]
 	m.turns = m.turns[1:]
@@ -70,7 +66,6 @@ func (m *moves) pop() *bucket {
 
 func (s *Store) isLong(limit enforce.Limit) bool { return enforce.IsLong(limit, s.above) }
 
-// note queues a long bucket whose state has moved since its last checkpoint.
 func (s *Store) note(b *bucket) {
 	if !s.isLong(b.Limit) {
 		return
@@ -87,7 +82,6 @@ func (s *Store) note(b *bucket) {
 	}
 }
 
-// decided notes a bucket that a check, credit, lease or settlement of this store has changed.
 func (s *Store) decided(b *bucket) {
 	if b == nil || !s.isLong(b.Limit) {
 		return
@@ -101,8 +95,8 @@ func (s *Store) decided(b *bucket) {
 	s.note(b)
 }
 
-// Moved returns the states of up to most buckets that have moved by 2 % of their limits since their last checkpoints.
-// Tenants take turns. The caller tells Wrote about all of them before the next call.
+// Moved returns up to most buckets that moved by 2 % of their limits, in turns of tenants. Wrote must get all of them
+// before the next call.
 func (s *Store) Moved(most int) (checkpoints []enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +113,7 @@ func (s *Store) Moved(most int) (checkpoints []enforce.Checkpoint) {
 	return checkpoints
 }
 
-// knownAt is when a bucket's state was known. Edits and decisions of this store advance a copy, but what others have
-// learned since is better.
+// knownAt: this store's edits and decisions advance a copy, but others may know better since.
 func (s *Store) knownAt(b *bucket) int64 {
 	if b.checkpointed != nil && (s.isCopy || b.isGuess) {
 		return b.checkpointed.knownAt
@@ -128,7 +121,7 @@ func (s *Store) knownAt(b *bucket) int64 {
 	return b.Stamp
 }
 
-// Wrote ends a Moved: the checkpoints were written, or are due again.
+// Wrote ends a Moved: written, or due again.
 func (s *Store) Wrote(checkpoints []enforce.Checkpoint, written bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,21 +138,21 @@ func (s *Store) Wrote(checkpoints []enforce.Checkpoint, written bool) {
 	}
 }
 
-// MovedBuckets returns how many buckets wait for their checkpoint.
+// MovedBuckets counts buckets that wait for a checkpoint.
 func (s *Store) MovedBuckets() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.moves.count
 }
 
-// Lost counts the buckets that were dropped before their checkpoint, because the memory was full.
+// Lost counts buckets dropped before their checkpoint, because the memory was full.
 func (s *Store) Lost() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost
 }
 
-// LearnChecks implements enforce.Learner for the long limits of checks.
+// LearnChecks implements enforce.Learner.
 func (s *Store) LearnChecks(checks []enforce.BucketCheck, err error) {
 	for i := range checks {
 		check := &checks[i]
@@ -178,7 +171,7 @@ func (s *Store) LearnChecks(checks []enforce.BucketCheck, err error) {
 	}
 }
 
-// Learn implements enforce.Learner for a long limit.
+// Learn implements enforce.Learner.
 func (s *Store) Learn(key enforce.Key, state enforce.State) {
 	if !s.isLong(state.Limit) {
 		return
@@ -201,8 +194,8 @@ func (s *Store) Learn(key enforce.Key, state enforce.State) {
 	b.isGuess, b.knownAt = false, state.Stamp
 }
 
-// Unknown returns, under its key here, the bucket of each tier with a long limit about which nobody was asked lately,
-// with a Stamp of 0 and full if the store lacks it.
+// Unknown implements checkpoint.Known: long limits' buckets not asked for lately, under their keys here; a missing one
+// is full, with a Stamp of 0.
 func (s *Store) Unknown(tiers []enforce.Tier) (unknown []enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,9 +224,8 @@ func (s *Store) Unknown(tiers []enforce.Tier) (unknown []enforce.Checkpoint) {
 	return unknown
 }
 
-// Restore makes a bucket as its checkpoint has it, unless the store knows later. A guess is never raised, because no
-// checkpoint has what this process has taken. Without a checkpoint, whose Stamp is then 0, a new bucket is full as long
-// as nobody knows more.
+// Restore implements checkpoint.Known and Memory; a later state stays. A guess is never raised, because checkpoints
+// lack the takes of this process. Without a checkpoint (Stamp 0) a new bucket is full until somebody knows more.
 func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +253,7 @@ func (s *Store) Restore(checkpoint enforce.Checkpoint) {
 	}
 }
 
-// Newest returns what the store knows of a long limit's bucket, under its key here, without what is lent.
+// Newest implements checkpoint.Known, without lent tokens.
 func (s *Store) Newest(key enforce.Key) (known enforce.Checkpoint, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -274,8 +266,7 @@ func (s *Store) Newest(key enforce.Key) (known enforce.Checkpoint, ok bool) {
 	return known, true
 }
 
-// HasKnown reports which tenants have a bucket with a long limit that was known before a time. HasKnown reads all
-// buckets.
+// HasKnown implements checkpoint.Known, and reads all buckets.
 func (s *Store) HasKnown(before map[rules.TenantID]int64) map[rules.TenantID]bool {
 	has := map[rules.TenantID]bool{}
 	for b := range s.all {
@@ -286,8 +277,7 @@ func (s *Store) HasKnown(before map[rules.TenantID]int64) map[rules.TenantID]boo
 	return has
 }
 
-// Forget keeps the present state of a bucket from becoming a checkpoint, because its user is erased. The bucket must be
-// full.
+// Forget keeps a full bucket's state from becoming a checkpoint, because its user is erased.
 func (s *Store) Forget(key enforce.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

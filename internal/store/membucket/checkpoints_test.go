@@ -43,7 +43,6 @@ func (s *longStore) take(key enforce.Key, limit enforce.Limit, tokens int64) {
 	}
 }
 
-// write writes up to most checkpoints, and returns their subjects with what is left.
 func (s *longStore) write(most int, written bool) (all []string) {
 	moved := s.Moved(most)
 	for i := range moved {
@@ -226,7 +225,7 @@ func TestARestoredBucketGoesOn(t *testing.T) {
 	s.want("20 of 1000 after a restart", s.write(10, true), "42=280")
 }
 
-// TestARestoredGuessIsAsOldAsWhatItWasGuessedFrom: the state has advanced since it was known.
+// The state has advanced since it was known.
 func TestARestoredGuessIsAsOldAsWhatItWasGuessedFrom(t *testing.T) {
 	t.Parallel()
 	s := newLongStore(t, 100)
@@ -238,8 +237,7 @@ func TestARestoredGuessIsAsOldAsWhatItWasGuessedFrom(t *testing.T) {
 	}
 }
 
-// TestWhatACopyDecidesIsOlderThanWhatOthersHaveLearned is of a process that decides by itself while the shared store is
-// away, and others ask the store.
+// One process decides alone, while others ask the store.
 func TestWhatACopyDecidesIsOlderThanWhatOthersHaveLearned(t *testing.T) {
 	t.Parallel()
 	s := newLongStore(t, 100)
@@ -278,8 +276,7 @@ func TestAResetThatWaitsToBeWrittenIsNotSwept(t *testing.T) {
 	s.want("the reset", s.write(10, true), "42=1000")
 }
 
-// TestABucketThatAnEditChangedIsWritten lowers a limit and raises it again. A checkpoint from before would miss that
-// the bucket was lowered.
+// The limit is lowered and raised: a checkpoint from before would miss the lowering.
 func TestABucketThatAnEditChangedIsWritten(t *testing.T) {
 	t.Parallel()
 	s := newLongStore(t, 100)
@@ -302,7 +299,6 @@ func TestABucketThatAnEditChangedIsWritten(t *testing.T) {
 	s.want("raised to 1000", s.write(10, true), "42=9")
 }
 
-// TestAnEditMakesACopyNoNewer lowers the limit of a bucket that another process may have used since.
 func TestAnEditMakesACopyNoNewer(t *testing.T) {
 	t.Parallel()
 	s := newLongStore(t, 100)
@@ -338,8 +334,7 @@ func TestAnEditMakesACopyNoNewer(t *testing.T) {
 	}
 }
 
-// TestACheckpointGivesNoTakesBack is of a process that alone cannot reach the shared store. The checkpoints of others
-// lack its takes.
+// One process alone cannot reach the store, and others' checkpoints lack its takes.
 func TestACheckpointGivesNoTakesBack(t *testing.T) {
 	t.Parallel()
 	s := newLongStore(t, 100)

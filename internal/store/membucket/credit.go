@@ -13,7 +13,7 @@ type pastCredit struct {
 	forgottenAt   int64
 }
 
-// CreditOnce implements enforce.Creditor. Each call deletes the expired ids.
+// CreditOnce implements enforce.Creditor, and deletes expired ids.
 func (s *Store) CreditOnce(
 	_ context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
@@ -33,7 +33,7 @@ func (s *Store) CreditOnce(
 	return before, after, false, nil
 }
 
-// Lease implements enforce.Lender, and never returns an error.
+// Lease implements enforce.Lender without errors.
 func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,17 +1,14 @@
 // Package membucket keeps buckets and reservations in this process's memory.
 //
-// It is the store of a single process without Redis, and the fallback of tiers with the failure mode "local" while
-// Redis is down. It answers exactly as the Redis store does, never fails, and forgets everything when the process ends.
+// A process without Redis uses it, and tiers that fail local while Redis is down. Answers equal those of the Redis
+// store, never fail, and are forgotten with the process.
 //
-// One mutex guards one map. A check of four tiers holds it for a fraction of a microsecond, so it serves millions of
-// checks per second, more than the HTTP server. Shards would need one ordered lock per tier to keep a check all or
-// nothing.
+// A mutex guards one map: a check of four tiers holds it for a fraction of a microsecond, so it serves millions a
+// second. Shards would need ordered locks to keep a check all or nothing.
 //
-// Memory is bounded. Buckets that have been full for a while are forgotten: each insertion sweeps two old buckets. A
-// full store evicts the bucket of a small sample that would be full soonest, which gives away the fewest tokens. An
-// attacker with made-up identities evicts his own, which have taken little. A tenant has at most
-// enforce.MaxReservations open; each new one also deletes the ended ones of another tenant. The same holds for record
-// ids and enforce.MaxRecordIDs.
+// Memory is bounded: each insertion sweeps two old buckets, and forgets full ones. A full store evicts the bucket of a
+// small sample that is full soonest, which gives away the fewest tokens. Made-up identities evict each other, because
+// they have taken little. enforce.MaxReservations and MaxRecordIDs cap each tenant.
 package membucket
 
 import (
@@ -28,34 +25,28 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// DefaultMaxBuckets is the default bound: about 280 MB with subjects of 40 bytes, and 310 MB with long ones; 410 MB of
-// long limits, which have a checkpoint besides.
+// DefaultMaxBuckets is about 280 MB, 310 MB with long subjects, or 410 MB of long limits.
 const DefaultMaxBuckets = 1_000_000
 
 const (
-	// slack is how long a full bucket is kept, because callers may hold an older limit for seconds and must find the
-	// limit in force. All stores agree.
+	// slack: callers may hold an older limit for seconds, and must find the one in force; all stores agree.
 	slack = 10 * time.Second
-	// swept is the number of buckets that an insertion sweeps. A single one is too few, because the sweep passes over
-	// the bucket that replaces a removed one.
+	// swept: one is too few, because the sweep passes over the bucket that replaces a removed one.
 	swept  = 2
 	sample = 8
 )
 
-// Options configure a store; the zero value is right for production.
+// Options' zero value is right for production.
 type Options struct {
-	// MaxBuckets bounds the number of buckets; 0 means DefaultMaxBuckets.
-	MaxBuckets int
-	// CheckpointAbove is the shortest time to refill of a bucket that has checkpoints; 0 means that none has.
+	MaxBuckets      int
 	CheckpointAbove time.Duration
-	// IsCopy: a shared store decides, and this one only while that is away. Checkpoints have what the shared one
-	// answered.
+	// IsCopy: this store decides only while a shared one is away, and checkpoints have the shared answers.
 	IsCopy bool
-	// Clock returns microseconds since the Unix epoch; nil means the wall clock, as in Limit.Since.
+	// Clock is in µs since the Unix epoch; nil is the wall clock, as in Limit.Since.
 	Clock func() int64
 }
 
-// Store implements enforce.Buckets, enforce.Creditor and enforce.EditStore. Store is safe for concurrent use.
+// Store implements enforce.Buckets, Creditor and EditStore, and is safe for concurrent use.
 type Store struct {
 	clock  func() int64
 	max    int
@@ -64,7 +55,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	buckets map[enforce.Key]*bucket
-	// ring holds the same buckets for the sweep, because a map cannot be walked a few at a time.
+	// ring is for the sweep, because a map cannot be walked a few at a time.
 	ring      []*bucket
 	hand      int
 	evictions int64
@@ -114,8 +105,7 @@ func New(options Options) *Store {
 	return s
 }
 
-// Take implements enforce.Buckets, and never returns an error, even after the deadline of ctx, which another store may
-// have used up.
+// Take implements enforce.Buckets without errors, even after the deadline of ctx, which another store may have used up.
 func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +139,7 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 		tenant = check.Tiers[0].Key.Tenant
 		s.recallRecord(check, tenant, now)
 	}
-	// TakeFrom writes old buckets before new ones are inserted, because an insertion may sweep an idle bucket of this
-	// check.
+	// TakeFrom writes old buckets before new ones are inserted: an insertion may sweep an idle bucket of this check.
 	taken := check.TakeFrom(s.held, s.states, now)
 	if check.Reserve != nil && check.Allowed && !check.Look && len(check.Tiers) > 0 {
 		s.reserve(check, tenant, now)
@@ -169,7 +158,7 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 	}
 }
 
-// Credit implements enforce.Creditor, and never returns an error.
+// Credit implements enforce.Creditor without errors.
 func (s *Store) Credit(
 	_ context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, err error) {
@@ -203,7 +192,7 @@ func (s *Store) credit(key enforce.Key, limit enforce.Limit, amount enforce.Toke
 	return before, credited.View()
 }
 
-// ApplyEdits implements enforce.EditStore, and fails only when ctx ends.
+// ApplyEdits implements enforce.EditStore, and fails only with ctx.
 func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 	edited := make(map[enforce.Key]*enforce.Edit, len(edits)) // by keys without a subject
 	for i := range edits {
@@ -229,12 +218,11 @@ func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 	return nil
 }
 
-// visitedAtOnce is how many buckets all visits under one lock: about 50 µs.
+// visitedAtOnce buckets hold the lock for about 50 µs.
 const visitedAtOnce = 500
 
-// all calls visit with each bucket and the time, under the lock, until visit returns false.
 func (s *Store) all(visit func(b *bucket, now int64) bool) {
-	// The walk goes backwards, because the last bucket, which was visited already, replaces a removed one.
+	// Backwards, because the last bucket, already visited, replaces a removed one.
 	for from, goesOn := math.MaxInt, true; from > 0 && goesOn; {
 		from, goesOn = s.some(from, visit)
 	}
@@ -267,15 +255,15 @@ func (s *Store) bucketAt(bounded enforce.Key) *enforce.State {
 
 func bounded(key enforce.Key) enforce.Key { return key.Bounded() }
 
-// Len returns the number of buckets.
+// Len counts the buckets.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.ring)
 }
 
-// Evictions counts the buckets that were dropped before they were full. If it grows, callers may exceed their limits,
-// and MaxBuckets should be higher.
+// Evictions counts buckets dropped before they were full; if it grows, callers may exceed limits, and MaxBuckets
+// should.
 func (s *Store) Evictions() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +275,7 @@ func (s *Store) insert(key enforce.Key, state enforce.State, now int64) *bucket 
 	if len(s.ring) >= s.max {
 		s.evict(now)
 	}
-	// The subject may be part of a large request, which the map would keep alive.
+	// The subject would keep a large request alive.
 	key.Subject = strings.Clone(key.Subject)
 	b := &bucket{State: state, key: key, at: len(s.ring)}
 	s.buckets[key] = b
@@ -319,8 +307,8 @@ func (s *Store) evict(now int64) {
 	s.remove(soonest)
 }
 
-// goesBefore reports whether to evict a rather than b. A copy can ask the database for a bucket with a checkpoint, so
-// it keeps those that wait to be written, and of these the ones of the tenant with fewer.
+// A copy can ask the database for a checkpointed bucket, so it keeps those that wait to be written, of busy tenants
+// first.
 func (s *Store) goesBefore(a, b *bucket, now int64) bool {
 	sooner := cmp.Compare(a.fullIn(now), b.fullIn(now))
 	if s.isCopy || sooner == 0 { // windows end together
@@ -334,7 +322,6 @@ func (s *Store) goesBefore(a, b *bucket, now int64) bool {
 	return sooner < 0
 }
 
-// next moves the hand on by one bucket. The ring must not be empty.
 func (s *Store) next() *bucket {
 	if s.hand >= len(s.ring) {
 		s.hand = 0
@@ -354,8 +341,7 @@ func (s *Store) remove(b *bucket) {
 	b.at = -1
 }
 
-// fullIn returns the time until the bucket is full, negative if it is already. A clock that went back makes it longer,
-// so nothing is dropped too early.
+// A clock that went back makes fullIn longer, so nothing is dropped too early.
 func (b *bucket) fullIn(now int64) time.Duration {
 	return b.TimeToFull() - time.Duration(now-b.Stamp)*time.Microsecond
 }

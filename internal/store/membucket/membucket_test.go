@@ -143,8 +143,8 @@ func TestConcurrentTakesNeverExceedTheBurst(t *testing.T) {
 	}
 }
 
-// On a moving clock, a caller that waited for its turn must not bring an older time than the one before it. The bucket
-// would take that for a clock that went back, and earn the interval twice.
+// A caller that waited for its turn must not bring an older time than the one before: the interval would be earned
+// twice.
 func TestConcurrentTakesOnARunningClockEarnNothingTwice(t *testing.T) {
 	t.Parallel()
 	s := New(Options{})
@@ -303,8 +303,7 @@ func fourTiers(user int) []enforce.BucketCheck {
 	return []enforce.BucketCheck{{Cost: enforce.Token, Tiers: tiers}}
 }
 
-// BenchmarkTake compares a check of four tiers with the least that a shared bucket could cost: one
-// increment in a map of the same keys behind one mutex.
+// The least that a shared bucket could cost is an increment in a map of the same keys behind a mutex.
 func BenchmarkTake(b *testing.B) {
 	const users = 10_000
 	checks := make([][]enforce.BucketCheck, users)

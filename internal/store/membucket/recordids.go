@@ -5,8 +5,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// recordIDs are the record ids of a tenant, by the enforce.RecordSlot in which they came. A whole slot is forgotten at
-// once, because to forget a million ids one by one would keep other callers waiting.
+// recordIDs are a tenant's, by enforce.RecordSlot: a slot is forgotten at once, because a million single ids would keep
+// callers waiting.
 type recordIDs map[int64]map[enforce.RecordID]struct{}
 
 func (r recordIDs) add(id enforce.RecordID, now int64) {
@@ -17,7 +17,6 @@ func (r recordIDs) add(id enforce.RecordID, now int64) {
 	r[slot][id] = struct{}{}
 }
 
-// recallRecord sets Repeated and Exhausted of a check with a RecordID.
 func (s *Store) recallRecord(check *enforce.BucketCheck, tenant rules.TenantID, now int64) {
 	for other := range s.recordIDs { // any tenant: one that records no more must also be cleaned
 		s.forgetRecords(other, now)

@@ -34,7 +34,6 @@ func (h *byEnd) Pop() any {
 	return r
 }
 
-// reservationsOf returns the open reservations of a tenant, without the ended ones; nil for none.
 func (s *Store) reservationsOf(tenant rules.TenantID, now int64) *reservations {
 	r := s.reservations[tenant]
 	if r == nil {
@@ -71,7 +70,7 @@ func (s *Store) reserve(check *enforce.BucketCheck, tenant rules.TenantID, now i
 	heap.Push(r, one)
 }
 
-// SettleReservation implements enforce.Reserver. Its only error is enforce.ErrRefundForbidden.
+// SettleReservation implements enforce.Reserver; its only error is enforce.ErrRefundForbidden.
 func (s *Store) SettleReservation(
 	_ context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
 ) (enforce.Settled, error) {
@@ -105,7 +104,7 @@ func (s *Store) SettleReservation(
 	return settled, nil
 }
 
-// ExpiredReservations counts the reservations that ended without a settlement.
+// ExpiredReservations counts those that ended without a settlement.
 func (s *Store) ExpiredReservations() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

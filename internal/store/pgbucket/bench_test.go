@@ -24,9 +24,8 @@ const (
 	benchRound   = time.Second
 )
 
-// BenchmarkBesideRowTransactions compares checks of four tiers with the usual transaction of rate limiters in
-// PostgreSQL (insert if missing, select for update, upsert), once per bucket or for all four buckets of a check. Both
-// are on the same server, in interleaved rounds, with 32 callers.
+// The usual transaction of rate limiters in PostgreSQL is insert if missing, select for update, upsert, by bucket or
+// check. Both sides take turns on one server, with 32 callers:
 //
 //	go test ./internal/store/pgbucket -run none -bench BesideRowTransactions -benchtime 1x
 func BenchmarkBesideRowTransactions(b *testing.B) {
@@ -82,7 +81,7 @@ func BenchmarkBesideRowTransactions(b *testing.B) {
 	b.ReportMetric(own/median(ways[2].rates), "times-per-check")
 }
 
-// BenchmarkReserveAndSettle is a check of four tiers that reserves, and its settlement, by 32 callers of ten tenants.
+// Checks of four tiers, by 32 callers of ten tenants.
 func BenchmarkReserveAndSettle(b *testing.B) {
 	s := open(b, devdbtest.Postgres(b), 10*time.Second)
 	limit := enforce.Limit{Rate: 1e6, Burst: 1e9}

@@ -12,18 +12,17 @@ import (
 
 const (
 	cleanEvery = time.Second
-	// passSteps is the number of steps that clean a whole table, unless a step has maxPages.
+	// passSteps clean a whole table, unless a step has maxPages.
 	passSteps = 30
 	minPages  = 64   // of 8 KiB, in a step
 	maxPages  = 2048 // 16 MiB, some 50,000 buckets: tens of milliseconds
 )
 
-// cleanSQL deletes the rows of some pages that were full by a time, and skips rows that a check has locked.
 const cleanSQL = `DELETE FROM %[1]s WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM %[1]s WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND %[2]s < $3 FOR UPDATE SKIP LOCKED))`
 
-// Run removes idle full buckets, ended reservations and expired ids of credits and records until ctx ends. Run works in
-// steps of bounded size; one process at a time removes buckets and ids.
+// Run removes idle full buckets, ended reservations and expired ids until ctx ends, in bounded steps of one process at
+// a time.
 func (s *Store) Run(ctx context.Context, log *slog.Logger) {
 	tables := []*cleaned{
 		{table: "bucket", forgottenAt: "full_at"},
@@ -55,7 +54,6 @@ type cleaned struct {
 	page               int64 // the next
 }
 
-// cleanStep cleans some pages, unless another process is cleaning, and returns the number of removed rows.
 func (s *Store) cleanStep(ctx context.Context, c *cleaned) (removed int64, err error) {
 	err = bounded(ctx, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, s.background, func(tx pgx.Tx) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// Credit implements enforce.Creditor, and ends within the budget even if the caller leaves.
+// Credit implements enforce.Creditor within the budget, even if the caller leaves.
 func (s *Store) Credit(
 	ctx context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, err error) {
@@ -20,7 +20,7 @@ func (s *Store) Credit(
 	return before, after, err
 }
 
-// CreditOnce implements enforce.Creditor, within the budget. The ids are in an unlogged table, like the buckets.
+// CreditOnce implements enforce.Creditor within the budget; its ids are unlogged, like the buckets.
 func (s *Store) CreditOnce(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
@@ -34,7 +34,7 @@ func (s *Store) CreditOnce(
 func (s *Store) credit(
 	ctx context.Context, past *pastCredit, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
-	// A context that ends would close the connection and count as a failure of PostgreSQL.
+	// An ending context would close the connection and count as PostgreSQL's failure.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
 	release, err := s.changes.Take(ctx, shares.Caller{Tenant: key.Tenant})
@@ -110,7 +110,6 @@ func (c *pastCredit) ask(p *pgconn.Pipeline, statements *statements) {
 		binaryFormat, binaryFormat)
 }
 
-// time decides by this process's clock which ids have expired, because a day is long.
 func (c *pastCredit) time() int64 {
 	if c.at != 0 {
 		return c.at
@@ -137,7 +136,6 @@ func (c *pastCredit) write(p *pgconn.Pipeline, statements *statements, now int64
 	return 2
 }
 
-// appendAnswer writes the two buckets of an answer as states without entries.
 func appendAnswer(b []byte, before, after enforce.Bucket) []byte {
 	b = (&enforce.State{Bucket: before}).Append(b)
 	return (&enforce.State{Bucket: after}).Append(b)

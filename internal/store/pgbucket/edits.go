@@ -13,13 +13,11 @@ import (
 )
 
 const (
-	// advancedAtOnce is how many buckets a step of a walk reads, and locks at most.
 	advancedAtOnce = 200
-	// walkPause is the pause after each step, which leaves most of the server to checks.
-	walkPause = 5 * time.Millisecond
-	turnPause = 500 * time.Millisecond
-	walkLock  = "sluice settle buckets"
-	cleanLock = "sluice clean buckets"
+	walkPause      = 5 * time.Millisecond
+	turnPause      = 500 * time.Millisecond
+	walkLock       = "sluice settle buckets"
+	cleanLock      = "sluice clean buckets"
 )
 
 const (
@@ -28,8 +26,7 @@ WHERE tenant_id = $1 AND rule_id = $2 AND subject >= $3 ORDER BY subject LIMIT $
 	tryLockSQL = `SELECT pg_try_advisory_lock(hashtext($1))`
 )
 
-// ApplyEdits implements enforce.EditStore. One process walks at a time, and the next ones only read, because nothing is
-// left to write.
+// ApplyEdits implements enforce.EditStore, in one process at a time; the next ones find nothing to write.
 func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 	if len(edits) == 0 {
 		return nil

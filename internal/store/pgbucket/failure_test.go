@@ -132,8 +132,7 @@ func mustHold(t *testing.T, s *Store, tier enforce.Tier, tokens int64) {
 	}
 }
 
-// TestALostCommitChargesOnce loses the reply to a COMMIT, as a process or a server that is killed would. Nobody knows
-// then whether it was executed, so it must not be repeated.
+// After a COMMIT without a reply nobody knows whether it was executed, so it must not be repeated.
 func TestALostCommitChargesOnce(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)
@@ -158,8 +157,7 @@ func TestALostCommitChargesOnce(t *testing.T) {
 	mustHold(t, direct, user("new", slow), 99)
 }
 
-// TestStaleConnectionsAreReplaced cuts all connections, as a restart of the server does. The next take finds out in its
-// first round trip, when nothing is taken yet.
+// As after a restart of the server, the next take finds out before anything is taken.
 func TestStaleConnectionsAreReplaced(t *testing.T) {
 	t.Parallel()
 	p, throughURL := throughProxy(t, devdbtest.Postgres(t))
@@ -256,8 +254,7 @@ func TestAProcessThatHangsGivesItsRowsBack(t *testing.T) {
 	}
 }
 
-// TestADenialReportsABucketThatWasInsertedMeanwhile lets a check wait for one bucket while another process first takes
-// from the second.
+// The check waits for one bucket while another process first takes from the second.
 func TestADenialReportsABucketThatWasInsertedMeanwhile(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)
@@ -349,7 +346,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// TestCreditsWhoseCallersLeaveAreNoFailures: each was made, and the breaker stays closed for everybody.
+// The breaker stays closed for everybody.
 func TestCreditsWhoseCallersLeaveAreNoFailures(t *testing.T) {
 	t.Parallel()
 	s := open(t, devdbtest.Postgres(t), testTimeout)
@@ -366,8 +363,7 @@ func TestCreditsWhoseCallersLeaveAreNoFailures(t *testing.T) {
 	}
 }
 
-// TestCreditsOfOneTenantHoldUpNoOther: many credits of one tenant wait for a locked row, while another tenant checks,
-// settles and is credited.
+// One tenant's credits wait for a locked row; another checks, settles and is credited.
 func TestCreditsOfOneTenantHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	s := open(t, devdbtest.Postgres(t), testTimeout)

@@ -10,20 +10,16 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// slack is how long a full bucket is kept, because callers may hold an older limit for seconds and must find the limit
-// in force. All stores agree.
+// slack: callers may hold an older limit for seconds, and must find the one in force; all stores agree.
 const slack = 10 * time.Second
 
-// hashedBytes is the length of a digest in place of a subject.
 const hashedBytes = 1 + 2*32
 
-// fullAt returns when a bucket may be forgotten, in microseconds since the Unix epoch.
 func fullAt(s *enforce.State) int64 {
 	return s.Stamp + (s.TimeToFull() + slack).Microseconds()
 }
 
-// stored is a key as the table has it. A long subject is # and its digest in hexadecimal, which is longer than any
-// subject that is kept, so it equals none.
+// A long subject is # and its hexadecimal digest, longer than any kept subject.
 type stored struct {
 	tenant, rule int64
 	subject      string

@@ -7,7 +7,7 @@ import (
 	"github.com/sluicegate/sluice/internal/store/combine"
 )
 
-// State is the state of the circuit breaker.
+// State is the breaker's state.
 type State = combine.State
 
 // The states.
@@ -17,13 +17,13 @@ const (
 	Down    = combine.Down
 )
 
-// State returns the breaker's state, and sends nothing.
+// State sends nothing.
 func (s *Store) State() State { return s.breaker.State() }
 
-// Trips counts how often the breaker opened.
+// Trips counts the breaker's openings.
 func (s *Store) Trips() int64 { return s.breaker.Trips() }
 
-// Ping reads a bucket that does not exist, past the breaker, within the budget.
+// Ping reads a missing bucket, past the breaker, within the budget.
 func (s *Store) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.budget)
 	defer cancel()

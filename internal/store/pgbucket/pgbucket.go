@@ -1,27 +1,21 @@
 // Package pgbucket keeps buckets in PostgreSQL, for teams that run no Redis.
 //
-// A batch of checks is one transaction of two round trips. The first locks the rows of its buckets in the order of
-// their keys, and then reads the clock. This process decides with the code of the memory store (enforce.TakeFrom). The
-// second round trip writes each changed bucket once and commits. A batch without changes is rolled back, so a denial
-// writes nothing. An unused bucket has no row to lock: a transaction that inserts it, or reports it as unused, fails
-// and starts over if another has inserted it meanwhile.
+// A batch of checks is one transaction of two round trips. The first locks its buckets' rows in the order of their
+// keys, then reads the clock; the second writes changed buckets and commits. Without changes it rolls back, so a denial
+// writes nothing. An unused bucket has no row to lock: if another inserted it meanwhile, the transaction starts over.
 //
-// Concurrent checks share transactions, in which tenants take turns: see package combine. Settlements and credits are
-// transactions of their own, a few at a time, also with turns for tenants.
+// Concurrent checks share transactions (package combine); settlements and credits have their own, also with turns for
+// tenants.
 //
-// When PostgreSQL is down, Take returns an error within its budget, which includes queueing and waiting for locks.
-// After seven failed transactions in a row a circuit breaker fails checks at once, and lets one batch through every
-// quarter of a second. The server frees the row locks of a process that hangs by ending its idle transaction: see
-// idleTimeout. A transaction is repeated only if it changed nothing, which is unknown once COMMIT was sent without an
-// answer. Tokens are therefore taken at most once.
+// When PostgreSQL is down, Take fails within its budget, and after seven failures in a row a breaker fails checks at
+// once. The server ends the idle transaction of a process that hangs; see idleTimeout. Tokens are taken at most once:
+// after a COMMIT without an answer a transaction is not repeated.
 //
-// Reservations are rows beside the buckets, written in the transaction of their check. A bucket counts a tenant's open
-// reservations, so the cap costs one row. A transaction that finds no room deletes ended reservations first, in a third
-// round trip. The ids of records are rows as well, and a log counts those of a tenant.
+// Reservations are rows beside the buckets, and one bucket counts a tenant's, so the cap costs one row. A full one
+// first deletes ended reservations, in a third round trip; record ids are kept alike.
 //
-// The tables are unlogged, because a commit must not wait for a disk. A crash of the server or a failover to a standby
-// empties them; restore.go then copies the checkpoints of long limits, and other buckets are full. Run removes a row
-// ten seconds or more after its bucket is full.
+// The tables are unlogged, because a commit must not wait for a disk. After a crash restore.go copies the checkpoints
+// of long limits; other buckets are full.
 package pgbucket
 
 import (
@@ -38,58 +32,48 @@ import (
 	"github.com/sluicegate/sluice/internal/store/combine"
 )
 
-// DefaultBudget is the default time that PostgreSQL has for an answer.
+// DefaultBudget for an answer.
 const DefaultBudget = 50 * time.Millisecond
 
 const (
-	// tripAfter is the number of failures in a row that opens the breaker. tripAfter exceeds the pool's connections,
-	// which may all be stale after a restart of the server.
+	// tripAfter exceeds the pool's connections, which may all be stale after a restart of the server.
 	tripAfter = connections + 1
 )
 
 // Options configure a store.
 type Options struct {
-	// Budget is the time for an answer; 0 means DefaultBudget.
-	Budget time.Duration
-	// Observer may be nil.
+	Budget   time.Duration
 	Observer Observer
-	// Restores: what PostgreSQL lost in a crash is copied from the checkpoints.
 	Restores bool
 }
 
 // Observer observes queueing and transactions.
 type Observer interface {
-	// Waited is called for each batch of a call, with the time since the call could be sent.
 	Waited(wait time.Duration)
-	// ScriptSent is called for each transaction, with the number of its checks.
 	ScriptSent(checks int)
-	// Shed is called with the number of checks that failed under overload: early ones at once, the others after they
-	// queued.
+	// Shed counts early before queueing.
 	Shed(checks int, early bool)
 }
 
-// Store implements enforce.Buckets, enforce.Creditor, enforce.EditStore and enforce.Reserver. Store is safe for
-// concurrent use.
+// Store implements enforce.Buckets, Creditor, EditStore and Reserver, and is safe for concurrent use.
 type Store struct {
-	pool       *pgxpool.Pool // of checks
-	background *pgxpool.Pool
-	statements atomic.Pointer[statements]
-	budget     time.Duration
-	breaker    *combine.Breaker
-	combiner   *combine.Combiner
-	restores   bool         // see Options
-	restored   atomic.Int64 // buckets
-	broken     atomic.Int64
-	unknown    atomic.Int64
-	forgotten  atomic.Int64         // reservations
-	changes    *shares.Shares       // by settlements and credits
-	denials    *enforce.DenialCache // or nil
-	learner    enforce.Learner      // or nil
-	observer   Observer             // or nil
-	// maxRecordIDs is enforce.MaxRecordIDs, except in tests.
+	pool         *pgxpool.Pool // of checks
+	background   *pgxpool.Pool
+	statements   atomic.Pointer[statements]
+	budget       time.Duration
+	breaker      *combine.Breaker
+	combiner     *combine.Combiner
+	restores     bool         // see Options
+	restored     atomic.Int64 // buckets
+	broken       atomic.Int64
+	unknown      atomic.Int64
+	forgotten    atomic.Int64         // reservations
+	changes      *shares.Shares       // by settlements and credits
+	denials      *enforce.DenialCache // or nil
+	learner      enforce.Learner      // or nil
+	observer     Observer             // or nil
 	maxRecordIDs int64
-	// stamp returns the time in microseconds since the Unix epoch, or 0 for PostgreSQL's clock. Only tests set a time.
-	stamp func() int64
+	stamp        func() int64
 }
 
 var (
@@ -99,7 +83,7 @@ var (
 	_ enforce.Reserver  = (*Store)(nil)
 )
 
-// Open returns a store in the database at a URL, and connects on first use, so the database need not be reachable yet.
+// Open connects on first use, so the database need not be reachable yet.
 func Open(ctx context.Context, databaseURL string, options Options) (*Store, error) {
 	s := &Store{
 		budget: options.Budget, observer: options.Observer, restores: options.Restores,
@@ -111,7 +95,7 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 	if err := s.openPools(ctx, databaseURL); err != nil {
 		return nil, err
 	}
-	// A lock timeout is an answer of PostgreSQL, not an outage.
+	// A lock timeout is an answer, not an outage.
 	s.breaker = combine.NewBreaker(tripAfter, isLockTimeout)
 	s.combiner = combine.New(combine.Options{
 		Weight: func(check *enforce.BucketCheck) int { return len(check.Tiers) },
@@ -125,7 +109,7 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 	return s, nil
 }
 
-// Observe sets the Observer, and must be called before the first Take.
+// Observe must be called before the first Take.
 func (s *Store) Observe(o Observer) { s.observer = o }
 
 func (s *Store) shed(checks int, early bool) {
@@ -134,22 +118,21 @@ func (s *Store) shed(checks int, early bool) {
 	}
 }
 
-// Close closes the connections after their use.
+// Close waits for connections in use.
 func (s *Store) Close() {
 	s.pool.Close()
 	s.background.Close()
 }
 
-// Take implements enforce.Buckets, and returns an error within the budget if PostgreSQL does not answer, and at once
-// while the breaker is open. Each batch of a call has its own budget.
+// Take implements enforce.Buckets; each batch has its own budget, and fails at once while the breaker is open.
 func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 	return s.denials.Take(checks, s.take)
 }
 
-// Teach sets who learns the states of buckets, and must be called before the first Take.
+// Teach must be called before the first Take.
 func (s *Store) Teach(learner enforce.Learner) { s.learner = learner }
 
-// RecallDenials puts a DenialCache before PostgreSQL, and must be called before the first Take.
+// RecallDenials, before the first Take, puts a DenialCache before PostgreSQL.
 func (s *Store) RecallDenials() { s.denials = enforce.NewDenialCache(nil) }
 
 func (s *Store) take(checks []enforce.BucketCheck) error {
@@ -209,15 +192,14 @@ func (s *Store) guarded(ctx context.Context, t *transaction, decide func()) erro
 	return err
 }
 
-// ErrUnknownVersion means that a newer release wrote a bucket in an unknown format. The bucket is unchanged.
+// ErrUnknownVersion means that a newer release wrote a bucket, which is unchanged.
 var ErrUnknownVersion = errors.New("buckets have a format of a newer release")
 
-// BrokenValues counts the stored values that were no bucket. If it grows, another program writes to the table.
+// BrokenValues counts values that were no bucket: another program writes to the table.
 func (s *Store) BrokenValues() int64 { return s.broken.Load() }
 
-// UnknownVersions counts the checks of a bucket in an unknown format. If it grows, a newer release shares this
-// database.
+// UnknownVersions counts checks of buckets in a newer release's format.
 func (s *Store) UnknownVersions() int64 { return s.unknown.Load() }
 
-// Waiting returns the number of queued tiers.
+// Waiting counts queued tiers.
 func (s *Store) Waiting() (tiers int) { return s.combiner.Depth() }

@@ -18,7 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/store/buckettest"
 )
 
-// testTimeout is generous, because machines may be busy.
 const testTimeout = time.Minute
 
 func TestMain(m *testing.M) {
@@ -57,7 +56,7 @@ func contents(t testing.TB, s *Store) map[string]string {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	// A test takes a database, empty, and gives it back: to make and remove one takes longer than most tests.
+	// Making and removing a database takes longer than most tests.
 	free := make(chan string, 64)
 	suite := func(t *testing.T) buckettest.Store {
 		t.Helper()
@@ -150,7 +149,7 @@ func TestConcurrentTakesOfTwoProcessesNeverExceedTheBurst(t *testing.T) {
 		wg.Go(func() {
 			s := stores[worker%2]
 			for i := range 20 * 25 {
-				// New buckets come up in both stores at the same time, and the shared one is always locked.
+				// New buckets come up in both stores at once, and the shared one is always locked.
 				check := one(user(fmt.Sprint(i/25), limit), user("all", large))
 				if err := s.Take(context.Background(), check); err != nil {
 					t.Error(err)

@@ -14,31 +14,26 @@ import (
 )
 
 const (
-	// inFlight is the number of batches in flight: one waits for the network while another keeps a core of the server
-	// busy. Two passed 12,600 checks a second on two shared cores, and four passed 9,000, because batches are smaller
-	// then and wait for each other's rows.
+	// inFlight batches: one waits for the network while another keeps a core of the server busy. Two passed 12,600
+	// checks a second on two shared cores, four 9,000: smaller batches that wait for each other's rows.
 	inFlight = 2
 	maxBatch = 256
-	// lockShare is the part of the budget that a transaction waits for a row, and a settlement or credit for its turn.
+	// lockShare of the budget is for a row, or a change's turn.
 	lockShare = 2
-	// changes is the number of concurrent settlements and credits, and changesPerTenant that of one tenant, whose calls
-	// may all wait for one row.
-	changes          = 3
-	changesPerTenant = 2
-	maxWaiting       = 256
-	// connections are for batches, for changes, and to replace connections that are being closed.
+	// changes run at a time, changesPerTenant of one tenant, which may all wait for one row.
+	changes               = 3
+	changesPerTenant      = 2
+	maxWaiting            = 256
 	connections           = inFlight + changes + 2
 	backgroundConnections = 3
 	connectTimeout        = 5 * time.Second
 	backgroundTimeout     = 5 * time.Second
 )
 
-// idleTimeout is when the server ends an idle transaction and frees its rows. A process decides in microseconds, so
-// only a process that was stopped or cut off from the network meets it.
+// idleTimeout frees the rows of a stopped or cut-off process: others decide in microseconds.
 func idleTimeout(budget time.Duration) time.Duration { return max(2*budget, 250*time.Millisecond) }
 
-// openPools opens the pools. Their connections have settings of their own, so the URL must not lead to a pooler that
-// shares sessions.
+// Connections have their own settings, so the URL must not lead to a pooler that shares sessions.
 func (s *Store) openPools(ctx context.Context, databaseURL string) error {
 	checks, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -47,8 +42,7 @@ func (s *Store) openPools(ctx context.Context, databaseURL string) error {
 	pgtls.Reload(checks, databaseURL, nil) // pgstore's pool has the same URL, and logs
 	background := checks.Copy()
 	configure(checks, connections, s.budget, s.budget/lockShare, idleTimeout(s.budget))
-	// The pool would ping connections that were idle for a second, which costs a third round trip. run retries on
-	// another connection instead.
+	// A ping after an idle second costs a third round trip; run retries on another connection instead.
 	checks.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	checks.AfterConnect = s.prepare
 	configure(background, backgroundConnections, backgroundTimeout, time.Second, backgroundTimeout)
@@ -75,7 +69,7 @@ func configure(config *pgxpool.Config, conns int32, statement, lock, idle time.D
 	params["statement_timeout"] = milliseconds(statement)
 	params["lock_timeout"] = milliseconds(lock)
 	params["idle_in_transaction_session_timeout"] = milliseconds(idle)
-	// The table grows faster than its statistics, and a plan with a sequential scan would exceed the budget.
+	// The table outgrows its statistics, and a sequential scan would exceed the budget.
 	params["enable_seqscan"], params["enable_hashjoin"], params["enable_mergejoin"] = "off", "off", "off"
 	params["plan_cache_mode"] = "force_generic_plan"
 	params["jit"] = "off"
@@ -91,8 +85,7 @@ type statements struct {
 }
 
 const (
-	// The subquery with FOR NO KEY UPDATE is not merged into the outer one, so rows are locked in the order of the
-	// parameters, each by a search in the primary key.
+	// The subquery is not merged, so rows are locked in the parameters' order, each by the primary key.
 	lockSQL = `SELECT k.n, b.at, b.state
 FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) WITH ORDINALITY AS k (tenant_id, rule_id, subject, n)
 CROSS JOIN LATERAL (
@@ -101,8 +94,7 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE
 ) AS b`
 	clockSQL = `SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)`
-	// A transaction that waited for a row read the others before the wait. absentSQL fails if one that it found missing
-	// exists by now.
+	// A wait for a row begins after the others were read: absentSQL fails if a missing one exists by now.
 	absentSQL = `SELECT 1 / (count(*) = 0)::int
 FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS k (tenant_id, rule_id, subject)
 JOIN bucket USING (tenant_id, rule_id, subject)`
@@ -110,7 +102,6 @@ JOIN bucket USING (tenant_id, rule_id, subject)`
 SELECT k.tenant_id, k.rule_id, k.subject, k.state, k.full_at
 FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bigint[]) AS k (tenant_id, rule_id, subject,
 	state, full_at)`
-	// The ctid is valid because the row is locked.
 	updateSQL = `UPDATE bucket SET state = k.state, full_at = k.full_at
 FROM unnest($1::tid[], $2::bytea[], $3::bigint[]) AS k (at, state, full_at) WHERE bucket.ctid = k.at`
 	recallSQL   = `SELECT fingerprint, answer FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at > $3`
@@ -124,7 +115,7 @@ FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS k (tenant_i
 	holdSQL   = `SELECT ends_at, record FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2 FOR UPDATE`
 	extendSQL = `UPDATE bucket_reservation SET ends_at = $3, record = $4 WHERE tenant_id = $1 AND reservation_id = $2`
 	closeSQL  = `DELETE FROM bucket_reservation WHERE tenant_id = $1 AND reservation_id = $2`
-	// A locked row belongs to a settlement, which will find that it has ended.
+	// A locked row belongs to a settlement, which will find that it ended.
 	closeEndedSQL = `DELETE FROM bucket_reservation WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM bucket_reservation WHERE tenant_id = $1 AND ends_at <= $2 ORDER BY ends_at
     	LIMIT $3 FOR UPDATE SKIP LOCKED))`
@@ -132,8 +123,7 @@ FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS k (tenant_i
 	recallIDsSQL = `SELECT k.n, r.forgotten_at
 FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS k (tenant_id, record_id, n)
 JOIN bucket_record AS r USING (tenant_id, record_id)`
-	// An id that is there has expired: a transaction that adds an id has locked or inserted the row that counts its
-	// tenant's, so no two add the same.
+	// An id that is there has expired: a transaction locks its tenant's counter before it adds one.
 	rememberIDsSQL = `INSERT INTO bucket_record (tenant_id, record_id, forgotten_at)
 SELECT k.tenant_id, k.record_id, k.forgotten_at
 FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS k (tenant_id, record_id, forgotten_at)

@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// During an upgrade old processes settle what new ones reserve, if they know all that the rules say.
 func TestAReservationIsStoredInTheOldestFormatThatHoldsIt(t *testing.T) {
 	t.Parallel()
 	costs := []enforce.MeterCost{{Cost: 5}, {Meter: "usd", Cost: 7}}

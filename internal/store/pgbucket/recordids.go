@@ -17,15 +17,13 @@ func recordIDOf(check *enforce.BucketCheck) recordID {
 	return recordID{check.Tiers[0].Key.Tenant, check.RecordID}
 }
 
-// A log counts a tenant's ids of records by the second, so that it is short. No rule has the id 0, so no rule's bucket
-// has this key.
+// A log counts a tenant's record ids by the second, so that it is short; no rule has the id 0.
 func idCounterOf(tenant rules.TenantID) enforce.Key {
 	return enforce.Key{Tenant: tenant, Subject: "records"}
 }
 
 const second = int64(time.Second / time.Microsecond)
 
-// idCounter returns the counter of an id's tenant, advanced to now.
 func (t *transaction) idCounter(id recordID, most int64) *row {
 	r := &t.rows[t.indexes[idCounterOf(id.tenant)]]
 	now := t.now - t.now%second
@@ -40,7 +38,6 @@ func (t *transaction) idCounter(id recordID, most int64) *row {
 	return r
 }
 
-// recallID sets Repeated and Exhausted of a check with a RecordID.
 func (t *transaction) recallID(check *enforce.BucketCheck, most int64) {
 	id := recordIDOf(check)
 	check.Repeated = t.recalled[id] > t.now

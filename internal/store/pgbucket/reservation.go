@@ -18,15 +18,13 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// A bucket that earns nothing counts the open reservations of a tenant: each takes a token. No rule has the id 0, so no
-// rule's bucket has this key. The row is removed once no reservation is open, because the bucket is full then.
+// Each open reservation of a tenant takes a token of a bucket that earns nothing; no rule has the id 0.
 func counterOf(tenant rules.TenantID) enforce.Key {
 	return enforce.Key{Tenant: tenant, Subject: "reservations"}
 }
 
 var counterLimit = enforce.Limit{Burst: enforce.MaxReservations}
 
-// counterOf returns the counter of a check's tenant, or nil if the check reserves nothing.
 func (t *transaction) counterOf(check *enforce.BucketCheck) *row {
 	if check.Reserve == nil {
 		return nil
@@ -69,12 +67,9 @@ func (t *transaction) openedParams() [][]byte {
 	return [][]byte{tenants, ids, records, ends}
 }
 
-// closedAtOnce is how many ended reservations of a tenant a transaction deletes: as many as a batch opens. Checks wait
-// for it.
+// closedAtOnce reservations end at a time, while checks wait: as many as a batch opens.
 const closedAtOnce = maxBatch
 
-// forget deletes some ended reservations of tenants without room for the batch and of those in t.forgets. forget costs
-// a round trip if there are any.
 func (s *Store) forget(p *pgconn.Pipeline, t *transaction) error {
 	t.forgotten = 0
 	tenants := t.forgets
@@ -110,8 +105,7 @@ func (s *Store) forget(p *pgconn.Pipeline, t *transaction) error {
 	return drain(p, nil) // sync
 }
 
-// SettleReservation implements enforce.Reserver, on Take's clock, budget and breaker. SettleReservation takes three
-// round trips: one reads the record for its buckets, and two are the transaction.
+// SettleReservation implements enforce.Reserver in three round trips: one reads the record, two are the transaction.
 func (s *Store) SettleReservation(
 	ctx context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
 ) (enforce.Settled, error) {
@@ -163,8 +157,7 @@ func (s *Store) settleReservation(
 	return one.settled, nil
 }
 
-// confirm returns the Changes of a settlement without an answer if the reservation is no longer what it was, although
-// it has not ended.
+// confirm returns the Changes of a settlement without an answer, if the unexpired reservation changed.
 func (s *Store) confirm(ctx context.Context, one *settlement, before []byte, err error) enforce.Settled {
 	if len(one.settled.Changes) == 0 || errors.Is(err, enforce.ErrNothingTaken) {
 		return enforce.Settled{}
@@ -193,7 +186,6 @@ func (s *Store) readRecord(ctx context.Context, tenant rules.TenantID, id enforc
 	return record, err
 }
 
-// settlement settles a reservation in a transaction, whose rows are its counter and its buckets.
 type settlement struct {
 	tenant      rules.TenantID
 	id          enforce.ReservationID
@@ -271,10 +263,10 @@ func (g *settlement) write(p *pgconn.Pipeline, statements *statements, _ int64) 
 	return 1
 }
 
-// ForgottenReservations counts the reservations that ended without a settlement and that this process deleted.
+// ForgottenReservations counts reservations that ended unsettled, and that this process deleted.
 func (s *Store) ForgottenReservations() int64 { return s.forgotten.Load() }
 
-// endedSQL finds the tenants with ended reservations, by one index search per tenant with reservations.
+// endedSQL costs an index search per tenant with reservations.
 const endedSQL = `WITH RECURSIVE tenant (id) AS (
     SELECT min(tenant_id) FROM bucket_reservation
     UNION ALL
@@ -329,7 +321,7 @@ func (s *Store) forgetSome(ctx context.Context, tenant rules.TenantID) (isLast b
 	return t.forgotten < closedAtOnce, err
 }
 
-// A record has the charges of a check. Numbers are little-endian; the rules for versions are those of buckets.
+// A record has the charges of a check, little-endian, and versions as buckets have.
 //
 //	version (byte)  time (int64)  cost (int64)  life in µs (int64)
 //	length of the API key's id (byte)  that id
@@ -338,7 +330,7 @@ func (s *Store) forgetSome(ctx context.Context, tenant rules.TenantID) (isLast b
 //	limit, as in a state (32 bytes)  charge (int64)
 //	in version 2 also: 1 for a shadow rule, + 2 if it is charged after (byte)  length of its meter (byte)  meter
 //
-// Version 1 has the charges that are plain, and no user and costs.
+// Version 1 has only plain charges, and no user and costs.
 const (
 	plainVersion  = 1
 	recordVersion = 2

@@ -133,7 +133,6 @@ func TestATenantHasOnlySoManyIDsOfRecords(t *testing.T) {
 	}
 }
 
-// TestARecordIsChargedOnceByTwoProcesses sends the same ids through two processes at once.
 func TestARecordIsChargedOnceByTwoProcesses(t *testing.T) {
 	t.Parallel()
 	const ids = 50
@@ -194,7 +193,7 @@ func countOpen(t *testing.T, s *Store, tenant rules.TenantID) (records int, coun
 	return records, counted
 }
 
-// TestEndedReservationsMakeRoom sets the counter of a tenant, as if it had opened as many as it may.
+// The counter is set as if the tenant had opened as many as it may.
 func TestEndedReservationsMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := open(t, devdbtest.Postgres(t), testTimeout)
@@ -284,8 +283,6 @@ func TestASettlementWithoutAnAnswerHappensOnce(t *testing.T) {
 	mustHold(t, direct, user("42", slow), 96)
 }
 
-// TestRecordsOfANewerReleaseAreLeftAlone has a record that this release does not know, and one that nobody could have
-// written.
 func TestRecordsOfANewerReleaseAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := open(t, devdbtest.Postgres(t), testTimeout)
@@ -312,8 +309,6 @@ func TestRecordsOfANewerReleaseAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAFloodOfSettlementsLeavesOthersTheirTurn settles as fast as it can for one tenant while another checks and
-// settles.
 func TestAFloodOfSettlementsLeavesOthersTheirTurn(t *testing.T) {
 	t.Parallel()
 	s := open(t, devdbtest.Postgres(t), testTimeout)

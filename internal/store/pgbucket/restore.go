@@ -9,16 +9,16 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// PostgreSQL empties unlogged tables after a crash and on a promoted replica, and both end all connections. Therefore
-// each new connection looks for a mark in the table of buckets, and without it copies the checkpoints of long limits
-// there before it is used. The mark is a row of tenant 0, which no tenant has.
+// PostgreSQL empties unlogged tables after a crash and on a promoted replica, and both end all connections. A new
+// connection that finds no mark in the table copies the checkpoints of long limits there before its use. The mark is a
+// row of tenant 0, which no tenant has.
 const (
 	isMarkedSQL = `SELECT EXISTS (SELECT FROM bucket WHERE tenant_id = 0 AND rule_id = 0 AND subject = '')`
 	markSQL     = `INSERT INTO bucket (tenant_id, rule_id, subject, state, full_at)
 VALUES (0, 0, '', '', 9223372036854775807)`
 	restoreLock   = "sluice restore buckets"
 	restoredPiece = 5000
-	// restoreSettings replace those of a connection for checks. A million checkpoints take about 20 s.
+	// A million checkpoints take about 20 s.
 	restoreSettings = `SELECT set_config('statement_timeout', '2min', true), set_config('lock_timeout', '2min', true),
     set_config('idle_in_transaction_session_timeout', '2min', true)`
 
@@ -29,7 +29,6 @@ LIMIT $4`
 	restoreSQL = insertSQL + ` ON CONFLICT (tenant_id, rule_id, subject) DO NOTHING`
 )
 
-// restore makes sure that the table of buckets has what the checkpoints have. Connections of other processes wait.
 func (s *Store) restore(ctx context.Context, conn *pgx.Conn) error {
 	if !s.restores {
 		return nil
@@ -91,5 +90,5 @@ func restorePiece(ctx context.Context, tx pgx.Tx, after stored) (last stored, n 
 	return last, n, err
 }
 
-// Restored counts the buckets that were copied from their checkpoints after a crash of PostgreSQL.
+// Restored counts buckets copied from checkpoints.
 func (s *Store) Restored() int64 { return s.restored.Load() }

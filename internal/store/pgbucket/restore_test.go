@@ -17,8 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// TestLongLimitsSurviveACrashOfPostgreSQL kills a backend of a server, which then restarts and empties its unlogged
-// tables, while two processes take tokens.
+// Two processes take tokens while the server restarts and empties its unlogged tables.
 func TestLongLimitsSurviveACrashOfPostgreSQL(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -68,7 +67,6 @@ func TestLongLimitsSurviveACrashOfPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The mark of an erased user and a state of a later release are left out.
 	for _, sql := range []string{
 		"INSERT INTO bucket_checkpoint VALUES (1, 0, sha256(''), 1, '')",
 		`INSERT INTO bucket_checkpoint VALUES (1, 8, 'later', 1, '\x02')`,
@@ -102,7 +100,6 @@ func TestLongLimitsSurviveACrashOfPostgreSQL(t *testing.T) {
 	}
 }
 
-// crash kills the backend of a connection, and waits until the server has restarted.
 func crash(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	databaseURL := conn.Config().ConnString()

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// transaction locks rows, lets a function decide on them, and writes the changes. Its memory is reused.
 type transaction struct {
 	checks  []*enforce.BucketCheck
 	indexes map[enforce.Key]int // of a key's row
@@ -39,7 +38,6 @@ type transaction struct {
 }
 
 type part interface {
-	// ask sends one query after the locks of the first round trip, and read gets its rows.
 	ask(p *pgconn.Pipeline, statements *statements)
 	read(values [][]byte)
 	write(p *pgconn.Pipeline, statements *statements, now int64) int
@@ -162,8 +160,7 @@ func (t *transaction) markAnswered() (refused int) {
 	return refused
 }
 
-// maxAttempts caps the attempts of a transaction that changed nothing. Each conflict is about another new bucket, whose
-// row the next attempt locks.
+// Each conflict of maxAttempts is about another new bucket, whose row the next attempt locks.
 const maxAttempts = 8
 
 func (s *Store) run(ctx context.Context, pool *pgxpool.Pool, t *transaction, decide func()) error {
@@ -175,7 +172,7 @@ func (s *Store) run(ctx context.Context, pool *pgxpool.Pool, t *transaction, dec
 	return err
 }
 
-// retried calls attempt on a connection of a pool, and again on another after a failure that changed nothing.
+// retried repeats failures that changed nothing, on other connections.
 func (s *Store) retried(ctx context.Context, pool *pgxpool.Pool,
 	attempt func(*pgconn.PgConn) (mayHaveTaken bool, err error),
 ) error {
@@ -198,8 +195,6 @@ func connected(ctx context.Context, pool *pgxpool.Pool, attempt func(*pgconn.PgC
 	return attempt(conn.Conn().PgConn())
 }
 
-// mayPass reports whether a retry of a failed transaction may succeed at once, because it lost a race or its connection
-// was stale.
 func mayPass(err error) bool {
 	var answer *pgconn.PgError
 	if !errors.As(err, &answer) {
@@ -223,7 +218,6 @@ func isLockTimeout(err error) bool {
 
 var errConnect = errors.New("connect to postgres")
 
-// attempt runs a transaction once. mayHaveTaken: a failed one may have changed something.
 func (s *Store) attempt(ctx context.Context, conn *pgconn.PgConn, t *transaction, decide func()) (mayHaveTaken bool,
 	err error,
 ) {
@@ -245,7 +239,6 @@ func (s *Store) attempt(ctx context.Context, conn *pgconn.PgConn, t *transaction
 
 var binaryFormat = []int16{1}
 
-// lock sends the first round trip: it locks the rows and then reads the clock.
 func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {
 	statements := s.statements.Load()
 	p.SendQueryStatement(statements.begin, nil, nil, nil)
@@ -304,7 +297,6 @@ func (s *Store) readRow(t *transaction, values [][]byte) {
 	}
 }
 
-// write sends the second round trip: it writes the changed buckets and commits, or rolls back without any.
 func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, err error) {
 	statements := s.statements.Load()
 	var updated, inserted, absent []int
@@ -368,8 +360,7 @@ func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, er
 	return false, nil
 }
 
-// isRolledBack reports whether the server answered a statement with an error, which undid the transaction. A server
-// that ends the connection may have committed before.
+// isRolledBack: the server answered a statement with an error; one that ends the connection may have committed before.
 func isRolledBack(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR"

@@ -63,8 +63,7 @@ func noteCommands(t *testing.T, used map[string]bool, server redis.UniversalClie
 	}
 }
 
-// TestTheUserOfTheDocsMayDoWhatStoresDo does everything that a store does as the user of docs/production.md, on one
-// server and on a cluster while a slot moves. TestConformance also runs as this user.
+// The user of docs/production.md does all that a store does, on a server and on a cluster while a slot moves.
 func TestTheUserOfTheDocsMayDoWhatStoresDo(t *testing.T) {
 	t.Parallel()
 	server := devdbtest.Redis(t)

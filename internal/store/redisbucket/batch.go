@@ -20,7 +20,7 @@ var batchPool = sync.Pool{New: func() any {
 	return &batch{open: map[rules.TenantID]*script{}, lends: map[rules.TenantID]*script{}}
 }}
 
-// release returns the memory to the pool, unless the batch failed, because the driver may still read it then.
+// release drops a failed batch, whose memory the driver may still read.
 func (b *batch) release() {
 	if b.Err != nil {
 		return
@@ -34,8 +34,7 @@ func (b *batch) release() {
 	batchPool.Put(b)
 }
 
-// assignErrors gives each call with unanswered checks the most urgent of their errors. Errors after which tokens may
-// have been taken win, because callers must not repeat those checks; then redirects.
+// assignErrors prefers errors after which tokens may have been taken, because callers must not repeat such checks.
 func (b *batch) assignErrors() {
 	scriptErrs := map[*enforce.BucketCheck]error{}
 	for _, s := range b.scripts {
@@ -66,8 +65,7 @@ func urgency(err error) int {
 	return 1
 }
 
-// splittable returns the scripts of several checks that Redis refused because their keys are in several slots, or on
-// both sides of a slot that moves. Some of their checks may pass alone.
+// splittable returns scripts refused for keys in several slots, whose checks may pass alone.
 func (b *batch) splittable() (refused []*script) {
 	for _, s := range b.scripts {
 		if (isCrossSlot(s.err) || isTryAgain(s.err)) && max(len(s.checks), len(s.leases)) > 1 {
@@ -97,8 +95,7 @@ func (b *batch) split(store *Store, refused []*script) []*script {
 	return b.scripts[first:]
 }
 
-// pack puts the batch's unanswered checks into as few scripts as possible, in order within each tenant. With apart,
-// each script has the checks of one tenant.
+// pack fills as few scripts as possible, in order within each tenant; apart: with one tenant each.
 func (b *batch) pack(store *Store, apart bool) []*script {
 	b.scripts = b.scripts[:0]
 	clear(b.open)

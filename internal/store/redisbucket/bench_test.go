@@ -39,8 +39,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// algorithms are measured beside the first of them. Every check passes. A list has held entries before it is measured,
-// 100 on average while it is.
+// A list has held entries before, 100 on average during the measurement, and every check passes.
 var algorithms = []struct {
 	name  string
 	limit enforce.Limit
@@ -50,14 +49,12 @@ var algorithms = []struct {
 	{"steps", enforce.Limit{Rate: 1e6, Burst: 1e6, Interval: 1e6}, 0},
 	{"queue", enforce.Limit{Kind: rules.KindLeakyBucket, Rate: 1e6, Burst: 1e6}, 0},
 	{"fixed window", enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e8, Interval: 6e7}, 0},
-	// several windows pass, so there is a former one
 	{"sliding window", enforce.Limit{Kind: rules.KindSlidingWindow, Burst: 1e8, Interval: 1e4}, 0},
 	{"log", enforce.Limit{Kind: rules.KindSlidingWindowLog, Burst: rules.MaxListed, Interval: 36e8}, 90},
 	{"concurrency", enforce.Limit{Kind: rules.KindConcurrency, Burst: rules.MaxListed, Interval: 36e8}, 90},
 }
 
-// BenchmarkScript is Redis's own time for a script with one check of one bucket, by algorithm. The algorithms take
-// turns in rounds. The table has the ratio of each median to that of the token bucket.
+// BenchmarkScript reports Redis's own time for one check of one bucket, as ratios of medians to the token bucket's.
 func BenchmarkScript(b *testing.B) {
 	const buckets, checksOfEach = 5, 20
 	_, s := generous(b)
@@ -107,7 +104,7 @@ func BenchmarkScript(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // says nothing
 }
 
-// BenchmarkMemory is what each of 200,000 buckets takes of Redis's memory, by algorithm.
+// 200,000 buckets of each algorithm.
 func BenchmarkMemory(b *testing.B) {
 	const buckets, inCall = 200_000, 1000
 	for _, kind := range slices.Sorted(maps.Keys(longLimits)) {
@@ -129,7 +126,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkWeight is Redis's time for what waits in line, in buckets of checks that share scripts; see weight.
+// Redis's time in buckets of checks that share scripts; see weight.
 func BenchmarkWeight(b *testing.B) {
 	const calls, callers = 5000, 256
 	_, s := generous(b)
@@ -183,7 +180,7 @@ func processorTime(b *testing.B, s *Store) (micros float64) {
 	return micros
 }
 
-// BenchmarkLeaseScript is Redis's own time for a call that renews the leases of one bucket, and of 32, by the bucket.
+// Redis's own time to renew one bucket or 32, by bucket.
 func BenchmarkLeaseScript(b *testing.B) {
 	_, s := generous(b)
 	for _, buckets := range []int{1, 32} {

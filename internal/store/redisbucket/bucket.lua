@@ -1,7 +1,7 @@
--- Every script about buckets begins with this code: the format of a bucket, and how to advance it to now. It computes
--- the same doubles as enforce.State, step by step; change both together.
+-- Every script begins with this code: the format of a bucket, and how to advance it. The doubles are those of
+-- enforce.State; change both together.
 --
--- A bucket's value is one string. Numbers are little-endian.
+-- A bucket's value is one string with little-endian numbers.
 --
 --   version 1, a token bucket that refills continuously, in 41 bytes, so that Redis keeps it inside the
 --   object (44 is the most):
@@ -26,13 +26,13 @@
 --   * A script writes version 1 whenever that can hold the state, and a later version only when it cannot.
 --   * Every script that reads a value reads all versions that its release knows.
 --
--- A value is broken, and replaced by a full bucket, if its version is known and the rest is invalid, or if its first
--- byte is no version.
+-- A value is broken, and replaced by a full bucket, if the rest of a known version is invalid or the first byte is no
+-- version.
 --
--- Names in capitals are constants; see sources.go. Functions here take all variables as arguments, because Lua 5.1
--- would capture outer variables at every call of the script, which takes longer.
+-- Names in capitals are constants; see sources.go. Variables are arguments, because Lua 5.1 would capture outer ones at
+-- every call, which takes longer.
 
--- Level.earnUpTo: adds the earnings of a rate in elapsed microseconds, capped. `x - x % 1` is floor(x).
+-- Level.earnUpTo; `x - x % 1` is floor(x).
 local function earn(micros, fraction, elapsed, rate, full)
   local part = rate % 1
   local gain = elapsed * part
@@ -48,8 +48,7 @@ local function earn(micros, fraction, elapsed, rate, full)
   return micros, fraction
 end
 
--- read_clock returns the time, and how many milliseconds a full bucket stays. Tests pass the time, but keys expire by
--- Redis's clock, so TEST_SLACK covers slow tests.
+-- Keys expire by Redis's clock even if a test passes the time, so TEST_SLACK covers slow tests.
 local function read_clock(given)
   local time = redis.call('TIME') -- once: it moves while a script runs
   local now = time[1] * 1000000 + time[2]
@@ -59,11 +58,10 @@ local function read_clock(given)
   return now, SLACK
 end
 
--- read_limits returns packed limits as columns. A limit has 32 bytes: rate (double), burst (32 bits), since (double),
--- interval (double), kind (16 bits), and the number of its calendar (16 bits; 0: none). A calendar has 32 bytes: the
--- starts of the former, the present, the next and the window after that. opens and closes are the start and end of the
--- window that holds now; nexts, of calendars only, the end of the window after it. The tables have room for four
--- limits, because growing a table takes half a microsecond per entry.
+-- A limit has 32 bytes: rate (double), burst (32 bits), since and interval (doubles), kind and calendar's number (16
+-- bits each; 0: none). A calendar has the starts of four windows, the former one first. opens and closes bound the
+-- window that holds now; nexts, of calendars only, ends the one after. The tables have room for four limits, because
+-- growing a table takes half a microsecond per entry.
 local function read_limits(packed, count, calendars, now)
   local rates, bursts, sinces = {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}
   local intervals, kinds, opens, closes, nexts = {[0] = 0, 0, 0, 0}, {[0] = 0, 0, 0, 0}, {}, {}, nil
@@ -93,13 +91,11 @@ local function read_limits(packed, count, calendars, now)
   return rates, bursts, sinces, intervals, kinds, opens, closes, nexts
 end
 
--- The value of an era is the run id of the server (40 bytes), the earliest time in the era (double), the time when that
--- server first saw the data that it has of a tenant (double), and a byte: 1 if no bucket of a long limit was used
--- before, else 0. The times differ once the clock has stepped back. See era.go.
+-- An era has the server's run id (40 bytes), its earliest time (double), and when the server first saw the tenant's
+-- data (double). A last byte of 1 says that no bucket of a long limit was used before; see era.go for both times.
 
--- read_era returns the start of a tenant's era, or false if no bucket of a long limit can be lost; its value; and its
--- earliest time. kept is the value in the key. expected is what the caller knows of this server; another value sends
--- read_era to look at the run id. A 1 at the end of expected: the caller found out that no bucket was used before.
+-- read_era returns an era's start (false if no long limit's bucket can be lost), value and earliest time. The run id is
+-- looked at only if expected differs from kept; a 1 at its end: the caller knows of no bucket from before.
 local run_id
 local function read_era(key, kept, expected, now)
   local sub, byte = string.sub, string.byte
@@ -130,14 +126,12 @@ local function read_era(key, kept, expected, now)
   return begun, kept, earliest
 end
 
--- full_since returns when a token bucket or a queue that is missing in an era is surely full.
 local function full_since(begun, rate, burst, since, interval)
   return math.max(begun, since) + 2 * (burst * TOKEN / rate + interval)
 end
 
--- is_lost reports whether a bucket of a long limit may have had a later state than the stored one: it is missing or
--- from before its era, and would not surely be full by now. A bucket in debt refills in twice the time. open is the
--- start of the present window.
+-- is_lost: the bucket is missing or from before its era, and would not surely be full by now. A debt refills in twice
+-- the time; open is the start of the present window.
 local function is_lost(state, begun, earliest, now, kind, rate, burst, since, interval, open)
   if state then
     local version = string.byte(state) or 0
@@ -150,22 +144,18 @@ local function is_lost(state, begun, earliest, now, kind, rate, burst, since, in
   return now <= full_since(begun, rate, burst, since, interval)
 end
 
--- full_step rounds the time when a bucket is full up to a multiple of EXPIRY_STEP; the key expires the slack after
--- that. Most writes of a busy bucket then keep its expiry, which halves Redis's time.
+-- full_step rounds up to EXPIRY_STEP: most writes of a busy bucket then keep its expiry, which halves Redis's time.
 local function full_step(now, time_to_full)
   if not (time_to_full < LONGEST * 1000) then time_to_full = LONGEST * 1000 end
   local at = now + time_to_full
   return at - at % EXPIRY_STEP + EXPIRY_STEP
 end
 
--- expiry formats a key's expiry for PXAT, because redis.call takes 1.6 µs to format it (Redis 7.0). Redis would
--- rewrite a command with PX for its replicas.
+-- redis.call takes 1.6 µs to format a number (Redis 7.0), and would rewrite PX for replicas.
 local function expiry(step, slack)
   return string.format('%.0f', step / 1000 + slack)
 end
 
--- make_lender returns the functions for lent tokens: b.entries of a token bucket. A list of time slots has three
--- numbers each, with the epoch and the count of numbers.
 local function make_lender(earn, full_step)
   local lender = {}
   local pack, unpack_struct, floor = struct.pack, struct.unpack, math.floor
@@ -209,7 +199,6 @@ local function make_lender(earn, full_step)
     return at
   end
 
-  -- The end of the oldest time slot and its guard.
   local function forgotten(l) return (l[1] + 1) * SLOT_LENGTH + SLOT_GUARD end
 
   local function forget(l)
@@ -232,8 +221,7 @@ local function make_lender(earn, full_step)
     if forgot then keep(b, l) end
   end
 
-  -- latest_step returns the step in which a bucket with lent tokens is full, or a later one. It ignores earnings until
-  -- the last time slot is forgotten, to save a look at each slot.
+  -- latest_step ignores earnings until the last time slot is forgotten, to save a look at each slot.
   local function latest_step(b)
     local ends = (unpack_struct('<d', b.entries, #b.entries - 19) + 1) * SLOT_LENGTH + SLOT_GUARD
     return full_step(b.stamp, math.max(0, ends - b.stamp) + (b.burst * TOKEN - b.micros) / b.rate + b.interval)
@@ -279,11 +267,10 @@ local function make_lender(earn, full_step)
   return lender
 end
 
--- make_tools returns the functions below. Making them costs microseconds, so a script does so only for a bucket that
--- needs them. take.lua has a fast path for buckets that have the caller's limit and no list.
+-- make_tools costs microseconds, so take.lua's fast path does without, for buckets of the caller's limit without a
+-- list.
 --
--- They use a bucket b: enforce.State with the fields of its limit, and b.windows, the index of the limit whose windows
--- it has, or nil if no caller sent them.
+-- A bucket b is enforce.State with its limit's fields; b.windows indexes the limit whose windows it has, or is nil.
 local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
   local tools = {}
@@ -403,7 +390,6 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     b.former = had > ends and min(had, next) or 0
   end
 
-  -- had returns State.Former of a bucket without a list.
   local function had(b)
     local interval, former = b.interval, b.former
     if b.kind == SLIDING_WINDOW or former == 0 then return former end
@@ -452,7 +438,6 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     b.stamp = to
   end
 
-  -- charge returns the amount that a check of a cost takes.
   local function charge(kind, cost)
     if kind == LOG then return ceil(cost / TOKEN) * TOKEN end
     if kind == CONCURRENCY then return cost > 0 and TOKEN or 0 end
@@ -469,11 +454,10 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     local kind, full = b.kind, b.burst * TOKEN
     local keeps_shape = kind == was_kind and b.interval == was_interval
     if kind == 0 and was_kind == 0 then
-      -- A token bucket keeps its level. A lower burst caps later earnings, and the debt.
+      -- A lower burst caps later earnings, and the debt.
       if b.micros < -full then b.micros, b.fraction = -full, 0 end
       if b.interval ~= was_interval then b.former = 0 end
     elseif keeps_shape and b.rate == was_rate and b.burst == was_burst then
-      -- The amounts are the same.
     elseif kind == was_kind and kind >= LOG then
       b.micros = b.micros + (b.burst - was_burst) * TOKEN
     elseif kind == CONCURRENCY or was_kind == CONCURRENCY then
@@ -488,7 +472,6 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     limit_entries(b)
   end
 
-  -- read unpacks a value into b, and returns true, or nil for a broken value, or UNKNOWN.
   local function read(b, state)
     local version, kind, interval, former, entries = string.byte(state) or 0, 0, 0, 0, ''
     local micros, fraction, stamp, rate, burst, since
@@ -535,9 +518,8 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     end
   end
 
-  -- advance returns the bucket of a stored value at the present; see State.Advance. column is that of the caller's
-  -- limit, and read_at is when the caller last read all limits. advance also returns whether the bucket must be written
-  -- even if nothing is taken, and whether the value was broken. b.micros may be UNKNOWN or OUTSIDE.
+  -- advance also returns whether the bucket must be written, and whether the value was broken; b.micros may be UNKNOWN
+  -- or OUTSIDE.
   local function advance(column, state, read_at)
     local b = {}
     local found
@@ -586,8 +568,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     return b, must_write, false
   end
 
-  -- wait returns after how many microseconds a sliding window or a log holds a cost that it lacks, 0 if never; see
-  -- State.slidingWait and State.logWait.
+  -- See State.slidingWait and State.logWait; 0 is never.
   local function wait(b, cost)
     local amount = charge(b.kind, cost)
     if amount > b.burst * TOKEN then return 0 end
@@ -613,8 +594,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     return max(least, ends - now - rest)
   end
 
-  -- time_to_full returns after how many microseconds a bucket is as if unused; nil for a calendar window that no caller
-  -- sent.
+  -- time_to_full is nil for a calendar window that no caller sent.
   local function time_to_full(b)
     local full, interval = b.burst * TOKEN, b.interval
     if b.kind == 0 and #b.entries > 0 then
@@ -635,8 +615,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     return interval -- no slot is held for longer
   end
 
-  -- write stores a bucket. Its key expires once it is full and every caller knows its limit. With begun, the key lasts
-  -- until a missing bucket would surely be full, so it never looks lost.
+  -- With begun, the key lasts until a missing bucket would surely be full, so it never looks lost.
   local function write(key, b, begun)
     local value
     if b.kind == 0 and #b.entries == 0 and b.interval == 0 and b.micros >= -1 then
@@ -669,7 +648,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     end
   end
 
-  -- release frees a holder's concurrency slot or, given ends, extends it; see State.release and State.extend.
+  -- State.release; given ends, State.extend.
   local function release(b, holder, ends)
     for at = 1, #b.entries, 16 do
       if sub(b.entries, at, at + 7) == holder then
@@ -686,7 +665,6 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     return false
   end
 
-  -- give_back gives back an amount taken at a time, as far as it still counts, and returns how much; see
   -- State.giveBack.
   local function give_back(b, amount, taken)
     local full, kind = b.burst * TOKEN, b.kind
@@ -721,7 +699,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     return amount
   end
 
-  -- take_more takes a surcharge, and returns how much; see State.takeMore.
+  -- State.takeMore.
   local function take_more(b, amount)
     if b.kind == 0 then
       amount = min(amount, max(0, b.micros + b.burst * TOKEN))

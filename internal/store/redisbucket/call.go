@@ -9,8 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// call is one caller's run of a script of its own, such as a credit. call queues with its tenant's checks, and shares
-// their round trips and breaker, but no script.
+// call runs a script of its own, such as a credit, in its tenant's queue with checks.
 type call struct {
 	source *source
 	keys   []string
@@ -19,8 +18,6 @@ type call struct {
 	reply  string
 }
 
-// ownScriptWeight is the cost of one more script, and ownBucketWeight that of each of its buckets, in buckets of a
-// shared script: see BenchmarkWeight.
 const (
 	ownScriptWeight = 8
 	ownBucketWeight = 2
@@ -28,7 +25,6 @@ const (
 
 func ownScript(buckets int) (weight int) { return ownScriptWeight + ownBucketWeight*buckets }
 
-// weight is combine.Options.Weight: the cost in buckets of plain checks.
 func weight(check *enforce.BucketCheck) int {
 	if c, isCall := check.Call.(*call); isCall {
 		return c.weight
@@ -39,8 +35,7 @@ func weight(check *enforce.BucketCheck) int {
 	return len(check.Tiers)
 }
 
-// run runs a script in its tenant's turn. After an error the script may have been executed, unless it is an
-// enforce.ErrNothingTaken.
+// After an error the script may have run, unless it is an enforce.ErrNothingTaken.
 func (s *Store) run(tenant rules.TenantID, c *call) (reply string, err error) {
 	line := enforce.Tier{Key: enforce.Key{Tenant: tenant}}
 	err = s.submit([]enforce.BucketCheck{{Tiers: []enforce.Tier{line}, Call: c}})

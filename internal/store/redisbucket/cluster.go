@@ -17,16 +17,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// cluster finds the node of a Redis Cluster that keeps a tenant's buckets. The driver has the table of slots, and
-// reloads it in the background on demand and once a minute.
+// cluster finds a tenant's node by the driver's table of slots, reloaded on demand and once a minute.
 //
-// Checks go to their master directly, because the driver's cluster client follows redirects, and a batch to one node
-// would wait for another. Redirected checks go to the router, within the rest of their budget.
+// Checks go to their master directly: the driver's cluster client follows redirects, and a batch to one node would wait
+// for another. Redirected checks go to the router, within the rest of their budget.
 type cluster struct {
 	store  *Store
 	client *redis.ClusterClient
-	// router sends through the cluster client, which follows redirects: redirected checks, and all checks while the
-	// masters are unknown.
+	// router follows redirects, and serves all checks while the masters are unknown.
 	router *node
 
 	mu    sync.Mutex
@@ -39,7 +37,6 @@ func newCluster(s *Store, client *redis.ClusterClient) *cluster {
 	return c
 }
 
-// canceled keeps the driver from loading the cluster's state while a check waits.
 var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -59,8 +56,7 @@ func (c *cluster) nodeOf(tenant rules.TenantID) *node {
 	return c.add(master)
 }
 
-// add returns the node of a master, and creates it if needed. add replaces the node of the same address, whose client
-// the driver has closed.
+// add replaces a node of the same address, whose client the driver has closed.
 func (c *cluster) add(master *redis.Client) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +72,6 @@ func (c *cluster) add(master *redis.Client) *node {
 	return n
 }
 
-// keepOnly forgets all nodes but those of the masters. Checks in flight are not affected.
 func (c *cluster) keepOnly(masters []*redis.Client) {
 	for _, master := range masters {
 		if (*c.nodes.Load())[master] == nil {
@@ -143,7 +138,7 @@ func (c *cluster) dispatch(checks []enforce.BucketCheck, queuedAt time.Time) err
 	return joinErrors(errs)
 }
 
-// joinErrors joins the errors of several parts. The result is an ErrNothingTaken only if each part is.
+// The result is an ErrNothingTaken only if each part is.
 func joinErrors(errs []error) error {
 	all := errors.Join(errs...)
 	for _, err := range errs {
@@ -154,10 +149,9 @@ func joinErrors(errs []error) error {
 	return all
 }
 
-// unknownOutcome has no Unwrap, so errors.Is does not find an ErrNothingTaken that only some parts returned.
+// Without Unwrap, errors.Is finds no ErrNothingTaken of only some parts.
 type unknownOutcome struct{ error }
 
-// onlyTenant returns the tenant of the checks; ok is false if there are several.
 func onlyTenant(checks []enforce.BucketCheck) (tenant rules.TenantID, ok bool) {
 	found := false
 	for i := range checks {
@@ -188,7 +182,7 @@ func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, indexes []in
 	return err
 }
 
-// submit submits checks to a node. Redirected checks were not executed, and go to the router.
+// Redirected checks were not executed, and go to the router.
 func (c *cluster) submit(n *node, checks []enforce.BucketCheck, queuedAt time.Time) error {
 	last, err := n.combiner.Submit(checks, queuedAt)
 	if n != c.router && isRedirect(err) {

@@ -40,7 +40,6 @@ type clusterNode struct {
 	direct        *redis.Client
 }
 
-// startCluster starts masters that share the slots evenly. A master that fails leaves the slots of the others served.
 func startCluster(t *testing.T, n int) []*clusterNode {
 	t.Helper()
 	var nodes []*clusterNode
@@ -97,7 +96,6 @@ func (n *clusterNode) mustMeet(t *testing.T, other *clusterNode) {
 	n.mustDo(t, "cluster", "meet", host, port, other.busPort)
 }
 
-// mustKnow waits until a node serves as one of that many, and knows who serves each slot.
 func (n *clusterNode) mustKnow(t *testing.T, nodes int) {
 	t.Helper()
 	eventually(t, "the cluster is whole", testTimeout, func() bool {
@@ -128,7 +126,6 @@ func TestAClusterAnswersABatchOfManyTenants(t *testing.T) {
 			t.Errorf("check %d of tenant %d: allowed %t, want %t", i/40, i%40, check.Allowed, want)
 		}
 	}
-	// A check with four tiers is one script on one node.
 	if !mustTake(t, s, []enforce.BucketCheck{fourTiers(1, limit)})[0].Allowed {
 		t.Error("a check of four tiers was denied")
 	}
@@ -159,8 +156,7 @@ func TestTenantsShareScriptsOfOneServerAlone(t *testing.T) {
 	}
 }
 
-// TestKeysThatAreNotKeptTogetherAreAskedForApart has a cluster's node pose as one server, as a proxy before a
-// cluster can.
+// A cluster's node poses as one server, as a proxy before a cluster can.
 func TestKeysThatAreNotKeptTogetherAreAskedForApart(t *testing.T) {
 	t.Parallel()
 	_, proxies := clusterNodes(t, 1)

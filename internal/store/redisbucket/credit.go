@@ -11,15 +11,14 @@ import (
 
 const creditReplyBytes = 2*tierBytes + limitBytes + 8 + 1
 
-// The last byte of credit.lua's reply, if it is not 0.
 const (
 	creditedBroken = 1
 	creditReused   = 3
 	creditRepeated = 4
 )
 
-// Credit implements enforce.Creditor with credit.lua and Take's clock, budget, turns and breaker. Credit is never
-// repeated, and ends within the budget even if the caller leaves.
+// Credit implements enforce.Creditor in its tenant's turn, is never repeated, and ends within the budget even if the
+// caller leaves.
 func (s *Store) Credit(
 	_ context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, err error) {
@@ -27,8 +26,7 @@ func (s *Store) Credit(
 	return before, after, err
 }
 
-// CreditOnce implements enforce.Creditor. The script also stores the id, beside the tenant's buckets, so a repeated
-// call after a lost reply finds it.
+// CreditOnce implements enforce.Creditor, with ids beside the buckets, so a call after a lost reply finds its own.
 func (s *Store) CreditOnce(
 	_ context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
@@ -66,7 +64,7 @@ func (s *Store) creditCall(c credit) *call {
 }
 
 func (s *Store) addCreditID(toBucket *call, c *credit) {
-	// No rule has the id 0, so no bucket has this key.
+	// No rule has the id 0.
 	past := string(appendKey(nil, s.prefix, enforce.Key{Tenant: c.key.Tenant, Subject: "credit " + c.id}))
 	fingerprint := enforce.CreditFingerprint(c.key, c.amount)
 	toBucket.keys = append(toBucket.keys, past)

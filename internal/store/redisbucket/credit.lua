@@ -1,4 +1,4 @@
--- Credits one bucket, atomically, on Redis's clock; see State.Credit. bucket.lua comes before it.
+-- Credits one bucket; see State.Credit.
 --
 --   KEYS[1]  the bucket
 --   ARGV[1]  the caller's limit, 32 bytes, and the amount in millionths (double)
@@ -103,8 +103,8 @@ else
   b.micros = b.micros + amount
 end
 
--- An unused bucket that is still full is left alone. Any other is written, because callers may hold an older limit. The
--- reply is made before the write, after which nothing may fail.
+-- Only an unused full bucket is left alone, because callers may hold an older limit. The reply is made before the
+-- write, after which nothing may fail.
 local after, after_fraction = left()
 local reply = pack(REPLY, before, before_fraction, after, after_fraction,
   b.rate, b.burst, b.since, b.interval, b.kind, 0, now, is_broken and 1 or 0)

@@ -18,29 +18,24 @@ import (
 
 const (
 	scanCount = 1000
-	// leastPause is the least pause after each command of a walk. A pause lasts at least as long as the command, so a
-	// walk takes less than half of Redis's time. Measured on two busy cores: 29 %, at 230,000 keys scanned or 20,000
-	// advanced per second.
+	// leastPause after each command, or as long as it took, leaves over half of Redis's time. On two busy cores a walk
+	// takes 29 %, at 230,000 keys scanned or 20,000 advanced per second.
 	leastPause  = 2 * time.Millisecond
 	stepTimeout = time.Second
-	// stepTries caps the tries of a command. SCAN has its cursor as an argument, and a look changes nothing the
-	// second time, so both can be repeated; a repeated SETNX may find its own lock and wait for its end.
+	// SCAN and looks can be repeated; a repeated SETNX may find its own lock, and wait for its end.
 	stepTries = 3
 	walkLock  = 3 * time.Second
-	// walkRetry is how often a waiting process checks for the end of the walk or of the lock.
 	walkRetry = 500 * time.Millisecond
-	// markLife is how long a finished walk is marked, which is enough for every process to read the edit.
+	// markLife lets every process read the edit.
 	markLife = 10 * time.Minute
 )
 
-// ApplyEdits implements enforce.EditStore. It walks with SCAN over all keys of the servers that keep edited buckets,
-// and looks at these buckets with take.lua, which advances them and renews their expiry. One walk serves many edits.
+// ApplyEdits implements enforce.EditStore: SCAN finds the edited buckets, and take.lua advances them and renews their
+// expiry.
 //
-// The process with the server's lock walks for all. The others retry every half second, so a dead walker is replaced
-// within seconds. A finished walk leaves a mark for each of its edits.
+// The process with the server's lock walks for all edits; the others retry every half second.
 //
-// Locks and marks are on the server that they are about. A lost master of a Redis Cluster then stops only its own
-// walk, and a repeated ApplyEdits walks over no other server.
+// Locks and marks are on their server, so a lost master of a Redis Cluster stops only its own walk.
 func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 	servers, err := s.editedServers(ctx, edits)
 	if err != nil {
@@ -59,8 +54,7 @@ type editedServer struct {
 	store  *Store
 	name   string // for errors
 	client redis.Cmdable
-	// lock is the key of the server's lock. Marks share its hash tag. A bucket's hash tag ends with s and a number,
-	// and this one does not, so no bucket shares it.
+	// The hash tag, shared with marks, is no bucket's: theirs end with s and a number.
 	lock  string
 	edits []enforce.Edit
 }
@@ -89,8 +83,7 @@ func (s *Store) editedServers(ctx context.Context, edits []enforce.Edit) ([]*edi
 	return servers, nil
 }
 
-// lockOn returns the first of many numbered keys of locks that a master keeps. While slots move, another process may
-// choose another key and also walk, which is harmless.
+// lockOn numbers keys until the master keeps one; while slots move, another process may also walk, which is harmless.
 func (s *Store) lockOn(ctx context.Context, master *redis.Client) (key string) {
 	for n := range 100_000 {
 		key = fmt.Sprintf("{%swalk%d}", s.prefix, n)
@@ -101,7 +94,6 @@ func (s *Store) lockOn(ctx context.Context, master *redis.Client) (key string) {
 	return key
 }
 
-// apply walks over the server, or waits until another process has done so.
 func (e *editedServer) apply(ctx context.Context) error {
 	for {
 		pending, err := e.unwalked(ctx, e.edits)
@@ -153,7 +145,6 @@ func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (pend
 	return pending, nil
 }
 
-// renewLock and freeLock do nothing if another process owns the lock.
 var (
 	renewLock = redis.NewScript(
 		`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
@@ -162,7 +153,6 @@ var (
 
 var errLockLost = errors.New("another process has taken over")
 
-// walkOnce walks unless another process owns the lock, and reports whether it did.
 func (e *editedServer) walkOnce(ctx context.Context, edits []enforce.Edit) (walked bool, err error) {
 	s, owner := e.store, rand.Text()
 	if err := s.step(ctx, func(ctx context.Context) (err error) {
@@ -177,7 +167,7 @@ func (e *editedServer) walkOnce(ctx context.Context, edits []enforce.Edit) (walk
 	defer func() {
 		cancel(nil)
 		_ = renewing.Wait()
-		// The lock would also expire, but this saves the next walk a wait.
+		// Before it expires, so that the next walk need not wait.
 		ctx, end := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 		defer end()
 		_ = freeLock.Run(ctx, s.rdb, []string{e.lock}, owner).Err()
@@ -195,7 +185,7 @@ func (e *editedServer) walkOnce(ctx context.Context, edits []enforce.Edit) (walk
 	return err == nil, err
 }
 
-// keepLock renews the lock until ctx ends, and cancels the walk if another process owns it.
+// keepLock cancels the walk if another process owns the lock.
 func (e *editedServer) keepLock(ctx context.Context, owner string, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(walkLock / 4)
 	defer tick.Stop()
@@ -292,7 +282,6 @@ func (w *walk) scan(ctx context.Context, server redis.Cmdable) error {
 	return nil
 }
 
-// lookAtPage looks at the edited buckets among some keys, with as few scripts as possible.
 func (w *walk) lookAtPage(ctx context.Context, keys []string) error {
 	looks := map[lookGroup]*script{}
 	for _, key := range keys {
@@ -345,8 +334,7 @@ type lookGroup struct {
 	readAt int64
 }
 
-// newLook returns a script that looks at buckets of a tenant by their keys, as one check. Its reply is not read: a
-// bucket that may be lost is kept for the next check, which has it restored.
+// The reply is not read: a bucket that may be lost waits for the next check, which has it restored.
 func newLook(store *Store, tenant rules.TenantID, readAt int64) *script {
 	look := &script{store: store, tenant: tenant, checks: []*enforce.BucketCheck{{}}, readAt: readAt}
 	look.expected.script = look

@@ -76,14 +76,12 @@ func TestAnEditThatSlowsKeepsIdleBucketsUntilTheyAreFull(t *testing.T) {
 			t.Errorf("%q expires in %v, want after more than an hour: %t; %v", key, ttl, test.kept, err)
 		}
 	}
-	// A process that has not read the edit is answered by it.
 	answer := mustTake(t, s, one(user("42", fast)))[0]
 	if answer.Allowed && answer.Tiers[0].Bucket.Level.Micros > enforce.Token || answer.Tiers[0].Bucket.Limit != slow {
 		t.Errorf("after the edit: %+v", answer.Tiers[0].Bucket)
 	}
 }
 
-// scans counts the SCANs of one client, and can hold them up until they are given up.
 type scans struct {
 	n    *atomic.Int64
 	held bool
@@ -272,7 +270,6 @@ func TestAProcessThatWasKilledWhileItSettledIsReplaced(t *testing.T) {
 	t.Parallel()
 	server, first := generous(t)
 	mustExhaust(t, first, user("42", fast))
-	// A killed process leaves its lease behind.
 	if err := first.rdb.Set(t.Context(), "{walk}", "killed", walkLock).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -19,30 +19,26 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A Redis that was emptied, or that went back to an older state, must not refill long limits. Each tenant has a key
-// with its era: the run id of the server, and when that server first saw the tenant's data. The key is missing in an
-// emptied Redis, and a Redis that went back has another run id, since it was restarted or is another server. In both
-// cases a script begins a new era. A bucket of a long limit that is missing or from before its era is lost: the script
-// takes nothing, and Store.restore puts the newest state that anybody knows into the bucket. That state is then of the
-// era. If nobody had used a long limit of the tenant, the era says so, and nothing is lost.
+// A Redis that was emptied, or went back to an older state, must not refill long limits. A tenant's key has its era:
+// the server's run id, and when that server first saw the tenant's data. An emptied Redis has no key, and one that went
+// back another run id; then a script begins an era. A long limit's bucket that is missing or from before is lost: the
+// script takes nothing, and Store.restore writes the newest known state. If no long limit was used before, the era says
+// so, and nothing is lost.
 //
-// Scripts do not look at the run id each time, because that takes 30 µs. A process sends the value of the era that it
-// knows. It sends none if it made a connection since it learned the value: after a restart or a failover all
-// connections that work are new. The value is chosen after the script has its connection, so no stale value is sent.
-// Behind a proxy that keeps its clients' connections only an emptied Redis is noticed.
+// To look at the run id takes 30 µs, so a process sends the era that it knows, unless it connected since. After a
+// restart or failover all connections are new, and the value is chosen once the script has one. Behind a proxy that
+// keeps connections only an emptied Redis is noticed.
 //
-// Each script answers errLost for a lost bucket; untilRestored and submitLong then have it restored and ask again.
+// Scripts answer errLost for a lost bucket; untilRestored and submitLong have it restored and ask again.
 
-// eraBytes is the length of an era's value; see bucket.lua. eraNew is its last byte.
+// An era's value has eraBytes, with eraNew as the last; see bucket.lua.
 const (
 	eraBytes = 40 + 8 + 8 + 1
 	eraNew   = "\x01"
 )
 
-// errLost means that the state of a long limit's bucket may be lost.
 var errLost = errors.New("redis may have lost the bucket")
 
-// eras are what a process knows of the eras on a server.
 type eras struct {
 	connects *atomic.Int64 // counts new connections
 	mu       sync.RWMutex
@@ -54,7 +50,6 @@ type era struct {
 	connects int64 // when a script that learned it was sent
 }
 
-// value returns the last known value for a tenant.
 func (e *eras) value(tenant rules.TenantID) era {
 	if e == nil {
 		return era{}
@@ -75,7 +70,6 @@ func (e *eras) learn(tenant rules.TenantID, learned era) {
 	}
 }
 
-// expectedEras is the argument of take.lua about eras. The driver marshals it once it has the connection.
 type expectedEras struct {
 	script   *script
 	node     *node // nil: no value is expected
@@ -111,7 +105,6 @@ func (e *expectedEras) MarshalBinary() ([]byte, error) {
 
 var unknownEra = strings.Repeat("\x00", eraBytes)
 
-// expected returns the value that a script expects on the connection that it has, and the connections that were made.
 func (e *eras) expected(tenant rules.TenantID) (value string, connects int64) {
 	if e == nil {
 		return unknownEra, 0
@@ -123,7 +116,6 @@ func (e *eras) expected(tenant rules.TenantID) (value string, connects int64) {
 	return unknownEra, connects
 }
 
-// eraExpected is the expected value of an era as an argument of a script of one tenant.
 type eraExpected struct {
 	eras   *eras
 	tenant rules.TenantID
@@ -139,7 +131,6 @@ func (e eraExpected) MarshalBinary() ([]byte, error) {
 	return []byte(value), nil
 }
 
-// someLong is an eraExpected, and for each bucket of the script whether its limit is long.
 type someLong struct {
 	eraExpected
 	isLong []byte
@@ -151,7 +142,6 @@ func (e someLong) MarshalBinary() ([]byte, error) {
 	return append(value, e.isLong...), err
 }
 
-// readEras learns the eras at the end of a reply, and returns the rest.
 func (s *script) readEras(reply string) (rest string, err error) {
 	if len(s.eras) == 0 {
 		return reply, nil
@@ -175,13 +165,12 @@ func (s *script) readEras(reply string) (rest string, err error) {
 	return reply[:start], nil
 }
 
-// RecoverBy sets what knows the states of buckets that take a time or longer to refill, and must be called before the
-// first Take.
+// RecoverBy sets who knows buckets that take that long to refill, before the first Take.
 func (s *Store) RecoverBy(recovery enforce.Recovery, above time.Duration) {
 	s.recovery, s.above = recovery, above
 }
 
-// ForgetTenant removes the era of a tenant that was removed. All other keys expire.
+// ForgetTenant removes a removed tenant's era; all other keys expire.
 func (s *Store) ForgetTenant(ctx context.Context, tenant rules.TenantID) error {
 	if err := s.rdb.Del(ctx, string(appendEraKey(nil, s.prefix, tenant))).Err(); err != nil {
 		return fmt.Errorf("remove the era of tenant %d: %w", tenant, err)
@@ -191,7 +180,6 @@ func (s *Store) ForgetTenant(ctx context.Context, tenant rules.TenantID) error {
 
 func (s *Store) isLong(limit enforce.Limit) bool { return enforce.IsLong(limit, s.above) }
 
-// countConnections counts the connections of a client before they are used.
 func (s *Store) countConnections(rdb redis.UniversalClient) {
 	hook := connectHook{&s.connects}
 	if cluster, isCluster := rdb.(*redis.ClusterClient); isCluster {
@@ -222,7 +210,6 @@ func (connectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return next
 }
 
-// lostBucket is a bucket whose state may be lost.
 type lostBucket struct {
 	key   string      // in Redis
 	place enforce.Key // bounded
@@ -233,11 +220,9 @@ func (s *Store) lostBucketOf(key enforce.Key, limit enforce.Limit) lostBucket {
 	return lostBucket{string(appendKey(nil, s.prefix, key)), key.Bounded(), limit}
 }
 
-// budgetsToRecover caps how long a call with lost buckets is repeated, in budgets of the store: each attempt may find
-// further lost buckets.
+// budgetsToRecover caps a call with lost buckets, because each attempt may find more.
 const budgetsToRecover = 2
 
-// untilRestored repeats an attempt after restoring the buckets that it returns with errLost.
 func (s *Store) untilRestored(tenant rules.TenantID, attempt func() (lost []lostBucket, err error)) error {
 	began := time.Now()
 	lost, err := attempt()
@@ -250,7 +235,6 @@ func (s *Store) untilRestored(tenant rules.TenantID, attempt func() (lost []lost
 	return err
 }
 
-// submitLong submits checks again once the buckets that they lack are restored.
 func (s *Store) submitLong(checks []enforce.BucketCheck) error {
 	began := time.Now()
 	err := s.submit(checks)
@@ -275,7 +259,7 @@ func (s *Store) submitLong(checks []enforce.BucketCheck) error {
 	return err
 }
 
-// restore puts the newest known states into lost buckets of a tenant. value is that of its era; "" reads it first.
+// restore writes the newest known states; an empty value of the era is read first.
 func (s *Store) restore(tenant rules.TenantID, value string, buckets []lostBucket) error {
 	if value == "" {
 		known, connects := s.nodeOf(tenant).eras, s.connects.Load()
@@ -341,7 +325,6 @@ func (s *Store) runRestore(
 	return value, nil
 }
 
-// appendState appends a state without a list as a bucket's value; see bucket.lua.
 func appendState(b []byte, s *enforce.State) []byte {
 	const version = 2
 	former := float64(s.Former)

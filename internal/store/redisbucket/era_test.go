@@ -23,7 +23,6 @@ var monthly = rules.Rule{
 	Algorithm: rules.FixedWindow, Burst: 1000, Window: rules.Window{Calendar: rules.CalendarMonth},
 }
 
-// longLimits are of all algorithms that have checkpoints.
 var longLimits = map[string]enforce.Limit{
 	"fixed window":   daily,
 	"sliding window": {Burst: 1000, Interval: (24 * time.Hour).Microseconds(), Kind: rules.KindSlidingWindow},
@@ -33,7 +32,6 @@ var longLimits = map[string]enforce.Limit{
 	"calendar":       monthly.Limit(),
 }
 
-// ledger is a Recovery that knows the states that stores have learned, until it is told to forget.
 type ledger struct {
 	mu    sync.Mutex
 	known map[enforce.Key]enforce.Checkpoint
@@ -95,7 +93,6 @@ func recovering(t testing.TB, server *devdb.Redis, l *ledger) *Store {
 	return s
 }
 
-// mustLeave takes one token, and checks how many are left.
 func mustLeave(t testing.TB, s *Store, tier enforce.Tier, want int64) {
 	t.Helper()
 	checks := mustTake(t, s, one(tier))
@@ -104,7 +101,6 @@ func mustLeave(t testing.TB, s *Store, tier enforce.Tier, want int64) {
 	}
 }
 
-// again takes a token once Redis answers again.
 func again(t testing.TB, s *Store, tier enforce.Tier) {
 	t.Helper()
 	eventually(t, "Redis to answer", testTimeout, func() bool { return s.Take(t.Context(), one(tier)) == nil })
@@ -178,7 +174,6 @@ func TestARedisThatWentBackGoesOnFromWhatIsKnown(t *testing.T) {
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Without a check in between: the first script is on a new connection.
 	for kind, limit := range longLimits {
 		mustLeave(t, processes[0], user(kind, limit), 699)
 		mustLeave(t, processes[1], user(kind, limit), 698)
@@ -223,7 +218,6 @@ func TestADurableRedisThatIsRestartedLosesNothing(t *testing.T) {
 	}
 }
 
-// TestAClockThatStepsBackBehindAnErasBeginLosesNothing steps back behind the loss of a Redis that was emptied.
 func TestAClockThatStepsBackBehindAnErasBeginLosesNothing(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -325,7 +319,6 @@ func TestALostBucketThatNobodyKnowsHasNoAnswer(t *testing.T) {
 	mustLeave(t, s, user("42", daily), 999)
 }
 
-// TestEveryCallGoesOnFromWhatIsKnown makes each kind of call the first after a loss.
 func TestEveryCallGoesOnFromWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -399,7 +392,7 @@ func TestEveryCallGoesOnFromWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestASettlementGoesOnFromWhatIsKnown settles a reservation that an older state of Redis still has.
+// An older state of Redis still has the reservation.
 func TestASettlementGoesOnFromWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -428,7 +421,7 @@ func TestASettlementGoesOnFromWhatIsKnown(t *testing.T) {
 	}
 }
 
-// TestASettlementSurvivesTheLossOfRedis: what was given back or taken is learned, also if no check follows.
+// Settlements are learned even if no check follows.
 func TestASettlementSurvivesTheLossOfRedis(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -454,8 +447,7 @@ func TestASettlementSurvivesTheLossOfRedis(t *testing.T) {
 	}
 }
 
-// TestARefundDoesNotMakeABucketLookLost: a refund may be in Redis only, so the key stays until a missing one no longer
-// counts as lost.
+// A refund may be in Redis only, so the key stays until a missing one no longer counts as lost.
 func TestARefundDoesNotMakeABucketLookLost(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -479,8 +471,7 @@ func TestARefundDoesNotMakeABucketLookLost(t *testing.T) {
 	}
 }
 
-// TestALargeCallWhoseBucketsAreLostIsAnswered has more buckets of two tenants than fit a script, and one of each that
-// many checks share.
+// Two tenants have more buckets than fit a script, and one each that many checks share.
 func TestALargeCallWhoseBucketsAreLostIsAnswered(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -518,8 +509,7 @@ func TestALargeCallWhoseBucketsAreLostIsAnswered(t *testing.T) {
 	}
 }
 
-// TestAnEditOutlivesALoss edits limits after the last state that anybody knows. A lost bucket then goes on as one that
-// lost nothing.
+// The edits follow the last known state: lost buckets then go on as if nothing was lost.
 func TestAnEditOutlivesALoss(t *testing.T) {
 	t.Parallel()
 	edits := map[string]func(limit *enforce.Limit){
@@ -569,8 +559,7 @@ func TestAnEditOutlivesALoss(t *testing.T) {
 	}
 }
 
-// TestAnEditThatMakesALimitLongForgetsNothing edits limits whose buckets were too short to be restored. Nobody asks for
-// these buckets before the edit is applied.
+// Buckets too short to be restored are edited, and nobody asks for them before.
 func TestAnEditThatMakesALimitLongForgetsNothing(t *testing.T) {
 	t.Parallel()
 	now := int64(1_800_000_000_000_000)
@@ -623,7 +612,6 @@ func TestAnEditThatMakesALimitLongForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestErasCostNoRoundTrip counts commands and bytes.
 func TestErasCostNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -672,7 +660,7 @@ func TestErasCostNoRoundTrip(t *testing.T) {
 	}
 }
 
-// TestASlotThatMovesBeginsAnEra: its new master has all buckets, and is another server.
+// The new master has all buckets, and is another server.
 func TestASlotThatMovesBeginsAnEra(t *testing.T) {
 	t.Parallel()
 	nodes, l := startCluster(t, 2), newLedger()
@@ -695,7 +683,6 @@ func TestASlotThatMovesBeginsAnEra(t *testing.T) {
 	}
 }
 
-// TestAFailoverToAnEmptyReplicaGoesOnFromWhatIsKnown empties the replica that Sentinel promotes.
 func TestAFailoverToAnEmptyReplicaGoesOnFromWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	group, err := devdb.StartRedisGroup(t.Context(), t.TempDir())

@@ -90,24 +90,22 @@ func newToxic(t *testing.T, upstream string) *toxiproxy.Proxy {
 	return proxy
 }
 
-// load is callers that take from a few buckets of several tenants, singly and in batches, and count the allowed checks.
 type load struct {
-	store    *Store
-	denials  *enforce.DenialCache
-	watch    *awake.Watch
-	budget   time.Duration
-	stopped  chan struct{}
-	callers  sync.WaitGroup
-	slowest  atomic.Int64
-	calls    atomic.Int64
-	late     atomic.Int64 // calls that took longer than the budget
-	answered atomic.Int64
-	// By bucket: how often it was allowed, and how often nobody knows.
+	store            *Store
+	denials          *enforce.DenialCache
+	watch            *awake.Watch
+	budget           time.Duration
+	stopped          chan struct{}
+	callers          sync.WaitGroup
+	slowest          atomic.Int64
+	calls            atomic.Int64
+	late             atomic.Int64 // calls that took longer than the budget
+	answered         atomic.Int64
 	allowed, unknown [loadBuckets]atomic.Int64
 }
 
 const (
-	// starved is how long other callers may keep a goroutine from its processor. The driver's own timeouts are longer.
+	// starved is longest without a processor; the driver's own timeouts are longer.
 	starved     = 2 * time.Second
 	loadBuckets = 20
 	loadBurst   = 300
@@ -189,7 +187,6 @@ func (l *load) stop() {
 	l.callers.Wait()
 }
 
-// mustHaveTakenWhatWasAllowed compares the allowed checks with the tokens gone from Redis.
 func (l *load) mustHaveTakenWhatWasAllowed(t *testing.T, direct *Store) {
 	t.Helper()
 	if slowest := time.Duration(l.slowest.Load()); slowest > l.budget+starved {

@@ -137,8 +137,8 @@ func TestQuietTenantsOvertakeAFlood(t *testing.T) {
 	}
 }
 
-// BenchmarkQuietTenantsBesideAFlood runs ten tenants with a check every 20 ms beside a tenant with 5,000 calls in
-// flight. The report has their failures and times, by the kind of the flood.
+// Ten tenants check every 20 ms beside one with 5,000 calls in flight; their failures and times are reported by kind of
+// flood.
 func BenchmarkQuietTenantsBesideAFlood(b *testing.B) {
 	const checksEach = 100
 	server := devdbtest.Redis(b)
@@ -168,8 +168,7 @@ func BenchmarkQuietTenantsBesideAFlood(b *testing.B) {
 	}
 }
 
-// refusedPause is after which time a refused caller of a flood calls again. Without it thousands of goroutines that are
-// refused at once would keep every other from the processor, which over a network they cannot.
+// Over a network, thousands of refused callers could not keep all others from the processor.
 const refusedPause = 100 * time.Millisecond
 
 func keepInFlight(flood kindOfFlood) (stop func()) {
@@ -194,8 +193,6 @@ func keepInFlight(flood kindOfFlood) (stop func()) {
 	}
 }
 
-// askQuietly has ten tenants ask for a check every 20 ms, or once the last was answered, and returns how long each took
-// and how many failed.
 func askQuietly(s *Store, checksEach int) (took []time.Duration, failed int) {
 	var mu sync.Mutex
 	var tenants sync.WaitGroup

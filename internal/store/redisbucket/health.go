@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/store/combine"
 )
 
-// State is the state of a node's circuit breaker, or of all nodes together.
+// State is a breaker's, or of all nodes together.
 type State = combine.State
 
 // The states. Partial is a cluster with some nodes up.
@@ -32,8 +32,8 @@ type Node struct {
 	Trips int64 // how often the breaker opened; not of Ping
 }
 
-// Nodes returns the server, or the masters of a Redis Cluster by address, with the states of their breakers, without a
-// round trip. While a cluster's masters are unknown there is one node without an address.
+// Nodes returns the server, or a cluster's masters by address, without a round trip; one without an address while they
+// are unknown.
 func (s *Store) Nodes() []Node {
 	if s.single != nil {
 		return []Node{s.single.report()}
@@ -41,7 +41,7 @@ func (s *Store) Nodes() []Node {
 	return s.cluster.states()
 }
 
-// Waiting returns the number of queued tiers at all nodes.
+// Waiting counts queued tiers at all nodes.
 func (s *Store) Waiting() (tiers int) {
 	if s.single != nil {
 		return s.single.combiner.Depth()
@@ -49,10 +49,10 @@ func (s *Store) Waiting() (tiers int) {
 	return s.cluster.waiting()
 }
 
-// State returns the state of all nodes together, without a round trip.
+// State sends nothing.
 func (s *Store) State() State { return Summary(s.Nodes()) }
 
-// Summary returns the state of all nodes together.
+// Summary combines nodes' states.
 func Summary(nodes []Node) State {
 	seen := map[State]int{}
 	for _, n := range nodes {
@@ -69,8 +69,7 @@ func Summary(nodes []Node) State {
 	return Partial
 }
 
-// Ping pings each node, past its breaker, within the budget. Ping reads a cluster's masters first, so Nodes follows
-// changes of the cluster.
+// Ping pings each node, past its breaker, within the budget, after reading a cluster's masters.
 func (s *Store) Ping(ctx context.Context) []Node {
 	if s.single != nil {
 		return []Node{s.ping(ctx, s.single.addr, s.rdb)}
@@ -105,12 +104,11 @@ func (s *Store) ping(ctx context.Context, addr string, client redis.Cmdable) Nod
 	return Node{Addr: addr, State: Up}
 }
 
-// CheckSettings returns a warning about each setting of Redis that breaks limits. An error means that Redis did not
-// answer within the budget, or that this client may not read the settings. Masters that do not answer are left out
-// unless none does.
+// CheckSettings warns of settings that break limits; masters that do not answer are left out unless none does. An error
+// means no answer within the budget, or no right to read the settings.
 //
-// It also reads from INFO whether one server keeps all buckets, so that tenants may share a script. Any other answer
-// counts as several servers, because a proxy that spreads keys would run a script where only its first key is.
+// Only if INFO reports a standalone server may tenants share a script: a proxy that spreads keys would run one where
+// only its first key is.
 func (s *Store) CheckSettings(ctx context.Context) (warnings []string, err error) {
 	if s.single != nil {
 		ctx, cancel := context.WithTimeout(ctx, s.budget)

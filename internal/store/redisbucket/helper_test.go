@@ -24,9 +24,8 @@ const testTimeout = time.Minute
 func TestMain(m *testing.M) {
 	logging.Disable() // the driver reports each failed dial
 	code := m.Run()
-	// The driver's pool looks for a lost server once a second, and sees only then that it is closed.
 	deadline := time.Now().Add(testTimeout)
-	// A connection that toxiproxy cuts while it passes something on now and then leaves one of its goroutines behind.
+	// A cut toxiproxy connection that is busy may leave a goroutine behind.
 	theirs := goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")
 	err := goleak.Find(theirs)
 	for err != nil && time.Now().Before(deadline) {
@@ -112,8 +111,7 @@ func takeAt(s *Store, now int64, checks []enforce.BucketCheck) error {
 	return s.Take(context.Background(), checks)
 }
 
-// eventually waits until a condition holds and returns how long that took, not counting what others kept
-// this process waiting for.
+// eventually does not count what others kept this process waiting for.
 func eventually(t testing.TB, what string, within time.Duration, condition func() bool) time.Duration {
 	t.Helper()
 	watch := awake.Start()
@@ -150,8 +148,7 @@ func contents(t testing.TB, rdb redis.UniversalClient) map[string]string {
 	return all
 }
 
-// expire removes the buckets of checks that would have expired by now on the test's clock. Redis's own clock does not
-// follow it, so keys live 300 s instead of 10.
+// expire acts for Redis's own clock, by which a test's keys live 300 s instead of 10.
 func expire(t testing.TB, rdb redis.UniversalClient, now int64, checks []enforce.BucketCheck) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -172,7 +169,7 @@ func expire(t testing.TB, rdb redis.UniversalClient, now int64, checks []enforce
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		t.Fatalf("look for what expired: %v", err)
 	}
-	// Some of the 290 s have passed since the key was written.
+	// Some of the 290 s have passed since the write.
 	const more = 290*time.Second - testTimeout
 	for key, k := range keys {
 		value := k.value.Val()

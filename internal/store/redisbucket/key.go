@@ -8,15 +8,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// appendKey encodes a key. No two keys share an encoding, and no subject chooses its slot:
+// No two keys share an encoding, and no subject chooses its slot:
 //
 //	{s1}12:203.0.113.9    tenant 1, rule 12, a subject of at most 64 bytes
 //	{s1}12#<32 bytes>     a longer one, by its SHA-256
 //	{blues1}12:42         the same of a deployment with the prefix blue
 //
-// The hash tag comes first, so Redis Cluster ignores later braces, and a tenant's buckets are in one slot. Ids are
-// digits, so the byte after the rule's tells plain (:) from hashed (#), and the prefix ends before the s of the
-// tenant's.
+// The hash tag comes first, so Redis Cluster ignores later braces, and a tenant's buckets are in one slot. A : or #
+// follows the rule's digits, and the tenant's s ends the prefix, so nothing is ambiguous.
 func appendKey(buf []byte, prefix string, key enforce.Key) []byte {
 	buf = appendRule(buf, prefix, key.Tenant, key.Rule)
 	if key.IsLong() {
@@ -44,7 +43,7 @@ func parseKey(key string) (rule rules.RuleID, subject string, isHashed, ok bool)
 	return rules.RuleID(id), subject, isHashed, ok && err == nil
 }
 
-// splitKey splits an encoded key into the prefix of its rule and the subject or its digest.
+// splitKey returns the prefix of a rule, and the subject or its digest.
 func splitKey(key string) (rule, subject string, hashed, ok bool) {
 	tag := strings.IndexByte(key, '}')
 	end := strings.IndexAny(key[tag+1:], ":#") // after the rule's digits

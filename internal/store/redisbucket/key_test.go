@@ -57,8 +57,7 @@ func TestRedisKeysAreInjectiveAndTheirTenantsChooseTheSlot(t *testing.T) {
 	})
 }
 
-// tag returns what Redis Cluster hashes: the text between the first { and the first } after it, as
-// the cluster specification has it.
+// tag is the text that Redis Cluster hashes.
 func tag(key string) string {
 	_, rest, _ := strings.Cut(key, "{")
 	text, _, found := strings.Cut(rest, "}")

@@ -12,13 +12,12 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// inOneScript caps the buckets of one call of lend.lua, because a script blocks Redis.
+// inOneScript caps a call of lend.lua, because a script blocks Redis.
 const inOneScript = 32
 
 const grantBytes = 1 + 4*8 + 4 + 8 + 4 + 8 + limitBytes
 
-// Lease implements enforce.Lender with lend.lua, and queues with its tenant's checks, and shares their round trips.
-// Lease is never repeated, so a report is counted at most once. Many leases are several scripts.
+// Lease implements enforce.Lender in its tenant's turn, and is never repeated, so a report is counted at most once.
 func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	if len(leases) == 0 {
 		return nil
@@ -56,8 +55,7 @@ func leaseCall(leases []enforce.Lease) enforce.BucketCheck {
 	return enforce.BucketCheck{Tiers: tiers, Call: leases}
 }
 
-// addLeases adds the unanswered leases of a check to a call of lend.lua, unless the call would become too long or have
-// a bucket twice.
+// addLeases refuses a call that would become too long or have a bucket twice.
 func (s *script) addLeases(check *enforce.BucketCheck, leases []enforce.Lease) bool {
 	if len(s.checks) > 0 {
 		if len(s.leases)+len(leases) > inOneScript {

@@ -7,8 +7,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// TestManyLeasesAreSeveralScripts where one script could reach all buckets, so that Redis is never busy with one for
-// long.
+// One script could reach all buckets.
 func TestManyLeasesAreSeveralScripts(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
@@ -31,7 +30,7 @@ func TestManyLeasesAreSeveralScripts(t *testing.T) {
 			t.Fatalf("bucket %d: answered: %t, with %+v", i, l.Answered, l.Grant)
 		}
 	}
-	// a script that Redis did not know counts in no call or in two
+	// a script unknown to Redis counts in no call or in two
 	if first := scriptCalls(t, s) - before; first < 3 || first > 4 {
 		t.Errorf("%d leases are %d scripts", len(leases), first)
 	}

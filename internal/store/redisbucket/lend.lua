@@ -1,5 +1,4 @@
--- Takes the reports of a lease owner and lends it tokens of many buckets of one tenant; see State.Lease. bucket.lua
--- comes before it.
+-- Takes a lease owner's reports, and lends it tokens of one tenant's buckets; see State.Lease.
 --
 --   KEYS     the buckets
 --   ARGV[1]  their limits, 32 bytes each
@@ -28,14 +27,12 @@ end
 local slot = (now + LEASE_LIFE) / SLOT_LENGTH
 slot = slot - slot % 1
 
--- make_all_tools returns the functions of bucket.lua for the buckets that the fast path below does not handle.
 local function make_all_tools()
   local rates, bursts, sinces, intervals, kinds, opens, closes, nexts = read_limits(limits, count, '', now)
   return make_tools(now, slack, make_lender, earn, full_step, expiry,
     rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
 end
 
--- Formats by the number of time slots.
 local slot_formats = {'<ddI', '<ddIddI', '<ddIddIddI', '<ddIddIddIddI', '<ddIddIddIddIddI', '<ddIddIddIddIddIddI'}
 local value_formats = {
   '<BBdIdc28ddddI', '<BBdIdc28ddddIddI', '<BBdIdc28ddddIddIddI', '<BBdIdc28ddddIddIddIddI',
@@ -57,8 +54,8 @@ for i = 1, count do
   end
   local rate, full = limit[1], limit[2]
 
-  -- Advance the bucket: its level, and its time slots in l from first to last, three numbers each. The fast path
-  -- handles valid values of the caller's limit without debt.
+  -- The fast path handles valid values of the caller's limit without debt; l has three numbers for each time slot,
+  -- first to last.
   local micros, fraction, stamp, former, epoch, l, first, last, step = nil, 0, now, 0, 0, nil, 1, 0, nil
   if limit[5] then
     local size = state and #state

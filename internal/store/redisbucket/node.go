@@ -15,8 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/store/combine"
 )
 
-// node is a Redis server that keeps buckets. Each has its own combiner and breaker, so a failure affects only the
-// checks of its buckets.
+// node has its own combiner and breaker, so a failure affects only the checks of its buckets.
 type node struct {
 	store    *Store
 	addr     string // host:port, or the name of a Sentinel group
@@ -31,8 +30,7 @@ func (s *Store) newNode(addr string, client redis.UniversalClient) *node {
 	if _, isRouter := client.(*redis.ClusterClient); !isRouter {
 		n.eras = &eras{connects: &s.connects, of: map[rules.TenantID]era{}}
 	}
-	// A busy connection pool is no outage. An open breaker would make every process limit on its own just when limits
-	// matter.
+	// A busy pool is no outage: an open breaker would make every process limit on its own just when limits matter.
 	n.breaker = combine.NewBreaker(tripAfter, func(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) })
 	n.combiner = combine.New(combine.Options{
 		Weight: weight, Budget: s.budget, InFlight: usualInFlight, MaxInFlight: maxInFlight,
@@ -48,12 +46,11 @@ func (n *node) report() Node {
 }
 
 const (
-	// usualInFlight is the number of batches in flight while Redis is quick: it executes one while the reply to another
-	// is read. With one, Redis needs a seventh less time on two shared cores, but every check waits for a round trip
-	// before its own. More make each batch smaller.
+	// usualInFlight: Redis executes one batch while the reply to another is read. With one, Redis needs a seventh less
+	// time on two shared cores, but every check waits for a round trip first.
 	usualInFlight = 2
 	maxInFlight   = 16
-	// maxBatch is the most tiers of a batch of several checks: a few milliseconds of Redis's time.
+	// maxBatch tiers take a few milliseconds of Redis's time.
 	maxBatch   = 4 * maxKeys
 	firstBatch = 64
 )
@@ -122,8 +119,7 @@ func (n *node) run(b *batch, scripts []*script) {
 	}
 }
 
-// runScripts executes scripts in one round trip, or in two if the node must load one. runScripts returns an error if
-// the node failed; each script's command has its own error.
+// runScripts takes two round trips if the node must load a script; err is the node's, and commands have their own.
 func (n *node) runScripts(ctx context.Context, scripts []*script, stamp int64) error {
 	n.roundTrip(ctx, scripts, false, stamp)
 	var unloaded []*script
@@ -165,39 +161,35 @@ func (n *node) roundTrip(ctx context.Context, scripts []*script, bySource bool, 
 	_, _ = pipe.Exec(ctx) // returns the first of the commands' errors
 }
 
-// isAnswer reports whether the error is an answer of Redis or of a proxy before it.
+// isAnswer: the error is from Redis or a proxy before it.
 func isAnswer(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer)
 }
 
-// isFailure reports whether an error means that a node cannot decide checks. An error about a slot does not.
+// isFailure: the node cannot decide checks.
 func isFailure(err error) bool { return err != nil && !isOfSlot(err) }
 
-// isOfSlot reports whether Redis refused a script because of its keys' slot, which is elsewhere, moves, is unserved, or
-// is one of several.
+// isOfSlot: the slot of the keys is elsewhere, moves, is unserved, or is one of several.
 func isOfSlot(err error) bool {
 	return isRedirect(err) || isTryAgain(err) || isUnserved(err) || isCrossSlot(err)
 }
 
 func nothingTaken(err error) error { return fmt.Errorf("%w: %w", err, enforce.ErrNothingTaken) }
 
-// isRedirect reports whether an error names another node.
 func isRedirect(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
 }
 
-// isTryAgain reports whether only some of a script's keys have moved with their slot.
+// isTryAgain: only some keys have moved with their slot.
 func isTryAgain(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
-// isUnserved reports whether no node serves a script's slot. Other CLUSTERDOWN errors mean that the node serves no
-// slot.
+// isUnserved: nobody serves the slot; other CLUSTERDOWN errors mean that the node serves none.
 func isUnserved(err error) bool {
 	return redis.HasErrorPrefix(err, "CLUSTERDOWN") && strings.Contains(err.Error(), "Hash slot not served")
 }
 
-// isCrossSlot reports whether a script was refused because its keys are in several slots. Redis Cluster answers
-// CROSSSLOT; proxies have texts of their own.
+// Redis Cluster answers CROSSSLOT to keys in several slots; proxies have texts of their own.
 func isCrossSlot(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer) && !isRedirect(answer) && !isTryAgain(answer) &&

@@ -91,8 +91,7 @@ func (l *shardLoad) take(s *Store, master int, tenant rules.TenantID, subject st
 	}
 }
 
-// mustServe expects that, of the next checks of each master, nearly all are answered if it is among the healthy, and
-// nearly none if not.
+// Nearly all checks of healthy masters are answered, and nearly none of the others.
 func (l *shardLoad) mustServe(t *testing.T, healthy ...bool) {
 	t.Helper()
 	answered, failed := make([]int64, len(healthy)), make([]int64, len(healthy))
@@ -138,7 +137,6 @@ func TestAMasterThatFailsDegradesItsOwnTenantsAlone(t *testing.T) {
 	before := load.answered[0].Load()
 	eventually(t, "the frozen master serves again", testTimeout,
 		func() bool { return load.answered[0].Load() > before+50 })
-	// Queued checks may still fail.
 	before, failed := load.answered[0].Load(), load.failed[0].Load()
 	eventually(t, "the frozen master serves every check", testTimeout, func() bool {
 		if now := load.failed[0].Load(); now != failed {

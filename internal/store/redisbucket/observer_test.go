@@ -8,10 +8,9 @@ import (
 )
 
 type noted struct {
-	mu      sync.Mutex
-	waits   int
-	scripts []int
-	// Checks that were shed.
+	mu          sync.Mutex
+	waits       int
+	scripts     []int
 	early, late atomic.Int64
 }
 

@@ -20,32 +20,30 @@ const (
 	sentinelPort = "26379"
 )
 
-// Options returns client settings for redis.NewUniversalClient. The client answers or fails within a budget (0:
-// DefaultBudget). The URL has one of these forms:
+// Options returns settings for a client that answers or fails within a budget (0: DefaultBudget), by a URL:
 //
 //	redis://[user:password@]host[:port][/database]
 //	redis://host1,host2,…[?cluster=true]                  Redis Cluster: several addresses, or cluster=true
 //	redis+sentinel://[user:password@]host1,host2/master[/database]
 //
-// rediss and rediss+sentinel use TLS. User and password are for the data nodes; sentinels have their own in
-// ?sentinel_user= and ?sentinel_password=. Errors name the wrong part and never contain a password.
+// rediss and rediss+sentinel use TLS; sentinels have their own ?sentinel_user= and ?sentinel_password=. Errors never
+// contain a password.
 func Options(rawURL string, budget time.Duration) (*redis.UniversalOptions, error) {
 	if budget <= 0 {
 		budget = DefaultBudget
 	}
 	options := &redis.UniversalOptions{
-		// A script without an answer may have taken tokens, so it must not be repeated.
+		// A script without an answer may have taken tokens.
 		MaxRetries: -1,
-		// Without this, the driver ignores the context's deadline and waits five seconds for a host that does not
-		// answer.
+		// Otherwise the driver ignores the context's deadline, and waits five seconds for a host that does not answer.
 		ContextTimeoutEnabled: true,
 		DialTimeout:           budget,
 		DialerRetries:         1,
 		ReadTimeout:           budget,
 		WriteTimeout:          budget,
-		// A connection for each batch in flight, and some for pings.
+		// Four connections are for pings.
 		PoolSize: maxInFlight + 4,
-		// The pool's timeout is shorter than the budget, so that a busy pool and a slow Redis give different errors.
+		// A busy pool and a slow Redis give different errors.
 		PoolTimeout: budget / 2,
 		// Version 3 would look for pushed messages before each command.
 		Protocol:                 2,
@@ -122,7 +120,7 @@ func parseHosts(hosts, defaultPort string) ([]string, error) {
 		if err != nil { // perhaps the port is missing
 			name, port, err = net.SplitHostPort(host + ":" + defaultPort)
 		}
-		// The errors do not quote the address, which is the password if @host was forgotten.
+		// Errors do not quote the address, which is the password if @host was forgotten.
 		if err != nil || name == "" {
 			return nil, fmt.Errorf("address %d is not host or host:port", i+1)
 		}

@@ -15,8 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/store/combine"
 )
 
-// TestASaturatedRedisShedsTheGreedyTenantAtOnce: Redis is behind a link that carries a few hundred checks a second. A
-// greedy tenant sends far more, and a quiet one sends one check after the other.
+// The link to Redis carries a few hundred checks a second; a quiet tenant sends one after the other.
 func TestASaturatedRedisShedsTheGreedyTenantAtOnce(t *testing.T) {
 	t.Parallel()
 	server := devdbtest.Redis(t)

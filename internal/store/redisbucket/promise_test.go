@@ -83,7 +83,7 @@ func TestATenantHasOnlySoManyIDsOfRecords(t *testing.T) {
 	}
 }
 
-// TestIDsOfRecordsTakeLittleMemory has ids of one set, which somebody can choose, and ids of all sets.
+// Ids of one set, which somebody can choose, and of all sets.
 func TestIDsOfRecordsTakeLittleMemory(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
@@ -165,8 +165,6 @@ func TestLostRepliesHoldNoPlaces(t *testing.T) {
 	}
 }
 
-// TestRecordsOfANewerReleaseAreLeftAlone has records that this release does not know, and some that nobody could have
-// written.
 func TestRecordsOfANewerReleaseAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)

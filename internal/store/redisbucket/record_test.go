@@ -7,7 +7,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// recordOf is the record that take.lua stores of a check with one bucket.
 func recordOf(tier enforce.Tier, mode byte, costs []enforce.MeterCost) string {
 	const life, id = 8, 16
 	argument := appendReservation(nil, &enforce.Reservation{Key: "k", Costs: costs}, []enforce.Tier{{}, tier})[life+id:]
@@ -21,7 +20,6 @@ func recordOf(tier enforce.Tier, mode byte, costs []enforce.MeterCost) string {
 	return string(appendFloat(append(b, limit...), 5e6))
 }
 
-// During an upgrade old processes settle what new ones reserve, if they know all that the rules say.
 func TestAReservationIsStoredInTheOldestFormatThatHoldsIt(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

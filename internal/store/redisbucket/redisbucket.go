@@ -1,30 +1,23 @@
 // Package redisbucket keeps buckets in Redis, where every process finds them.
 //
-// A check costs one round trip for any number of tiers. One script decides it atomically on Redis's clock. Concurrent
-// checks share round trips: see package combine. A batch is a few scripts of at most 64 checks or 256 buckets each,
-// because a script blocks Redis. The checks of a script are of one tenant, whose keys are in one slot of a Redis
-// Cluster, unless CheckSettings found a single server. A batch has about 1024 buckets at most; a larger Take is several
-// batches with a budget each. Settlements and credits are scripts of their own in the same batches, so a tenant has one
-// queue for all its calls. Start reading at take.lua, the script of checks, and bucket.lua, which has the format of a
-// bucket and the code that all scripts share. reservation.lua settles reservations, which are beside the buckets of
-// their tenant.
+// A check costs one round trip for any number of tiers, decided by one script on Redis's clock. Concurrent checks share
+// round trips (package combine), in scripts of at most 64 checks or 256 buckets, which block Redis. A script is for one
+// tenant, in one slot of a Redis Cluster, unless CheckSettings found a single server. Settlements and credits are
+// scripts of their own in the same batches and queues. Start reading at take.lua, the script of checks, and bucket.lua,
+// which all scripts share.
 //
-// When Redis is down, Take returns an error within its budget (50 ms by default), which includes queueing; era.go says
-// what takes several budgets. A failed
-// batch fails only its own checks, and a hanging one delays others by at most a tenth of the budget. After five failed
-// batches in a row a circuit breaker fails checks at once. It lets one batch through every quarter of a second; the
-// driver's back-off after failed dials can add a second. Each master of a Redis Cluster has its own connections,
-// combiner and breaker, so its failure degrades only the tenants whose buckets it keeps.
+// When Redis is down, Take fails within its budget (50 ms by default); era.go says what takes several. A failed batch
+// fails only its own checks, and a hanging one delays others by a tenth of the budget. After five failed batches in a
+// row a breaker fails checks at once, and probes every quarter of a second. A master of a Redis Cluster has its own
+// connections, combiner and breaker, so its failure degrades only its own tenants.
 //
-// Tokens are taken at most once: a check without an answer may have been executed, so it is not repeated. A check that
-// Redis refused is repeated: Redis does not know the script (after SCRIPT FLUSH or a restart), another node has the
-// keys, or the keys are in several slots or on both sides of a slot that moves. If keys are scattered like that, checks
-// that shared a script are sent one by one, in any order, and only those with scattered keys fail.
+// Tokens are taken at most once: a check without an answer may have been executed, and is not repeated. Refused checks
+// are repeated, after SCRIPT FLUSH, a restart, a redirect, or for keys in several slots. Only checks whose own keys are
+// scattered then fail.
 //
-// A bucket's key expires ten to fifteen seconds after the bucket is full. A broken value counts as a full bucket, and
-// is replaced and counted. A key of another type is replaced once tokens are taken. A value in an unknown version is
-// left alone, and its checks are not answered. Redis must not evict keys, because an evicted bucket starts full: see
-// CheckSettings.
+// A bucket's key expires ten to fifteen seconds after the bucket is full. A broken value, or once tokens are taken a
+// key of another type, is replaced; an unknown version is left alone. Redis must not evict keys, because an evicted
+// bucket starts full: see CheckSettings.
 package redisbucket
 
 import (
@@ -39,16 +32,15 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// DefaultBudget is the default time that Redis has for an answer.
+// DefaultBudget for an answer.
 const DefaultBudget = 50 * time.Millisecond
 
 const (
-	// tripAfter is the number of failures in a row that opens the breaker, more than one dropped connection causes.
+	// tripAfter is more than one dropped connection causes.
 	tripAfter = 5
 )
 
-// Store implements the ports of enforce: Buckets, Creditor, EditStore, Reserver and Lender. Store is safe for
-// concurrent use.
+// Store implements enforce's Buckets, Creditor, EditStore, Reserver and Lender, and is safe for concurrent use.
 type Store struct {
 	rdb       redis.UniversalClient
 	prefix    string // of all keys
@@ -57,13 +49,12 @@ type Store struct {
 	unknown   atomic.Int64
 	forgotten atomic.Int64 // reservations
 	refusals  refusals
-	// single is the node that rdb is connected to; nil for a Redis Cluster.
+	// single is nil for a Redis Cluster.
 	single  *node
 	cluster *cluster
-	// standalone: INFO reports a single server, so a script may mix tenants. crossSlot: Redis refused a mixed script,
-	// so it may not.
+	// INFO reports a standalone server, whose scripts may mix tenants until it refuses one (crossSlot).
 	standalone, crossSlot atomic.Bool
-	// stamp returns the time in microseconds since the Unix epoch, or 0 for Redis's clock. Only tests set a time.
+	// stamp is a test's time in µs since the Unix epoch; 0 is Redis's clock.
 	stamp     func() int64
 	walkPause time.Duration
 	denials   *enforce.DenialCache // or nil
@@ -76,16 +67,15 @@ type Store struct {
 
 // Observer observes queueing and scripts.
 type Observer interface {
-	// Waited is called for each batch of a call, with the time since the call could be sent.
+	// Waited gets the time since a call's batch could be sent.
 	Waited(wait time.Duration)
-	// ScriptSent is called for each script of checks, with their number.
+	// ScriptSent gets a script's number of checks.
 	ScriptSent(checks int)
-	// Shed is called with the number of checks that failed under overload: early ones at once, the others after they
-	// queued.
+	// Shed gets the checks that failed under overload, early before queueing.
 	Shed(checks int, early bool)
 }
 
-// Observe sets the Observer, and must be called before the first Take.
+// Observe must be called before the first Take.
 func (s *Store) Observe(o Observer) { s.observer = o }
 
 func (s *Store) shed(checks int, early bool) {
@@ -101,12 +91,11 @@ var (
 	_ enforce.Reserver  = (*Store)(nil)
 )
 
-// New returns a store on a client made with Options; other settings may repeat scripts or wait longer than the budget.
-// Redis need not be reachable yet. A budget of 0 means DefaultBudget. The caller closes the client once no Take is in
-// flight.
+// New returns a store on a client made with Options, because others may repeat scripts or exceed the budget (0:
+// DefaultBudget). Redis need not be reachable yet; close the client once no Take is in flight.
 func New(rdb redis.UniversalClient, budget time.Duration) *Store { return NewPrefixed(rdb, budget, "") }
 
-// NewPrefixed is New for deployments that share a Redis database: each has its own key prefix, without braces.
+// NewPrefixed is New with a key prefix without braces, for deployments that share a Redis database.
 func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string) *Store {
 	if budget <= 0 {
 		budget = DefaultBudget
@@ -124,16 +113,16 @@ func NewPrefixed(rdb redis.UniversalClient, budget time.Duration, prefix string)
 	return s
 }
 
-// Take implements enforce.Buckets, and returns an error within the budget if Redis does not answer, and at once while
-// the breaker is open. Each batch of a call has its own budget, and each look-up of buckets that Redis lost.
+// Take implements enforce.Buckets; batches and look-ups of lost buckets have a budget each, and fail at once while the
+// breaker is open.
 func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 	return s.denials.Take(checks, s.take)
 }
 
-// Teach sets who learns the states of buckets, and must be called before the first Take.
+// Teach must be called before the first Take.
 func (s *Store) Teach(learner enforce.Learner) { s.learner = learner }
 
-// RecallDenials puts a DenialCache before Redis, and must be called before the first Take.
+// RecallDenials, before the first Take, puts a DenialCache before Redis.
 func (s *Store) RecallDenials() { s.denials = enforce.NewDenialCache(nil) }
 
 func (s *Store) take(checks []enforce.BucketCheck) error {
@@ -155,7 +144,6 @@ func (s *Store) take(checks []enforce.BucketCheck) error {
 	return nil
 }
 
-// keepsApart reports whether a script may only reach the buckets of one slot.
 func (s *Store) keepsApart() bool { return !s.standalone.Load() || s.crossSlot.Load() }
 
 func (s *Store) submit(checks []enforce.BucketCheck) error {
@@ -173,8 +161,8 @@ func (s *Store) nodeOf(tenant rules.TenantID) *node {
 	return s.cluster.nodeOf(tenant)
 }
 
-// BrokenValues counts the stored values that were no bucket. If it grows, another program writes to this Redis.
+// BrokenValues counts values that were no bucket: another program writes to this Redis.
 func (s *Store) BrokenValues() int64 { return s.broken.Load() }
 
-// UnknownVersions counts the buckets in an unknown format. If it grows, a newer release shares this Redis.
+// UnknownVersions counts buckets in a newer release's format.
 func (s *Store) UnknownVersions() int64 { return s.unknown.Load() }

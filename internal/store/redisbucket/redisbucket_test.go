@@ -29,7 +29,6 @@ func TestConformance(t *testing.T) {
 	if err := admin.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	// Sixteen databases are what a server has; a test takes one, empty, and gives it back.
 	free := make(chan int, 16)
 	for database := range cap(free) {
 		free <- database
@@ -187,8 +186,7 @@ func tokens(amounts ...enforce.Tokens) []enforce.Tokens {
 	return amounts
 }
 
-// expectExpiry expects that a key which was written after start, and whose bucket was full after some time then,
-// expires 10 to 15 seconds behind that.
+// The key, written after start, expires 10 to 15 seconds after its bucket is full.
 func expectExpiry(t *testing.T, what string, ttl, timeToFull time.Duration, start time.Time) {
 	t.Helper()
 	if low := timeToFull + 10*time.Second - time.Since(start) - time.Millisecond; ttl < low ||
@@ -354,7 +352,7 @@ func TestAStampAheadOfTheClockIsTheClockSteppingBack(t *testing.T) {
 		}
 	}
 
-	// A process of another release has moved the Stamp past the step that Former names, and kept Former.
+	// Another release has moved the Stamp past the step of Former, and kept Former.
 	stepped := enforce.State{
 		Bucket: enforce.Bucket{
 			Stamp: now + 25_000_000, Limit: enforce.Limit{Rate: 0.5, Burst: 20, Interval: 10_000_000},
@@ -437,7 +435,7 @@ func TestABatchIsOneRoundTripAndACheckOneScript(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
 	limit := enforce.Limit{Rate: 1, Burst: 10}
-	// From here on Redis knows the script, and both of the driver's pools have a connection.
+	// Redis knows the script, and both of the driver's pools have a connection.
 	mustTake(t, s, one(user("warm", limit)))
 	mustTake(t, s, checks200(limit))
 	var trips atomic.Int64
@@ -455,7 +453,7 @@ func TestABatchIsOneRoundTripAndACheckOneScript(t *testing.T) {
 		if got := scriptCalls(t, s) - before; got != test.scripts {
 			t.Errorf("%s: %d scripts, want %d", name, got, test.scripts)
 		}
-		// The two looks at the statistics are a trip each.
+		// Each look at the statistics is a trip.
 		if got := trips.Load() - 2; got != 1 {
 			t.Errorf("%s: %d round trips", name, got)
 		}

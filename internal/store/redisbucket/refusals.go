@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Refusal is a node's last answer of an error of one kind to a script. The node may still answer pings.
+// Refusal is a node's last error of one kind; the node may still answer pings.
 type Refusal struct {
 	Addr string
 	Kind string // the error's first word, such as NOPERM, OOM or READONLY
@@ -22,7 +22,6 @@ type Refusal struct {
 
 const maxRefusals = 64
 
-// refusals keeps the last error of each kind and node.
 type refusals struct {
 	count atomic.Int64
 	mu    sync.Mutex
@@ -31,7 +30,7 @@ type refusals struct {
 
 var errorKind = regexp.MustCompile(`^[A-Z][A-Z_]+`)
 
-// note keeps err if Redis answered it to a script. Errors about a slot only mean that the slot is elsewhere.
+// Errors about a slot only mean that the slot is elsewhere.
 func (r *refusals) note(addr string, err error, at time.Time) {
 	var answer redis.Error
 	if !errors.As(err, &answer) || isOfSlot(answer) || redis.HasErrorPrefix(answer, "NOSCRIPT") {
@@ -53,10 +52,10 @@ func (r *refusals) note(addr string, err error, at time.Time) {
 	}
 }
 
-// RefusedScripts counts answers of an error to a script.
+// RefusedScripts counts error answers.
 func (s *Store) RefusedScripts() int64 { return s.refusals.count.Load() }
 
-// Refusals returns the last error of each kind and node in answers to scripts since then.
+// Refusals returns the last error of each kind and node since a time.
 func (s *Store) Refusals(since time.Time) []Refusal {
 	r := &s.refusals
 	r.mu.Lock()

@@ -1,6 +1,6 @@
--- Settles or extends a reservation, once. bucket.lua comes before it.
+-- Settles or extends a reservation, once.
 --
--- A reservation has the charges of a check, and is stored beside the tenant's buckets under a random id:
+-- A reservation, with the charges of a check, is beside the tenant's buckets under a random id:
 --
 --   version (byte)  time (double)  cost (double)  life in µs (double)
 --   the owner: length of the API key's id (byte)  that id
@@ -9,7 +9,7 @@
 --   for each bucket: length of the key (16 bits)  key  limit (30 bytes)
 --     4 × the index of its tier, + 1 for shadow, + 2 if it is charged after (16 bits)  charge (double)
 --
--- Version 1 has only enforced rules that count requests and are not charged after, and no user and costs.
+-- Version 1 has only enforced rules that count requests before the work, and no user and costs.
 --
 --   KEYS[1]  the reservation
 --   KEYS[2]  the tenant's index: open reservations by their end
@@ -65,7 +65,7 @@ local tools = make_tools(now, slack, make_lender, earn, full_step, expiry,
   rates, bursts, sinces, intervals, kinds, opens, closes, nexts)
 local holder = string.sub(ARGV[5], 1, 8)
 
--- Advance the buckets first, because nothing may be written if one of them cannot be settled.
+-- Nothing may be written if one bucket cannot be settled.
 local buckets, at, kept_from = {}, 27 + key_length, 1
 if version > 1 then at = at + 4 + unpack_struct('<I', stored, at) end
 local charges, changed, kept = {}, {}, {} -- kept is an extended reservation

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// No rule has the id 0, so no bucket has these keys.
+// No rule has the id 0.
 func appendReservationKey(buf []byte, prefix string, tenant rules.TenantID, id enforce.ReservationID) []byte {
 	buf = appendRule(buf, prefix, tenant, 0)
 	return append(append(buf, ":reservation "...), id.String()...)
@@ -105,7 +105,6 @@ func parseReservation(text string) (r reservation, err error) {
 	return r, nil
 }
 
-// The first byte of reservation.lua's reply.
 const (
 	reservationGone    = 0
 	reservationChanged = 1
@@ -117,12 +116,11 @@ const (
 	actExtend = 1
 )
 
-// settleTries caps the reads of a reservation, because another caller may extend the reservation after a read.
+// settleTries: another caller may extend the reservation after a read.
 const settleTries = 3
 
-// SettleReservation implements enforce.Reserver with reservation.lua, on Take's clock, turns and breaker.
-// SettleReservation takes two round trips, each within the budget: the first reads the reservation, because the second
-// script must name its buckets.
+// SettleReservation implements enforce.Reserver in two round trips: the first reads which buckets the second script
+// must name.
 func (s *Store) SettleReservation(
 	_ context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
 ) (settled enforce.Settled, err error) {
@@ -147,7 +145,7 @@ func (s *Store) SettleReservation(
 		"settle a reservation in redis: other callers keep changing the reservation; try again")
 }
 
-// stored reads a reservation, and returns until when it is open at least.
+// stored also returns until when the reservation is open at least.
 func (s *Store) stored(tenant rules.TenantID, id enforce.ReservationID) (text string, until time.Time, err error) {
 	start := time.Now()
 	reply, err := s.run(tenant, &call{source: storedSource, weight: 1, args: []any{id[:]}, keys: []string{
@@ -162,8 +160,7 @@ func (s *Store) stored(tenant rules.TenantID, id enforce.ReservationID) (text st
 	return reply[8:], start.Add(time.Duration(float(reply)) * time.Microsecond), nil
 }
 
-// confirm returns the Changes of a settlement without an answer if the reservation is no longer what it was, although
-// it has not ended.
+// confirm returns the Changes of a settlement without an answer, if the unexpired reservation changed.
 func (s *Store) confirm(
 	tenant rules.TenantID, id enforce.ReservationID, before string, until time.Time, settled enforce.Settled, err error,
 ) enforce.Settled {
@@ -279,7 +276,7 @@ func (s *Store) settleStored(
 	return settled, false, nil
 }
 
-// placeOfKey returns a bucket's bounded key from its key in Redis.
+// placeOfKey is the inverse of appendKey for a bounded key.
 func placeOfKey(tenant rules.TenantID, key string) enforce.Key {
 	rule, subject, isHashed, _ := parseKey(key)
 	if isHashed {
@@ -316,7 +313,7 @@ func limitOf(key string, with *enforce.Settlement, reserved enforce.Limit) enfor
 	return with.LimitFor(rule, subject, isHashed, reserved)
 }
 
-// ForgottenReservations counts the reservations that ended without a settlement, once their tenant reserves again.
+// ForgottenReservations counts unsettled ones that ended, once their tenant reserves again.
 func (s *Store) ForgottenReservations() int64 { return s.forgotten.Load() }
 
 func appendReservation(buf []byte, r *enforce.Reservation, tiers []enforce.Tier) []byte {

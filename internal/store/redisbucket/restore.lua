@@ -1,5 +1,4 @@
--- Puts the newest known states into the buckets of a tenant whose states may be lost, or only begins the tenant's era.
--- bucket.lua comes before it.
+-- Restores buckets of a tenant that may be lost, or only begins its era.
 --
 --   KEYS       the buckets; then the era of their tenant
 --   ARGV[1]    the limits of the buckets, 32 bytes each

@@ -24,13 +24,13 @@ func digestOf(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// The limits of one script of several checks. A script blocks Redis: 64 checks of four tiers take half a millisecond.
+// A script blocks Redis: 64 checks of four tiers take half a millisecond.
 const (
 	maxChecks = 64
 	maxKeys   = 256
 )
 
-// maxTiers is the most tiers of a check: four times an index must fit the 16 bits of a wire.
+// maxTiers: four times an index must fit the 16 bits of a wire.
 const maxTiers = math.MaxUint16 / 4
 
 const (
@@ -55,9 +55,8 @@ const (
 	wireIndex  = 4
 )
 
-// script is one run of a script, for many callers; take.lua, lend.lua, credit.lua and reservation.lua describe
-// arguments and replies. Its checks have their buckets on one server. Each distinct bucket is sent once, with one
-// limit. The memory is reused.
+// script is one run of a script for many callers, in reused memory; the Lua file describes its arguments. Each distinct
+// bucket is sent once, with one limit.
 type script struct {
 	store    *Store
 	tenant   rules.TenantID // of a look
@@ -102,11 +101,10 @@ func (s *script) reset(store *Store, single bool) {
 	}
 }
 
-// isAlone reports whether a check has a script of its own, with two keys behind its buckets.
+// isAlone: two more keys follow the buckets, so a check has its own script.
 func isAlone(check *enforce.BucketCheck) bool { return check.Reserve != nil || check.HasRecordID() }
 
-// add adds a check to the script, and reports whether it could. A script has one limit per bucket and one ReadAt.
-// Checks that disagree, as they do while rules reload, go into the next script.
+// A script has one limit per bucket and one ReadAt: checks that disagree, while rules reload, go into the next.
 func (s *script) add(check *enforce.BucketCheck) bool {
 	if len(s.checks) > 0 && (s.readAt != check.ReadAt || isAlone(check) || isAlone(s.checks[0])) {
 		return false
@@ -162,7 +160,6 @@ func (s *script) add(check *enforce.BucketCheck) bool {
 	return true
 }
 
-// addOtherKeys adds the keys behind the buckets.
 func (s *script) addOtherKeys() {
 	s.text = s.text[:s.textEnds[len(s.limitOf)-1]] // a second call starts behind the buckets
 	s.textEnds = s.textEnds[:len(s.limitOf)]
@@ -202,7 +199,7 @@ func (s *script) addTierKey(tier *enforce.Tier) int {
 	return index
 }
 
-// addEra says that the limit of the latest key is long.
+// addEra marks the latest key's limit as long.
 func (s *script) addEra(tenant rules.TenantID) {
 	at := slices.Index(s.eras, tenant)
 	if at < 0 {
@@ -231,7 +228,7 @@ func (s *script) addLimit(limit enforce.Limit) {
 
 func (s *script) endArg() { s.textEnds = append(s.textEnds, len(s.text)) }
 
-// command returns the call by digest, or by source. A stamp of 0 means Redis's clock.
+// A stamp of 0 is Redis's clock.
 func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
 	switch {
 	case s.isLease:
@@ -288,8 +285,7 @@ func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRet
 	return &noRetryCmd{redis.NewStringCmd(ctx, args...)}
 }
 
-// arguments returns the command for the driver. Pointers save it a copy on the heap; the first key is a string because
-// the cluster client reads the slot from it.
+// Pointers save a copy on the heap; the first key is a string, because the cluster client reads the slot from it.
 func (s *script) arguments(bySource bool) []any {
 	text := string(s.text)
 	s.argStrings = s.argStrings[:0]
@@ -311,21 +307,19 @@ func (s *script) arguments(bySource bool) []any {
 	return s.args
 }
 
-// ErrUnknownVersion means that a newer process wrote a bucket in an unknown format. The bucket is unchanged.
+// ErrUnknownVersion means that a newer process wrote a bucket, which is unchanged.
 var ErrUnknownVersion = errors.New("a bucket has a format that this process does not know; finish the upgrade")
 
-// ErrOtherWindow means that Redis's clock is in none of the calendar windows that this process sent.
+// ErrOtherWindow means that Redis's clock is in none of the windows that this process sent.
 var ErrOtherWindow = errors.New(
 	"the clocks of redis and of this process are more than a calendar window apart; set both by NTP")
 
-// Statuses of credit.lua and reservation.lua for a bucket that is left as it is.
 const (
 	statusUnknown = 2
 	statusOutside = 5
 	statusLost    = 6
 )
 
-// refusal returns why a script left a bucket as it is, or nil for another status.
 func (s *Store) refusal(status byte) error {
 	switch status {
 	case statusUnknown:
@@ -339,14 +333,13 @@ func (s *Store) refusal(status byte) error {
 	return nil
 }
 
-// outsideMicros is OUTSIDE of bucket.lua, and lostMicros LOST; below both is UNKNOWN.
+// outsideMicros is OUTSIDE of bucket.lua, lostMicros LOST, and less is UNKNOWN.
 const (
 	outsideMicros = -3_000_000_000_000_000
 	lostMicros    = outsideMicros - 500_000_000_000_000
 )
 
-// readReply reads a reply into the checks, and returns the number of broken values. An ErrUnknownVersion or
-// ErrOtherWindow leaves only the checks with such a bucket unanswered, which took nothing.
+// After ErrUnknownVersion or ErrOtherWindow only the checks with such a bucket are unanswered, and took nothing.
 func (s *script) readReply(reply string) (broken int, err error) {
 	if s.isLease {
 		return s.readGrants(reply)
@@ -451,7 +444,6 @@ func (s *script) readLent(lent string) {
 	}
 }
 
-// readCharges sets Charged of all tiers, and returns the rest of the reply.
 func (s *script) readCharges(reply string) (rest string, err error) {
 	for _, check := range s.checks {
 		for i := range check.Tiers {
@@ -494,7 +486,6 @@ func (s *script) readWaits(waits string) error {
 	return nil
 }
 
-// applyForeignLimits sets the limit in force of the tiers whose bucket has another limit than the caller's.
 func (s *script) applyForeignLimits(foreign string) {
 	if foreign == "" {
 		return
@@ -516,8 +507,7 @@ func (s *script) applyForeignLimits(foreign string) {
 	}
 }
 
-// noRetryCmd is a call of a script. Without an answer it may have taken tokens, so it must not be repeated;
-// ClusterClient would repeat it even with MaxRetries at -1.
+// noRetryCmd may have taken tokens, but ClusterClient would repeat it even with MaxRetries at -1.
 type noRetryCmd struct{ *redis.StringCmd }
 
 // NoRetry implements redis.Cmder.
@@ -541,8 +531,6 @@ func appendLimit(buf []byte, limit enforce.Limit, calendars *uint16) []byte {
 	return binary.LittleEndian.AppendUint16(buf, number)
 }
 
-// appendCalendar appends the starts of the windows around this process's time, if the limit has a calendar. A stamp is
-// a test's time.
 func appendCalendar(buf []byte, limit enforce.Limit, stamp int64) []byte {
 	if stamp == 0 {
 		stamp = time.Now().UnixMicro()

@@ -17,7 +17,6 @@ import (
 	"github.com/sluicegate/sluice/internal/store/combine"
 )
 
-// loseLastReply loses the last reply to the next pipeline, as a connection does that breaks while replies are read.
 type loseLastReply struct{ isDone *atomic.Bool }
 
 func (loseLastReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -36,8 +35,7 @@ func tiersApart() []enforce.Tier {
 	return []enforce.Tier{ofTenant(1, "42")[0].Tiers[0], ofTenant(2, "42")[0].Tiers[0]}
 }
 
-// TestAScriptThatMayHaveRunIsNotSentAgain: Redis did not run one script because of its keys' slot, and the reply to the
-// next is lost.
+// Redis refused one script for its slot, and the reply to the next is lost.
 func TestAScriptThatMayHaveRunIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	const victim = 1 // the tenant whose reply is lost
@@ -109,8 +107,7 @@ func TestACheckThatNoScriptDecidesFailsNoOther(t *testing.T) {
 	}
 }
 
-// migrating is a slot that moves from one master to another: a bucket of a tenant is still at the first, and new ones
-// go to the second.
+// migrating is a slot on the move: a bucket is still at the first master, and new ones go to the second.
 type migrating struct {
 	store    *Store
 	from, to *clusterNode
@@ -141,8 +138,7 @@ func startMigration(t *testing.T) *migrating {
 	return m
 }
 
-// TestChecksOfASlotThatMovesFailAlone: of those that share a script, the ones whose buckets are on one side are
-// decided.
+// Checks with buckets on one side are decided.
 func TestChecksOfASlotThatMovesFailAlone(t *testing.T) {
 	t.Parallel()
 	m := startMigration(t)
@@ -168,7 +164,7 @@ func TestChecksOfASlotThatMovesFailAlone(t *testing.T) {
 	}
 }
 
-// TestNoReportIsLostWhileASlotMoves: lend.lua cannot reach buckets on both sides in one call.
+// One call cannot reach buckets on both sides.
 func TestNoReportIsLostWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	m := startMigration(t)

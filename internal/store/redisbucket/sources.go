@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Each script is its own file after bucket.lua.
 var (
 	//go:embed bucket.lua
 	bucketText string
@@ -30,8 +29,8 @@ var (
 	creditSource      = newSource(sourceOf(creditText))
 	reservationSource = newSource(sourceOf(reservationText))
 	restoreSource     = newSource(sourceOf(restoreText))
-	// storedSource reads a reservation, after for how many microseconds it stays open (double). The reservation is
-	// empty if there is no such key, or if the key has another type.
+	// storedSource answers how many µs the reservation stays open (double), and the reservation; empty if missing or of
+	// another type.
 	storedSource = newSource(`local time, ends = redis.call('TIME'), redis.call('ZSCORE', KEYS[2], ARGV[1])
 return struct.pack('<d', (ends or 0) - time[1] * 1000000 - time[2]) .. (redis.call('MGET', KEYS[1])[1] or '')`)
 )
@@ -40,7 +39,7 @@ type source struct{ text, sha string }
 
 func newSource(text string) *source { return &source{text, digestOf(text)} }
 
-// constants are the constants of the scripts. Lua 5.1 has none, so sourceOf replaces their names.
+// Lua 5.1 has no constants, so sourceOf replaces these names.
 var constants = map[string]int64{
 	"FRACTIONS":   1 << 32, // in a millionth of a token
 	"HALF":        1 << 31, // half a millionth
@@ -55,7 +54,7 @@ var constants = map[string]int64{
 
 	"SLACK":      10_000, // ms that a full bucket stays at least, for callers that hold an older limit
 	"TEST_SLACK": 300_000,
-	// µs; less than SLACK, because older releases let keys expire SLACK after they are full, to the millisecond
+	// µs; below SLACK, because older releases let keys expire SLACK after they are full, to the millisecond
 	"EXPIRY_STEP": 5_000_000,
 	"LONGEST":     enforce.MaxWait.Milliseconds(),
 	"CHUNK":       2000, // values at a time on Lua's stack, which takes 8000
@@ -74,20 +73,19 @@ var constants = map[string]int64{
 	"RECORD_SLOTS":   enforce.RecordSlots,
 	"RECORD_LIFE":    (enforce.RecordSlots + 1) * enforce.RecordSlot / 1000, // ms
 	"MAX_RECORD_IDS": enforce.MaxRecordIDs,
-	// Twice what a set has of the most ids, so that ids chosen for one set cannot make it large: to delete this many
-	// takes a few milliseconds.
+	// Twice a set's even share, so that chosen ids cannot make it large: deleting this many takes a few milliseconds.
 	"MAX_IN_SET": 2 * enforce.MaxRecordIDs / 256,
 
 	"MAX_RESERVATIONS": enforce.MaxReservations,
 	"MAX_RESERVE_FOR":  enforce.MaxReserveFor.Milliseconds(),
 
-	// Values of micros, which are never below -1e15.
+	// micros are never below -1e15.
 	"OUTSIDE": outsideMicros,
 	"LOST":    lostMicros,
 	"UNKNOWN": outsideMicros - 1_000_000_000_000_000,
 }
 
-// words finds names, comments and strings. Only names are replaced.
+// Names are replaced, except in comments and strings.
 var words = regexp.MustCompile(`--[^\n]*|'[^'\n]*'|\b[A-Z][A-Z_]+\b`)
 
 func sourceOf(text string) string {

@@ -1,4 +1,4 @@
--- Answers up to 64 checks in order, each all or nothing. bucket.lua comes before it.
+-- Answers up to 64 checks in order, each all or nothing.
 --
 --   KEYS     the distinct buckets; then the eras of tenants with long limits; then, for a check that reserves, the
 --            reservation and its tenant's index; or for a record with an id, its set of the tenant's 256 sets of ids,
@@ -67,7 +67,6 @@ else
   end
 end
 
--- numbers unpacks all numbers of one format at once, because a call takes as long as several numbers.
 local function numbers(code, size, packed)
   local unpack_struct, rep, count = struct.unpack, string.rep, #packed / size
   if count <= CHUNK then return {unpack_struct('<' .. rep(code, count), packed)} end
@@ -83,16 +82,14 @@ end
 local words = #ARGV[1] / 2
 wiring = numbers('H', 2, ARGV[1])
 
--- The bytes of each limit in a value: 20 for a token bucket that refills continuously, or 28 with the interval.
--- Comparing bytes is faster than unpacking four numbers.
+-- A value has 20 bytes of limit, or 28 with an interval; comparing bytes beats unpacking four numbers.
 local limit_bytes = {[0] = '', '', '', ''}
 for column = 0, last_limit do
   local size = kinds[column] == 0 and intervals[column] == 0 and 20 or 28
   limit_bytes[column] = sub(ARGV[3], column * 32 + 1, column * 32 + size)
 end
 
--- begun has for each bucket when its era began, or nil if its state cannot be lost, and earliest the era's earliest
--- time.
+-- begun is nil for a bucket that cannot be lost; earliest has each era's earliest time.
 local begun, earliest, era_reply = nil, {}, ''
 if eras > 0 then
   local times, values, firsts, at = {}, {}, {}, 3 + keys * 2
@@ -112,9 +109,8 @@ if eras > 0 then
   era_reply = era_reply == '\1' and table.concat(values) .. '\1' or '\0'
 end
 
--- Advance every bucket. A bucket without a list is two columns from here on; any other is in buckets, as bucket.lua
--- describes it. steps are the expiries of the keys read by the fast path. The tables have room for a check of four
--- tiers, as in read_limits.
+-- A bucket without a list is two columns from here on, others are in buckets; steps are expiries of the fast path. The
+-- tables have room for a check of four tiers, as in read_limits.
 local micros, fractions, changed, buckets = {0, 0, 0, 0}, {0, 0, 0, 0}, {false, false, false, false}, {}
 local steps = {false, false, false, false}
 local broken, foreign, waits, lent, tools = 0, {}, {}, {}, nil
@@ -209,7 +205,6 @@ for i = 1, keys do
   micros[i], fractions[i], steps[i] = m, f, step
 end
 
--- left returns the amount that can be taken from a bucket in buckets; see State.left.
 local function left(b, level, now)
   if b.kind <= FIXED_WINDOW or b.micros <= OUTSIDE then return level end
   if b.kind ~= SLIDING_WINDOW then return math.max(0, b.micros) end
@@ -217,7 +212,7 @@ local function left(b, level, now)
   return math.max(0, b.micros - (weighed - weighed % 1) * TOKEN)
 end
 
--- fitting returns how much of an amount a tier that is charged after takes; see State.takeMore.
+-- State.takeMore for a tier that is charged after.
 local function fitting(amount, b, level, kind, burst, now)
   level = kind == 0 and level + burst * TOKEN or b and left(b, level, now) or level
   return math.min(amount, math.max(0, level))
@@ -381,8 +376,7 @@ while at <= words do
   at = last + 1
 end
 
--- Write the changes. No bucket was changed before this line, and below it only a lack of memory can fail, which Redis
--- reports at the first write. Many keys share an expiry.
+-- From here on only a lack of memory can fail, which Redis reports at the first write.
 local expiries = {}
 for i = 1, keys do
   if changed[i] then
@@ -420,7 +414,6 @@ for i = 1, keys do
   end
 end
 
--- The reservation; see reservation.lua.
 if reserved then
   local life, id = math.abs((unpack_struct('<d', ARGV[6]))), string.sub(ARGV[6], 9, 24)
   local ms = format('%.0f', math.ceil(life / 1000))
@@ -431,8 +424,7 @@ if reserved then
   call('PEXPIRE', KEYS[read + 2], MAX_RESERVE_FOR)
 end
 
--- The id of a record in its sorted set, by the slot of time in which the id came. The counts of a tenant are the latest
--- slot (double), and from it back the number of ids of each slot that is remembered (32 bits each).
+-- A tenant's counts are the latest time slot (double), and back from it each remembered slot's number of ids (32 bits).
 if counted then
   call('ZADD', KEYS[read + 1], format('%.0f', slot), record_id)
   call('PEXPIRE', KEYS[read + 1], RECORD_LIFE)
