@@ -167,7 +167,7 @@ type decidedBy struct {
 
 // takeAll takes from all buckets or none, and returns the index of the one without enough tokens, or -1.
 func (h *Handle) takeAll(t *terms, now lend.Instant) int {
-	var room [maxTaken]lend.Taken // an answer with more is refused
+	var room [maxTaken]lend.Pending // an answer with more is refused
 	last := len(t.buckets) - 1
 	from, lacking := room[:last], -1
 	for i, b := range t.buckets[:last] {

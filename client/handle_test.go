@@ -563,7 +563,7 @@ func TestClocksThatPartTakeTokens(t *testing.T) {
 		"its life ends":              now.Plus(lend.OnStoresClock(lend.Life)),
 		"the answer came later":      {Mono: now.Mono - 1, Wall: now.Wall},
 	} {
-		var some lend.Taken
+		var some lend.Pending
 		b := newHeldBucket("12:42", rule, now)
 		b.granted(now, now, rule, grant)
 		if b.Take(later, oneToken, &some) {
@@ -581,7 +581,7 @@ func TestALostAnswerIsNotReportedAgain(t *testing.T) {
 	rule := &leaseRule{RatePerSecond: 100, Burst: 100}
 	b := newHeldBucket("12:42", rule, now)
 	b.granted(now, now, rule, &bucketGrant{Amount: 5 * oneToken, Slot: 9, Epoch: 1})
-	var some lend.Taken
+	var some lend.Pending
 	for b.Take(now, oneToken, &some) {
 		some.Spend()
 	}

@@ -45,6 +45,11 @@ type BucketCheck struct {
 	// Call is set by a store whose other calls of a tenant, such as settlements, queue in line with checks.
 	Call any
 
+	TakeAnswer
+}
+
+// TakeAnswer is a store's answer to a BucketCheck, beside those of its tiers.
+type TakeAnswer struct {
 	Allowed   bool
 	Exhausted bool
 	Repeated  bool
@@ -166,7 +171,11 @@ type Tier struct {
 	Meter rules.Meter
 	Cost  Tokens
 
-	// The fields below are the store's answer.
+	TierAnswer
+}
+
+// TierAnswer is a store's answer about a tier.
+type TierAnswer struct {
 	Holds   bool
 	Charged Tokens
 	Bucket  Bucket
@@ -181,8 +190,10 @@ type Tier struct {
 }
 
 func (t *Tier) answer(check *BucketCheck, state *State) {
-	t.Bucket, t.Out, t.Holders, t.hasWaits, t.retry, t.reset = state.View(), state.Out(), state.Holders(), false, 0, 0
-	t.Former = state.Former
+	t.TierAnswer = TierAnswer{
+		Holds: t.Holds, Charged: t.Charged, Bucket: state.View(), Out: state.Out(), Holders: state.Holders(),
+		Former: state.Former,
+	}
 	if !NeedsWaits(t.Bucket.Limit) && t.Out == 0 {
 		return
 	}
@@ -194,8 +205,7 @@ func (t *Tier) answer(check *BucketCheck, state *State) {
 
 // Serve answers the tier from leased tokens that hold the cost.
 func (t *Tier) Serve(bucket Bucket, charged Tokens) {
-	t.Holds, t.Charged, t.Bucket, t.Out, t.Holders, t.Former = true, charged, bucket, 0, 0, 0
-	t.hasWaits, t.retry, t.reset = false, 0, 0
+	t.TierAnswer = TierAnswer{Holds: true, Charged: charged, Bucket: bucket}
 }
 
 // SetWaits sets the waits that Level does not determine, in microseconds.

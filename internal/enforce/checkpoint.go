@@ -23,11 +23,11 @@ type Learner interface {
 	Learn(key Key, state State)
 }
 
-// Recollection restores the process's own buckets of long limits while the shared store is away.
-type Recollection interface {
-	// Recollect lets own buckets begin near the shared ones, within the store's budget, and returns the tiers where
+// LocalRestorer restores the process's own buckets of long limits while the shared store is away.
+type LocalRestorer interface {
+	// RestoreLocal lets own buckets begin near the shared ones, within the store's budget, and returns the tiers where
 	// that failed.
-	Recollect(tiers []Tier) (unknown []Tier)
+	RestoreLocal(tiers []Tier) (unknown []Tier)
 }
 
 type Recovery interface {

@@ -48,12 +48,9 @@ type DenialCache struct {
 }
 
 type denial struct {
-	key             Key
-	bucket          Bucket // as the store answered between asked and answered; its limit was also the caller's
-	needed          Tokens
-	hasWaits        bool
-	retry, reset    time.Duration
-	out             Tokens
+	key Key
+	TierAnswer
+	needed          Tokens // what the denied check lacked
 	asked, answered time.Duration
 }
 
@@ -149,20 +146,19 @@ func (c *DenialCache) remember(checks []BucketCheck, asked time.Duration, failed
 				answered = c.clock()
 				c.lastStored.Store(int64(answered))
 			}
-			bucket := tier.Bucket
-			bucket.Limit = tier.Limit
-			c.entryOf(tier.Key).Store(&denial{
-				key: tier.Key, bucket: bucket, needed: check.needed(tier, bucket.Limit), hasWaits: tier.hasWaits,
-				retry: tier.retry, reset: tier.reset,
-				out: tier.Out, asked: asked, answered: answered,
-			})
+			denied := &denial{
+				key: tier.Key, TierAnswer: tier.TierAnswer, needed: check.needed(tier, tier.Limit), asked: asked,
+				answered: answered,
+			}
+			denied.Bucket.Limit = tier.Limit
+			c.entryOf(tier.Key).Store(denied)
 		}
 	}
 }
 
 func (c *DenialCache) lookUp(tier *Tier, now time.Duration) *denial {
 	s := c.entryOf(tier.Key).Load()
-	if s == nil || now-s.asked > denialLife || s.key != tier.Key || s.bucket.Limit != tier.Limit {
+	if s == nil || now-s.asked > denialLife || s.key != tier.Key || s.Bucket.Limit != tier.Limit {
 		return nil
 	}
 	return s
@@ -177,31 +173,33 @@ func (s *denial) denies(check *BucketCheck, tier *Tier, now time.Duration) bool 
 	longest, shortest := (now - s.asked).Microseconds(), (now - s.answered).Microseconds()
 	longest += longest/clockDrift + clockGrain
 	shortest = max(0, shortest-shortest/clockDrift-clockGrain)
-	if s.out > 0 {
-		most := State{Bucket: s.bucket}
+	if s.Out > 0 {
+		most := s.Bucket
 		if longest >= returnPause.Microseconds() {
-			most.Level.Micros += s.out
+			most.Level.Micros += s.Out
 		}
-		most.earnUntil(s.bucket.Stamp + longest)
-		if most.Level.Holds(s.needed) {
+		if most.earned(longest).Level.Holds(s.needed) {
 			return false
 		}
 	}
+	needed := check.needed(tier, s.Bucket.Limit)
 	if s.hasWaits {
-		if check.needed(tier, s.bucket.Limit) != s.needed || longest >= s.retry.Microseconds() {
+		if needed != s.needed || longest >= s.retry.Microseconds() {
 			return false
 		}
-		tier.Bucket = s.bucket
+		tier.Bucket = s.Bucket
 		tier.SetWaits(s.retry.Microseconds()-shortest, s.reset.Microseconds()-shortest)
 		return true
 	}
-	most := State{Bucket: s.bucket}
-	most.earnUntil(s.bucket.Stamp + longest)
-	if most.Level.Holds(check.needed(tier, s.bucket.Limit)) {
+	if s.Bucket.earned(longest).Level.Holds(needed) {
 		return false
 	}
-	least := State{Bucket: s.bucket}
-	least.earnUntil(s.bucket.Stamp + shortest)
-	tier.Bucket = least.Bucket
+	tier.Bucket = s.Bucket.earned(shortest)
 	return true
+}
+
+func (b Bucket) earned(elapsed int64) Bucket {
+	s := State{Bucket: b}
+	s.earnUntil(b.Stamp + elapsed)
+	return s.Bucket
 }

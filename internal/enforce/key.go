@@ -49,16 +49,16 @@ func (k Key) Text() string {
 
 const maxSubject = 64
 
-// IsLong reports whether stores keep the subject's Digest, because callers choose subjects and memory must stay
+// IsHashed reports whether stores keep the subject's Digest, because callers choose subjects and memory must stay
 // bounded.
-func (k Key) IsLong() bool { return len(k.Subject) > maxSubject }
+func (k Key) IsHashed() bool { return len(k.Subject) > maxSubject }
 
 // Digest is SHA-256.
 func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.Subject)) }
 
 // Bounded replaces a long subject by # and its digest in hexadecimal, longer than any kept subject.
 func (k Key) Bounded() Key {
-	if k.IsLong() {
+	if k.IsHashed() {
 		digest := k.Digest()
 		k.Subject = boundedSubject(digest[:])
 	}

@@ -20,7 +20,7 @@ type lessee struct {
 }
 
 func lesseeOf(key Key, holder string) lessee {
-	if key.IsLong() {
+	if key.IsHashed() {
 		digest := key.Digest()
 		key.Subject = key.Subject[:maxSubject] + string(digest[:]) // longer than any that is kept as it is
 	}

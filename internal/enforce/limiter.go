@@ -34,12 +34,12 @@ type ReservingBuckets interface {
 
 // Limiter decides checks.
 type Limiter struct {
-	shared       ReservingBuckets
-	local        ReservingBuckets
-	observer     Observer
-	now          func() time.Time
-	lost         lostReservations
-	recollection Recollection
+	shared   ReservingBuckets
+	local    ReservingBuckets
+	observer Observer
+	now      func() time.Time
+	lost     lostReservations
+	restorer LocalRestorer
 }
 
 // NewLimiter returns a Limiter over all processes' shared buckets; local serves rules that fail local, and must always
@@ -51,8 +51,8 @@ func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() ti
 	return &Limiter{shared: shared, local: local, observer: observer, now: now}
 }
 
-// RecollectBy sets the source of local buckets, before the first decision.
-func (l *Limiter) RecollectBy(r Recollection) { l.recollection = r }
+// RestoreLocalBy sets the source of local buckets, before the first decision.
+func (l *Limiter) RestoreLocalBy(r LocalRestorer) { l.restorer = r }
 
 // Decide decides checks of one tenant in order: decisions[i] answers checks[i], in reused memory.
 //
@@ -79,72 +79,60 @@ func (l *Limiter) DecideTogether(
 	if err := l.decide(ctx, tenant, checks, decisions, len(checks)); err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(decisions, func(d Decision) bool { return !d.Allowed }), nil
+	return allAllowed(decisions), nil
 }
 
-// A group of checks, each check or all, is all or nothing.
 func (l *Limiter) decide(
 	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision, size int,
 ) error {
-	s := scratches.Get().(*scratch)
-	defer s.release()
-	now := l.now()
-	for i := range checks {
-		d := &decisions[i]
-		d.matches = match(tenant, &checks[i], now, d.matches[:0])
-		d.begin(&checks[i])
-		d.failUnknown(&checks[i])
-	}
-	for from := 0; from < len(checks); from += size {
-		s.add(tenant, from, checks[from:from+size], decisions[from:from+size])
-		if size > 1 && len(s.tiers) > MaxTogether {
-			return ErrTooManyBuckets
-		}
+	d := startDeciding(tenant, checks, decisions, size)
+	defer d.release()
+	d.match(l.now())
+	if err := d.collect(); err != nil {
+		return err
 	}
 	var err error // of the shared buckets
-	sent := s.bucketChecks()
-	if len(sent) > 0 {
-		ctx = context.WithoutCancel(ctx)
+	if sent := d.bucketChecks(); len(sent) > 0 {
 		err = l.takeShared(ctx, sent)
-		for k, from := range s.froms {
-			group := decisions[from : from+size]
-			switch {
-			case sent[k].Recalled:
-				s.answer(tenant, group, &sent[k], (*Decision).recall)
-			case err == nil || sent[k].Answered:
-				s.answer(tenant, group, &sent[k], (*Decision).read)
-			case sent[k].Record:
-				for i := range group {
-					group[i].refuseRecord()
-				}
-			default:
-				l.degrade(ctx, tenant, checks[from:from+size], group, sent[k].Reserve, false)
-			}
-		}
+		l.answer(ctx, d, err)
 	}
-	for from := 0; from < len(checks); from += size {
-		allowed := true
-		for i := from; i < from+size; i++ {
-			decisions[i].conclude()
-			allowed = allowed && decisions[i].Allowed
-		}
-		for i := from; i < from+size; i++ {
-			if d := &decisions[i]; d.Record && (!d.Allowed || d.Repeated) {
-				continue
-			}
-			if allowed || !decisions[i].Allowed {
-				l.observer.Decided(tenant, &checks[i], &decisions[i])
-			}
-		}
-	}
-	if err != nil && !errors.Is(err, ErrNothingTaken) {
-		for k, i := range s.froms {
-			if !sent[k].Answered && !sent[k].Recalled && !(decisions[i].HasReservation && decisions[i].Allowed) {
-				l.lost.add(tenant.Tenant.ID, sent[k].Reserve, decisions[i].Allowed)
-			}
-		}
-	}
+	d.conclude()
+	d.observe(l.observer)
+	l.releaseLost(d, err)
 	return nil
+}
+
+// answer reads the store's answers, and degrades the groups without one.
+func (l *Limiter) answer(ctx context.Context, d *deciding, err error) {
+	for k := range d.sent {
+		sent := &d.sent[k]
+		checks, decisions := d.group(d.froms[k])
+		switch {
+		case sent.Recalled:
+			d.read(decisions, sent, (*Decision).recall)
+		case err == nil || sent.Answered:
+			d.read(decisions, sent, (*Decision).read)
+		case sent.Record:
+			for i := range decisions {
+				decisions[i].refuseRecord()
+			}
+		default:
+			l.degrade(ctx, d.tenant, checks, decisions, sent.Reserve, false)
+		}
+	}
+}
+
+// releaseLost queues the reservations that the store may have kept without an answer.
+func (l *Limiter) releaseLost(d *deciding, err error) {
+	if err == nil || errors.Is(err, ErrNothingTaken) {
+		return
+	}
+	for k, i := range d.froms {
+		sent, decision := &d.sent[k], &d.decisions[i]
+		if !sent.Answered && !sent.Recalled && !(decision.HasReservation && decision.Allowed) {
+			l.lost.add(d.tenant.Tenant.ID, sent.Reserve, decision.Allowed)
+		}
+	}
 }
 
 // Refund gives the check's cost back to all matching limits, up to their bursts, after an earlier check took it.
@@ -180,7 +168,6 @@ func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *C
 	}
 	tiers := bucketTiers(tenant, check, d.Tiers, nil)
 	if len(tiers) > 0 {
-		ctx = context.WithoutCancel(ctx)
 		look := bucketCheck(tenant, check, tiers)
 		look.Tiers, look.Look, look.Reserve = tiers, true, nil
 		looks := []BucketCheck{look}
@@ -215,7 +202,7 @@ func (d *Decision) Unnamed(check *Check) (unnamed []*rules.Rule, unmatched []rul
 
 func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	start := time.Now()
-	err := l.shared.Take(ctx, checks)
+	err := l.shared.Take(context.WithoutCancel(ctx), checks)
 	if slices.ContainsFunc(checks, func(check BucketCheck) bool { return !check.Recalled && !check.Leased }) {
 		l.observer.StoreAnswered(time.Since(start), err)
 	}
@@ -304,15 +291,15 @@ func (l *Limiter) degrade(
 	if !undecided {
 		return
 	}
-	s := scratches.Get().(*scratch)
-	defer s.release()
-	s.add(tenant, 0, checks, decisions)
-	local := s.bucketChecks()
+	d := startDeciding(tenant, checks, decisions, len(checks))
+	defer d.release()
+	d.add(0)
+	local := d.bucketChecks()
 	if len(local) == 0 {
 		return
 	}
-	if l.recollection != nil {
-		unknown := l.recollection.Recollect(local[0].Tiers)
+	if l.restorer != nil {
+		unknown := l.restorer.RestoreLocal(local[0].Tiers)
 		if len(unknown) > 0 && denyKeys(tenant, decisions, unknown) {
 			return
 		}
@@ -322,14 +309,14 @@ func (l *Limiter) degrade(
 	if reserve != nil {
 		local[0].Holder = reserve.ID.Holder()
 	}
-	if err := l.local.Take(ctx, local); err != nil {
+	if err := l.local.Take(context.WithoutCancel(ctx), local); err != nil {
 		for i := range decisions {
 			denyWhere(decisions[i].Tiers, StoreUnavailable,
 				func(t *TierDecision) bool { return isLimit(t.Match) && t.Allowed })
 		}
 		return
 	}
-	s.answer(tenant, decisions, &local[0], (*Decision).read)
+	d.read(decisions, &local[0], (*Decision).read)
 }
 
 func denyKeys(tenant *snapshot.Tenant, decisions []Decision, of []Tier) (decides bool) {
@@ -362,8 +349,10 @@ func (d *Decision) failOver(check *Check) (undecided bool) {
 	return true
 }
 
-func (d *Decision) isDenied() bool {
-	return slices.ContainsFunc(d.Tiers, func(t TierDecision) bool { return t.Enforced() && !t.Allowed })
+// isUndecided reports whether buckets still have to decide.
+func (d *Decision) isUndecided() bool {
+	return !d.isUncharged &&
+		!slices.ContainsFunc(d.Tiers, func(t TierDecision) bool { return t.Enforced() && !t.Allowed })
 }
 
 func denyWhere(tiers []TierDecision, reason Reason, where func(*TierDecision) bool) (decides bool) {

@@ -247,10 +247,10 @@ type Settled struct {
 	Charged Tokens
 	Costs   []MeterCost
 	Buckets []SettledBucket
-	// Changes are by how much the costs of the User's check, of time Taken (µs since the Unix epoch), grew.
-	User    string
-	Taken   int64
-	Changes []MeterCost
+	// Changes are by how much the costs of the User's check, of time CheckedAt (µs since the Unix epoch), grew.
+	User      string
+	CheckedAt int64
+	Changes   []MeterCost
 }
 
 // SettledBucket is a bucket after a settlement.
@@ -277,16 +277,16 @@ func (c *BucketCheck) Unreserve() { c.Reserve, c.Holder = nil, Holder{} }
 // OpenReservation is a stored reservation, with times in µs since the Unix epoch on the store's clock.
 type OpenReservation struct {
 	Reservation
-	Taken   int64
-	Ends    int64 // it is open before that
-	Cost    Tokens
-	Charges []Charge
+	CheckedAt int64
+	Ends      int64 // it is open before that
+	Cost      Tokens
+	Charges   []Charge
 }
 
 // Open returns the reservation of an allowed check.
 func (c *BucketCheck) Open(now int64) OpenReservation {
 	return OpenReservation{
-		Reservation: *c.Reserve, Taken: now, Ends: now + c.Reserve.Life.Microseconds(), Cost: c.Cost,
+		Reservation: *c.Reserve, CheckedAt: now, Ends: now + c.Reserve.Life.Microseconds(), Cost: c.Cost,
 		Charges: c.Charges(),
 	}
 }
@@ -299,14 +299,14 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 	mustWrite, changed := make([]bool, len(r.Charges)), Settled{}
 	for i := range r.Charges {
 		c, state := &r.Charges[i], &states[i]
-		limit := with.LimitFor(c.Key.Rule, c.Key.Subject, c.Key.IsLong(), c.Limit)
+		limit := with.LimitFor(c.Key.Rule, c.Key.Subject, c.Key.IsHashed(), c.Limit)
 		*state = NewState(limit, now)
 		if held := bucket(i); held != nil {
 			*state = *held
 			mustWrite[i] = state.Advance(limit, 0, now)
 		}
 		before, isHeld := *state, false
-		if final[i], isHeld = c.Settle(state, &with, r.Taken, r.ID.Holder()); !isHeld {
+		if final[i], isHeld = c.Settle(state, &with, r.CheckedAt, r.ID.Holder()); !isHeld {
 			return Settled{Found: true, Denied: true}
 		}
 		if final[i] != NotCounted {
@@ -321,9 +321,9 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 	}
 	settled := with.Settled(r.Cost, r.Charges, final)
 	settled.Buckets = changed.Buckets
-	settled.User, settled.Taken, settled.Changes = r.User, r.Taken, r.Change(&with)
+	settled.User, settled.CheckedAt, settled.Changes = r.User, r.CheckedAt, r.Change(&with)
 	if with.Extend {
-		r.Ends = min(now+r.Life.Microseconds(), r.Taken+MaxReserveFor.Microseconds())
+		r.Ends = min(now+r.Life.Microseconds(), r.CheckedAt+MaxReserveFor.Microseconds())
 		for i := range r.Charges {
 			r.Charges[i].Amount = max(r.Charges[i].Amount, final[i])
 		}

@@ -25,7 +25,7 @@ func (l *Limiter) Usage(ctx context.Context, tenant *snapshot.Tenant, userID, pl
 		return nil, hasMore, nil
 	}
 	looks := []BucketCheck{{ReadAt: tenant.ReadAt(), Tiers: bucketTiers(tenant, nil, d.Tiers, nil), Look: true}}
-	if err := l.takeShared(context.WithoutCancel(ctx), looks); err != nil {
+	if err := l.takeShared(ctx, looks); err != nil {
 		return nil, false, err
 	}
 	d.read(&looks[0])

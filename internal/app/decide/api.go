@@ -62,7 +62,7 @@ func NewAPI(ctx context.Context, cfg config.Config, log *slog.Logger) (_ *API, e
 	a.self = a.look()
 	observer := a.record()
 	a.limiter = enforce.NewLimiter(a.Buckets.Shared(), a.Buckets.Local, observer, time.Now)
-	a.limiter.RecollectBy(a.Lookups)
+	a.limiter.RestoreLocalBy(a.Lookups)
 	if cfg.TraceEndpoint != "" {
 		a.tracer, err = tracing.New(context.WithoutCancel(ctx), cfg.TraceEndpoint, "sluice-api",
 			config.ReadBuild().Version, log)

@@ -118,7 +118,7 @@ func (r recording) noteUse(tenant rules.TenantID, match *rules.Match, bucket *en
 func (r recording) Settled(tenant *snapshot.Tenant, settled *enforce.Settled) {
 	for i := range settled.Buckets {
 		b := &settled.Buckets[i]
-		if b.State.Limit.Kind != rules.KindFixedWindow || b.Taken <= 0 || b.Key.IsLong() {
+		if b.State.Limit.Kind != rules.KindFixedWindow || b.Taken <= 0 || b.Key.IsHashed() {
 			continue
 		}
 		match, ok := tenant.Bucket(b.Key.Rule, b.Key.Subject, time.Now())

@@ -86,7 +86,7 @@ func (r recordingTraffic) Settled(tenant *snapshot.Tenant, settled *enforce.Sett
 	}
 	for _, change := range settled.Changes {
 		if tenant.CountsMeter(change.Meter) || change.Meter == "" {
-			r.recorder.Settle(tenant.Tenant.ID, settled.Taken, settled.User, change.Meter, int64(change.Cost))
+			r.recorder.Settle(tenant.Tenant.ID, settled.CheckedAt, settled.User, change.Meter, int64(change.Cost))
 		}
 	}
 }

@@ -86,8 +86,8 @@ func NewLookups(memory Known, reader Reader, budget time.Duration, log *slog.Log
 	}
 }
 
-// Recollect implements enforce.Recollection.
-func (l *Lookups) Recollect(tiers []enforce.Tier) (unknown []enforce.Tier) {
+// RestoreLocal implements enforce.LocalRestorer.
+func (l *Lookups) RestoreLocal(tiers []enforce.Tier) (unknown []enforce.Tier) {
 	asked := l.memory.Unknown(tiers)
 	if len(asked) == 0 {
 		return nil

@@ -70,7 +70,7 @@ func TestLocalBucketsBeginAsTheirCheckpoints(t *testing.T) {
 	short.Limit = enforce.Limit{Rate: 1, Burst: 10}
 	tiers := []enforce.Tier{tier(1, "42"), tier(1, "new"), short}
 	found := make(chan []enforce.Tier)
-	go func() { found <- lookups.Recollect(tiers) }()
+	go func() { found <- lookups.RestoreLocal(tiers) }()
 	if places := <-r.asked; len(places) != 2 {
 		t.Errorf("%d buckets are looked up, want the two with a long limit", len(places))
 	}
@@ -78,7 +78,7 @@ func TestLocalBucketsBeginAsTheirCheckpoints(t *testing.T) {
 	if unknown := <-found; len(unknown) != 0 {
 		t.Errorf("%d buckets are unknown", len(unknown))
 	}
-	if unknown := lookups.Recollect(tiers); len(unknown) != 0 { // asks nobody
+	if unknown := lookups.RestoreLocal(tiers); len(unknown) != 0 { // asks nobody
 		t.Errorf("%d buckets are unknown", len(unknown))
 	}
 	checks := []enforce.BucketCheck{{Cost: enforce.Token, Tiers: tiers}}
@@ -95,17 +95,17 @@ func TestBucketsThatCannotBeLookedUpAreUnknown(t *testing.T) {
 	_, r, lookups := open()
 	known, other := tier(1, "42"), tier(2, "43")
 	found := make(chan []enforce.Tier)
-	go func() { found <- lookups.Recollect([]enforce.Tier{known}) }()
+	go func() { found <- lookups.RestoreLocal([]enforce.Tier{known}) }()
 	<-r.asked
 	r.let <- nil
 	<-found
-	go func() { found <- lookups.Recollect([]enforce.Tier{known, other}) }()
+	go func() { found <- lookups.RestoreLocal([]enforce.Tier{known, other}) }()
 	<-r.asked
 	r.let <- errors.New("the database is away")
 	if unknown := <-found; len(unknown) != 1 || unknown[0].Key != other.Key {
 		t.Errorf("%v are unknown, want the other", unknown)
 	}
-	if unknown := lookups.Recollect([]enforce.Tier{other}); len(unknown) != 1 {
+	if unknown := lookups.RestoreLocal([]enforce.Tier{other}); len(unknown) != 1 {
 		t.Errorf("%v are unknown", unknown)
 	}
 }
@@ -132,7 +132,7 @@ func TestAStaleCopyIsLookedUp(t *testing.T) {
 		failure error
 	}{{unlucky, 1, errors.New("the database is away")}, {tiers, 2, nil}} {
 		lookups.restsTo = time.Time{}
-		go func() { found <- lookups.Recollect(test.tiers) }()
+		go func() { found <- lookups.RestoreLocal(test.tiers) }()
 		if places := <-r.asked; len(places) != test.asked {
 			t.Errorf("%v are looked up, want the %d of a minute ago", places, test.asked)
 		}
@@ -145,7 +145,7 @@ func TestAStaleCopyIsLookedUp(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if unknown := lookups.Recollect(tiers); len(unknown) != 0 { // asks nobody
+		if unknown := lookups.RestoreLocal(tiers); len(unknown) != 0 { // asks nobody
 			t.Errorf("%v are unknown", unknown)
 		}
 	}
@@ -163,7 +163,7 @@ func TestAGuessIsNoKnowledge(t *testing.T) {
 	memory, r, lookups := open()
 	guessed := tier(1, "new")
 	found := make(chan []enforce.Tier)
-	go func() { found <- lookups.Recollect([]enforce.Tier{guessed}) }()
+	go func() { found <- lookups.RestoreLocal([]enforce.Tier{guessed}) }()
 	<-r.asked
 	r.let <- nil
 	if unknown := <-found; len(unknown) > 0 {
@@ -200,7 +200,7 @@ func TestATenantThatInventsUsersDelaysNoOther(t *testing.T) {
 		t.Errorf("%d look-ups of the greedy tenant are refused, want 1000", refused)
 	}
 	found := make(chan []enforce.Tier)
-	go func() { found <- lookups.Recollect([]enforce.Tier{tier(2, "quiet")}) }()
+	go func() { found <- lookups.RestoreLocal([]enforce.Tier{tier(2, "quiet")}) }()
 	waits := func() bool {
 		lookups.mu.Lock()
 		defer lookups.mu.Unlock()

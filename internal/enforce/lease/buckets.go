@@ -260,8 +260,7 @@ func (b *Buckets) begin(checks []enforce.BucketCheck, held map[enforce.Key]*leas
 		}
 		if part.count > 0 && part.count == len(check.Tiers) {
 			part.spend(check, now)
-			check.Allowed, check.Answered, check.Exhausted, check.Recalled, check.Leased = true, true, false, false,
-				true
+			check.TakeAnswer = enforce.TakeAnswer{Allowed: true, Answered: true, Leased: true}
 			served++
 			continue
 		}

@@ -13,7 +13,7 @@ const maxTiers = 8
 type split struct {
 	of    [maxTiers]*leased // nil if the store decides the tier
 	views [maxTiers]*view
-	taken [maxTiers]lend.Taken
+	taken [maxTiers]lend.Pending
 	count int // of the leased tiers
 }
 

@@ -100,7 +100,7 @@ func TestALotThatEndedMeanwhileGetsNothingBack(t *testing.T) {
 		t.Fatal("the bucket asks for nothing")
 	}
 	b.granted(now, now, &enforce.Grant{Amount: 10 * enforce.Token, Slot: 7, Epoch: 1, Limit: limit})
-	var taken, again lend.Taken
+	var taken, again lend.Pending
 	if !b.Take(now, enforce.Token, &taken) {
 		t.Fatal("the lot has nothing")
 	}

@@ -44,7 +44,7 @@ func TestEitherClockEndsWhatIsHeld(t *testing.T) {
 		now := start
 		_, e := holding(t, &now)
 		now = lateBy(start, c.mono, c.wall)
-		var taken lend.Taken
+		var taken lend.Pending
 		if got := e.Take(now, enforce.Token, &taken); got != c.isAlive || (e.Held(now) > 0) != c.isAlive {
 			t.Errorf("after %v and %v: taken is %t, and %v is held", c.mono, c.wall, got, e.Held(now))
 		}
@@ -66,7 +66,7 @@ func TestWhatIsHeldIsDroppedOnceTheClocksMovedApart(t *testing.T) {
 	} {
 		now := start
 		b, e := holding(t, &now)
-		var inFlight, taken lend.Taken
+		var inFlight, taken lend.Pending
 		if !e.Take(now, enforce.Token, &inFlight) {
 			t.Fatal("there are no tokens")
 		}

@@ -148,11 +148,11 @@ func (w *World) settleReservation(open *enforce.OpenReservation) {
 			continue
 		}
 		before := state.Level.Micros
-		is, _ := charge.Settle(state, &with, open.Taken, enforce.Holder{})
+		is, _ := charge.Settle(state, &with, open.CheckedAt, enforce.Holder{})
 		if is < charge.Amount {
 			w.note(charge.Key, w.now, given(charge.Amount-is))
 			if w.RefundsTwice {
-				_, _ = charge.Settle(state, &with, open.Taken, enforce.Holder{})
+				_, _ = charge.Settle(state, &with, open.CheckedAt, enforce.Holder{})
 			}
 			continue
 		}

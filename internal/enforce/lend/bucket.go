@@ -64,8 +64,8 @@ func New(limit Limit, now Instant) *Bucket {
 	return &Bucket{known: limit, inForce: limit, holders: 1, demand: newDemand(now), want: leastWanted}
 }
 
-// Taken holds tokens until Spend or PutBack.
-type Taken struct {
+// Pending holds tokens until Spend or PutBack.
+type Pending struct {
 	n     int
 	parts [maxParts]part
 }
@@ -91,7 +91,7 @@ func (b *Bucket) Spend(now Instant, cost Tokens) bool {
 			break // Take adds to it, so that no fraction of a cost is left behind
 		}
 	}
-	var taken Taken
+	var taken Pending
 	if !b.Take(now, cost, &taken) {
 		return false
 	}
@@ -103,7 +103,7 @@ func (b *Bucket) Spend(now Instant, cost Tokens) bool {
 func (l *Lot) isAlive(now Instant) bool { return now.Mono >= l.from && now.IsBefore(l.ends) }
 
 // Take takes from the oldest live grants, or takes nothing and returns false.
-func (b *Bucket) Take(now Instant, cost Tokens, taken *Taken) bool {
+func (b *Bucket) Take(now Instant, cost Tokens, taken *Pending) bool {
 	taken.n = 0
 	missing := int64(cost)
 	for _, l := range b.all() {
@@ -126,7 +126,7 @@ func (b *Bucket) Take(now Instant, cost Tokens, taken *Taken) bool {
 	return false
 }
 
-func (t *Taken) Spend() {
+func (t *Pending) Spend() {
 	for i := range t.n {
 		t.parts[i].lot.own().ended.Add(t.parts[i].amount)
 	}
@@ -134,7 +134,7 @@ func (t *Taken) Spend() {
 }
 
 // PutBack returns the tokens, lost if their grant has ended.
-func (t *Taken) PutBack() {
+func (t *Pending) PutBack() {
 	for i := range t.n {
 		t.parts[i].lot.own().putBack(t.parts[i].amount)
 	}
@@ -142,7 +142,7 @@ func (t *Taken) PutBack() {
 }
 
 // Parts yields the grants of a Take, for models.
-func (t *Taken) Parts(f func(*Lot, Tokens)) {
+func (t *Pending) Parts(f func(*Lot, Tokens)) {
 	for i := range t.n {
 		f(t.parts[i].lot, Tokens(t.parts[i].amount))
 	}

@@ -24,7 +24,7 @@ type history struct {
 }
 
 type heldCost struct {
-	taken *Taken
+	taken *Pending
 	cost  Tokens
 }
 
@@ -35,7 +35,7 @@ func (h *history) advance(t *rapid.T) {
 
 func (h *history) take(t *rapid.T) {
 	cost := Tokens(rapid.Int64Range(1, 5*int64(Token)).Draw(t, "cost"))
-	var taken Taken
+	var taken Pending
 	held := h.bucket.Held(h.now)
 	switch ok := h.bucket.Take(h.now, cost, &taken); {
 	case ok && held < cost:
@@ -217,7 +217,7 @@ func TestABucketAsksForAnExpensiveCheck(t *testing.T) {
 		t.Fatalf("it wants %v, %t", ask.Want, ok)
 	}
 	b.Answered(now, now, &Grant{Amount: 90 * Token, Slot: 1, Epoch: 1, Limit: limit})
-	var taken Taken
+	var taken Pending
 	if !b.Take(now, 50*Token, &taken) {
 		t.Fatal("there are no tokens")
 	}

@@ -28,7 +28,7 @@ func TestChecksBesideReportsAreCountedExactly(t *testing.T) {
 			var checks sync.WaitGroup
 			for range 4 {
 				checks.Go(func() {
-					var taken Taken
+					var taken Pending
 					for i := Tokens(0); !isOver.Load(); i++ {
 						cost, at := 1+i%7, *clock.Load()
 						switch {

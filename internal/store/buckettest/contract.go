@@ -313,10 +313,15 @@ func expectAllowed(t *testing.T, answers []enforce.BucketCheck, want ...bool) {
 func expectTokens(t *testing.T, answer enforce.BucketCheck, want ...float64) {
 	t.Helper()
 	for i := range want {
-		level := enforce.Level{Micros: enforce.Tokens(want[i] * float64(enforce.Token))}
-		if got := answer.Tiers[i].Bucket.Level; got != level {
-			t.Errorf("tier %d holds %+v, want %+v", i, got, level)
-		}
+		expectLevel(t, answer.Tiers[i].Bucket, want[i])
+	}
+}
+
+func expectLevel(t *testing.T, bucket enforce.Bucket, tokens float64) {
+	t.Helper()
+	want := enforce.Level{Micros: enforce.Tokens(tokens * float64(enforce.Token))}
+	if bucket.Level != want {
+		t.Errorf("a bucket holds %+v, want %+v", bucket.Level, want)
 	}
 }
 

@@ -54,8 +54,8 @@ func creditMicros(t *testing.T, s Store, now int64, tier enforce.Tier, amount en
 	if err != nil {
 		t.Fatalf("credit %v: %v", amount, err)
 	}
-	expectTokens(t, enforce.BucketCheck{Tiers: []enforce.Tier{{Bucket: before}, {Bucket: after}}}, wantBefore,
-		wantAfter)
+	expectLevel(t, before, wantBefore)
+	expectLevel(t, after, wantAfter)
 	looked := take(t, s, now, checkOf(0, tier))[0]
 	expectTokens(t, looked, wantAfter)
 	if got := looked.Tiers[0].Bucket.Limit; before.Limit != got || after.Limit != got {
@@ -74,7 +74,9 @@ func repeatedIsGivenOnce(t *testing.T, s Store) {
 		if err != nil || isRepeated != wantRepeated {
 			t.Errorf("repeated: %t, %v", isRepeated, err)
 		}
-		expectTokens(t, enforce.BucketCheck{Tiers: []enforce.Tier{{Bucket: before}, {Bucket: now}}}, want...)
+		for i, bucket := range []enforce.Bucket{before, now}[:len(want)] {
+			expectLevel(t, bucket, want[i])
+		}
 	}
 	once(0, "a", tier, 3*enforce.Token, false, 0, 3)
 	once(100*time.Millisecond, "a", tier, 3*enforce.Token, true, 0, 3)

@@ -109,7 +109,7 @@ func tellsChanges(t *testing.T, s Store) {
 	}
 	expect := func(settled enforce.Settled, changes ...enforce.MeterCost) {
 		t.Helper()
-		if settled.User != "user 42" || settled.Taken != after(0) || !slices.Equal(settled.Changes, changes) {
+		if settled.User != "user 42" || settled.CheckedAt != after(0) || !slices.Equal(settled.Changes, changes) {
 			t.Errorf("settled as %+v, want changes of %v", settled, changes)
 		}
 	}
@@ -549,7 +549,7 @@ func (h *history) settleReservation(t *rapid.T, s Store, one *enforce.OpenReserv
 			return false
 		}
 	}
-	if h.latest >= one.Ends || h.now < one.Taken {
+	if h.latest >= one.Ends || h.now < one.CheckedAt {
 		return false
 	}
 	with := enforce.Settlement{

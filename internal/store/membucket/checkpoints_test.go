@@ -144,10 +144,10 @@ func TestTheNewestStateOfASharedBucketIsLearned(t *testing.T) {
 	s.Forget(keyOf(1, "44"))
 	s.want("a reset because the user is erased", s.write(10, true))
 
-	tiers := []enforce.Tier{{Key: keyOf(1, "45"), Bucket: low}}
+	tiers := []enforce.Tier{{Key: keyOf(1, "45"), TierAnswer: enforce.TierAnswer{Bucket: low}}}
 	s.LearnChecks([]enforce.BucketCheck{{Tiers: tiers}}, errors.New("no answer"))
 	s.want("a check without an answer", s.write(10, true))
-	s.LearnChecks([]enforce.BucketCheck{{Tiers: tiers, Answered: true}}, errors.New("others have none"))
+	s.LearnChecks([]enforce.BucketCheck{{Tiers: tiers, TakeAnswer: enforce.TakeAnswer{Answered: true}}}, errors.New("others have none"))
 	s.want("an answered check", s.write(10, true), "45=0")
 }
 

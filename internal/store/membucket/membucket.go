@@ -137,7 +137,7 @@ func (s *Store) decide(check *enforce.BucketCheck, now int64) {
 	check.Repeated = false
 	if check.HasRecordID() && len(check.Tiers) > 0 {
 		tenant = check.Tiers[0].Key.Tenant
-		s.recallRecord(check, tenant, now)
+		s.checkRecordID(check, tenant, now)
 	}
 	// TakeFrom writes old buckets before new ones are inserted: an insertion may sweep an idle bucket of this check.
 	taken := check.TakeFrom(s.held, s.states, now)
@@ -206,7 +206,7 @@ func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
 		if edit == nil {
 			continue
 		}
-		if limit, ok := edit.LimitOf(b.key.Subject, b.key.IsLong()); ok {
+		if limit, ok := edit.LimitOf(b.key.Subject, b.key.IsHashed()); ok {
 			if state := b.State; state.Advance(limit, edit.ReadAt, now) {
 				b.State = state
 				if !s.isCopy { // else every process would write all that it knows, erased users too

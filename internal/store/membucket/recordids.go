@@ -17,7 +17,7 @@ func (r recordIDs) add(id enforce.RecordID, now int64) {
 	r[slot][id] = struct{}{}
 }
 
-func (s *Store) recallRecord(check *enforce.BucketCheck, tenant rules.TenantID, now int64) {
+func (s *Store) checkRecordID(check *enforce.BucketCheck, tenant rules.TenantID, now int64) {
 	for other := range s.recordIDs { // any tenant: one that records no more must also be cleaned
 		s.forgetRecords(other, now)
 		break

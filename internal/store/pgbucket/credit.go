@@ -106,7 +106,7 @@ func int8Param(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint6
 
 func (c *pastCredit) ask(p *pgconn.Pipeline, statements *statements) {
 	c.found = false
-	p.SendQueryStatement(statements.recall, [][]byte{int8Param(c.tenant), []byte(c.id), int8Param(c.time())},
+	p.SendQueryStatement(statements.remembered, [][]byte{int8Param(c.tenant), []byte(c.id), int8Param(c.time())},
 		binaryFormat, binaryFormat)
 }
 

@@ -27,7 +27,7 @@ type stored struct {
 
 func storedKey(key enforce.Key) stored {
 	k := stored{int64(key.Tenant), int64(key.Rule), key.Subject}
-	if key.IsLong() {
+	if key.IsHashed() {
 		digest := key.Digest()
 		k.subject = "#" + hex.EncodeToString(digest[:])
 	}

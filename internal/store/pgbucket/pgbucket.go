@@ -137,8 +137,8 @@ func (s *Store) RecallDenials() { s.denials = enforce.NewDenialCache(nil) }
 
 func (s *Store) take(checks []enforce.BucketCheck) error {
 	for i := range checks {
-		checks[i].Answered = len(checks[i].Tiers) == 0
-		checks[i].Allowed, checks[i].Exhausted, checks[i].Repeated = checks[i].Answered, false, false
+		isEmpty := len(checks[i].Tiers) == 0
+		checks[i].TakeAnswer = enforce.TakeAnswer{Allowed: isEmpty, Answered: isEmpty}
 	}
 	_, err := s.combiner.Submit(checks, time.Now())
 	if s.learner != nil {

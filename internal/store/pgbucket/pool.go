@@ -79,9 +79,9 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Mi
 
 type statements struct {
 	begin, lock, clock, absent, insert, update, commit, rollback *pgconn.StatementDescription
-	recall, forget, remember                                     *pgconn.StatementDescription // of CreditOnce
+	remembered, forget, remember                                 *pgconn.StatementDescription // of CreditOnce
 	open, record, hold, extend, close, closeEnded                *pgconn.StatementDescription // of reservations
-	recallIDs, rememberIDs                                       *pgconn.StatementDescription // of records
+	rememberedIDs, rememberIDs                                   *pgconn.StatementDescription // of records
 }
 
 const (
@@ -104,9 +104,9 @@ FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bigint[]) 
 	state, full_at)`
 	updateSQL = `UPDATE bucket SET state = k.state, full_at = k.full_at
 FROM unnest($1::tid[], $2::bytea[], $3::bigint[]) AS k (at, state, full_at) WHERE bucket.ctid = k.at`
-	recallSQL   = `SELECT fingerprint, answer FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at > $3`
-	forgetSQL   = `DELETE FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at <= $3`
-	rememberSQL = `INSERT INTO bucket_credit (tenant_id, credit_id, fingerprint, answer, forgotten_at) VALUES ($1, $2, $3, $4, $5)`
+	rememberedSQL = `SELECT fingerprint, answer FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at > $3`
+	forgetSQL     = `DELETE FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at <= $3`
+	rememberSQL   = `INSERT INTO bucket_credit (tenant_id, credit_id, fingerprint, answer, forgotten_at) VALUES ($1, $2, $3, $4, $5)`
 
 	openSQL = `INSERT INTO bucket_reservation (tenant_id, reservation_id, record, ends_at)
 SELECT k.tenant_id, k.reservation_id, k.record, k.ends_at
@@ -120,7 +120,7 @@ FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[]) AS k (tenant_i
     SELECT ctid FROM bucket_reservation WHERE tenant_id = $1 AND ends_at <= $2 ORDER BY ends_at
     	LIMIT $3 FOR UPDATE SKIP LOCKED))`
 
-	recallIDsSQL = `SELECT k.n, r.forgotten_at
+	rememberedIDsSQL = `SELECT k.n, r.forgotten_at
 FROM unnest($1::bigint[], $2::bytea[]) WITH ORDINALITY AS k (tenant_id, record_id, n)
 JOIN bucket_record AS r USING (tenant_id, record_id)`
 	// An id that is there has expired: a transaction locks its tenant's counter before it adds one.
@@ -145,7 +145,7 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
 		{&prepared.update, "sluice_update", updateSQL},
 		{&prepared.commit, "sluice_commit", "COMMIT"},
 		{&prepared.rollback, "sluice_rollback", "ROLLBACK"},
-		{&prepared.recall, "sluice_recall", recallSQL},
+		{&prepared.remembered, "sluice_remembered", rememberedSQL},
 		{&prepared.forget, "sluice_forget", forgetSQL},
 		{&prepared.remember, "sluice_remember", rememberSQL},
 		{&prepared.open, "sluice_open", openSQL},
@@ -154,7 +154,7 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
 		{&prepared.extend, "sluice_extend", extendSQL},
 		{&prepared.close, "sluice_close", closeSQL},
 		{&prepared.closeEnded, "sluice_close_ended", closeEndedSQL},
-		{&prepared.recallIDs, "sluice_recall_ids", recallIDsSQL},
+		{&prepared.rememberedIDs, "sluice_remembered_ids", rememberedIDsSQL},
 		{&prepared.rememberIDs, "sluice_remember_ids", rememberIDsSQL},
 	} {
 		description, err := conn.PgConn().Prepare(ctx, statement.name, statement.sql, nil)

@@ -24,7 +24,7 @@ func TestAReservationIsStoredInTheOldestFormatThatHoldsIt(t *testing.T) {
 		charge.Key = enforce.Key{Rule: 7, Subject: "42"}
 		charge.Limit = enforce.Limit{Rate: 1, Burst: 10}
 		r := enforce.OpenReservation{
-			Reservation: enforce.Reservation{Life: time.Minute, Key: "k", Costs: test.costs}, Taken: 3, Cost: 5,
+			Reservation: enforce.Reservation{Life: time.Minute, Key: "k", Costs: test.costs}, CheckedAt: 3, Cost: 5,
 			Charges: []enforce.Charge{charge, charge},
 		}
 		record := appendRecord(nil, &r)

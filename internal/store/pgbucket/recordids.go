@@ -38,9 +38,9 @@ func (t *transaction) idCounter(id recordID, most int64) *row {
 	return r
 }
 
-func (t *transaction) recallID(check *enforce.BucketCheck, most int64) {
+func (t *transaction) checkRecordID(check *enforce.BucketCheck, most int64) {
 	id := recordIDOf(check)
-	check.Repeated = t.recalled[id] > t.now
+	check.Repeated = t.remembered[id] > t.now
 	check.Exhausted = !check.Repeated && t.idCounter(id, most).state.Level.Micros < enforce.Token
 }
 
@@ -48,13 +48,13 @@ func (t *transaction) addID(check *enforce.BucketCheck, most int64) {
 	id := recordIDOf(check)
 	t.idCounter(id, most).state.Credit(-enforce.Token)
 	slot := t.now / enforce.RecordSlot
-	t.recalled[id] = (slot + enforce.RecordSlots + 1) * enforce.RecordSlot
+	t.remembered[id] = (slot + enforce.RecordSlots + 1) * enforce.RecordSlot
 	t.added = append(t.added, id)
 }
 
 func (t *transaction) readID(values [][]byte) {
 	position := binary.BigEndian.Uint64(values[0])
-	t.recalled[t.ids[position-1]] = int64(binary.BigEndian.Uint64(values[1]))
+	t.remembered[t.ids[position-1]] = int64(binary.BigEndian.Uint64(values[1]))
 }
 
 func idParams(of []recordID) (tenants, ids []byte) {
@@ -69,7 +69,7 @@ func (t *transaction) addedParams() [][]byte {
 	tenants, ids := idParams(t.added)
 	until := appendArray(nil, oidInt8, len(t.added))
 	for _, id := range t.added {
-		until = appendInt8(until, t.recalled[id])
+		until = appendInt8(until, t.remembered[id])
 	}
 	return [][]byte{tenants, ids, until}
 }

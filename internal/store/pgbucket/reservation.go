@@ -167,7 +167,7 @@ func (s *Store) confirm(ctx context.Context, one *settlement, before []byte, err
 	after, err := s.readRecord(ctx, one.tenant, one.id)
 	return enforce.Settled{
 		Found: err == nil && !bytes.Equal(after, before) && time.Now().Before(one.until),
-		User:  one.settled.User, Taken: one.settled.Taken, Changes: one.settled.Changes,
+		User:  one.settled.User, CheckedAt: one.settled.CheckedAt, Changes: one.settled.Changes,
 	}
 }
 
@@ -345,7 +345,7 @@ func appendRecord(b []byte, r *enforce.OpenReservation) []byte {
 		version = recordVersion
 	}
 	b = append(b, version)
-	b = le.AppendUint64(b, uint64(r.Taken))
+	b = le.AppendUint64(b, uint64(r.CheckedAt))
 	b = le.AppendUint64(b, uint64(r.Cost))
 	b = le.AppendUint64(b, uint64(r.Life.Microseconds()))
 	key := r.Key[:min(len(r.Key), math.MaxUint8)]
@@ -389,7 +389,7 @@ func parseRecord(b []byte) (r enforce.OpenReservation, err error) {
 	}
 	version := b[0]
 	le := binary.LittleEndian
-	r.Taken, r.Cost = int64(le.Uint64(b[1:])), enforce.Tokens(le.Uint64(b[9:]))
+	r.CheckedAt, r.Cost = int64(le.Uint64(b[1:])), enforce.Tokens(le.Uint64(b[9:]))
 	r.Life = time.Duration(le.Uint64(b[17:])) * time.Microsecond
 	b = b[recordHeader-1:]
 	r.Key, b = string(b[1:1+b[0]]), b[1+b[0]:]

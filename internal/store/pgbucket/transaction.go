@@ -29,9 +29,9 @@ type transaction struct {
 	forgets   []rules.TenantID // tenants whose ended reservations to delete
 	forgotten int64            // number of reservations deleted
 
-	recalled map[recordID]int64 // until when the ids of records are remembered; of those that decide added, too
-	ids      []recordID         // of the records
-	added    []recordID         // by decide
+	remembered map[recordID]int64 // until when the ids of records are remembered; of those that decide added, too
+	ids        []recordID         // of the records
+	added      []recordID         // by decide
 
 	held    []*enforce.State // of one check
 	settled []enforce.State  // likewise
@@ -56,7 +56,7 @@ type row struct {
 func (r *row) isChanged(held bool) bool { return r.holds && (!held || r.state != r.before) }
 
 var transactions = sync.Pool{New: func() any {
-	return &transaction{indexes: map[enforce.Key]int{}, recalled: map[recordID]int64{}}
+	return &transaction{indexes: map[enforce.Key]int{}, remembered: map[recordID]int64{}}
 }}
 
 func newTransaction() *transaction { return transactions.Get().(*transaction) }
@@ -122,7 +122,7 @@ func (t *transaction) decideChecks(maxRecordIDs int64) {
 			check.Unreserve()
 		}
 		if check.HasRecordID() {
-			t.recallID(check, maxRecordIDs)
+			t.checkRecordID(check, maxRecordIDs)
 		}
 		taken := check.TakeFrom(t.held, t.settled, t.now)
 		if check.AddsRecordID() {
@@ -247,10 +247,10 @@ func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {
 	if t.part != nil {
 		t.part.ask(p, statements)
 	}
-	clear(t.recalled)
+	clear(t.remembered)
 	if len(t.ids) > 0 {
 		tenants, ids := idParams(t.ids)
-		p.SendQueryStatement(statements.recallIDs, [][]byte{tenants, ids}, binaryFormat, binaryFormat)
+		p.SendQueryStatement(statements.rememberedIDs, [][]byte{tenants, ids}, binaryFormat, binaryFormat)
 	}
 	var stamp []byte
 	if now := s.stamp(); now != 0 {

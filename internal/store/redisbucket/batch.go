@@ -11,25 +11,48 @@ import (
 
 type batch struct {
 	*combine.Batch
-	scripts []*script
-	open    map[rules.TenantID]*script // the latest script of each tenant, or of all at 0; unused for a single check
-	lends   map[rules.TenantID]*script // the latest call of lend.lua of each tenant
+	scripts []script
+	takes   reused[takeScript]
+	lends   reused[leaseScript]
+	open    map[rules.TenantID]*takeScript  // the latest of each tenant, or of all at 0; unused for a single check
+	lending map[rules.TenantID]*leaseScript // the latest of each tenant
 }
 
-var batchPool = sync.Pool{New: func() any {
-	return &batch{open: map[rules.TenantID]*script{}, lends: map[rules.TenantID]*script{}}
-}}
+// reused hands out values whose memory later batches use again.
+type reused[T any] struct {
+	all  []*T
+	used int
+}
+
+func (r *reused[T]) next() *T {
+	if r.used == len(r.all) {
+		r.all = append(r.all, new(T))
+	}
+	r.used++
+	return r.all[r.used-1]
+}
+
+var batchPool = sync.Pool{New: func() any { return newBatch() }}
+
+func newBatch() *batch {
+	return &batch{open: map[rules.TenantID]*takeScript{}, lending: map[rules.TenantID]*leaseScript{}}
+}
 
 // release drops a failed batch, whose memory the driver may still read.
 func (b *batch) release() {
 	if b.Err != nil {
 		return
 	}
-	for _, s := range b.scripts {
+	for _, s := range b.takes.all[:b.takes.used] {
 		s.reset(nil, s.single)
 	}
+	for _, s := range b.lends.all[:b.lends.used] {
+		s.reset(nil)
+	}
+	b.takes.used, b.lends.used = 0, 0
 	clear(b.open)
-	clear(b.lends)
+	clear(b.lending)
+	clear(b.scripts)
 	b.Batch, b.scripts = nil, b.scripts[:0]
 	batchPool.Put(b)
 }
@@ -38,9 +61,9 @@ func (b *batch) release() {
 func (b *batch) assignErrors() {
 	scriptErrs := map[*enforce.BucketCheck]error{}
 	for _, s := range b.scripts {
-		if s.err != nil {
-			for _, check := range s.checks {
-				scriptErrs[check] = s.err
+		if r := s.run(); r.err != nil {
+			for _, check := range r.checks {
+				scriptErrs[check] = r.err
 			}
 		}
 	}
@@ -66,29 +89,28 @@ func urgency(err error) int {
 }
 
 // splittable returns scripts refused for keys in several slots, whose checks may pass alone.
-func (b *batch) splittable() (refused []*script) {
+func (b *batch) splittable() (refused []script) {
 	for _, s := range b.scripts {
-		if (isCrossSlot(s.err) || isTryAgain(s.err)) && max(len(s.checks), len(s.leases)) > 1 {
+		if err := s.run().err; (isCrossSlot(err) || isTryAgain(err)) && s.parts() > 1 {
 			refused = append(refused, s)
 		}
 	}
 	return refused
 }
 
-func (b *batch) split(store *Store, refused []*script) []*script {
+func (b *batch) split(store *Store, refused []script) []script {
 	first := len(b.scripts)
-	for _, r := range refused {
-		r.err = nil
-		for _, check := range r.checks {
+	for _, s := range refused {
+		s.run().err = nil
+		for _, check := range s.run().checks {
 			leases, isLease := check.Call.([]enforce.Lease)
 			if !isLease {
-				b.newScript(store, true).add(check)
+				b.newTake(store, true).add(check)
 			}
 			for i := range leases {
-				if leases[i].Answered {
-					continue
+				if !leases[i].Answered {
+					b.newLease(store).add(check, leases[i:i+1])
 				}
-				b.newScript(store, false).addLeases(check, leases[i:i+1])
 			}
 		}
 	}
@@ -96,10 +118,7 @@ func (b *batch) split(store *Store, refused []*script) []*script {
 }
 
 // pack fills as few scripts as possible, in order within each tenant; apart: with one tenant each.
-func (b *batch) pack(store *Store, apart bool) []*script {
-	b.scripts = b.scripts[:0]
-	clear(b.open)
-	clear(b.lends)
+func (b *batch) pack(store *Store, apart bool) []script {
 	checks := 0
 	for _, c := range b.Calls {
 		checks += len(c.Sending)
@@ -112,42 +131,53 @@ func (b *batch) pack(store *Store, apart bool) []*script {
 			}
 			switch c := check.Call.(type) {
 			case []enforce.Lease:
-				tenant := check.Tiers[0].Key.Tenant
-				if s := b.lends[tenant]; s == nil || !s.addLeases(check, c) {
-					s = b.newScript(store, false)
-					s.addLeases(check, c)
-					b.lends[tenant] = s
-				}
-				continue
+				b.packLeases(store, check, c)
 			case *call:
-				s := b.newScript(store, true)
-				s.checks, s.call = append(s.checks, check), c
-				continue
-			}
-			tenant := rules.TenantID(0) // all of them
-			if apart {
-				tenant = check.Tiers[0].Key.Tenant
-			}
-			if s := b.open[tenant]; s != nil && s.add(check) {
-				continue
-			}
-			s := b.newScript(store, checks == 1)
-			s.add(check)
-			if checks > 1 {
-				b.open[tenant] = s
+				c.reset()
+				c.checks = append(c.checks, check)
+				b.scripts = append(b.scripts, c)
+			default:
+				b.packCheck(store, check, apart, checks == 1)
 			}
 		}
 	}
 	return b.scripts
 }
 
-func (b *batch) newScript(store *Store, single bool) *script {
-	n := len(b.scripts)
-	if n < cap(b.scripts) && b.scripts[:n+1][n] != nil {
-		b.scripts = b.scripts[:n+1]
-	} else {
-		b.scripts = append(b.scripts, &script{})
+func (b *batch) packLeases(store *Store, check *enforce.BucketCheck, leases []enforce.Lease) {
+	tenant := check.Tiers[0].Key.Tenant
+	if s := b.lending[tenant]; s == nil || !s.add(check, leases) {
+		s = b.newLease(store)
+		s.add(check, leases)
+		b.lending[tenant] = s
 	}
-	b.scripts[n].reset(store, single)
-	return b.scripts[n]
+}
+
+func (b *batch) packCheck(store *Store, check *enforce.BucketCheck, apart, single bool) {
+	tenant := rules.TenantID(0) // all of them
+	if apart {
+		tenant = check.Tiers[0].Key.Tenant
+	}
+	if s := b.open[tenant]; s != nil && s.add(check) {
+		return
+	}
+	s := b.newTake(store, single)
+	s.add(check)
+	if !single {
+		b.open[tenant] = s
+	}
+}
+
+func (b *batch) newTake(store *Store, single bool) *takeScript {
+	s := b.takes.next()
+	s.reset(store, single)
+	b.scripts = append(b.scripts, s)
+	return s
+}
+
+func (b *batch) newLease(store *Store) *leaseScript {
+	s := b.lends.next()
+	s.reset(store)
+	b.scripts = append(b.scripts, s)
+	return s
 }

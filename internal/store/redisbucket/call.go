@@ -2,6 +2,7 @@ package redisbucket
 
 import (
 	"context"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -11,6 +12,7 @@ import (
 
 // call runs a script of its own, such as a credit, in its tenant's queue with checks.
 type call struct {
+	scriptRun
 	source *source
 	keys   []string
 	args   []any
@@ -42,13 +44,15 @@ func (s *Store) run(tenant rules.TenantID, c *call) (reply string, err error) {
 	return c.reply, err
 }
 
-func (c *call) command(ctx context.Context, bySource bool) *noRetryCmd {
-	args := []any{"evalsha", c.source.sha, len(c.keys)}
-	if bySource {
-		args = []any{"eval", c.source.text, len(c.keys)}
-	}
+func (c *call) command(ctx context.Context, _ *node, bySource bool, _ int64) *noRetryCmd {
+	args := append(slices.Clone(c.source.eval(bySource)), len(c.keys))
 	for _, key := range c.keys {
 		args = append(args, key)
 	}
 	return &noRetryCmd{redis.NewStringCmd(ctx, append(args, c.args...)...)}
+}
+
+func (c *call) readReply(reply string) error {
+	c.reply, c.checks[0].Answered = reply, true
+	return nil
 }

@@ -174,10 +174,7 @@ func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, indexes []in
 	}
 	err := c.submit(n, some, queuedAt)
 	for i, at := range indexes {
-		checks[at].Allowed, checks[at].Answered, checks[at].Exhausted = some[i].Allowed, some[i].Answered,
-			some[i].Exhausted
-		checks[at].Repeated = some[i].Repeated
-		checks[at].Reserve = some[i].Reserve
+		checks[at] = some[i]
 	}
 	return err
 }

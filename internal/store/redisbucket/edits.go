@@ -283,7 +283,7 @@ func (w *walk) scan(ctx context.Context, server redis.Cmdable) error {
 }
 
 func (w *walk) lookAtPage(ctx context.Context, keys []string) error {
-	looks := map[lookGroup]*script{}
+	looks := map[lookGroup]*takeScript{}
 	for _, key := range keys {
 		rule, subject, hashed, ok := splitKey(key)
 		edit := w.edits[rule]
@@ -297,10 +297,10 @@ func (w *walk) lookAtPage(ctx context.Context, keys []string) error {
 		group := lookGroup{key[:strings.IndexByte(key, '}')], edit.ReadAt} // its keys are in one slot
 		look := looks[group]
 		if look == nil {
-			look = newLook(w.store, edit.Tenant, edit.ReadAt)
+			look = newLook(w.store, edit.ReadAt)
 			looks[group] = look
 		}
-		look.addKey(key, limit)
+		look.addKey(edit.Tenant, key, limit)
 		if len(look.limitOf) == maxKeys {
 			if err := w.store.look(ctx, look); err != nil {
 				return err
@@ -316,13 +316,13 @@ func (w *walk) lookAtPage(ctx context.Context, keys []string) error {
 	return nil
 }
 
-func (s *Store) look(ctx context.Context, look *script) error {
+func (s *Store) look(ctx context.Context, look *takeScript) error {
 	look.finishLook()
 	return s.step(ctx, func(ctx context.Context) error {
-		cmd := look.command(ctx, false, s.stamp())
+		cmd := look.command(ctx, nil, false, s.stamp())
 		err := s.rdb.Process(ctx, cmd)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			cmd = look.command(ctx, true, s.stamp())
+			cmd = look.command(ctx, nil, true, s.stamp())
 			err = s.rdb.Process(ctx, cmd)
 		}
 		return err
@@ -335,21 +335,21 @@ type lookGroup struct {
 }
 
 // The reply is not read: a bucket that may be lost waits for the next check, which has it restored.
-func newLook(store *Store, tenant rules.TenantID, readAt int64) *script {
-	look := &script{store: store, tenant: tenant, checks: []*enforce.BucketCheck{{}}, readAt: readAt}
-	look.expected.script = look
-	return look
-}
-
-func (s *script) addKey(key string, limit enforce.Limit) {
-	s.text = append(s.text, key...)
-	s.addLimit(limit)
-	if s.store.isLong(limit) {
-		s.addEra(s.tenant)
+func newLook(store *Store, readAt int64) *takeScript {
+	return &takeScript{
+		scriptRun: scriptRun{checks: []*enforce.BucketCheck{{}}}, store: store, readAt: readAt,
 	}
 }
 
-func (s *script) finishLook() {
+func (s *takeScript) addKey(tenant rules.TenantID, key string, limit enforce.Limit) {
+	s.text = append(s.text, key...)
+	s.addLimit(limit)
+	if s.store.isLong(limit) {
+		s.addEra(tenant)
+	}
+}
+
+func (s *takeScript) finishLook() {
 	s.wires = append(s.wires, uint16(len(s.limitOf)), flagLook)
 	for index := range s.limitOf {
 		s.wires = append(s.wires, uint16(wireIndex*index))

@@ -328,9 +328,9 @@ func TestAWalkOverManyKeysLeavesRedisTimeForChecks(t *testing.T) {
 
 func TestALookHasATierForEachKey(t *testing.T) {
 	t.Parallel()
-	look := newLook(&Store{}, 1, 0)
+	look := newLook(&Store{}, 0)
 	for _, key := range []string{"{s1}1:42", "{s1}1:43", "{s1}1:44"} {
-		look.addKey(key, fast)
+		look.addKey(1, key, fast)
 	}
 	look.finishLook()
 	if want := []uint16{3, flagLook, 0, wireIndex, 2 * wireIndex}; !slices.Equal(look.wires, want) {
@@ -344,7 +344,7 @@ func TestKeysAreTakenApartAsTheyWerePutTogether(t *testing.T) {
 		for _, subject := range []string{"", "42", "}1:a", "#:}", strings.Repeat("}", 65)} {
 			key := enforce.Key{Tenant: rules.TenantID(7), Rule: 12, Subject: subject}
 			rule, got, hashed, ok := splitKey(string(appendKey(nil, prefix, key)))
-			if rule != "{"+prefix+"s7}12" || !ok || hashed != key.IsLong() || !hashed && got != subject {
+			if rule != "{"+prefix+"s7}12" || !ok || hashed != key.IsHashed() || !hashed && got != subject {
 				t.Errorf("%q with the prefix %q: %q, %q, %t, %t", subject, prefix, rule, got, hashed, ok)
 			}
 		}

@@ -71,7 +71,7 @@ func (e *eras) learn(tenant rules.TenantID, learned era) {
 }
 
 type expectedEras struct {
-	script   *script
+	script   *takeScript
 	node     *node // nil: no value is expected
 	connects int64 // when it was marshaled
 	text     []byte
@@ -142,7 +142,7 @@ func (e someLong) MarshalBinary() ([]byte, error) {
 	return append(value, e.isLong...), err
 }
 
-func (s *script) readEras(reply string) (rest string, err error) {
+func (s *takeScript) readEras(reply string) (rest string, err error) {
 	if len(s.eras) == 0 {
 		return reply, nil
 	}

@@ -624,10 +624,10 @@ func TestErasCostNoRoundTrip(t *testing.T) {
 		mustTake(t, plain, one(short))
 	}
 	script := func(s *Store, tier enforce.Tier) (args int) {
-		b := script{}
+		b := takeScript{}
 		b.reset(s, true)
 		b.add(&one(tier)[0])
-		return len(b.command(t.Context(), false, 0).Args())
+		return len(b.command(t.Context(), nil, false, 0).Args())
 	}
 	if ours, theirs := script(s, short), script(plain, short); ours != theirs {
 		t.Errorf("a check without a long limit sends %d arguments, want %d", ours, theirs)

@@ -18,7 +18,7 @@ import (
 // follows the rule's digits, and the tenant's s ends the prefix, so nothing is ambiguous.
 func appendKey(buf []byte, prefix string, key enforce.Key) []byte {
 	buf = appendRule(buf, prefix, key.Tenant, key.Rule)
-	if key.IsLong() {
+	if key.IsHashed() {
 		digest := key.Digest()
 		return append(append(buf, '#'), digest[:]...)
 	}

@@ -55,34 +55,51 @@ func leaseCall(leases []enforce.Lease) enforce.BucketCheck {
 	return enforce.BucketCheck{Tiers: tiers, Call: leases}
 }
 
-// addLeases refuses a call that would become too long or have a bucket twice.
-func (s *script) addLeases(check *enforce.BucketCheck, leases []enforce.Lease) bool {
+// leaseScript is a run of lend.lua for leases of one tenant.
+type leaseScript struct {
+	scriptRun
+	store  *Store
+	leases []*enforce.Lease
+	keys   map[enforce.Key]struct{}
+}
+
+func (s *leaseScript) reset(store *Store) {
+	s.scriptRun.reset()
+	clear(s.leases)
+	clear(s.keys)
+	s.store, s.leases = store, s.leases[:0]
+	if s.keys == nil {
+		s.keys = map[enforce.Key]struct{}{}
+	}
+}
+
+func (s *leaseScript) parts() int { return len(s.leases) }
+
+// add refuses a call that would become too long or have a bucket twice.
+func (s *leaseScript) add(check *enforce.BucketCheck, leases []enforce.Lease) bool {
 	if len(s.checks) > 0 {
 		if len(s.leases)+len(leases) > inOneScript {
 			return false
 		}
 		for i := range leases {
-			if _, twice := s.indexes[leases[i].Key]; twice {
+			if _, twice := s.keys[leases[i].Key]; twice {
 				return false
 			}
 		}
 	}
-	s.checks, s.isLease = append(s.checks, check), true
+	s.checks = append(s.checks, check)
 	for i := range leases {
 		if leases[i].Answered {
 			continue
 		}
-		s.indexes[leases[i].Key] = len(s.leases)
+		s.keys[leases[i].Key] = struct{}{}
 		s.leases = append(s.leases, &leases[i])
 	}
 	return true
 }
 
-func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
-	args := []any{"evalsha", leaseSHA, len(s.leases)}
-	if bySource {
-		args = []any{"eval", leaseSource, len(s.leases)}
-	}
+func (s *leaseScript) command(ctx context.Context, n *node, bySource bool, stamp int64) *noRetryCmd {
+	args := append(slices.Clone(leaseSource.eval(bySource)), len(s.leases))
 	var limits, asks []byte
 	calendars := uint16(0)
 	for i := range s.leases {
@@ -109,7 +126,7 @@ func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *
 		tenant := s.leases[0].Key.Tenant
 		args[2] = len(s.leases) + 1
 		args = append(args, string(appendEraKey(nil, s.store.prefix, tenant)), limits, asks,
-			someLong{eraExpected{s.expected.node.eras, tenant}, isLong})
+			someLong{eraExpected{n.eras, tenant}, isLong})
 	} else {
 		args = append(args, limits, asks)
 		if stamp != 0 {
@@ -122,16 +139,16 @@ func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *
 	return &noRetryCmd{redis.NewStringCmd(ctx, args...)}
 }
 
-func (s *script) readGrants(reply string) (broken int, err error) {
-	s.unknownTiers, s.forgotten = 0, 0
+func (s *leaseScript) readReply(reply string) (err error) {
 	if len(reply) != 4+len(s.leases)*grantBytes {
-		return 0, fmt.Errorf("an unexpected reply of %d bytes to %d leases", len(reply), len(s.leases))
+		return fmt.Errorf("an unexpected reply of %d bytes to %d leases", len(reply), len(s.leases))
 	}
-	broken, reply = int(uint32At(reply)), reply[4:]
+	s.store.broken.Add(int64(uint32At(reply)))
+	reply = reply[4:]
 	for i := range s.leases {
 		switch reply[0] {
 		case 2:
-			s.unknownTiers++
+			s.store.unknown.Add(1)
 			err = nothingTaken(ErrUnknownVersion)
 		case 3:
 			if err == nil {
@@ -146,7 +163,7 @@ func (s *script) readGrants(reply string) (broken int, err error) {
 		leases, _ := check.Call.([]enforce.Lease)
 		check.Answered = !slices.ContainsFunc(leases, func(l enforce.Lease) bool { return !l.Answered })
 	}
-	return broken, err
+	return err
 }
 
 func grantAt(b string) enforce.Grant {

@@ -67,14 +67,14 @@ func (n *node) send(sent *combine.Batch) {
 	apart := s.keepsApart()
 	n.run(b, b.pack(s, apart))
 	if refused := b.splittable(); len(refused) > 0 {
-		if !apart && slices.ContainsFunc(refused, func(s *script) bool { return isCrossSlot(s.err) }) {
+		if !apart && slices.ContainsFunc(refused, func(s script) bool { return isCrossSlot(s.run().err) }) {
 			s.crossSlot.Store(true)
 		}
 		n.run(b, b.split(s, refused))
 	}
 	b.Err = nil
-	if failed := slices.IndexFunc(b.scripts, func(s *script) bool { return s.err != nil }); failed >= 0 {
-		b.Err = b.scripts[failed].err
+	if failed := slices.IndexFunc(b.scripts, func(s script) bool { return s.run().err != nil }); failed >= 0 {
+		b.Err = b.scripts[failed].run().err
 		b.assignErrors()
 	}
 	if s.cluster != nil && b.Err != nil && !combine.IsRefusal(b.Err) && !errors.Is(b.Err, ErrUnknownVersion) &&
@@ -84,7 +84,7 @@ func (n *node) send(sent *combine.Batch) {
 	b.release()
 }
 
-func (n *node) run(b *batch, scripts []*script) {
+func (n *node) run(b *batch, scripts []script) {
 	if len(scripts) == 0 {
 		return
 	}
@@ -94,37 +94,34 @@ func (n *node) run(b *batch, scripts []*script) {
 		return struct{}{}, n.runScripts(ctx, scripts, n.store.stamp())
 	})
 	for _, script := range scripts {
-		if script.cmd == nil { // the breaker is open
-			script.err = n.withAddr(nothingTaken(err))
+		run := script.run()
+		if run.cmd == nil { // the breaker is open
+			run.err = n.withAddr(nothingTaken(err))
 			continue
 		}
-		if n.store.observer != nil && script.call == nil {
-			n.store.observer.ScriptSent(len(script.checks))
+		if _, isCall := script.(*call); !isCall && n.store.observer != nil {
+			n.store.observer.ScriptSent(len(run.checks))
 		}
-		script.err = script.cmd.Err()
-		b.Answered = b.Answered || script.err == nil || isAnswer(script.err)
-		if script.err == nil {
-			var broken int
-			broken, script.err = script.readReply(script.cmd.Val())
-			n.store.broken.Add(int64(broken))
-			n.store.unknown.Add(int64(script.unknownTiers))
-			n.store.forgotten.Add(script.forgotten)
+		run.err = run.cmd.Err()
+		b.Answered = b.Answered || run.err == nil || isAnswer(run.err)
+		if run.err == nil {
+			run.err = script.readReply(run.cmd.Val())
 		} else {
-			n.store.refusals.note(n.addr, script.err, time.Now())
-			if isOfSlot(script.err) {
-				script.err = nothingTaken(script.err)
+			n.store.refusals.note(n.addr, run.err, time.Now())
+			if isOfSlot(run.err) {
+				run.err = nothingTaken(run.err)
 			}
 		}
-		script.err = n.withAddr(script.err)
+		run.err = n.withAddr(run.err)
 	}
 }
 
 // runScripts takes two round trips if the node must load a script; err is the node's, and commands have their own.
-func (n *node) runScripts(ctx context.Context, scripts []*script, stamp int64) error {
+func (n *node) runScripts(ctx context.Context, scripts []script, stamp int64) error {
 	n.roundTrip(ctx, scripts, false, stamp)
-	var unloaded []*script
+	var unloaded []script
 	for _, script := range scripts {
-		err := script.cmd.Err()
+		err := script.run().cmd.Err()
 		switch {
 		case err == nil:
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
@@ -137,26 +134,25 @@ func (n *node) runScripts(ctx context.Context, scripts []*script, stamp int64) e
 		n.roundTrip(ctx, unloaded, true, stamp)
 	}
 	for _, script := range scripts {
-		if err := script.cmd.Err(); isFailure(err) {
+		if err := script.run().cmd.Err(); isFailure(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *node) roundTrip(ctx context.Context, scripts []*script, bySource bool, stamp int64) {
-	for _, script := range scripts {
-		script.expected.script, script.expected.node = script, n
-	}
+func (n *node) roundTrip(ctx context.Context, scripts []script, bySource bool, stamp int64) {
 	if len(scripts) == 1 {
-		scripts[0].cmd = scripts[0].command(ctx, bySource, stamp)
-		scripts[0].cmd.SetErr(n.client.Process(ctx, scripts[0].cmd))
+		cmd := scripts[0].command(ctx, n, bySource, stamp)
+		scripts[0].run().cmd = cmd
+		cmd.SetErr(n.client.Process(ctx, cmd))
 		return
 	}
 	pipe := n.client.Pipeline()
 	for _, script := range scripts {
-		script.cmd = script.command(ctx, bySource, stamp)
-		_ = pipe.Process(ctx, script.cmd) // only queues it
+		cmd := script.command(ctx, n, bySource, stamp)
+		script.run().cmd = cmd
+		_ = pipe.Process(ctx, cmd) // only queues it
 	}
 	_, _ = pipe.Exec(ctx) // returns the first of the commands' errors
 }

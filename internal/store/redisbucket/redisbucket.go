@@ -131,8 +131,8 @@ func (s *Store) take(checks []enforce.BucketCheck) error {
 		if len(check.Tiers) > maxTiers {
 			return fmt.Errorf("a check has %d tiers: at most %d fit a script", len(check.Tiers), maxTiers)
 		}
-		check.Answered = len(check.Tiers) == 0
-		check.Allowed, check.Exhausted, check.Repeated = check.Answered, false, false
+		isEmpty := len(check.Tiers) == 0
+		check.TakeAnswer = enforce.TakeAnswer{Allowed: isEmpty, Answered: isEmpty}
 	}
 	err := s.submitLong(checks)
 	if s.learner != nil {

@@ -407,13 +407,11 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					checks[i].Tiers = append(checks[i].Tiers, tier)
 				}
 			}
-			b := batch{
-				Batch: &combine.Batch{Calls: []*combine.Call{{Sending: checks}}},
-				open:  map[rules.TenantID]*script{}, lends: map[rules.TenantID]*script{},
-			}
+			b := newBatch()
+			b.Batch = &combine.Batch{Calls: []*combine.Call{{Sending: checks}}}
 			var got []int
 			for _, script := range b.pack(&Store{}, test.apart) {
-				got = append(got, len(script.checks))
+				got = append(got, len(script.run().checks))
 			}
 			if fmt.Sprint(got) != fmt.Sprint(test.want) {
 				t.Errorf("scripts of %v checks, want %v", got, test.want)

@@ -34,7 +34,7 @@ func appendRecordIDsKey(buf []byte, prefix string, tenant rules.TenantID) []byte
 type reservation struct {
 	enforce.Reservation // without the id
 	text                string
-	taken               int64
+	checkedAt           int64
 	cost                enforce.Tokens
 	meters              string // of the tiers, as in text
 	charged             int    // where the charges begin in text
@@ -58,7 +58,7 @@ func parseReservation(text string) (r reservation, err error) {
 	if len(text) < reservationHeaderBytes || text[0] < plainVersion || text[0] > reservationVersion {
 		return r, errBrokenReservation
 	}
-	r.text, r.taken, r.cost = text, int64(float(text[1:])), enforce.Tokens(float(text[9:]))
+	r.text, r.checkedAt, r.cost = text, int64(float(text[1:])), enforce.Tokens(float(text[9:]))
 	end := reservationHeaderBytes + int(text[reservationHeaderBytes-1])
 	if len(text) < end {
 		return r, errBrokenReservation
@@ -235,7 +235,7 @@ func (s *Store) settleStored(
 	if stamp != 0 {
 		args = append(args, strconv.FormatInt(stamp, 10))
 	}
-	settled.User, settled.Taken, settled.Changes = stored.User, stored.taken, changes
+	settled.User, settled.CheckedAt, settled.Changes = stored.User, stored.checkedAt, changes
 	var reply string
 	err = s.untilRestored(tenant, func() (lost []lostBucket, err error) {
 		reply, err = s.run(tenant, &call{
@@ -269,7 +269,7 @@ func (s *Store) settleStored(
 		final[i] = enforce.Tokens(float(reply[1+8*i:]))
 	}
 	settled = with.Settled(stored.cost, stored.charges, final)
-	settled.User, settled.Taken, settled.Changes = stored.User, stored.taken, changes
+	settled.User, settled.CheckedAt, settled.Changes = stored.User, stored.checkedAt, changes
 	if err := readSettledBuckets(&settled, tenant, stored.keys, reply[1+8*len(final):]); err != nil {
 		return enforce.Settled{}, false, err
 	}

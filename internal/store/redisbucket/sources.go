@@ -1,7 +1,9 @@
 package redisbucket
 
 import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it
 	_ "embed"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -24,8 +26,8 @@ var (
 	//go:embed restore.lua
 	restoreText string
 
-	takeSource        = sourceOf(takeText)
-	leaseSource       = sourceOf(leaseText)
+	takeSource        = newSource(sourceOf(takeText))
+	leaseSource       = newSource(sourceOf(leaseText))
 	creditSource      = newSource(sourceOf(creditText))
 	reservationSource = newSource(sourceOf(reservationText))
 	restoreSource     = newSource(sourceOf(restoreText))
@@ -35,9 +37,23 @@ var (
 return struct.pack('<d', (ends or 0) - time[1] * 1000000 - time[2]) .. (redis.call('MGET', KEYS[1])[1] or '')`)
 )
 
-type source struct{ text, sha string }
+type source struct {
+	text             string
+	byText, byDigest []any // the begin of a command
+}
 
-func newSource(text string) *source { return &source{text, digestOf(text)} }
+func newSource(text string) *source {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	digest := hex.EncodeToString(sum[:])
+	return &source{text: text, byText: []any{"eval", &text}, byDigest: []any{"evalsha", &digest}}
+}
+
+func (s *source) eval(bySource bool) []any {
+	if bySource {
+		return s.byText
+	}
+	return s.byDigest
+}
 
 // Lua 5.1 has no constants, so sourceOf replaces these names.
 var constants = map[string]int64{
