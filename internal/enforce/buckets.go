@@ -11,6 +11,7 @@ import (
 // ErrNothingTaken marks an error of Take that took nothing for the unanswered checks.
 var ErrNothingTaken = errors.New("nothing was taken")
 
+// Buckets is a store of buckets.
 type Buckets interface {
 	// Take decides checks in order, each all or nothing; a later one sees the takes of the earlier ones.
 	//
@@ -160,6 +161,7 @@ type Key struct {
 	Subject string // any bytes; see rules.Match
 }
 
+// Tier is one bucket of a BucketCheck.
 type Tier struct {
 	Key        Key
 	Limit      Limit // as the caller knows it

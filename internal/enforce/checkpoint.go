@@ -30,6 +30,7 @@ type LocalRestorer interface {
 	RestoreLocal(tiers []Tier) (unknown []Tier)
 }
 
+// Recovery finds lost buckets of long limits.
 type Recovery interface {
 	// Recover returns the newest known states by Bounded keys of one tenant, within the store's budget. Stamp is 0 if
 	// unused. isNew: the tenant had no bucket when the era began, at era in µs since the Unix epoch.

@@ -11,8 +11,10 @@ import (
 )
 
 const (
+	// LesseeAnswerLife starts with the request.
 	LesseeAnswerLife = LeaseLife
-	MaxLeasedTiers   = 8
+	// MaxLeasedTiers is by check.
+	MaxLeasedTiers = 8
 
 	// Smaller limits are not lent to clients, because a killed client would cost them too much.
 	lesseeLeastBurst = 16

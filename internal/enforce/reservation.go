@@ -13,8 +13,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// MaxReservations is by tenant, and the others say how long a reservation is open.
 const (
-	// MaxReservations caps a tenant's open reservations; more are denied with ReservationsExhausted.
 	MaxReservations   = 100_000
 	DefaultReserveFor = 10 * time.Minute
 	MaxReserveFor     = 24 * time.Hour

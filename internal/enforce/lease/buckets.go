@@ -38,6 +38,7 @@ const (
 	company  = 16
 )
 
+// Store lends.
 type Store interface {
 	enforce.ReservingBuckets
 	enforce.Lender

@@ -126,6 +126,7 @@ func (b *Bucket) Take(now Instant, cost Tokens, taken *Pending) bool {
 	return false
 }
 
+// Spend ends a Take.
 func (t *Pending) Spend() {
 	for i := range t.n {
 		t.parts[i].lot.own().ended.Add(t.parts[i].amount)

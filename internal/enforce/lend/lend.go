@@ -12,7 +12,8 @@ const (
 	Life = time.Second
 	// SlotGuard: the store forgets a time slot this long after its end, because owners' clocks may run slower.
 	SlotGuard = 250 * time.Millisecond
-	MaxSlots  = 6
+	// MaxSlots caps a bucket's time slots.
+	MaxSlots = 6
 	// clockDrift: clocks here may be slower than the store's by 1/clockDrift.
 	clockDrift = 1000
 )

@@ -36,26 +36,24 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 	t.Run("decision scripts", func(t *testing.T) { runScripts(t, open) })
 	t.Run("contract", func(t *testing.T) { runContract(t, open) })
 	t.Run("keys", func(t *testing.T) { runKeys(t, open) })
-	t.Run("random histories agree with the reference bit for bit", func(t *testing.T) {
-		t.Parallel()
-		runHistories(t, open(t))
+	runEach(t, open, map[string]func(*testing.T, Store){
+		"random histories agree with the reference bit for bit":                     runHistories,
+		"random histories with ids of records agree with the reference bit for bit": runRecordHistories,
+		"random histories stay within a millionth of exact arithmetic":              runExact,
+		"random histories of each algorithm agree with a list of what was admitted": runOracle,
+		"a million takes stay within a millionth of exact arithmetic":               runMillion,
 	})
-	t.Run("random histories with ids of records agree with the reference bit for bit", func(t *testing.T) {
-		t.Parallel()
-		runRecordHistories(t, open(t))
-	})
-	t.Run("random histories stay within a millionth of exact arithmetic", func(t *testing.T) {
-		t.Parallel()
-		runExact(t, open(t))
-	})
-	t.Run("random histories of each algorithm agree with a list of what was admitted", func(t *testing.T) {
-		t.Parallel()
-		runOracle(t, open(t))
-	})
-	t.Run("a million takes stay within a millionth of exact arithmetic", func(t *testing.T) {
-		t.Parallel()
-		runMillion(t, open(t))
-	})
+}
+
+// runEach runs each test in parallel on its own store.
+func runEach(t *testing.T, open func(t *testing.T) Store, tests map[string]func(*testing.T, Store)) {
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
 }
 
 const epoch = int64(1_800_000_000_000_000)

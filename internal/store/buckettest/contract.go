@@ -45,12 +45,7 @@ func runContract(t *testing.T, open func(t *testing.T) Store) {
 		"an id of a record is one tenant's, and one of a Record":      recordIDsAreOneTenants,
 		"a user's buckets of limits that came with checks are found":  findsOwnBuckets,
 	}
-	for name, check := range promises {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			check(t, open(t))
-		})
-	}
+	runEach(t, open, promises)
 }
 
 var tenPerSecond = limit(10, 10, 0)

@@ -33,12 +33,7 @@ func RunCredits(t *testing.T, open func(t *testing.T) Store) {
 		"random histories with credits agree with the reference bit for bit":        runCreditHistories,
 		"random histories with credits stay within a millionth of exact arithmetic": runExactCredits,
 	}
-	for name, check := range promises {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			check(t, open(t))
-		})
-	}
+	runEach(t, open, promises)
 }
 
 func credit(t *testing.T, s Store, now int64, tier enforce.Tier, tokens, wantBefore, wantAfter float64) {

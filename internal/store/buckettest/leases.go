@@ -13,30 +13,29 @@ import (
 
 // RunLeases is the suite of enforce.Lender; each parallel test calls open once.
 func RunLeases(t *testing.T, open func(t *testing.T) Store) {
-	t.Run("random leases agree with the reference bit for bit", func(t *testing.T) {
-		t.Parallel()
-		runLeaseHistories(t, open(t))
+	runEach(t, open, map[string]func(*testing.T, Store){
+		"random leases agree with the reference bit for bit": runLeaseHistories,
+		"a limit that cannot be lent refuses":                refusesToLend,
 	})
-	t.Run("a limit that cannot be lent refuses", func(t *testing.T) {
-		t.Parallel()
-		s := open(t)
-		for name, limit := range map[string]enforce.Limit{
-			"steps":  {Rate: 1, Burst: 10, Interval: 10_000_000},
-			"window": {Kind: rules.KindFixedWindow, Burst: 10, Interval: 60_000_000},
-			"log":    {Kind: rules.KindSlidingWindowLog, Burst: 10, Interval: 60_000_000},
-			"queue":  {Kind: rules.KindLeakyBucket, Rate: 1, Burst: 10},
-		} {
-			before := wholly(s.State())
-			leases := []enforce.Lease{{Key: key(1, name), Limit: limit, Ask: enforce.Ask{Want: enforce.Token}}}
-			if err := s.Lease(epoch, leases); err != nil || !leases[0].Answered || !leases[0].Grant.Refused ||
-				leases[0].Grant.Amount != 0 {
-				t.Errorf("%s: %+v, %v", name, leases[0], err)
-			}
-			if after := wholly(s.State()); after != before {
-				t.Errorf("%s: the store went from\n%s\nto\n%s", name, before, after)
-			}
+}
+
+func refusesToLend(t *testing.T, s Store) {
+	for name, limit := range map[string]enforce.Limit{
+		"steps":  {Rate: 1, Burst: 10, Interval: 10_000_000},
+		"window": {Kind: rules.KindFixedWindow, Burst: 10, Interval: 60_000_000},
+		"log":    {Kind: rules.KindSlidingWindowLog, Burst: 10, Interval: 60_000_000},
+		"queue":  {Kind: rules.KindLeakyBucket, Rate: 1, Burst: 10},
+	} {
+		before := wholly(s.State())
+		leases := []enforce.Lease{{Key: key(1, name), Limit: limit, Ask: enforce.Ask{Want: enforce.Token}}}
+		if err := s.Lease(epoch, leases); err != nil || !leases[0].Answered || !leases[0].Grant.Refused ||
+			leases[0].Grant.Amount != 0 {
+			t.Errorf("%s: %+v, %v", name, leases[0], err)
 		}
-	})
+		if after := wholly(s.State()); after != before {
+			t.Errorf("%s: the store went from\n%s\nto\n%s", name, before, after)
+		}
+	}
 }
 
 func (r reference) lease(now int64, leases []enforce.Lease) {

@@ -18,41 +18,33 @@ import (
 // RunReservations is the suite of enforce.Reserver; each parallel test calls open once.
 func RunReservations(t *testing.T, open func(t *testing.T) Store) {
 	promises := map[string]func(*testing.T, Store){
-		"a reservation is settled once":                                  settlesOnce,
-		"a lower cost gives the rest back, a higher one takes the rest":  replacesTheEstimate,
-		"a token bucket goes into debt by at most one burst":             boundsDebt,
-		"a refund goes into the same window only":                        refundsTheSameWindow,
-		"a slot is free when its check is settled or forgotten":          freesSlots,
-		"an extended reservation keeps its slot":                         extends,
-		"a denied check reserves nothing":                                deniedReservesNothing,
-		"only the key that reserved gives back":                          guardsRefunds,
-		"debt is cut with the burst, and a credit leaves the rest of it": keepsDebtInBounds,
-		"an extended slot is free a day after its check":                 endsAfterADay,
-		"a refund counts after an edit of a quota":                       refundsAnEditedQuota,
-		"a caller that does not know of slots takes none":                needsHolders,
-		"a reservation ends by itself":                                   endsByItself,
-		"an unused bucket is settled by the limit in force":              settlesByTheLimitInForce,
-		"a settlement returns the buckets that it changed":               returnsChangedBuckets,
-		"an extension is not denied by what denies no more":              forgivesByNow,
-		"a reservation keeps what was charged after":                     reservesWhatWasCharged,
-		"an extension takes a higher cost of every meter or of none":     extendsTheEstimate,
-		"an extension of a cost that is charged after takes what fits":   extendsWhatIsChargedAfter,
-		"a settlement says what it changed of the costs of a user":       tellsChanges,
-		"a check that takes from no bucket can be settled":               settlesWithoutBuckets,
+		"a reservation is settled once":                                           settlesOnce,
+		"a lower cost gives the rest back, a higher one takes the rest":           replacesTheEstimate,
+		"a token bucket goes into debt by at most one burst":                      boundsDebt,
+		"a refund goes into the same window only":                                 refundsTheSameWindow,
+		"a slot is free when its check is settled or forgotten":                   freesSlots,
+		"an extended reservation keeps its slot":                                  extends,
+		"a denied check reserves nothing":                                         deniedReservesNothing,
+		"only the key that reserved gives back":                                   guardsRefunds,
+		"debt is cut with the burst, and a credit leaves the rest of it":          keepsDebtInBounds,
+		"an extended slot is free a day after its check":                          endsAfterADay,
+		"a refund counts after an edit of a quota":                                refundsAnEditedQuota,
+		"a caller that does not know of slots takes none":                         needsHolders,
+		"a reservation ends by itself":                                            endsByItself,
+		"an unused bucket is settled by the limit in force":                       settlesByTheLimitInForce,
+		"a settlement returns the buckets that it changed":                        returnsChangedBuckets,
+		"an extension is not denied by what denies no more":                       forgivesByNow,
+		"a reservation keeps what was charged after":                              reservesWhatWasCharged,
+		"an extension takes a higher cost of every meter or of none":              extendsTheEstimate,
+		"an extension of a cost that is charged after takes what fits":            extendsWhatIsChargedAfter,
+		"a settlement says what it changed of the costs of a user":                tellsChanges,
+		"a check that takes from no bucket can be settled":                        settlesWithoutBuckets,
+		"random histories with reservations agree with the reference bit for bit": runReservationHistories,
 	}
 	if open(t).Newer != nil {
 		promises["a bucket of a newer release is not settled"] = leavesNewerBucketsAlone
 	}
-	for name, check := range promises {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			check(t, open(t))
-		})
-	}
-	t.Run("random histories with reservations agree with the reference bit for bit", func(t *testing.T) {
-		t.Parallel()
-		runReservationHistories(t, open(t))
-	})
+	runEach(t, open, promises)
 }
 
 const reserver = "a key"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 )
@@ -46,12 +45,9 @@ func (s *Store) creditCall(c credit) *call {
 	calendars := uint16(0)
 	change := appendFloat(appendLimit(nil, c.limit, &calendars), float64(c.amount))
 	calendar := appendCalendar(nil, c.limit, c.stamp)
-	at := ""
-	if c.stamp != 0 {
-		at = strconv.FormatInt(c.stamp, 10)
-	}
 	toBucket := &call{
-		source: creditSource, keys: []string{bucket}, args: []any{change, calendar, at, ""}, weight: ownScript(1),
+		source: creditSource, keys: []string{bucket}, args: []any{change, calendar, stampArg(c.stamp), ""},
+		weight: ownScript(1),
 	}
 	if c.id != "" {
 		s.addCreditID(toBucket, &c)

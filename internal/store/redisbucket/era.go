@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -305,10 +304,7 @@ func (s *Store) runRestore(
 		calendars = appendCalendar(calendars, buckets[i].limit, stamp)
 	}
 	c.keys = append(c.keys, string(appendEraKey(nil, s.prefix, tenant)))
-	c.args = []any{limits, calendars, expected, ""}
-	if stamp != 0 {
-		c.args[3] = strconv.FormatInt(stamp, 10)
-	}
+	c.args = []any{limits, calendars, expected, stampArg(stamp)}
 	for i := range known {
 		var state []byte
 		if known[i].Stamp > 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -118,9 +117,7 @@ func (s *leaseScript) command(ctx context.Context, n *node, bySource bool, stamp
 	}
 	isLong := make([]byte, len(s.leases))
 	for i := range s.leases {
-		if s.store.isLong(s.leases[i].Limit) {
-			isLong[i] = 1
-		}
+		isLong[i] = asByte(s.store.isLong(s.leases[i].Limit))
 	}
 	if slices.Contains(isLong, 1) {
 		tenant := s.leases[0].Key.Tenant
@@ -134,7 +131,7 @@ func (s *leaseScript) command(ctx context.Context, n *node, bySource bool, stamp
 		}
 	}
 	if stamp != 0 {
-		args = append(args, strconv.FormatInt(stamp, 10))
+		args = append(args, stamp)
 	}
 	return &noRetryCmd{redis.NewStringCmd(ctx, args...)}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -185,62 +184,11 @@ func (s *Store) settleStored(
 	if with.Forbidden(stored.Key, stored.charges) {
 		return settled, false, enforce.ErrRefundForbidden
 	}
-	stamp := s.stamp()
-	var limits, calendars []byte
-	count := uint16(0)
-	act := []byte{actSettle}
-	changes := stored.Change(&with)
-	if with.Extend {
-		act[0] = actExtend
-	}
-	for i := range stored.charges {
-		limit := limitOf(stored.keys[i], &with, stored.charges[i].Limit)
-		limits = appendLimit(limits, limit, &count)
-		calendars = appendCalendar(calendars, limit, stamp)
-		cost, ok := with.CostOf(stored.charges[i].Meter)
-		if !ok {
-			cost = enforce.NotCounted
-		}
-		act = appendFloat(act, float64(cost))
-	}
-	if with.Extend {
-		for i := range stored.charges {
-			canDeny := byte(0)
-			if with.CanDeny(&stored.charges[i]) {
-				canDeny = 1
-			}
-			act = append(act, canDeny)
-		}
-		act = appendOwner(act, stored.text[0], &stored.Reservation, stored.meters)
-	}
-	keys := []string{
-		string(appendReservationKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
-	}
-	keys = append(keys, stored.keys...)
-	args := []any{stored.text, limits, calendars, act, id[:]}
-	isLong := make([]byte, len(stored.keys))
-	var long []lostBucket
-	for i, key := range stored.keys {
-		if limit := limitOf(key, &with, stored.charges[i].Limit); s.isLong(limit) {
-			isLong[i] = 1
-			long = append(long, lostBucket{key, placeOfKey(tenant, key), limit})
-		}
-	}
-	if long != nil {
-		keys = append(keys, string(appendEraKey(nil, s.prefix, tenant)))
-		args = append(args, someLong{s.eraExpected(tenant), isLong})
-	} else if stamp != 0 {
-		args = append(args, "")
-	}
-	if stamp != 0 {
-		args = append(args, strconv.FormatInt(stamp, 10))
-	}
-	settled.User, settled.CheckedAt, settled.Changes = stored.User, stored.checkedAt, changes
+	settled.User, settled.CheckedAt, settled.Changes = stored.User, stored.checkedAt, stored.Change(&with)
+	toBuckets, long := s.settleCall(tenant, id, &stored, &with)
 	var reply string
 	err = s.untilRestored(tenant, func() (lost []lostBucket, err error) {
-		reply, err = s.run(tenant, &call{
-			source: reservationSource, keys: keys, args: args, weight: ownScript(len(stored.keys)),
-		})
+		reply, err = s.run(tenant, toBuckets)
 		switch {
 		case err != nil:
 		case reply == "":
@@ -268,12 +216,67 @@ func (s *Store) settleStored(
 	for i := range final {
 		final[i] = enforce.Tokens(float(reply[1+8*i:]))
 	}
+	changes := settled.Changes
 	settled = with.Settled(stored.cost, stored.charges, final)
 	settled.User, settled.CheckedAt, settled.Changes = stored.User, stored.checkedAt, changes
 	if err := readSettledBuckets(&settled, tenant, stored.keys, reply[1+8*len(final):]); err != nil {
 		return enforce.Settled{}, false, err
 	}
 	return settled, false, nil
+}
+
+// settleCall also returns the buckets of long limits, which may be lost.
+func (s *Store) settleCall(
+	tenant rules.TenantID, id enforce.ReservationID, stored *reservation, with *enforce.Settlement,
+) (c *call, long []lostBucket) {
+	stamp := s.stamp()
+	var limits, calendars, canDeny []byte
+	count := uint16(0)
+	act := []byte{actSettle}
+	isLong := make([]byte, len(stored.keys))
+	for i, key := range stored.keys {
+		charge := &stored.charges[i]
+		limit := limitOf(key, with, charge.Limit)
+		limits = appendLimit(limits, limit, &count)
+		calendars = appendCalendar(calendars, limit, stamp)
+		cost, ok := with.CostOf(charge.Meter)
+		if !ok {
+			cost = enforce.NotCounted
+		}
+		act = appendFloat(act, float64(cost))
+		if with.Extend {
+			canDeny = append(canDeny, asByte(with.CanDeny(charge)))
+		}
+		if isLong[i] = asByte(s.isLong(limit)); isLong[i] == 1 {
+			long = append(long, lostBucket{key, placeOfKey(tenant, key), limit})
+		}
+	}
+	if with.Extend {
+		act[0] = actExtend
+		act = appendOwner(append(act, canDeny...), stored.text[0], &stored.Reservation, stored.meters)
+	}
+	c = &call{source: reservationSource, weight: ownScript(len(stored.keys))}
+	c.keys = append([]string{
+		string(appendReservationKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
+	}, stored.keys...)
+	c.args = []any{stored.text, limits, calendars, act, id[:]}
+	if long != nil {
+		c.keys = append(c.keys, string(appendEraKey(nil, s.prefix, tenant)))
+		c.args = append(c.args, someLong{s.eraExpected(tenant), isLong})
+	} else if stamp != 0 {
+		c.args = append(c.args, "")
+	}
+	if stamp != 0 {
+		c.args = append(c.args, stamp)
+	}
+	return c, long
+}
+
+func asByte(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // placeOfKey is the inverse of appendKey for a bounded key.

@@ -72,6 +72,14 @@ type noRetryCmd struct{ *redis.StringCmd }
 // NoRetry implements redis.Cmder.
 func (*noRetryCmd) NoRetry() bool { return true }
 
+// stampArg is a test's time, or empty for Redis's clock.
+func stampArg(stamp int64) any {
+	if stamp == 0 {
+		return ""
+	}
+	return stamp
+}
+
 func appendFloat(buf []byte, f float64) []byte {
 	return binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
 }
