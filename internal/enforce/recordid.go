@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// Record ids are forgotten by slot.
 const (
 	// MaxRecordIDs caps a tenant's remembered record ids; a store may count an id half a minute longer.
 	MaxRecordIDs = 1_000_000
