@@ -30,7 +30,7 @@ type Buckets interface {
 type BucketCheck struct {
 	Cost  Tokens
 	Mixed bool
-	// ReadAt is when the caller last read all limits, in µs since the Unix epoch on the database's clock; 0 if unknown.
+	// ReadAt is when the caller last read all limits, in µs since the Unix epoch by the database; 0 if unknown.
 	ReadAt  int64
 	Tiers   []Tier
 	Holder  Holder

@@ -35,8 +35,8 @@ const CommitTime = int64(10 * time.Second / time.Microsecond)
 // nothing.
 //
 // If the caller read all limits (readAt) more than CommitTime after the bucket's limit began and has another, the
-// database lost the bucket's. The caller's then holds from readAt on, with Since = readAt − CommitTime, so a later edit
-// wins.
+// database lost the bucket's. The caller's then holds from readAt on, with Since = readAt − CommitTime, so a later
+// edit wins.
 //
 // mustWrite: the limit was edited or the clock stepped back, so write even if nothing is taken.
 func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {

@@ -147,7 +147,8 @@ func TestTheNewestStateOfASharedBucketIsLearned(t *testing.T) {
 	tiers := []enforce.Tier{{Key: keyOf(1, "45"), TierAnswer: enforce.TierAnswer{Bucket: low}}}
 	s.LearnChecks([]enforce.BucketCheck{{Tiers: tiers}}, errors.New("no answer"))
 	s.want("a check without an answer", s.write(10, true))
-	s.LearnChecks([]enforce.BucketCheck{{Tiers: tiers, TakeAnswer: enforce.TakeAnswer{Answered: true}}}, errors.New("others have none"))
+	answered := enforce.BucketCheck{Tiers: tiers, TakeAnswer: enforce.TakeAnswer{Answered: true}}
+	s.LearnChecks([]enforce.BucketCheck{answered}, errors.New("others have none"))
 	s.want("an answered check", s.write(10, true), "45=0")
 }
 

@@ -37,7 +37,8 @@ func BenchmarkBesideRowTransactions(b *testing.B) {
 	}
 	defer pool.Close()
 	if _, err := pool.Exec(b.Context(),
-		`CREATE UNLOGGED TABLE row_bucket (key text PRIMARY KEY, tokens float8 NOT NULL, refilled timestamptz NOT NULL) WITH (fillfactor = 50)`); err != nil {
+		`CREATE UNLOGGED TABLE row_bucket (key text PRIMARY KEY, tokens float8 NOT NULL,
+			refilled timestamptz NOT NULL) WITH (fillfactor = 50)`); err != nil {
 		b.Fatal(err)
 	}
 	limit := enforce.Limit{Rate: 1e6, Burst: 1e9}
@@ -141,7 +142,8 @@ func rowTransaction(ctx context.Context, pool *pgxpool.Pool, tiers []enforce.Tie
 			}
 			tokens = min(float64(tiers[i].Limit.Burst), tokens+now.Sub(refilled).Seconds()*tiers[i].Limit.Rate) - 1
 			if _, err := tx.Exec(ctx,
-				`INSERT INTO row_bucket VALUES ($1, $2, $3) ON CONFLICT (key) DO UPDATE SET tokens = excluded.tokens, refilled = excluded.refilled`, key, tokens, now); err != nil {
+				`INSERT INTO row_bucket VALUES ($1, $2, $3) ON CONFLICT (key)
+					DO UPDATE SET tokens = excluded.tokens, refilled = excluded.refilled`, key, tokens, now); err != nil {
 				return err
 			}
 		}

@@ -104,9 +104,11 @@ FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bigint[]) 
 	state, full_at)`
 	updateSQL = `UPDATE bucket SET state = k.state, full_at = k.full_at
 FROM unnest($1::tid[], $2::bytea[], $3::bigint[]) AS k (at, state, full_at) WHERE bucket.ctid = k.at`
-	rememberedSQL = `SELECT fingerprint, answer FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at > $3`
-	forgetSQL     = `DELETE FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at <= $3`
-	rememberSQL   = `INSERT INTO bucket_credit (tenant_id, credit_id, fingerprint, answer, forgotten_at) VALUES ($1, $2, $3, $4, $5)`
+	rememberedSQL = `SELECT fingerprint, answer FROM bucket_credit
+WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at > $3`
+	forgetSQL   = `DELETE FROM bucket_credit WHERE tenant_id = $1 AND credit_id = $2 AND forgotten_at <= $3`
+	rememberSQL = `INSERT INTO bucket_credit (tenant_id, credit_id, fingerprint, answer, forgotten_at)
+VALUES ($1, $2, $3, $4, $5)`
 
 	openSQL = `INSERT INTO bucket_reservation (tenant_id, reservation_id, record, ends_at)
 SELECT k.tenant_id, k.reservation_id, k.record, k.ends_at

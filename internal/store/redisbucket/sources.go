@@ -31,8 +31,8 @@ var (
 	creditSource      = newSource(sourceOf(creditText))
 	reservationSource = newSource(sourceOf(reservationText))
 	restoreSource     = newSource(sourceOf(restoreText))
-	// storedSource answers how many µs the reservation stays open (double), and the reservation; empty if missing or of
-	// another type.
+	// storedSource answers how many µs the reservation stays open (double), and the reservation, empty if missing or
+	// of another type.
 	storedSource = newSource(`local time, ends = redis.call('TIME'), redis.call('ZSCORE', KEYS[2], ARGV[1])
 return struct.pack('<d', (ends or 0) - time[1] * 1000000 - time[2]) .. (redis.call('MGET', KEYS[1])[1] or '')`)
 )
