@@ -143,7 +143,8 @@ func rowTransaction(ctx context.Context, pool *pgxpool.Pool, tiers []enforce.Tie
 			tokens = min(float64(tiers[i].Limit.Burst), tokens+now.Sub(refilled).Seconds()*tiers[i].Limit.Rate) - 1
 			if _, err := tx.Exec(ctx,
 				`INSERT INTO row_bucket VALUES ($1, $2, $3) ON CONFLICT (key)
-					DO UPDATE SET tokens = excluded.tokens, refilled = excluded.refilled`, key, tokens, now); err != nil {
+					DO UPDATE SET tokens = excluded.tokens, refilled = excluded.refilled`,
+				key, tokens, now); err != nil {
 				return err
 			}
 		}
