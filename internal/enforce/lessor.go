@@ -50,7 +50,7 @@ func NewLessor(lender Lender, observer Observer, now func() time.Time, log func(
 	return l
 }
 
-// LendWhile, called before the first Lease, lends only while isOn.
+// LendWhile lends only while isOn; call it before the first Lease.
 func (l *Lessor) LendWhile(isOn func() bool) { l.isOn = isOn }
 
 func (l *Lessor) lends() bool { return l.lender != nil && (l.isOn == nil || l.isOn()) }

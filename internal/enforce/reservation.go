@@ -340,7 +340,7 @@ type Charge struct {
 	Shadow, After bool
 }
 
-// IsPlain: stores keep charges for requests by enforced rules, before the work, in their oldest format.
+// IsPlain reports whether an enforced rule charged requests before the work: stores keep that in their oldest format.
 func (c *Charge) IsPlain() bool { return c.Meter == "" && !c.Shadow && !c.After }
 
 // Charges returns what a check took.

@@ -10,7 +10,7 @@ import "time"
 const (
 	// Life is how long lent tokens can be spent after the request, on the requester's clock.
 	Life = time.Second
-	// SlotGuard: the store forgets a time slot this long after its end, because owners' clocks may run slower.
+	// SlotGuard is how long after its end the store forgets a time slot: owners' clocks may run slower.
 	SlotGuard = 250 * time.Millisecond
 	// MaxSlots caps a bucket's time slots.
 	MaxSlots = 6

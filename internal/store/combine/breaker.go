@@ -8,7 +8,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// ProbeEvery: an open breaker lets one batch through.
+// ProbeEvery is when an open breaker lets one batch through.
 const ProbeEvery = 250 * time.Millisecond
 
 // State is a breaker's state.
@@ -58,7 +58,7 @@ func (b *Breaker) State() State {
 // Trips counts openings.
 func (b *Breaker) Trips() int64 { return b.trips.Load() }
 
-// IsRefusal: an open breaker refused the call.
+// IsRefusal reports whether an open breaker refused the call.
 func IsRefusal(err error) bool {
 	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 }

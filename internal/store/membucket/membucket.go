@@ -36,7 +36,7 @@ const (
 	sample = 8
 )
 
-// Options' zero value is right for production.
+// Options are right for production by their zero value.
 type Options struct {
 	MaxBuckets      int
 	CheckpointAbove time.Duration

@@ -122,7 +122,7 @@ func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
 // Teach must be called before the first Take.
 func (s *Store) Teach(learner enforce.Learner) { s.learner = learner }
 
-// RecallDenials, before the first Take, puts a DenialCache before Redis.
+// RecallDenials puts a DenialCache before Redis, and must precede the first Take.
 func (s *Store) RecallDenials() { s.denials = enforce.NewDenialCache(nil) }
 
 func (s *Store) take(checks []enforce.BucketCheck) error {
