@@ -219,7 +219,6 @@ func TestWaitingAsToldIsEnoughAndNeverTooLong(t *testing.T) {
 	})
 }
 
-// As others' takes do that a credit of the same amount gives back, it settles and writes on the way.
 func TestWaitingIsEnoughHoweverOftenTheBucketIsWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

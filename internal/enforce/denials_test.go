@@ -191,7 +191,6 @@ func TestARecalledDenialIsDecidedByTheLongestWaitKnownAndStillCounted(t *testing
 	answered := w.seen.answered.Load()
 	w.now = w.now.Add(100 * time.Millisecond)
 	d := w.check(enforce.Token)
-	// The wait has shrunk by the elapsed time, up to the clocks' drift.
 	w.wantDenied(d, 2, enforce.LimitExceeded, 9900*time.Millisecond+102*time.Microsecond)
 	if !d.Recalled || len(d.Tiers) != 2 || d.Tiers[0].Match.Rule.ID != 1 || d.Tiers[1].Match.Rule.ID != 2 {
 		t.Errorf("recalled: %t, with the tiers %+v; want those of rules 1 and 2", d.Recalled, d.Tiers)
@@ -324,7 +323,6 @@ func TestADenialCacheIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-// The debt is five tokens, which ten seconds earn.
 func TestADenialByATierThatIsChargedAfterIsRememberedUntilSomethingIsLeft(t *testing.T) {
 	t.Parallel()
 	ordinary := bucketOf(1, 0.5, 10)

@@ -86,7 +86,6 @@ func (c *client) renew() (got enforce.Tokens) {
 	return b.Grant.Amount
 }
 
-// One client asks for everything every millisecond, another for its demand every ten.
 func TestAGreedyClientGetsNoMoreThanItsShare(t *testing.T) {
 	t.Parallel()
 	const rate, burst, seconds = 1000, 1000, 20
@@ -111,7 +110,6 @@ func TestAGreedyClientGetsNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
-// A client alone holds half of the burst; after another comes, each gets half of that once the leases ended.
 func TestAClientThatSpendsNothingHoldsAShare(t *testing.T) {
 	t.Parallel()
 	const burst = 1000

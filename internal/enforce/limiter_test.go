@@ -17,7 +17,6 @@ import (
 
 const tenantID rules.TenantID = 7
 
-// start: rules have been in force for a while then.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 type world struct {

@@ -113,7 +113,6 @@ func TestARepeatedRecordIsNotObserved(t *testing.T) {
 	}
 }
 
-// Without limits, use is counted by settlements, and once by record.
 func TestAUserWithoutLimitsReservesAndRecordsOnce(t *testing.T) {
 	t.Parallel()
 	limited := rule{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 3, Plan: "free"}

@@ -115,7 +115,6 @@ func TestALotThatEndedMeanwhileGetsNothingBack(t *testing.T) {
 	}
 }
 
-// Leases alone serve too few of its checks.
 func TestABucketThatSparesFewRoundTripsIsLeft(t *testing.T) {
 	t.Parallel()
 	limit := enforce.Limit{Rate: 1000, Burst: 1000}
@@ -161,7 +160,6 @@ func TestABucketThatSparesFewRoundTripsIsLeft(t *testing.T) {
 	}
 }
 
-// After a pause the first checks find no tokens, though all their buckets are leased.
 func TestALackOfTokensIsNoReasonToLeaveABucket(t *testing.T) {
 	t.Parallel()
 	now := lend.Instant{Mono: 1e9, Wall: 1e9}

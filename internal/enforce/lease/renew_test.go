@@ -57,7 +57,6 @@ func TestBucketsOfATenantAreRenewedTogether(t *testing.T) {
 	}
 }
 
-// The store does nothing else while a script runs.
 func TestACallIsOneScript(t *testing.T) {
 	t.Parallel()
 	due := map[rules.TenantID]*asking{}

@@ -205,7 +205,6 @@ func TestNoTokenIsSpentOrReportedTwice(t *testing.T) {
 	})
 }
 
-// A handle's check may cost more than the least that a bucket wants.
 func TestABucketAsksForAnExpensiveCheck(t *testing.T) {
 	t.Parallel()
 	now := Instant{Mono: int64(time.Hour), Wall: int64(time.Hour)}

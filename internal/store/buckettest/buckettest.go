@@ -45,7 +45,6 @@ func Run(t *testing.T, open func(t *testing.T) Store) {
 	})
 }
 
-// runEach runs each test in parallel on its own store.
 func runEach(t *testing.T, open func(t *testing.T) Store, tests map[string]func(*testing.T, Store)) {
 	t.Helper()
 	for name, test := range tests {

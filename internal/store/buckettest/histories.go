@@ -300,7 +300,6 @@ func runExact(t *testing.T, s Store) {
 	})
 }
 
-// The rate is none that doubles can represent.
 func runMillion(t *testing.T, s Store) {
 	const takes, batch = 1_000_000, 250
 	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1000.1/3, 1_000_000_000, 0)}

@@ -54,7 +54,6 @@ func (r reference) lease(now int64, leases []enforce.Lease) {
 	}
 }
 
-// Reports are true and false, and each answer must equal the reference's.
 func runLeaseHistories(t *testing.T, s Store) {
 	var tenant atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {

@@ -194,7 +194,6 @@ func (o *oracle) compare(t *rapid.T, now int64, check *enforce.BucketCheck, leas
 	case ok != (check.IsChargedAfter(tier) || amount.Cmp(big.NewRat(o.limit.Burst, 1)) <= 0):
 		t.Fatalf("%+v: cost %v: can pass: %t", o.limit, check.Cost, ok)
 	case !check.Allowed && ok && o.limit.Kind != rules.KindConcurrency:
-		// The check passes after its wait, and not a microsecond earlier.
 		end := now + wait.Microseconds()
 		slack := big.NewRat(3, 1_000_000)
 		_, after := o.left(end)

@@ -85,7 +85,6 @@ func RunRecordCap(t *testing.T, s Store, most int, fill func(now int64, tenant r
 	}
 	expectCharged(t, answers[4], 0)
 	expectRepeated(t, answers[5:], true, false)
-	// A store may count forgotten ids for another half minute.
 	answers = take(t, s, after(3*time.Minute+time.Second), recording("a", 1, bucket), recording("d", 1, bucket))
 	expectRepeated(t, answers, false, false)
 }

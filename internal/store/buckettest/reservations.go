@@ -371,7 +371,6 @@ func endsByItself(t *testing.T, s Store) {
 	left(t, s, after(2*time.Millisecond), tier, 6) // the estimate stays
 }
 
-// The store has forgotten the full buckets.
 func settlesByTheLimitInForce(t *testing.T, s Store) {
 	long := strings.Repeat("user ", 20)
 	for i, subject := range []string{"42", long} {

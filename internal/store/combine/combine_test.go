@@ -196,7 +196,6 @@ func TestAPanicOfALeaderFailsItsFollowersAndNobodyElse(t *testing.T) {
 	})
 }
 
-// The leader's other checks are not sent.
 func TestAPanicAfterTheAnswersEndsTheLeader(t *testing.T) {
 	t.Parallel()
 	q := newCombiner(func(b *Batch) {

@@ -109,7 +109,6 @@ func (q *fairQueue) alone(tenant rules.TenantID) bool {
 	return q.first == q.last && q.first.tenant == tenant
 }
 
-// dropEmpty drops flows that became empty outside of their turn.
 func (q *fairQueue) dropEmpty() {
 	for range len(q.flows) {
 		q.rotate()

@@ -26,7 +26,6 @@ func TestTenantsTakeTurnsHoweverMuchOneOfThemAsks(t *testing.T) {
 		}
 		answers = append(answers, l.startOf(quiet, 1000, 1), l.startOf(batcher, 2000, 20), l.startOf(quiet, 1001, 1))
 		inFlight[0].result <- nil
-		// The flooder leads; then each tenant sends 16 checks a visit while there is room for 40.
 		first := <-l.batches
 		first.mustCarry(t, slices.Concat([]int{0}, []int{1000, 1001}, numbers(2000, 20), numbers(1, 17)))
 		answers = append(answers, l.startOf(quiet, 1002, 1))
@@ -196,7 +195,6 @@ func TestTheDepthOfAQueueIsThatOfAllTenants(t *testing.T) {
 	}
 }
 
-// The store is slow, but its limit stays.
 func TestAFixedCombinerStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,9 +28,8 @@ var (
 // An overload begins with a call that did: a long queue alone is no sign, because bursts are decided faster than
 // batches before. Until overloadLasts after the last shed call, the queue is compared with the store's pace.
 type overload struct {
-	until  time.Time // zero if no call was shed lately
-	shared time.Time // when several tenants last waited
-	// tiers were decided in took, both decaying.
+	until       time.Time // zero if no call was shed lately
+	shared      time.Time // when several tenants last waited
 	tiers, took float64
 	ended       time.Time // of the last batch
 }

@@ -138,7 +138,6 @@ func (c *cluster) dispatch(checks []enforce.BucketCheck, queuedAt time.Time) err
 	return joinErrors(errs)
 }
 
-// The result is an ErrNothingTaken only if each part is.
 func joinErrors(errs []error) error {
 	all := errors.Join(errs...)
 	for _, err := range errs {
@@ -179,7 +178,6 @@ func (c *cluster) submitSome(n *node, checks []enforce.BucketCheck, indexes []in
 	return err
 }
 
-// Redirected checks were not executed, and go to the router.
 func (c *cluster) submit(n *node, checks []enforce.BucketCheck, queuedAt time.Time) error {
 	last, err := n.combiner.Submit(checks, queuedAt)
 	if n != c.router && isRedirect(err) {

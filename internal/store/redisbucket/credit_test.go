@@ -36,7 +36,6 @@ func TestACreditIsSeenByEveryTake(t *testing.T) {
 	}
 }
 
-// Calendars of days long ago look as if the clocks were years apart.
 func otherDays(c *call, argument int, limit enforce.Limit) {
 	c.args[argument] = appendCalendar(nil, limit, time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
 }

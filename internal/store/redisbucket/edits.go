@@ -26,8 +26,7 @@ const (
 	stepTries = 3
 	walkLock  = 3 * time.Second
 	walkRetry = 500 * time.Millisecond
-	// markLife lets every process read the edit.
-	markLife = 10 * time.Minute
+	markLife  = 10 * time.Minute
 )
 
 // ApplyEdits implements enforce.EditStore: SCAN finds the edited buckets, and take.lua advances them and renews their

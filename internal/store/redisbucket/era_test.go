@@ -421,7 +421,6 @@ func TestASettlementGoesOnFromWhatIsKnown(t *testing.T) {
 	}
 }
 
-// Settlements are learned even if no check follows.
 func TestASettlementSurvivesTheLossOfRedis(t *testing.T) {
 	t.Parallel()
 	server, l := devdbtest.Redis(t), newLedger()
@@ -509,7 +508,6 @@ func TestALargeCallWhoseBucketsAreLostIsAnswered(t *testing.T) {
 	}
 }
 
-// The edits follow the last known state: lost buckets then go on as if nothing was lost.
 func TestAnEditOutlivesALoss(t *testing.T) {
 	t.Parallel()
 	edits := map[string]func(limit *enforce.Limit){
@@ -559,7 +557,6 @@ func TestAnEditOutlivesALoss(t *testing.T) {
 	}
 }
 
-// Buckets too short to be restored are edited, and nobody asks for them before.
 func TestAnEditThatMakesALimitLongForgetsNothing(t *testing.T) {
 	t.Parallel()
 	now := int64(1_800_000_000_000_000)
@@ -660,7 +657,6 @@ func TestErasCostNoRoundTrip(t *testing.T) {
 	}
 }
 
-// The new master has all buckets, and is another server.
 func TestASlotThatMovesBeginsAnEra(t *testing.T) {
 	t.Parallel()
 	nodes, l := startCluster(t, 2), newLedger()

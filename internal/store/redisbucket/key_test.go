@@ -57,7 +57,6 @@ func TestRedisKeysAreInjectiveAndTheirTenantsChooseTheSlot(t *testing.T) {
 	})
 }
 
-// tag is the text that Redis Cluster hashes.
 func tag(key string) string {
 	_, rest, _ := strings.Cut(key, "{")
 	text, _, found := strings.Cut(rest, "}")

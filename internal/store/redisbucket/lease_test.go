@@ -7,7 +7,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// One script could reach all buckets.
 func TestManyLeasesAreSeveralScripts(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)

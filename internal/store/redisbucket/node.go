@@ -157,13 +157,11 @@ func (n *node) roundTrip(ctx context.Context, scripts []script, bySource bool, s
 	_, _ = pipe.Exec(ctx) // returns the first of the commands' errors
 }
 
-// isAnswer: the error is from Redis or a proxy before it.
 func isAnswer(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer)
 }
 
-// isFailure: the node cannot decide checks.
 func isFailure(err error) bool { return err != nil && !isOfSlot(err) }
 
 // isOfSlot: the slot of the keys is elsewhere, moves, is unserved, or is one of several.
@@ -177,7 +175,6 @@ func isRedirect(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
 }
 
-// isTryAgain: only some keys have moved with their slot.
 func isTryAgain(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
 
 // isUnserved: nobody serves the slot; other CLUSTERDOWN errors mean that the node serves none.

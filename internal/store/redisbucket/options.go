@@ -41,8 +41,7 @@ func Options(rawURL string, budget time.Duration) (*redis.UniversalOptions, erro
 		DialerRetries:         1,
 		ReadTimeout:           budget,
 		WriteTimeout:          budget,
-		// Four connections are for pings.
-		PoolSize: maxInFlight + 4,
+		PoolSize:              maxInFlight + 4,
 		// A busy pool and a slow Redis give different errors.
 		PoolTimeout: budget / 2,
 		// Version 3 would look for pushed messages before each command.

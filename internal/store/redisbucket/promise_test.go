@@ -83,7 +83,6 @@ func TestATenantHasOnlySoManyIDsOfRecords(t *testing.T) {
 	}
 }
 
-// Ids of one set, which somebody can choose, and of all sets.
 func TestIDsOfRecordsTakeLittleMemory(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)

@@ -186,7 +186,6 @@ func tokens(amounts ...enforce.Tokens) []enforce.Tokens {
 	return amounts
 }
 
-// The key, written after start, expires 10 to 15 seconds after its bucket is full.
 func expectExpiry(t *testing.T, what string, ttl, timeToFull time.Duration, start time.Time) {
 	t.Helper()
 	if low := timeToFull + 10*time.Second - time.Since(start) - time.Millisecond; ttl < low ||
@@ -433,7 +432,6 @@ func TestABatchIsOneRoundTripAndACheckOneScript(t *testing.T) {
 	t.Parallel()
 	_, s := generous(t)
 	limit := enforce.Limit{Rate: 1, Burst: 10}
-	// Redis knows the script, and both of the driver's pools have a connection.
 	mustTake(t, s, one(user("warm", limit)))
 	mustTake(t, s, checks200(limit))
 	var trips atomic.Int64

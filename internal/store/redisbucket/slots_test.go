@@ -35,7 +35,6 @@ func tiersApart() []enforce.Tier {
 	return []enforce.Tier{ofTenant(1, "42")[0].Tiers[0], ofTenant(2, "42")[0].Tiers[0]}
 }
 
-// Redis refused one script for its slot, and the reply to the next is lost.
 func TestAScriptThatMayHaveRunIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	const victim = 1 // the tenant whose reply is lost
@@ -138,7 +137,6 @@ func startMigration(t *testing.T) *migrating {
 	return m
 }
 
-// Checks with buckets on one side are decided.
 func TestChecksOfASlotThatMovesFailAlone(t *testing.T) {
 	t.Parallel()
 	m := startMigration(t)
@@ -164,7 +162,6 @@ func TestChecksOfASlotThatMovesFailAlone(t *testing.T) {
 	}
 }
 
-// One call cannot reach buckets on both sides.
 func TestNoReportIsLostWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	m := startMigration(t)

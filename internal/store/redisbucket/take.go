@@ -39,7 +39,6 @@ const (
 	flagRecord  = 8
 )
 
-// A wire is an index of a key times wireIndex, plus these.
 const (
 	wireShadow = 1
 	wireAfter  = 2
@@ -180,7 +179,6 @@ func (s *takeScript) addTierKey(tier *enforce.Tier) int {
 	return index
 }
 
-// addEra marks the latest key's limit as long.
 func (s *takeScript) addEra(tenant rules.TenantID) {
 	at := slices.Index(s.eras, tenant)
 	if at < 0 {
