@@ -15,11 +15,10 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// access is the least that a caller must be to use an operation.
+// access is the least that a caller must be to use an operation, in the words of x-least-role.
 type access string
 
-// Levels of access, in the words of x-least-role. A viewer's operations change nothing, so people may use
-// them in a suspended tenant.
+// A viewer's operations change nothing, so people may use them in a suspended tenant.
 const (
 	anyone         access = "anyone"
 	aCaller        access = "caller"  // an account or an API key
@@ -35,8 +34,22 @@ type apiRequest struct {
 	r         *http.Request
 	route     route
 	operation *operation
-	class     class
 	requestID string
+	identity
+	// isUnattended marks a check during a long answer, or a stream that a browser resumes, which are no use of the
+	// session.
+	isUnattended   bool
+	began          time.Time
+	transfer       shares.Slot // of a file or stream
+	slot           shares.Slot // of the request's class
+	body           []byte
+	value          any            // of a JSON body
+	ifMatch        rules.Expected // of an operation that requires an If-Match
+	idempotent     auth.IdempotentRequest
+	idempotencyKey string
+}
+
+type identity struct {
 	session   *auth.Session // of a person; nil for API keys and anonymous callers
 	key       *auth.Key     // nil for a person; a service key has no tenant
 	refused   *auth.Key     // the key whose secret is right, but that is refused
@@ -44,33 +57,16 @@ type apiRequest struct {
 	actor     rules.Actor
 	tenant    rules.Tenant // named by the path
 	role      auth.Role    // of the caller in the tenant
-	// isUnattended marks work without a person's act, which does not count as use of the session: a check during a long
-	// answer whether its caller may still read, and a stream that a browser resumes.
-	isUnattended bool
-	admitAgain   func() error
-	// admitAs is admitAgain for content whose least role differs from its route's.
-	admitAs   func(least access) error
-	began     time.Time
-	transfer  shares.Slot // of a file or stream
-	leastRate int64       // of the reader of a file, in bytes a second
-	slot      shares.Slot // of the request's class
-	body      []byte
-	value     any // of a JSON body
-	// idempotent identifies a request with an Idempotency-Key, which is idempotencyKey.
-	idempotent     auth.IdempotentRequest
-	idempotencyKey string
 }
 
 type apiRequestKey struct{}
 
 func requestOf(ctx context.Context) *apiRequest { return ctx.Value(apiRequestKey{}).(*apiRequest) }
 
-// isPlatform reports whether the caller acts in every tenant: a platform admin or a service key.
 func (q *apiRequest) isPlatform() bool {
 	return q.session != nil && q.session.Account.PlatformAdmin || q.key != nil && q.key.TenantID == 0
 }
 
-// account returns the caller's account. The caller must be a person.
 func (q *apiRequest) account() auth.Account { return q.session.Account }
 
 func (s *surface) store(ctx context.Context) pgstore.Writer {
@@ -84,8 +80,7 @@ func (s *surface) acting(ctx context.Context, act string) pgstore.Writer {
 	return s.As(actor)
 }
 
-// enter finds the tenant in the path and the caller's role in it. Without a role the answer is that the tenant does not
-// exist.
+// enter finds the tenant in the path and the caller's role in it. Without a role the tenant does not exist.
 func (s *surface) enter(q *apiRequest) error {
 	ctx := q.r.Context()
 	tenant, err := s.Stores.TenantBySlug(ctx, httpapi.PathParam(q.r, "tenant"))
@@ -127,7 +122,6 @@ func roleOf(key *auth.Key) auth.Role {
 // anyArea is the x-permission of operations that take any permission of the admin API.
 const anyArea auth.Permission = "any"
 
-// judge returns an error unless the caller has the access: a person by role, a key by permission.
 func (q *apiRequest) judge(least access, area auth.Permission, reads bool) error {
 	if q.tenant.Suspended && !q.isPlatform() && (q.key != nil || least != aViewer) {
 		return httpapi.Suspended.Problem(
@@ -170,7 +164,7 @@ func (q *apiRequest) judgeKey(least access, area auth.Permission, reads bool) er
 	return nil
 }
 
-// mustBePerson returns an error if the caller is a key. Acts that loosen security, or that no key may give, need it.
+// mustBePerson guards acts that loosen security, or that no key may give.
 func (q *apiRequest) mustBePerson(act string) error {
 	if q.key == nil {
 		return nil
@@ -178,7 +172,7 @@ func (q *apiRequest) mustBePerson(act string) error {
 	return httpapi.Forbidden.Problem("An API key cannot " + act + "; sign in as a person to do it.")
 }
 
-// mayGive returns an error if the caller is a key that would give another one more than it has.
+// mayGive refuses a key that would give another one more than it has.
 func (q *apiRequest) mayGive(other *auth.Key) error {
 	if q.key == nil {
 		return nil

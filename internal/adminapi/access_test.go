@@ -311,7 +311,6 @@ func (f *fixture) request(method, template string, o *openapi3.Operation) reques
 	return q
 }
 
-// who makes the callers of the matrix, new for each operation. member is the caller's state in acme and in closed.
 var who = map[string]func(*world) caller{
 	"nobody":         func(*world) caller { return caller{} },
 	"viewer":         func(w *world) caller { return w.memberOfBoth(auth.Viewer) },
@@ -433,7 +432,6 @@ func (w *world) revokedKey() caller {
 	return caller{key: token}
 }
 
-// refusal is the status that a caller gets who may not call an operation, or 0.
 func refusal(who, method string, o *openapi3.Operation, hasTenant, isSuspended bool) int {
 	least, _ := o.Extensions["x-least-role"].(string)
 	ranks := map[string]int{"viewer": 1, "editor": 2, "owner": 3, "platform": 4, "stranger": 3, "unproven": 3}
@@ -518,8 +516,6 @@ func eachOperation(description *openapi3.T, visit func(method, path string, o *o
 	}
 }
 
-// TestEveryOperationAnswersEveryCallerAsDescribed reads openapi.yaml, so that no new operation is forgotten, and looks
-// for secrets in all output.
 func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

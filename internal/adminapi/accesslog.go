@@ -9,8 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// note logs what the caller did to get in, or was refused. Every handler that lets somebody in, hands something out or
-// changes how somebody gets in calls it, or noteOf.
+// note must be called by every handler that lets somebody in, hands something out or changes how somebody gets in.
 func (s *surface) note(q *apiRequest, kind auth.AccessKind, detail string) {
 	var account auth.Account
 	if q.session != nil {
@@ -19,7 +18,6 @@ func (s *surface) note(q *apiRequest, kind auth.AccessKind, detail string) {
 	s.noteOf(q, kind, detail, account)
 }
 
-// noteOf is note for an account that is not the caller yet, or no longer.
 func (s *surface) noteOf(q *apiRequest, kind auth.AccessKind, detail string, account auth.Account) {
 	event := s.accessEvent(q, kind, detail)
 	event.Account, event.Who = account.ID, account.Email
@@ -44,7 +42,6 @@ func (s *surface) tenantOf(key *auth.Key) (rules.TenantID, string) {
 	return key.TenantID, tenant.Tenant.Slug
 }
 
-// noteTyped logs what a stranger did for an address.
 func (s *surface) noteTyped(q *apiRequest, kind auth.AccessKind, detail, email string) {
 	event := s.accessEvent(q, kind, detail)
 	event.Typed = email
@@ -58,8 +55,7 @@ func (s *surface) accessEvent(q *apiRequest, kind auth.AccessKind, detail string
 	}
 }
 
-// noteRefusal logs callers without permission, and keys and sessions that are not valid. A refused key is logged for
-// its own tenant, wherever it was sent.
+// noteRefusal logs a refused key for its own tenant, wherever it was sent.
 func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
 	var problem *httpapi.Problem
 	if !errors.As(asProblem(err), &problem) {

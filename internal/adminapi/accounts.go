@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -29,47 +27,18 @@ func answerAccount(a *auth.Account) openapi.TheAccountJSONResponse {
 func (s *surface) ListAccounts(ctx context.Context,
 	request openapi.ListAccountsRequestObject,
 ) (openapi.ListAccountsResponseObject, error) {
-	place, err := afterAccount(ctx)
-	if err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	accounts, err := s.People.Accounts(ctx, valueOf(request.Params.Q), place, limit+1)
-	if err != nil {
-		return nil, err
-	}
-	cursor := next(ctx)
-	if len(accounts) > limit {
-		accounts = accounts[:limit]
-		cursor = nextAccount(ctx, &accounts[limit-1])
-	}
-	return openapi.ListAccounts200JSONResponse{Items: itemsOf(accounts, showAccount), NextCursor: cursor}, nil
-}
-
-func afterAccount(ctx context.Context) (place auth.AccountPlace, err error) {
-	parts, err := after(ctx, 2)
-	if err != nil || parts[0] == "" {
-		return place, err
-	}
-	id, err := parseInt(parts[1])
-	if err != nil {
-		return place, errCursor
-	}
-	return auth.AccountPlace{Email: parts[0], ID: auth.AccountID(id)}, nil
-}
-
-func nextAccount(ctx context.Context, last *auth.Account) nullable.Nullable[string] {
-	return next(ctx, last.Email, formatInt(int64(last.ID)))
+	accounts, cursor, err := list(ctx, request.Params.Limit,
+		func(after auth.AccountPlace, limit int) ([]auth.Account, error) {
+			return s.People.Accounts(ctx, valueOf(request.Params.Q), after, limit)
+		}, (*auth.Account).Place)
+	return openapi.ListAccounts200JSONResponse{Items: itemsOf(accounts, showAccount), NextCursor: cursor}, err
 }
 
 func (s *surface) GetAccount(ctx context.Context,
 	request openapi.GetAccountRequestObject,
 ) (openapi.GetAccountResponseObject, error) {
 	account, err := s.People.Account(ctx, auth.AccountID(request.AccountId))
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetAccount200JSONResponse{TheAccountJSONResponse: answerAccount(&account)}, nil
+	return openapi.GetAccount200JSONResponse{TheAccountJSONResponse: answerAccount(&account)}, err
 }
 
 func (s *surface) UpdateAccount(ctx context.Context,
@@ -79,7 +48,7 @@ func (s *surface) UpdateAccount(ctx context.Context,
 	if request.Body.Proven != nil {
 		return s.proveAccount(ctx, request)
 	}
-	answer, err := s.changeAccount(ctx, id, request.Params.IfMatch, func(a *auth.Account) error {
+	answer, err := s.changeAccount(ctx, id, func(a *auth.Account) error {
 		q := requestOf(ctx)
 		if valueOf(request.Body.PlatformAdmin) && !a.PlatformAdmin {
 			if err := q.mustBePerson("make a platform admin"); err != nil {
@@ -106,10 +75,7 @@ func (s *surface) UpdateAccount(ctx context.Context,
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
+	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answer}, err
 }
 
 func (s *surface) EndAccountSessions(ctx context.Context,
@@ -141,46 +107,32 @@ func (s *surface) proveAccount(ctx context.Context,
 		return nil, err
 	}
 	if !*body.Proven || body.PlatformAdmin != nil || body.Disabled != nil {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
-			Pointer: "/proven",
-			Detail:  "must be true, and alone: an address is verified once and for all",
-		}})
+		return nil, wrongBody("/proven", "must be true, and alone: an address is verified once and for all")
 	}
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	account, err := s.People.ProveAddress(ctx, requestOf(ctx).actor, id, at)
+	account, err := s.People.ProveAddress(ctx, requestOf(ctx).actor, id, requestOf(ctx).ifMatch)
 	if errors.Is(err, rules.ErrExists) {
 		return nil, httpapi.Conflict.Problem("Another account with this address is verified; invite that one instead.")
 	}
-	if err != nil {
-		return nil, lost(ctx, err, func() (int64, error) {
-			account, err := s.People.Account(ctx, id)
-			return account.Version, err
-		})
-	}
-	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answerAccount(&account)}, nil
+	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answerAccount(&account)},
+		lost(ctx, err, s.accountVersion(ctx, id))
 }
 
-func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch string,
-	change func(*auth.Account) error,
-) (openapi.TheAccountJSONResponse, error) {
-	var answer openapi.TheAccountJSONResponse
-	at, err := expected(ifMatch)
-	if err != nil {
-		return answer, err
-	}
-	read := func() (int64, error) {
+func (s *surface) accountVersion(ctx context.Context, id auth.AccountID) func() (int64, error) {
+	return func() (int64, error) {
 		account, err := s.People.Account(ctx, id)
 		return account.Version, err
 	}
+}
+
+func (s *surface) changeAccount(
+	ctx context.Context, id auth.AccountID, change func(*auth.Account) error,
+) (answer openapi.TheAccountJSONResponse, err error) {
 	account, err := s.People.Account(ctx, id)
 	if err != nil {
 		return answer, err
 	}
-	if !holds(at, account.Version) {
-		return answer, lost(ctx, rules.ErrChanged, read)
+	if !holds(requestOf(ctx).ifMatch, account.Version) {
+		return answer, lost(ctx, rules.ErrChanged, s.accountVersion(ctx, id))
 	}
 	if err := change(&account); err != nil {
 		return answer, err
@@ -188,8 +140,6 @@ func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch 
 	if wrong := account.Validate(); len(wrong) > 0 {
 		return answer, wrong
 	}
-	if account, err = s.People.UpdateAccount(ctx, requestOf(ctx).actor, account); err != nil {
-		return answer, lost(ctx, err, read)
-	}
-	return answerAccount(&account), nil
+	account, err = s.People.UpdateAccount(ctx, requestOf(ctx).actor, account)
+	return answerAccount(&account), lost(ctx, err, s.accountVersion(ctx, id))
 }

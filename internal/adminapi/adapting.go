@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"time"
 
 	"github.com/oapi-codegen/nullable"
 
@@ -14,10 +13,7 @@ func (s *surface) ListAdapting(ctx context.Context,
 	_ openapi.ListAdaptingRequestObject,
 ) (openapi.ListAdaptingResponseObject, error) {
 	standing, err := s.Stores.Adapting(ctx, requestOf(ctx).tenant.ID)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.ListAdapting200JSONResponse{Items: itemsOf(standing, showAdapting)}, nil
+	return openapi.ListAdapting200JSONResponse{Items: itemsOf(standing, showAdapting)}, err
 }
 
 func showAdapting(s *adapt.Standing) openapi.Adapting {
@@ -36,12 +32,9 @@ func showAdapting(s *adapt.Standing) openapi.Adapting {
 	if s.Seen != nil {
 		seen := openapi.BackendSeen{
 			Requests: s.Seen.Requests, Errors: s.Seen.Errors,
-			P99Ms: nullable.NewNullNullable[float64](),
+			P99Ms: orNullIf(s.Seen.Latency.Count() > 0, millis(s.Seen.Latency.P99())),
 		}
-		if s.Seen.Latency.Count() > 0 {
-			seen.P99Ms = nullable.NewNullableWithValue(float64(s.Seen.Latency.P99()) / float64(time.Millisecond))
-		}
-		shown.Seen = nullable.NewNullableWithValue(seen)
+		shown.Seen.Set(seen)
 	}
 	return shown
 }

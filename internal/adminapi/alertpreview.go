@@ -21,7 +21,8 @@ func (s *surface) PreviewAlert(ctx context.Context,
 ) (openapi.PreviewAlertResponseObject, error) {
 	q, c := requestOf(ctx), request.Body
 	alert := violations.Alert{
-		Tenant: q.tenant.ID, Kind: violations.AlertKind(or(c.Kind, openapi.AlertKindDenials)), Rule: ruleOf(c.RuleId),
+		Tenant: q.tenant.ID, Kind: violations.AlertKind(or(c.Kind, openapi.AlertKindDenials)),
+		Rule:       rules.RuleID(orZero(c.RuleId)),
 		PerSubject: c.Per == openapi.AlertPerSubject, Threshold: c.Threshold,
 		Window: time.Duration(c.WindowMinutes) * time.Minute,
 	}
@@ -45,10 +46,7 @@ func (s *surface) PreviewAlert(ctx context.Context,
 	}
 	shown := openapi.AlertPreview{
 		Since: since, Until: until, CountedSince: timeOrNull(countedSince),
-		LookedBackTo: nullable.NewNullNullable[time.Time](),
-	}
-	if lookedBackTo.After(since) {
-		shown.LookedBackTo.Set(lookedBackTo)
+		LookedBackTo: orNullIf(lookedBackTo.After(since), lookedBackTo),
 	}
 	firings := alert.Preview(counts, until)
 	shown.Fired = len(firings)
@@ -77,34 +75,21 @@ func (s *surface) SilenceAlert(ctx context.Context,
 	if wrong := silence.Validate(time.Now()); len(wrong) > 0 {
 		return nil, wrong
 	}
-	answer, err := s.silence(ctx, int64(request.AlertId), request.Params.IfMatch, silence)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.SilenceAlert200JSONResponse{TheAlertJSONResponse: answer}, nil
+	answer, err := s.silence(ctx, int64(request.AlertId), silence)
+	return openapi.SilenceAlert200JSONResponse{TheAlertJSONResponse: answer}, err
 }
 
 func (s *surface) EndSilence(ctx context.Context,
 	request openapi.EndSilenceRequestObject,
 ) (openapi.EndSilenceResponseObject, error) {
-	answer, err := s.silence(ctx, int64(request.AlertId), request.Params.IfMatch, violations.Silence{})
-	if err != nil {
-		return nil, err
-	}
-	return openapi.EndSilence200JSONResponse{TheAlertJSONResponse: answer}, nil
+	answer, err := s.silence(ctx, int64(request.AlertId), violations.Silence{})
+	return openapi.EndSilence200JSONResponse{TheAlertJSONResponse: answer}, err
 }
 
 func (s *surface) silence(
-	ctx context.Context, id int64, ifMatch openapi.IfMatch, silence violations.Silence,
-) (answer openapi.TheAlertJSONResponse, err error) {
-	var at rules.Expected
-	if at, err = expected(ifMatch); err != nil {
-		return answer, err
-	}
+	ctx context.Context, id int64, silence violations.Silence,
+) (openapi.TheAlertJSONResponse, error) {
 	q := requestOf(ctx)
-	alert, err := s.Alerts.SilenceAlert(ctx, q.actor, q.tenant.ID, id, at, silence)
-	if err != nil {
-		return answer, lost(ctx, err, s.alertVersion(ctx, id))
-	}
-	return answerAlert(&alert), nil
+	alert, err := s.Alerts.SilenceAlert(ctx, q.actor, q.tenant.ID, id, q.ifMatch, silence)
+	return answerAlert(&alert), lost(ctx, err, s.alertVersion(ctx, id))
 }

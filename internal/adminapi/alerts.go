@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -20,10 +18,9 @@ func showAlert(a *violations.Alert) openapi.Alert {
 		Per: openapi.AlertPerRule, Threshold: a.Threshold,
 		WindowMinutes: int(a.Window / time.Minute), Format: openapi.AlertFormat(a.Format), Url: orNull(a.ShownURL()),
 		Email: orNull(a.Email), IsActive: a.Active, RuleRemoved: a.RuleRemoved, RaisedAt: timeOrNull(a.RaisedAt),
-		Silence: nullable.NewNullNullable[openapi.Silence](), Version: a.Version,
-	}
-	if a.Silence.Holds(time.Now()) {
-		shown.Silence.Set(openapi.Silence{Until: a.Silence.Until.UTC(), By: a.Silence.By, Reason: a.Silence.Reason})
+		Silence: orNullIf(a.Silence.Holds(time.Now()),
+			openapi.Silence{Until: a.Silence.Until.UTC(), By: a.Silence.By, Reason: a.Silence.Reason}),
+		Version: a.Version,
 	}
 	if a.PerSubject {
 		shown.Per = openapi.AlertPerSubject
@@ -31,13 +28,10 @@ func showAlert(a *violations.Alert) openapi.Alert {
 	return shown
 }
 
-// showWithSecret shows the secret that signs webhooks, and never one that a person gave.
 func showWithSecret(a *violations.Alert) openapi.AlertWithSecret {
-	shown := openapi.AlertWithSecret{Alert: showAlert(a), Secret: nullable.NewNullNullable[string]()}
-	if a.Format == violations.FormatWebhook {
-		shown.Secret.Set(a.Secret)
+	return openapi.AlertWithSecret{
+		Alert: showAlert(a), Secret: orNullIf(a.Format == violations.FormatWebhook, a.Secret),
 	}
-	return shown
 }
 
 func answerAlert(a *violations.Alert) openapi.TheAlertJSONResponse {
@@ -51,15 +45,13 @@ func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 		DeliveryId: openapi.ID(d.ID), IsTest: d.Test, RuleId: orNull(openapi.ID(d.Rule)), Subject: orNull(d.Subject),
 		Kind: openapi.AlertKind(d.Kind), Denied: d.Denied, Since: d.Since, RaisedAt: d.RaisedAt,
 		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status),
-		LastError:   d.Error,
-		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](),
-		IsUnderWay: d.UnderWay || d.InMail && d.State == violations.DeliveryPending,
+		LastError:     d.Error,
+		AttemptedAt:   timeOrNull(d.AttemptedAt),
+		NextAttemptAt: timeIf(d.State == violations.DeliveryPending && !d.UnderWay && !d.InMail, d.NextAttemptAt),
+		IsUnderWay:    d.UnderWay || d.InMail && d.State == violations.DeliveryPending,
 	}
 	if d.Silenced {
 		shown.State = openapi.AlertDeliveryStateSilenced
-	}
-	if d.State == violations.DeliveryPending && !d.UnderWay && !d.InMail {
-		shown.NextAttemptAt = timeOrNull(d.NextAttemptAt)
 	}
 	return shown
 }
@@ -67,20 +59,11 @@ func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 func (s *surface) ListAlerts(ctx context.Context,
 	request openapi.ListAlertsRequestObject,
 ) (openapi.ListAlertsResponseObject, error) {
-	place, err := afterNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := s.Alerts.Alerts(ctx, requestOf(ctx).tenant.ID)
-	if err != nil {
-		return nil, err
-	}
-	for len(all) > 0 && all[0].ID <= place {
-		all = all[1:]
-	}
-	items, cursor := page(ctx, all, limitOf(request.Params.Limit), showAlert,
-		func(a *violations.Alert) string { return formatInt(a.ID) })
-	return openapi.ListAlerts200JSONResponse{Items: items, NextCursor: cursor}, nil
+	alerts, cursor, err := list(ctx, request.Params.Limit, func(after int64, _ int) ([]violations.Alert, error) {
+		all, err := s.Alerts.Alerts(ctx, requestOf(ctx).tenant.ID)
+		return slices.DeleteFunc(all, func(a violations.Alert) bool { return a.ID <= after }), err
+	}, func(a *violations.Alert) int64 { return a.ID })
+	return openapi.ListAlerts200JSONResponse{Items: itemsOf(alerts, showAlert), NextCursor: cursor}, err
 }
 
 func (s *surface) CreateAlert(ctx context.Context,
@@ -89,7 +72,7 @@ func (s *surface) CreateAlert(ctx context.Context,
 	q, n := requestOf(ctx), request.Body
 	alert := violations.Alert{
 		Tenant: q.tenant.ID, Name: n.Name, Kind: violations.AlertKind(or(n.Kind, openapi.AlertKindDenials)),
-		Rule: ruleOf(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
+		Rule: rules.RuleID(orZero(n.RuleId)), PerSubject: n.Per == openapi.AlertPerSubject,
 		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, Active: or(n.IsActive, true),
 	}
 	alert.SetFormat(violations.Format(or(n.Format, openapi.AlertFormatWebhook)))
@@ -111,17 +94,7 @@ func (s *surface) CreateAlert(ctx context.Context,
 	}}, nil
 }
 
-// ruleOf returns a rule, and 0 for null.
-func ruleOf(id nullable.Nullable[openapi.ID]) rules.RuleID {
-	number, err := id.Get()
-	if err != nil {
-		return 0
-	}
-	return rules.RuleID(number)
-}
-
-// setDestination changes what a request gives of where an alert is sent. A field of another format is an error, so that
-// nobody believes that it counts.
+// setDestination refuses a field of another format, so that nobody believes that it counts.
 func setDestination(a *violations.Alert, url, routingKey, email *string) error {
 	var wrong rules.FieldErrors
 	is := func(given *string, field string, formats ...violations.Format) bool {
@@ -153,8 +126,8 @@ var forbiddenTarget = rules.FieldError{
 	Field: "url", Message: "must lead to a public address, and this one is in a private or reserved network",
 }
 
-// wrongAlert returns what is wrong with an alert, except in fields that are as before (nil for a new alert). An alert
-// whose URL has become forbidden can still be turned off.
+// wrongAlert skips fields that are as before (nil for a new alert), so that an alert whose URL has become forbidden can
+// be turned off.
 func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) error {
 	wrong := a.Validate()
 	isURLNew := a.Target() != "" && (before == nil || before.Target() != a.Target())
@@ -184,32 +157,25 @@ func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestO
 	error,
 ) {
 	alert, err := s.Alerts.Alert(ctx, requestOf(ctx).tenant.ID, int64(request.AlertId))
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, nil
+	return openapi.GetAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, err
 }
 
 func (s *surface) UpdateAlert(ctx context.Context,
 	request openapi.UpdateAlertRequestObject,
 ) (openapi.UpdateAlertResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	q, p := requestOf(ctx), request.Body
 	alert, err := s.Alerts.Alert(ctx, q.tenant.ID, int64(request.AlertId))
 	if err != nil {
 		return nil, err
 	}
 	before := alert
-	if !holds(at, alert.Version) {
+	if !holds(q.ifMatch, alert.Version) {
 		return nil, lost(ctx, rules.ErrChanged, s.alertVersion(ctx, alert.ID))
 	}
 	set(&alert.Name, p.Name)
 	set(&alert.Kind, (*violations.AlertKind)(p.Kind))
 	if p.RuleId.IsSpecified() {
-		alert.Rule = ruleOf(p.RuleId)
+		alert.Rule = rules.RuleID(orZero(p.RuleId))
 	}
 	if p.Per != nil {
 		alert.PerSubject = *p.Per == openapi.AlertPerSubject
@@ -232,10 +198,9 @@ func (s *surface) UpdateAlert(ctx context.Context,
 	if alert.Target() != before.Target() {
 		actor.Act = actNewURL
 	}
-	if alert, err = s.Alerts.UpdateAlert(ctx, actor, alert); err != nil {
-		return nil, lost(ctx, err, s.alertVersion(ctx, int64(request.AlertId)))
-	}
-	return openapi.UpdateAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, nil
+	alert, err = s.Alerts.UpdateAlert(ctx, actor, alert)
+	return openapi.UpdateAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)},
+		lost(ctx, err, s.alertVersion(ctx, before.ID))
 }
 
 func (s *surface) alertVersion(ctx context.Context, id int64) func() (int64, error) {
@@ -248,41 +213,26 @@ func (s *surface) alertVersion(ctx context.Context, id int64) func() (int64, err
 func (s *surface) DeleteAlert(ctx context.Context,
 	request openapi.DeleteAlertRequestObject,
 ) (openapi.DeleteAlertResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	q := requestOf(ctx)
-	if err := s.Alerts.RemoveAlert(ctx, q.actor, q.tenant.ID, int64(request.AlertId), at); err != nil {
-		return nil, lost(ctx, err, s.alertVersion(ctx, int64(request.AlertId)))
-	}
-	return openapi.DeleteAlert204Response{}, nil
+	q, id := requestOf(ctx), int64(request.AlertId)
+	err := s.Alerts.RemoveAlert(ctx, q.actor, q.tenant.ID, id, q.ifMatch)
+	return openapi.DeleteAlert204Response{}, lost(ctx, err, s.alertVersion(ctx, id))
 }
 
 func (s *surface) RotateAlertSecret(ctx context.Context,
 	request openapi.RotateAlertSecretRequestObject,
 ) (openapi.RotateAlertSecretResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	q := requestOf(ctx)
-	before, err := s.Alerts.Alert(ctx, q.tenant.ID, int64(request.AlertId))
+	q, id := requestOf(ctx), int64(request.AlertId)
+	before, err := s.Alerts.Alert(ctx, q.tenant.ID, id)
 	if err != nil {
 		return nil, err
 	}
 	if before.Format != violations.FormatWebhook {
 		return nil, httpapi.Conflict.Problem("Only webhooks are signed; this alert is sent in another format.")
 	}
-	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, int64(request.AlertId), at,
-		violations.NewWebhookSecret())
-	if err != nil {
-		return nil, lost(ctx, err, s.alertVersion(ctx, int64(request.AlertId)))
-	}
+	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, id, q.ifMatch, violations.NewWebhookSecret())
 	return openapi.RotateAlertSecret200JSONResponse{AlertSecretJSONResponse: openapi.AlertSecretJSONResponse{
-		Body:    showWithSecret(&alert),
-		Headers: openapi.AlertSecretResponseHeaders{ETag: etag(alert.Version)},
-	}}, nil
+		Body: showWithSecret(&alert), Headers: openapi.AlertSecretResponseHeaders{ETag: etag(alert.Version)},
+	}}, lost(ctx, err, s.alertVersion(ctx, id))
 }
 
 func (s *surface) TestAlert(ctx context.Context,
@@ -292,31 +242,20 @@ func (s *surface) TestAlert(ctx context.Context,
 	if errors.Is(err, rules.ErrInUse) {
 		return nil, httpapi.Conflict.Problem("The previous test is still being sent; look at the deliveries.")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return openapi.TestAlert201JSONResponse(showDelivery(&delivery)), nil
+	return openapi.TestAlert201JSONResponse(showDelivery(&delivery)), err
 }
 
 func (s *surface) ListAlertDeliveries(ctx context.Context,
 	request openapi.ListAlertDeliveriesRequestObject,
 ) (openapi.ListAlertDeliveriesResponseObject, error) {
-	before, err := afterNumber(ctx)
-	if err != nil {
+	tenant, id := requestOf(ctx).tenant.ID, int64(request.AlertId)
+	if _, err := s.Alerts.Alert(ctx, tenant, id); err != nil {
 		return nil, err
 	}
-	tenant := requestOf(ctx).tenant.ID
-	if _, err := s.Alerts.Alert(ctx, tenant, int64(request.AlertId)); err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	found, err := s.Alerts.AlertDeliveries(ctx, tenant, int64(request.AlertId), before, limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, found, limit, showDelivery,
-		func(d *violations.Delivery) string { return formatInt(d.ID) })
-	return openapi.ListAlertDeliveries200JSONResponse{Items: items, NextCursor: cursor}, nil
+	found, cursor, err := list(ctx, request.Params.Limit, func(before int64, limit int) ([]violations.Delivery, error) {
+		return s.Alerts.AlertDeliveries(ctx, tenant, id, before, limit)
+	}, func(d *violations.Delivery) int64 { return d.ID })
+	return openapi.ListAlertDeliveries200JSONResponse{Items: itemsOf(found, showDelivery), NextCursor: cursor}, err
 }
 
 func (s *surface) RetryAlertDelivery(ctx context.Context,
@@ -329,8 +268,6 @@ func (s *surface) RetryAlertDelivery(ctx context.Context,
 		return nil, httpapi.Conflict.Problem("It is being sent now; look again in a few seconds.")
 	case errors.Is(err, rules.ErrFinal):
 		return nil, httpapi.Conflict.Problem("It was delivered already.")
-	case err != nil:
-		return nil, err
 	}
-	return openapi.RetryAlertDelivery200JSONResponse(showDelivery(&delivery)), nil
+	return openapi.RetryAlertDelivery200JSONResponse(showDelivery(&delivery)), err
 }

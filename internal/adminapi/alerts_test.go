@@ -65,7 +65,7 @@ func TestTheSecretOfAnAlertIsShownOnceAndRotates(t *testing.T) {
 		path, alerts, path + "/deliveries", "/api/v1/tenants/acme/audit",
 		"/api/v1/tenants/acme/audit/export",
 	} {
-		if got := w.want(w.send(by, "GET", path, nil), http.StatusOK); strings.Contains(got.body, "whs_") {
+		if got := w.get(by, path); strings.Contains(got.body, "whs_") {
 			t.Errorf("%s shows a secret: %s", path, got.body)
 		}
 	}
@@ -117,7 +117,7 @@ func TestAnAlertIsChangedAsItWasRead(t *testing.T) {
 	if err := w.system().RemoveRule(t.Context(), w.acme.ID, rule.ID, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
-	got = w.want(w.send(by, "GET", path, nil), http.StatusOK)
+	got = w.get(by, path)
 	if !strings.Contains(got.body, `"is_active":false`) || !strings.Contains(got.body, `"rule_removed":true`) {
 		t.Errorf("after its rule was removed the alert is %s", got.body)
 	}
@@ -192,7 +192,6 @@ func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testi
 	}
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
 	attempt()
-	// Pending deliveries are tried again later, or at once by request.
 	w.exec("UPDATE delivery SET is_test = false, state = 'pending'")
 	w.exec(`INSERT INTO job (tenant_id, kind, about, next_run_at)
 		SELECT tenant_id, 'alert delivery', delivery_id, now() FROM delivery`)
@@ -230,12 +229,11 @@ func TestATestIsDeliveredBesideWhatWasRaised(t *testing.T) {
 		Items      []delivery `json:"items"`
 		NextCursor *string    `json:"next_cursor"`
 	}
-	got := read[list](t, w.want(w.send(by, "GET", path+"/deliveries?limit=1", nil), http.StatusOK))
+	got := read[list](t, w.get(by, path+"/deliveries?limit=1"))
 	if len(got.Items) != 1 || got.NextCursor == nil || got.Items[0].State != "pending" {
 		t.Fatalf("the latest delivery is %+v", got)
 	}
-	got = read[list](t, w.want(w.send(by, "GET", path+"/deliveries?limit=1&cursor="+*got.NextCursor, nil),
-		http.StatusOK))
+	got = read[list](t, w.get(by, path+"/deliveries?limit=1&cursor="+*got.NextCursor))
 	if len(got.Items) != 1 || got.NextCursor != nil || got.Items[0].State != "delivered" ||
 		*got.Items[0].LastStatus != 204 || !got.Items[0].IsTest {
 		t.Errorf("the delivery before is %+v", got)
@@ -257,7 +255,7 @@ func TestAlertsAreListedInPages(t *testing.T) {
 				AlertID int64 `json:"alert_id,string"`
 			} `json:"items"`
 			NextCursor *string `json:"next_cursor"`
-		}](t, w.want(w.send(by, "GET", alerts+"?limit=2"+cursor, nil), http.StatusOK))
+		}](t, w.get(by, alerts+"?limit=2"+cursor))
 		for _, item := range page.Items {
 			got = append(got, item.AlertID)
 		}
@@ -398,11 +396,13 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by, rule := w.person(w.acme, auth.Viewer), w.rule(w.acme)
-	w.exec(`INSERT INTO violation_minute VALUES ($1, date_trunc('minute', now() - interval '2 days'), $2, '42', false, 12, 12),
-		($1, date_trunc('minute', now() - interval '1 day'), $2, '43', false, 9, 9),
+	w.exec(`INSERT INTO violation_minute VALUES
+			($1, date_trunc('minute', now() - interval '2 days'), $2, '42', false, 12, 12),
+			($1, date_trunc('minute', now() - interval '1 day'), $2, '43', false, 9, 9),
 			($1, date_trunc('minute', now() - interval '9 days'), $2, '42', false, 99, 99)`,
 		w.acme.ID, rule.ID)
-	w.exec(`INSERT INTO decision_minute (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken, near_limit)
+	w.exec(`INSERT INTO decision_minute
+			(tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken, near_limit)
 		SELECT $1, 0, date_trunc('minute', now()) - make_interval(days => n), 9, 1, 0, 0, 9,
 			0 FROM unnest(ARRAY[9, 3, 2]) AS n`, w.acme.ID)
 	condition := map[string]any{"rule_id": nil, "per": "subject", "threshold": 10, "window_minutes": 5}

@@ -16,14 +16,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// showEntry returns an entry as the API shows it. It fails only if a stored image is not JSON.
 func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
-	before, err := asObject(e.Before)
-	if err != nil {
-		return openapi.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", e.ID, err)
-	}
-	after, err := asObject(e.After)
-	if err != nil {
+	before, beforeErr := asObject(e.Before)
+	after, afterErr := asObject(e.After)
+	if err := errors.Join(beforeErr, afterErr); err != nil {
 		return openapi.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", e.ID, err)
 	}
 	shown := openapi.AuditEntry{
@@ -58,7 +54,6 @@ func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
 	return shown, nil
 }
 
-// showPlatformEntry is showEntry for the platform's log.
 func showPlatformEntry(e *auth.AuditEntry) (openapi.PlatformAuditEntry, error) {
 	shown, err := showEntry(e)
 	return openapi.PlatformAuditEntry{
@@ -96,20 +91,15 @@ func auditFilter(
 		RequestID: valueOf(request),
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {
-		return filter, httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
-			httpapi.FieldError{
-				Pointer: "/query/object_kind",
-				Detail:  "is missing: different kinds can have the same id",
-			})
+		return filter, wrongQuery("object_kind", "is missing: different kinds can have the same id")
 	}
 	return filter, nil
 }
 
-// ListAudit handles GET …/audit.
 func (s *surface) ListAudit(ctx context.Context,
 	request openapi.ListAuditRequestObject,
 ) (openapi.ListAuditResponseObject, error) {
-	before, err := afterEntry(ctx)
+	before, err := after[auth.LogCursor](ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -122,45 +112,15 @@ func (s *surface) ListAudit(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	answer := openapi.ListAudit200JSONResponse{Items: make([]openapi.AuditEntry, len(entries)), NextCursor: next(ctx)}
-	for i := range entries {
-		if answer.Items[i], err = showEntry(&entries[i]); err != nil {
-			return nil, err
-		}
-	}
-	if cursor != (auth.LogCursor{}) {
-		answer.NextCursor = nextEntry(ctx, cursor)
-	}
-	return answer, nil
+	items, err := tryItems(entries, showEntry)
+	return openapi.ListAudit200JSONResponse{Items: items, NextCursor: next(ctx, cursor)}, err
 }
 
-// afterEntry returns the position in a log from the request's cursor.
-func afterEntry(ctx context.Context) (auth.LogCursor, error) {
-	parts, err := after(ctx, 2)
-	if err != nil || parts[0] == "" {
-		return auth.LogCursor{}, err
-	}
-	at, timeErr := time.Parse(time.RFC3339Nano, parts[0])
-	id, idErr := parseInt(parts[1])
-	if errors.Join(timeErr, idErr) != nil {
-		return auth.LogCursor{}, errCursor
-	}
-	return auth.LogCursor{At: at, ID: id}, nil
-}
-
-func nextEntry(ctx context.Context, last auth.LogCursor) nullable.Nullable[string] {
-	return next(ctx, last.At.UTC().Format(time.RFC3339Nano), formatInt(last.ID))
-}
-
-// GetAuditEntry handles GET …/audit/{audit_id}.
 func (s *surface) GetAuditEntry(ctx context.Context,
 	request openapi.GetAuditEntryRequestObject,
 ) (openapi.GetAuditEntryResponseObject, error) {
 	entry, err := s.auditEntry(ctx, auth.AuditID(request.AuditId))
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetAuditEntry200JSONResponse(entry), nil
+	return openapi.GetAuditEntry200JSONResponse(entry), err
 }
 
 func (s *surface) auditEntry(ctx context.Context, id auth.AuditID) (openapi.AuditEntry, error) {
@@ -195,11 +155,10 @@ func leastToRevert(entry *auth.AuditEntry) (access, auth.Permission, error) {
 	case "capacity":
 		return aPlatformAdmin, auth.PermissionTenants, nil
 	}
-	// What is left, such as a member's role, may give access.
+	// Other kinds, such as a member's role, may give access.
 	return anOwner, auth.PermissionMembers, nil
 }
 
-// isSuspended reads a logged tenant row; a creation has none before it.
 func isSuspended(row json.RawMessage) (bool, error) {
 	var tenant struct {
 		SuspendedAt *time.Time `json:"suspended_at"`
@@ -211,15 +170,13 @@ func isSuspended(row json.RawMessage) (bool, error) {
 	return tenant.SuspendedAt != nil, err
 }
 
-// RevertChange handles POST …/audit/{audit_id}/revert.
 func (s *surface) RevertChange(ctx context.Context,
 	request openapi.RevertChangeRequestObject,
 ) (openapi.RevertChangeResponseObject, error) {
 	q, id, whole := requestOf(ctx), auth.AuditID(request.AuditId), valueOf(request.Params.Whole)
 	row := valueOf(request.Params.Row)
 	if whole && row != 0 {
-		return nil, httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
-			httpapi.FieldError{Pointer: "/query/row", Detail: "must not be given with whole, which undoes all rows"})
+		return nil, wrongQuery("row", "must not be given with whole, which undoes all rows")
 	}
 	entry, err := s.Stores.AuditEntry(ctx, q.tenant.ID, id)
 	if err != nil {
@@ -262,8 +219,8 @@ func (s *surface) RevertChange(ctx context.Context,
 	return openapi.RevertChange200JSONResponse(answer), nil
 }
 
-// mayRevert refuses callers who may not undo an entry. A removed rule turns its alerts off in the same change, so
-// whoever may restore the rule may turn them on again.
+// mayRevert judges one entry. A removed rule turned its alerts off in the same change, so whoever may restore the rule
+// may turn them on again.
 func (s *surface) mayRevert(q *apiRequest, entry *auth.AuditEntry, isPart bool) error {
 	if isPart && entry.Object.Kind == "alert" {
 		return nil
@@ -287,10 +244,8 @@ func (s *surface) mayRevert(q *apiRequest, entry *auth.AuditEntry, isPart bool) 
 	return nil
 }
 
-// maxClashes is how many clashes an answer names.
 const maxClashes = 20
 
-// undoProblem says which entries cannot be undone, and why.
 func undoProblem(clash *auth.UndoError) *httpapi.Problem {
 	detail := "It has changed again since; look at the later changes."
 	fields := make([]httpapi.FieldError, 0, min(len(clash.Clashes), maxClashes))
@@ -317,26 +272,16 @@ func undoProblem(clash *auth.UndoError) *httpapi.Problem {
 	return httpapi.Conflict.Problem(detail, fields...)
 }
 
-// ListPlatformAudit handles GET /api/v1/audit.
 func (s *surface) ListPlatformAudit(ctx context.Context,
 	request openapi.ListPlatformAuditRequestObject,
 ) (openapi.ListPlatformAuditResponseObject, error) {
-	before, err := afterNumber(ctx)
+	entries, cursor, err := list(ctx, request.Params.Limit,
+		func(before auth.AuditID, limit int) ([]auth.AuditEntry, error) {
+			return s.Stores.PlatformAudit(ctx, before, limit)
+		}, func(e *auth.AuditEntry) auth.AuditID { return e.ID })
 	if err != nil {
 		return nil, err
 	}
-	limit := limitOf(request.Params.Limit)
-	entries, err := s.Stores.PlatformAudit(ctx, auth.AuditID(before), limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, entries, limit, func(e *auth.AuditEntry) openapi.PlatformAuditEntry {
-		shown, wrong := showPlatformEntry(e)
-		err = errors.Join(err, wrong)
-		return shown
-	}, func(e *auth.AuditEntry) string { return formatInt(int64(e.ID)) })
-	if err != nil {
-		return nil, err
-	}
-	return openapi.ListPlatformAudit200JSONResponse{Items: items, NextCursor: cursor}, nil
+	items, err := tryItems(entries, showPlatformEntry)
+	return openapi.ListPlatformAudit200JSONResponse{Items: items, NextCursor: cursor}, err
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// auditTest is the generated type of test.
 type auditTest = struct {
 	EndedAt   nullable.Nullable[time.Time] `json:"ended_at"`
 	Error     string                       `json:"error"`
@@ -23,39 +22,28 @@ type auditTest = struct {
 }
 
 func showAuditWebhook(w *auth.AuditWebhook, p *auth.AuditProgress) openapi.AuditWebhook {
-	shown := openapi.AuditWebhook{
+	t := p.Test
+	return openapi.AuditWebhook{
 		Url: rules.ShownURL(w.URL), IsActive: w.Active, Version: w.Version,
 		Waiting: p.Waiting, OldestWaitingAt: timeOrNull(p.OldestWaiting), Skipped: p.Skipped,
-		Failures: p.Failures, IsUnderWay: p.UnderWay, NextAttemptAt: nullable.NewNullNullable[time.Time](),
-		AttemptedAt: timeOrNull(p.AttemptedAt), SucceededAt: timeOrNull(p.SucceededAt), LastStatus: orNull(p.Status),
+		Failures: p.Failures, IsUnderWay: p.UnderWay,
+		NextAttemptAt: timeIf(w.Active && p.Waiting > 0 && !p.UnderWay, p.NextAttemptAt),
+		AttemptedAt:   timeOrNull(p.AttemptedAt), SucceededAt: timeOrNull(p.SucceededAt), LastStatus: orNull(p.Status),
 		LastError: p.Error,
+		Test: orNullIf(t.Waits || !t.EndedAt.IsZero(), auditTest{
+			IsWaiting: t.Waits, EndedAt: timeOrNull(t.EndedAt), Status: orNull(t.Status), Error: t.Error,
+		}),
 	}
-	if w.Active && p.Waiting > 0 && !p.UnderWay {
-		shown.NextAttemptAt = timeOrNull(p.NextAttemptAt)
-	}
-	shown.Test.SetNull()
-	if t := p.Test; t.Waits || !t.EndedAt.IsZero() {
-		shown.Test.Set(auditTest{
-			IsWaiting: t.Waits, EndedAt: timeOrNull(t.EndedAt), Status: orNull(t.Status),
-			Error: t.Error,
-		})
-	}
-	return shown
 }
 
-// theAuditWebhook reads the webhook again after a change.
-func (s *surface) theAuditWebhook(ctx context.Context) (answer openapi.TheAuditWebhookJSONResponse, err error) {
+func (s *surface) theAuditWebhook(ctx context.Context) (openapi.TheAuditWebhookJSONResponse, error) {
 	webhook, progress, err := s.AuditWebhooks.AuditWebhook(ctx, requestOf(ctx).tenant.ID)
-	if err != nil {
-		return answer, err
-	}
 	return openapi.TheAuditWebhookJSONResponse{
 		Body:    showAuditWebhook(&webhook, &progress),
 		Headers: openapi.TheAuditWebhookResponseHeaders{ETag: etag(webhook.Version)},
-	}, nil
+	}, err
 }
 
-// GetAuditWebhook handles GET …/audit-webhook.
 func (s *surface) GetAuditWebhook(
 	ctx context.Context, request openapi.GetAuditWebhookRequestObject,
 ) (openapi.GetAuditWebhookResponseObject, error) {
@@ -66,13 +54,9 @@ func (s *surface) GetAuditWebhook(
 		}
 		return nil, httpapi.NotFound.Problem("The audit log is sent nowhere; create the webhook with POST.")
 	}
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetAuditWebhook200JSONResponse{TheAuditWebhookJSONResponse: answer}, nil
+	return openapi.GetAuditWebhook200JSONResponse{TheAuditWebhookJSONResponse: answer}, err
 }
 
-// CreateAuditWebhook handles POST …/audit-webhook.
 func (s *surface) CreateAuditWebhook(
 	ctx context.Context, request openapi.CreateAuditWebhookRequestObject,
 ) (openapi.CreateAuditWebhookResponseObject, error) {
@@ -104,8 +88,7 @@ func (s *surface) CreateAuditWebhook(
 	}, nil
 }
 
-// wrongAuditWebhook returns what is wrong with a webhook. The URL's address is judged if the URL is new: one that
-// became forbidden since must not keep anybody from turning the webhook off.
+// wrongAuditWebhook judges the address of a new URL alone: one that became forbidden must not keep a webhook on.
 func (s *surface) wrongAuditWebhook(ctx context.Context, w *auth.AuditWebhook, before string) error {
 	wrong := w.Validate()
 	if len(wrong) == 0 && w.URL != before && s.CheckTarget(ctx, w.URL) != nil {
@@ -117,20 +100,15 @@ func (s *surface) wrongAuditWebhook(ctx context.Context, w *auth.AuditWebhook, b
 	return nil
 }
 
-// UpdateAuditWebhook handles PATCH …/audit-webhook.
 func (s *surface) UpdateAuditWebhook(
 	ctx context.Context, request openapi.UpdateAuditWebhookRequestObject,
 ) (openapi.UpdateAuditWebhookResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	q := requestOf(ctx)
 	webhook, _, err := s.AuditWebhooks.AuditWebhook(ctx, q.tenant.ID)
 	if err != nil {
 		return nil, err
 	}
-	if !holds(at, webhook.Version) {
+	if !holds(q.ifMatch, webhook.Version) {
 		return nil, lost(ctx, rules.ErrChanged, s.auditWebhookVersion(ctx))
 	}
 	before := webhook.URL
@@ -149,10 +127,7 @@ func (s *surface) UpdateAuditWebhook(
 		return nil, lost(ctx, err, s.auditWebhookVersion(ctx))
 	}
 	answer, err := s.theAuditWebhook(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.UpdateAuditWebhook200JSONResponse{TheAuditWebhookJSONResponse: answer}, nil
+	return openapi.UpdateAuditWebhook200JSONResponse{TheAuditWebhookJSONResponse: answer}, err
 }
 
 func (s *surface) auditWebhookVersion(ctx context.Context) func() (int64, error) {
@@ -162,50 +137,33 @@ func (s *surface) auditWebhookVersion(ctx context.Context) func() (int64, error)
 	}
 }
 
-// DeleteAuditWebhook handles DELETE …/audit-webhook.
 func (s *surface) DeleteAuditWebhook(
-	ctx context.Context, request openapi.DeleteAuditWebhookRequestObject,
+	ctx context.Context, _ openapi.DeleteAuditWebhookRequestObject,
 ) (openapi.DeleteAuditWebhookResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	q := requestOf(ctx)
-	if err := s.AuditWebhooks.RemoveAuditWebhook(ctx, q.actor, q.tenant.ID, at); err != nil {
-		return nil, lost(ctx, err, s.auditWebhookVersion(ctx))
-	}
-	return openapi.DeleteAuditWebhook204Response{}, nil
+	err := s.AuditWebhooks.RemoveAuditWebhook(ctx, q.actor, q.tenant.ID, q.ifMatch)
+	return openapi.DeleteAuditWebhook204Response{}, lost(ctx, err, s.auditWebhookVersion(ctx))
 }
 
-// RotateAuditSecret handles POST …/audit-webhook/rotate.
 func (s *surface) RotateAuditSecret(
-	ctx context.Context, request openapi.RotateAuditSecretRequestObject,
+	ctx context.Context, _ openapi.RotateAuditSecretRequestObject,
 ) (openapi.RotateAuditSecretResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	q := requestOf(ctx)
-	if _, err := s.AuditWebhooks.RotateAuditSecret(ctx, q.actor, q.tenant.ID, at,
+	if _, err := s.AuditWebhooks.RotateAuditSecret(ctx, q.actor, q.tenant.ID, q.ifMatch,
 		violations.NewWebhookSecret()); err != nil {
 		return nil, lost(ctx, err, s.auditWebhookVersion(ctx))
 	}
 	webhook, progress, err := s.AuditWebhooks.AuditWebhook(ctx, q.tenant.ID)
-	if err != nil {
-		return nil, err
-	}
 	return openapi.RotateAuditSecret200JSONResponse{
 		AuditWebhookSecretJSONResponse: openapi.AuditWebhookSecretJSONResponse{
 			Body: openapi.AuditWebhookWithSecret{
-				Webhook: showAuditWebhook(&webhook, &progress),
-				Secret:  webhook.Secret,
+				Webhook: showAuditWebhook(&webhook, &progress), Secret: webhook.Secret,
 			},
 			Headers: openapi.AuditWebhookSecretResponseHeaders{ETag: etag(webhook.Version)},
 		},
-	}, nil
+	}, err
 }
 
-// TestAuditWebhook handles POST …/audit-webhook/test.
 func (s *surface) TestAuditWebhook(
 	ctx context.Context, _ openapi.TestAuditWebhookRequestObject,
 ) (openapi.TestAuditWebhookResponseObject, error) {
@@ -217,8 +175,5 @@ func (s *surface) TestAuditWebhook(
 		return nil, err
 	}
 	answer, err := s.theAuditWebhook(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.TestAuditWebhook200JSONResponse{TheAuditWebhookJSONResponse: answer}, nil
+	return openapi.TestAuditWebhook200JSONResponse{TheAuditWebhookJSONResponse: answer}, err
 }

@@ -50,7 +50,6 @@ func TestLookingForMistakesEndsAtTheTwentieth(t *testing.T) {
 	}
 }
 
-// lateBody does something before its last bytes come.
 type lateBody struct {
 	io.Reader
 	meanwhile func()
@@ -125,7 +124,6 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// readStores runs after once users or a chunk of a file were read.
 type readStores struct {
 	adminapi.Stores
 	after func()
@@ -174,7 +172,7 @@ func TestADownloadEndsWhenItsReaderMayReadNoLonger(t *testing.T) {
 		SELECT $1, $2, n, $3 FROM generate_series(0, 1) AS n`, w.acme.ID, id, chunk.Bytes())
 	w.exec("UPDATE export SET chunks = 2 WHERE export_id = $1", id)
 	path := fmt.Sprintf("/api/v1/tenants/acme/exports/%d/file", id)
-	if lines := strings.Count(w.want(w.send(by, "GET", path, nil), http.StatusOK).body, "\n"); lines != 40_000 {
+	if lines := strings.Count(w.get(by, path).body, "\n"); lines != 40_000 {
 		t.Errorf("the file has %d lines", lines)
 	}
 	stores.after = func() { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) }
@@ -220,7 +218,7 @@ func TestAKeyIsJudgedByItsRowToo(t *testing.T) {
 	id, key := w.key(w.acme, auth.PermissionManage)
 	w.refresh()
 	by := caller{key: key}
-	w.want(w.send(by, "GET", "/api/v1/tenants/acme", nil), http.StatusOK)
+	w.get(by, "/api/v1/tenants/acme")
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/api-keys/"+id+"/revoke", nil, "If-Match", "*"), http.StatusOK)
 	w.want(w.send(by, "GET", "/api/v1/tenants/acme", nil), http.StatusUnauthorized) // which memory does not know yet
 	basic := w.do(owner, request{

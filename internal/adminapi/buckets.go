@@ -21,7 +21,6 @@ import (
 )
 
 const (
-	// maxUserBuckets caps the shown buckets that the user id alone determines.
 	maxUserBuckets = 500
 	// tiersPerAsk keeps one question from blocking Redis; see enforce.Buckets.
 	tiersPerAsk        = 64
@@ -102,8 +101,8 @@ func (s *surface) lookInto(ctx context.Context, tenant *rules.Tenant, matches []
 		tiers[i] = enforce.Tier{Key: enforce.KeyOf(tenant, &matches[i]), Limit: matches[i].Limit}
 	}
 	var checks []enforce.BucketCheck
-	for start := 0; start < len(tiers); start += tiersPerAsk {
-		checks = append(checks, enforce.BucketCheck{Tiers: tiers[start:min(start+tiersPerAsk, len(tiers))]})
+	for some := range slices.Chunk(tiers, tiersPerAsk) {
+		checks = append(checks, enforce.BucketCheck{Tiers: some})
 	}
 	if len(checks) == 0 {
 		return nil, nil
@@ -114,7 +113,6 @@ func (s *surface) lookInto(ctx context.Context, tenant *rules.Tenant, matches []
 	return tiers, nil
 }
 
-// The server's log has the store's error.
 var (
 	bucketsUnchanged = httpapi.Unavailable.Problem(
 		"The store of buckets refused or failed, and the buckets are as they were; try again, or look into the " +
@@ -146,7 +144,6 @@ func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 	}
 }
 
-// showWindow shows the window that the bucket is in; null for a limit without one.
 func showWindow(m *rules.Match, bucket *enforce.Bucket) nullable.Nullable[openapi.BucketWindow] {
 	if bucket.Limit.Kind != rules.KindFixedWindow {
 		return nullable.NewNullNullable[openapi.BucketWindow]()
@@ -167,10 +164,7 @@ func (s *surface) ResetBucket(ctx context.Context,
 	request openapi.ResetBucketRequestObject,
 ) (openapi.ResetBucketResponseObject, error) {
 	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditReset, enforce.Fill)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.ResetBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, nil
+	return openapi.ResetBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, err
 }
 
 func (s *surface) CreditBucket(ctx context.Context,
@@ -178,26 +172,19 @@ func (s *surface) CreditBucket(ctx context.Context,
 ) (openapi.CreditBucketResponseObject, error) {
 	amount, ok := exactTokens(request.Body.Tokens)
 	if !ok {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
-			Pointer: "/tokens",
-			Detail:  "must have at most 6 decimals",
-		}})
+		return nil, wrongBody("/tokens", "must have at most 6 decimals")
 	}
 	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditCredit, amount)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.CreditBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, nil
+	return openapi.CreditBucket200JSONResponse{TheBucketChangeJSONResponse: answer}, err
 }
 
-// exactTokens converts a number of a body into tokens, unless it has more than 6 decimals. Up to a thousand million
-// tokens the shortest decimal of a float64 is the one that was sent.
+// exactTokens refuses more than 6 decimals. Up to a thousand million, the shortest decimal of a float64 is as it was
+// sent.
 func exactTokens(number float64) (enforce.Tokens, bool) {
 	_, decimals, _ := strings.Cut(strconv.FormatFloat(number, 'f', -1, 64), ".")
 	return enforce.Tokens(math.Round(number * float64(enforce.Token))), len(decimals) <= 6
 }
 
-// changeBucket credits a bucket and logs that, once for all requests with one Idempotency-Key.
 func (s *surface) changeBucket(
 	ctx context.Context, userID, text string, action auth.AuditAction, amount enforce.Tokens,
 ) (openapi.TheBucketChangeJSONResponse, error) {
@@ -223,9 +210,7 @@ func (s *surface) changeBucket(
 		}
 	}
 	if err != nil || !ok {
-		return answer, httpapi.BodyProblem([]httpapi.FieldError{{
-			Pointer: "/bucket_key", Detail: "must be the bucket_key of one of the user's buckets",
-		}})
+		return answer, wrongBody("/bucket_key", "must be the bucket_key of one of the user's buckets")
 	}
 	object := auth.AuditObject{Kind: "bucket", ID: key.Text()}
 	err = s.store(ctx).RecordChange(ctx, tenantID, object, action, func(ctx context.Context) (any, any, error) {
@@ -245,7 +230,7 @@ func (s *surface) changeBucket(
 	return answer, err
 }
 
-// credit credits a bucket, once if there is an id. Returns rules.ErrOutcomeUnknown if the store's answer was lost.
+// credit returns rules.ErrOutcomeUnknown if the store's answer was lost.
 func (s *surface) credit(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {

@@ -85,8 +85,6 @@ func TestACreditWhoseAnswerWasLostIsRepeatedAndGivenOnce(t *testing.T) {
 	}
 }
 
-// TestABucketShowsWhatItHasLent: it is not among the tokens that can be taken, and stays lent when the bucket is
-// refilled.
 func TestAResetWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	buckets := &lossyBuckets{meanwhile: func(context.Context) {}}
@@ -125,7 +123,7 @@ func TestABucketShowsWhatItHasLent(t *testing.T) {
 	const path = "/api/v1/tenants/acme/users/42/buckets"
 	look := func() bucket {
 		t.Helper()
-		items := read[struct{ Items []bucket }](t, w.want(w.send(by, "GET", path, nil), http.StatusOK)).Items
+		items := read[struct{ Items []bucket }](t, w.get(by, path)).Items
 		if len(items) != 1 {
 			t.Fatalf("the user has %d buckets", len(items))
 		}
@@ -169,7 +167,6 @@ func TestABucketShowsWhatItHasLent(t *testing.T) {
 	}
 }
 
-// TestABucketOfADescriptorsLimitIsShownAndReset: its key is in the violation, because no rule has the limit.
 func TestABucketOfADescriptorsLimitIsShownAndReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -206,7 +203,7 @@ func TestABucketOfADescriptorsLimitIsShownAndReset(t *testing.T) {
 	const path = "/api/v1/tenants/acme/users/42/buckets"
 	own := func() bucket {
 		t.Helper()
-		items := read[struct{ Items []bucket }](t, w.want(w.send(by, "GET", path, nil), http.StatusOK)).Items
+		items := read[struct{ Items []bucket }](t, w.get(by, path)).Items
 		if len(items) != 2 {
 			t.Fatalf("the user has the buckets %+v, want the rule's and the descriptor's", items)
 		}

@@ -12,7 +12,6 @@ import (
 )
 
 const (
-	// longestComparison bounds the counts that a comparison reads.
 	longestComparison = 30 * 24 * time.Hour
 	comparedSubjects  = 10
 )
@@ -26,7 +25,7 @@ func (s *surface) CreateCandidate(ctx context.Context,
 		return nil, err
 	}
 	if !live.CanBeTried() {
-		return nil, cannotBeTried()
+		return nil, cannotBeTried
 	}
 	candidate := live
 	wrong := candidate.Patch(*request.Body)
@@ -46,16 +45,14 @@ func (s *surface) CreateCandidate(ctx context.Context,
 	case errors.Is(err, rules.ErrExists):
 		return nil, httpapi.Conflict.Problem("The rule has a candidate already. Promote or discard that one first.")
 	case errors.Is(err, rules.ErrInUse):
-		return nil, cannotBeTried()
+		return nil, cannotBeTried
 	case err != nil:
 		return nil, err
 	}
 	return openapi.CreateCandidate201JSONResponse{RuleCreatedJSONResponse: answerNewRule(ctx, &candidate)}, nil
 }
 
-func cannotBeTried() error {
-	return httpapi.Conflict.Problem("Only an enforced limit or block can have a candidate.")
-}
+var cannotBeTried = httpapi.Conflict.Problem("Only an enforced limit or block can have a candidate.")
 
 func (s *surface) CompareCandidate(ctx context.Context,
 	request openapi.CompareCandidateRequestObject,

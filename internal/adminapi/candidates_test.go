@@ -65,7 +65,7 @@ func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
 		} `json:"items"`
 	}
 	compare := func() comparison {
-		return read[comparison](t, w.want(w.send(by, "GET", path(candidate.RuleID, "/comparison"), nil), http.StatusOK))
+		return read[comparison](t, w.get(by, path(candidate.RuleID, "/comparison")))
 	}
 	if got := compare(); got.Live.RuleID != int64(live.ID) || !got.Since.After(got.Until) || len(got.Points) != 0 ||
 		got.Subjects != 0 {

@@ -11,19 +11,12 @@ func (s *surface) GetCapacity(ctx context.Context,
 	_ openapi.GetCapacityRequestObject,
 ) (openapi.GetCapacityResponseObject, error) {
 	capacity, err := s.Stores.Capacity(ctx, requestOf(ctx).tenant.ID)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetCapacity200JSONResponse{TheCapacityJSONResponse: answerCapacity(&capacity)}, nil
+	return openapi.GetCapacity200JSONResponse{TheCapacityJSONResponse: answerCapacity(&capacity)}, err
 }
 
 func (s *surface) PutCapacity(ctx context.Context,
 	request openapi.PutCapacityRequestObject,
 ) (openapi.PutCapacityResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	exceptions := rules.Exceptions{}
 	for thing, given := range map[rules.Thing]*openapi.CapacityLimit{
 		rules.ThingPlans: request.Body.Plans, rules.ThingRules: request.Body.Rules,
@@ -40,14 +33,12 @@ func (s *surface) PutCapacity(ctx context.Context,
 		return nil, wrong
 	}
 	q := requestOf(ctx)
-	capacity, err := s.Stores.PutCapacity(ctx, q.actor, q.tenant.ID, exceptions, at)
-	if err != nil {
-		return nil, lost(ctx, err, func() (int64, error) {
+	capacity, err := s.Stores.PutCapacity(ctx, q.actor, q.tenant.ID, exceptions, q.ifMatch)
+	return openapi.PutCapacity200JSONResponse{TheCapacityJSONResponse: answerCapacity(&capacity)},
+		lost(ctx, err, func() (int64, error) {
 			capacity, err := s.Stores.Capacity(ctx, q.tenant.ID)
 			return capacity.Version, err
 		})
-	}
-	return openapi.PutCapacity200JSONResponse{TheCapacityJSONResponse: answerCapacity(&capacity)}, nil
 }
 
 func answerCapacity(capacity *rules.Capacity) openapi.TheCapacityJSONResponse {

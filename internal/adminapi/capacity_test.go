@@ -32,8 +32,6 @@ func (w *world) capacity(tenant rules.Tenant, n int64) {
 		rules.AnyVersion))(w.t)
 }
 
-// askOverCapacity is the caller "over capacity" of the matrix, an owner of a tenant above it: creating is refused,
-// everything else goes on.
 func (m *matrix) askOverCapacity(method, path string, o *openapi3.Operation) {
 	creates := slices.Contains(creating, o.OperationID)
 	least, _ := o.Extensions["x-least-role"].(string)
@@ -82,7 +80,7 @@ func TestPlatformAdminsSetCapacityAndTenantsSeeIt(t *testing.T) {
 	const capacity = "/api/v1/tenants/acme/capacity"
 	admin, viewer := w.platformAdmin(), w.person(w.acme, auth.Viewer)
 	w.rule(w.acme)
-	first := w.want(w.send(viewer, "GET", capacity, nil), http.StatusOK)
+	first := w.get(viewer, capacity)
 	shown := read[shownCapacity](t, first)
 	if first.header.Get("ETag") != `"0"` || shown.Version != 0 || len(shown.Items) != len(rules.Things) {
 		t.Errorf("the capacity is %s %s", first.header.Get("ETag"), first.body)
@@ -117,7 +115,7 @@ func TestPlatformAdminsSetCapacityAndTenantsSeeIt(t *testing.T) {
 	if got := read[problem](t, over); got.Detail != want || got.Type != "urn:sluice:problem:capacity-exceeded" {
 		t.Errorf("a rule too many is answered %s", over.body)
 	}
-	log := w.want(w.send(viewer, "GET", "/api/v1/tenants/acme/audit?object_kind=capacity", nil), http.StatusOK)
+	log := w.get(viewer, "/api/v1/tenants/acme/audit?object_kind=capacity")
 	if !strings.Contains(log.body, admin.account.Email) || !strings.Contains(log.body, `"alerts":500`) {
 		t.Errorf("the log has %s", log.body)
 	}
@@ -225,8 +223,6 @@ func TestWhoMayJoinByGroupsSignsInWithoutARoleWhenTheTenantIsFull(t *testing.T) 
 	}
 }
 
-// TestATenantAtItsCapacityCostsOthersNothing lets one tenant ask for more than it may hold, over and over, and times
-// what a neighbour does.
 func TestATenantAtItsCapacityCostsOthersNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

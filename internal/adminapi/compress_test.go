@@ -14,7 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// rawGet sends the Accept-Encoding of a browser and returns the answer without decompressing it.
 func (s *streaming) rawGet(by caller, path string) (header http.Header, body io.Reader) {
 	s.t.Helper()
 	q := must(http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.server.URL+path, nil))(s.t)
@@ -61,7 +60,6 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 	}
 }
 
-// A secret beside text that an attacker chose could be guessed from the length of the answer.
 func TestAnswersWithSecretsAreNotCompressed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -82,8 +80,7 @@ func TestTheSessionSaysWhereChecksAreAsked(t *testing.T) {
 	}
 	for url, want := range map[string]string{"": "<nil>", "https://limits.example.com": "https://limits.example.com"} {
 		w := newWorld(t, func(c *adminapi.Config) { c.CheckURL = url })
-		got := read[session](t, w.want(w.send(w.person(w.acme, auth.Viewer), "GET", "/api/v1/session", nil),
-			http.StatusOK)).CheckURL
+		got := read[session](t, w.get(w.person(w.acme, auth.Viewer), "/api/v1/session")).CheckURL
 		if (got == nil) != (url == "") || got != nil && *got != want {
 			t.Errorf("with %q the session says %v, want %s", url, got, want)
 		}

@@ -77,7 +77,6 @@ func TestAnAccountWithoutAPasswordConfirmsItsSessionAtTheProvider(t *testing.T) 
 	}
 }
 
-// A thief has the browser, or its session, but cannot sign in at the provider as its owner.
 func TestNobodyElseConfirmsASession(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, nil)
@@ -131,17 +130,14 @@ func TestAConfirmationIsUsedOnceAndForNothingElse(t *testing.T) {
 	wantFailed(t, ada.back(query), auth.ProviderFlowEnded) // the cookie is gone
 	ada.cookies["sluice_flow"] = kept
 	wantFailed(t, ada.back(query), auth.ProviderWrong) // the code was used
-	// The state of a sign-in or of a link confirms nothing, with the cookie of a confirmation or with its own.
 	signIn := w.provider.Visit(ada.begin(start, `{}`))
 	ada.begin(confirmAt, `{"provider":"idp"}`)
 	wantFailed(t, ada.back(signIn), auth.ProviderFlowEnded)
-	// A flow whose state was used before ends, even with a code that is good.
 	query = w.provider.Visit(ada.begin(confirmAt, `{"provider":"idp"}`))
 	if err := w.store.UseFlow(w.ctx(), auth.DigestSecret(query.Get("state")), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	wantFailed(t, ada.back(query), auth.ProviderFlowEnded)
-	// A token with another nonce was made for another sign-in.
 	w.provider.Spoil(func(claims oidctest.Claims) { claims["nonce"] = "of another sign-in" })
 	wantFailed(t, ada.back(w.provider.Visit(ada.begin(confirmAt, `{"provider":"idp"}`))), auth.ProviderWrong)
 	if ada.isFresh() {
@@ -214,7 +210,6 @@ func TestConfirmingAtAProviderTakesTheSecondFactorToo(t *testing.T) {
 	secret := w.turnFactorOn(by)
 	w.exec("UPDATE second_factor SET last_step = 0") // the code may be that which turned it on
 	p.turnStale()
-	// The factor was turned on after this one began.
 	p.cookies["sluice_flow"] = flow
 	wantFailed(t, p.back(without), auth.ProviderFlowEnded)
 	for body, pointer := range map[string]string{

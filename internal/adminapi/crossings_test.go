@@ -58,7 +58,7 @@ func TestCrossingsAreListedByRuleAndUserInPages(t *testing.T) {
 		path := "/api/v1/tenants/acme/crossings?" + query + "limit=2"
 		found := 0
 		for cursor := ""; ; {
-			page := read[crossingPage](t, w.want(w.send(by, "GET", path+cursor, nil), http.StatusOK))
+			page := read[crossingPage](t, w.get(by, path+cursor))
 			found += len(page.Items)
 			if page.NextCursor == nil {
 				break
@@ -69,14 +69,12 @@ func TestCrossingsAreListedByRuleAndUserInPages(t *testing.T) {
 			t.Errorf("%q finds %d crossings, want %d", query, found, want)
 		}
 	}
-	first := read[crossingPage](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/crossings?user_id=42&limit=1", nil),
-		http.StatusOK))
+	first := read[crossingPage](t, w.get(by, "/api/v1/tenants/acme/crossings?user_id=42&limit=1"))
 	if got := first.Items[0]; got.Name != "hourly" || got.Used != 80.5 || *got.UserID != "42" || got.Share != 80 ||
 		got.Burst != 100 {
 		t.Errorf("a crossing is shown as %+v", got)
 	}
-	shared := read[crossingPage](t,
-		w.want(w.send(by, "GET", "/api/v1/tenants/acme/crossings?limit=6", nil), http.StatusOK))
+	shared := read[crossingPage](t, w.get(by, "/api/v1/tenants/acme/crossings?limit=6"))
 	if last := shared.Items[5]; last.UserID != nil || last.Subject != "" {
 		t.Errorf("a crossing of a bucket that users share is shown as %+v", last)
 	}
@@ -131,7 +129,7 @@ func TestABucketOfAQuotaShowsItsWindow(t *testing.T) {
 				Zone     string    `json:"zone"`
 			} `json:"window"`
 		} `json:"items"`
-	}](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/42/buckets", nil), http.StatusOK))
+	}](t, w.get(by, "/api/v1/tenants/acme/users/42/buckets"))
 	if len(got.Items) != 2 || got.Items[1].Window != nil {
 		t.Fatalf("the buckets are %+v, want the quota and a token bucket without a window", got.Items)
 	}

@@ -3,16 +3,14 @@ package adminapi
 import "strings"
 
 const (
-	// formulaStarts begin cells that a spreadsheet computes instead of showing. Some programs accept the full-width
-	// forms, or skip a tab or line break before the sign.
+	// formulaStarts begin formulas; some spreadsheets accept the full-width forms, or skip a tab or line break before.
 	formulaStarts = "=+-@\t\r\n＝＋－＠"
-	// cellEnds are characters after which a spreadsheet may begin a new cell. In many countries Excel splits at
-	// semicolons and then ignores quotes inside a line, so quoting the cell does not help.
+	// cellEnds may end a cell. In many countries Excel splits at semicolons, even inside quotes.
 	cellEnds = ";,|\t\r\n\""
 )
 
-// escapeFormulas keeps spreadsheets from taking a cell, or a part that they split off, for a formula: it puts an
-// apostrophe before each such part. An existing apostrophe is doubled, so that unescapeFormulas can undo it.
+// escapeFormulas puts an apostrophe before each part of a cell that a spreadsheet may compute, and doubles one there,
+// so that unescapeFormulas can undo it.
 func escapeFormulas(cell string) string {
 	if !strings.ContainsAny(cell, formulaStarts) {
 		return cell
@@ -29,7 +27,6 @@ func escapeFormulas(cell string) string {
 	return out.String()
 }
 
-// unescapeFormulas undoes escapeFormulas.
 func unescapeFormulas(cell string) string {
 	if !strings.Contains(cell, "'") {
 		return cell
@@ -46,8 +43,7 @@ func unescapeFormulas(cell string) string {
 	return out.String()
 }
 
-// isFormula reports whether a cell is a formula for some spreadsheet, or would be without leading spaces and
-// apostrophes.
+// isFormula ignores leading spaces and apostrophes, as some spreadsheets do.
 func isFormula(cell string) bool {
 	bare := strings.TrimLeft(cell, "' ")
 	return bare != "" && strings.IndexAny(bare, formulaStarts) == 0

@@ -25,8 +25,6 @@ func TestFormulasGetAnApostrophe(t *testing.T) {
 	}
 }
 
-// TestNoSpreadsheetComputesACell writes lines of cells as exports do and splits them as spreadsheets do that have
-// other separators, with and without a regard for quotes.
 func TestNoSpreadsheetComputesACell(t *testing.T) {
 	t.Parallel()
 	part := rapid.SampledFrom([]string{

@@ -52,7 +52,6 @@ func TestTheDescriptionIsValidAndSoAreItsExamples(t *testing.T) {
 	}
 }
 
-// TestRoutesAndDescriptionAreTheSame walks both: what one has the other has, with the same role.
 func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 	t.Parallel()
 	description, err := readDescription()
@@ -110,7 +109,7 @@ func TestAViewersOperationsAreReads(t *testing.T) {
 
 func TestChangesNeedAVersion(t *testing.T) {
 	t.Parallel()
-	// These end what cannot change meanwhile, have their condition in the body or replace whatever is there.
+	// Operations that end what cannot change meanwhile, have their condition in the body or replace any version.
 	without := []string{
 		"signOut", "signOutEverywhere", "endAccountSessions", "endSession", "changePassword",
 		"revokeInvitation", "turnSecondFactorOff", "deleteParkedJob", "putRule",
@@ -149,7 +148,6 @@ func TestConditionsAreReadStrictly(t *testing.T) {
 	}
 }
 
-// TestEveryListHasACursorOrSaysWhyNot reads the answers of all GETs, because clients page through all lists alike.
 func TestEveryListHasACursorOrSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	description, err := readDescription()
@@ -180,7 +178,6 @@ func TestEveryListHasACursorOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-// TestOperationsForPeopleAloneTakeNoKeys: an operation that admits API keys names the permission that a key needs.
 func TestOperationsForPeopleAloneTakeNoKeys(t *testing.T) {
 	t.Parallel()
 	description, err := readDescription()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
@@ -17,10 +16,7 @@ import (
 func answerDescriptorMapping(stored rules.Gateway) (answer openapi.TheDescriptorMappingJSONResponse, err error) {
 	answer.Headers.ETag = etag(stored.Revision)
 	answer.Body.Version, answer.Body.IsDefault = stored.Revision, stored.Revision == 0
-	if err := json.Unmarshal([]byte(stored.Document), &answer.Body.Mapping); err != nil {
-		return answer, fmt.Errorf("read the stored mapping: %w", err)
-	}
-	return answer, nil
+	return answer, readStored(stored, &answer.Body.Mapping)
 }
 
 func (s *surface) GetDescriptorMapping(ctx context.Context,
@@ -44,7 +40,7 @@ func (s *surface) PutDescriptorMapping(ctx context.Context,
 	if wrong := mapping.Validate(); len(wrong) > 0 {
 		return nil, wrong
 	}
-	stored, err := s.putMapping(ctx, rules.GatewayDescriptors, mapping.Document(), request.Params.IfMatch)
+	stored, err := s.putMapping(ctx, rules.GatewayDescriptors, mapping.Document())
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +49,9 @@ func (s *surface) PutDescriptorMapping(ctx context.Context,
 }
 
 func (s *surface) DeleteDescriptorMapping(ctx context.Context,
-	request openapi.DeleteDescriptorMappingRequestObject,
+	_ openapi.DeleteDescriptorMappingRequestObject,
 ) (openapi.DeleteDescriptorMappingResponseObject, error) {
-	if err := s.removeMapping(ctx, rules.GatewayDescriptors, request.Params.IfMatch); err != nil {
-		return nil, err
-	}
-	return openapi.DeleteDescriptorMapping204Response{}, nil
+	return openapi.DeleteDescriptorMapping204Response{}, s.removeMapping(ctx, rules.GatewayDescriptors)
 }
 
 // sampleDescriptors is SampleDescriptors of openapi.yaml; the generator leaves out what only this operation has.
@@ -84,15 +77,9 @@ type triedDescriptor struct {
 	OwnLimit    bool            `json:"own_limit"`
 }
 
-// tryDescriptorMapping handles POST …/gateways/descriptors/try; see tryAuthorizeMapping.
-func (s *surface) tryDescriptorMapping(w http.ResponseWriter, r *http.Request) {
-	s.answerTried(w, r, s.triedDescriptors)
-}
-
-func (s *surface) triedDescriptors(r *http.Request) ([]byte, error) {
-	ctx := r.Context()
+func (s *surface) tryDescriptorMapping(ctx context.Context, body []byte) ([]byte, error) {
 	var sample sampleDescriptors
-	if err := readSample(r, &sample); err != nil {
+	if err := readSample(body, &sample); err != nil {
 		return nil, err
 	}
 	mapping, err := s.descriptorsToTry(ctx, sample.Mapping)
@@ -182,26 +169,20 @@ func hasName(c *gateway.Check) bool {
 		func(a rules.Attribute) bool { return a.Name == gateway.DescriptorAttribute })
 }
 
-func (s *surface) descriptorsToTry(ctx context.Context, sent *openapi.DescriptorMapping) (*gateway.DescriptorMapping,
-	error,
-) {
+func (s *surface) descriptorsToTry(
+	ctx context.Context, sent *openapi.DescriptorMapping,
+) (*gateway.DescriptorMapping, error) {
+	mapping := new(gateway.Descriptors)
 	if sent == nil {
 		stored, err := s.storedMapping(ctx, rules.GatewayDescriptors)
 		if err != nil {
 			return nil, err
 		}
-		mapping, err := gateway.ParseDescriptors(stored.Document)
-		if err != nil {
+		if mapping, err = gateway.ParseDescriptors(stored.Document); err != nil {
 			return nil, err
 		}
-		return mapping.Compile(), nil
-	}
-	mapping := new(gateway.Descriptors)
-	if err := copyMapping(sent, mapping); err != nil {
+	} else if err := readSent(sent, mapping); err != nil {
 		return nil, err
-	}
-	if wrong := mapping.Validate(); len(wrong) > 0 {
-		return nil, fieldsProblem("/mapping", wrong)
 	}
 	return mapping.Compile(), nil
 }

@@ -27,7 +27,7 @@ func TestOfTwoEditorsTheSecondIsToldAndLosesNothing(t *testing.T) {
 	first, second := w.person(w.acme, auth.Editor), w.person(w.acme, auth.Editor)
 	rule := w.rule(w.acme)
 	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", rule.ID)
-	read := w.want(w.send(first, "GET", path, nil), http.StatusOK).header.Get("ETag")
+	read := w.get(first, path).header.Get("ETag")
 	saved := w.want(w.send(first, "PATCH", path, map[string]any{"burst_capacity": 20}, "If-Match", read), http.StatusOK)
 	refused := w.want(w.send(second, "PATCH", path, map[string]any{"burst_capacity": 30}, "If-Match", read),
 		http.StatusPreconditionFailed)
@@ -181,7 +181,8 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 			t.Errorf("%s: %v: %s", name, kinds, got.body)
 		}
 	}
-	if p, s := read[diff](t, planned).Text, read[diff](t, saved).Text; p != s || !strings.Contains(p, "burst 10 → 99") {
+	p, s := read[diff](t, planned).Text, read[diff](t, saved).Text
+	if p != s || !strings.Contains(p, "burst 10 → 99") {
 		t.Errorf("planned\n%s\nsaved\n%s", p, s)
 	}
 	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ActorID: fmt.Sprint(by.account.ID)},
@@ -198,7 +199,7 @@ func TestAMatrixThatIsKnownIsNotReadAgain(t *testing.T) {
 	const path = "/api/v1/tenants/acme/matrix"
 	rule := w.rule(w.acme)
 	tagOf := func(a answer) string { return a.header.Get("ETag") }
-	known := tagOf(w.want(w.send(by, "GET", path, nil), http.StatusOK))
+	known := tagOf(w.get(by, path))
 	for _, known := range []string{known, "W/" + known} {
 		same := w.want(w.send(by, "GET", path, nil, "If-None-Match", known), http.StatusNotModified)
 		if same.body != "" {
@@ -356,7 +357,7 @@ func TestABucketIsLookedIntoAndChangedAndThatIsAudited(t *testing.T) {
 		!strings.Contains(credited.body, `"tokens_after":7.5`) {
 		t.Errorf("credited: %s", credited.body)
 	}
-	looked := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+	looked := w.get(by, path)
 	if !strings.Contains(looked.body, `"bucket_key":"`+key+`"`) || strings.Contains(looked.body, `"tokens":10,`) {
 		t.Errorf("looked into: %s", looked.body)
 	}
@@ -386,7 +387,7 @@ func TestASessionEndsEverywhereAtOnce(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Viewer)
 	elsewhere := w.signedIn(by.account)
-	w.want(w.send(elsewhere, "GET", "/api/v1/session", nil), http.StatusOK)
+	w.get(elsewhere, "/api/v1/session")
 	gone := w.want(w.send(by, "DELETE", "/api/v1/sessions", nil), http.StatusNoContent)
 	if cookie := gone.header.Get("Set-Cookie"); !strings.Contains(cookie, "Max-Age=0") {
 		t.Errorf("the cookie stays: %s", cookie)
@@ -407,12 +408,11 @@ func TestAPlatformAdminSignsAnAccountOutEverywhere(t *testing.T) {
 		w.want(w.send(by, "GET", "/api/v1/session", nil), http.StatusUnauthorized)
 	}
 	for _, by := range []caller{admin, bystander} {
-		w.want(w.send(by, "GET", "/api/v1/session", nil), http.StatusOK)
+		w.get(by, "/api/v1/session")
 	}
 	w.want(w.send(admin, "DELETE", "/api/v1/accounts/4711/sessions", nil), http.StatusNotFound)
 	w.signedIn(lost.account)
 	w.want(w.send(w.serviceKey(auth.PermissionAccounts), "DELETE", path, nil), http.StatusNoContent)
-	// The account may sign in again, and reads that an admin ended its sessions, but not from where.
 	w.access.Flush(w.ctx())
 	log := read[struct {
 		Items []struct {
@@ -421,7 +421,7 @@ func TestAPlatformAdminSignsAnAccountOutEverywhere(t *testing.T) {
 			Agent             string `json:"user_agent"`
 			Key               string `json:"key_id"`
 		}
-	}](t, w.want(w.send(w.signedIn(lost.account), "GET", "/api/v1/account/security-log?limit=2", nil), http.StatusOK))
+	}](t, w.get(w.signedIn(lost.account), "/api/v1/account/security-log?limit=2"))
 	for i, by := range []string{"by a service key", "by a platform admin"} {
 		if got := log.Items[i]; got.Kind != "sessions_ended" || got.Who != lost.account.Email || got.Detail != by ||
 			got.IP != nil || got.Agent+got.Key != "" {
@@ -435,7 +435,7 @@ func TestAPlatformAdminSignsAnAccountOutEverywhere(t *testing.T) {
 			Object        struct{ Kind, ID string }
 			Before, After struct{ Sessions int }
 		}
-	}](t, w.want(w.send(admin, "GET", "/api/v1/audit?limit=100", nil), http.StatusOK))
+	}](t, w.get(admin, "/api/v1/audit?limit=100"))
 	var ended []string
 	for _, entry := range audit.Items {
 		if entry.Object.ID == formatID(lost.account.ID) && entry.Action == "update" {
@@ -489,8 +489,6 @@ func TestAChangeIsRevertedFromItsEntryByWhoMayMakeIt(t *testing.T) {
 	w.want(w.send(owner, "POST", undoName, nil), http.StatusOK)
 }
 
-// TestASaveIsUndoneAsAWhole undoes a save of several rules by the request that made it, and is refused with what
-// clashes.
 func TestASaveIsUndoneAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -509,7 +507,7 @@ func TestASaveIsUndoneAsAWhole(t *testing.T) {
 	}
 	entriesOf := func(request string) []entry {
 		t.Helper()
-		got := w.want(w.send(editor, "GET", "/api/v1/tenants/acme/audit?request_id="+request, nil), http.StatusOK)
+		got := w.get(editor, "/api/v1/tenants/acme/audit?request_id="+request)
 		return read[struct{ Items []entry }](t, got).Items
 	}
 	override := path + "/overrides/42"
@@ -523,7 +521,7 @@ func TestASaveIsUndoneAsAWhole(t *testing.T) {
 	}
 	undo := fmt.Sprintf("/api/v1/tenants/acme/audit/%d/revert?whole=true", saved[0].AuditID)
 	w.want(w.send(editor, "POST", undo, nil), http.StatusOK)
-	w.want(w.send(editor, "GET", override, nil), http.StatusOK)
+	w.get(editor, override)
 
 	clash := w.send(editor, "POST", undo, nil)
 	w.want(clash, http.StatusConflict)
@@ -558,8 +556,6 @@ func TestUndoingTheRemovalOfAnOverrideThatHasEndedSaysSo(t *testing.T) {
 	}
 }
 
-// TestARuleIsPutByItsPatternPlanAndName declares a rule as automation does: the same request creates it, changes
-// nothing and, with other fields, replaces all of them.
 func TestARuleIsPutByItsPatternPlanAndName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -603,8 +599,7 @@ func TestARuleIsPutByItsPatternPlanAndName(t *testing.T) {
 		t.Errorf("what is not there has the ETag %s", none.header.Get("ETag"))
 	}
 	put(http.StatusCreated, wanted, "If-None-Match", "*")
-	listed := w.want(w.send(by, "GET", "/api/v1/tenants/acme/rules?pattern=user:%7Buser_id%7D&plan=&name=other", nil),
-		http.StatusOK)
+	listed := w.get(by, "/api/v1/tenants/acme/rules?pattern=user:%7Buser_id%7D&plan=&name=other")
 	if found := read[struct{ Items []rule }](t, listed).Items; len(found) != 1 || found[0].RuleID == first.RuleID {
 		t.Errorf("found by pattern, plan and name: %+v", found)
 	}
@@ -650,7 +645,6 @@ func TestARateIsReadAsPeopleWriteIt(t *testing.T) {
 	}
 }
 
-// TestAPatchNamesWhatItCannotHave adds a field that nobody knows to a patch of everything that can be patched.
 func TestAPatchNamesWhatItCannotHave(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -673,7 +667,6 @@ func TestAPatchNamesWhatItCannotHave(t *testing.T) {
 	}
 }
 
-// TestAPatchLosesNoFieldOfARule makes a window of a bucket: the fields that a window has not must be removed by name.
 func TestAPatchLosesNoFieldOfARule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -681,7 +674,7 @@ func TestAPatchLosesNoFieldOfARule(t *testing.T) {
 	stored := w.rule(w.acme, func(r *rules.Rule) { r.RefillInterval = 10 * time.Second })
 	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", stored.ID)
 	body := map[string]any{"algorithm": "fixed_window", "window": "day"}
-	before := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+	before := w.get(by, path)
 	got := w.want(w.send(by, "PATCH", path, body, "If-Match", "*"), http.StatusBadRequest)
 	for _, want := range []string{
 		`"pointer":"/rate_per_second"`, "send 0 too", `"pointer":"/refill_interval"`, "send null",
@@ -690,7 +683,7 @@ func TestAPatchLosesNoFieldOfARule(t *testing.T) {
 			t.Errorf("without %s the answer is %s", want, got.body)
 		}
 	}
-	if after := w.want(w.send(by, "GET", path, nil), http.StatusOK); after.body != before.body {
+	if after := w.get(by, path); after.body != before.body {
 		t.Errorf("a refused change made\n%s of\n%s", after.body, before.body)
 	}
 	body["rate"], body["refill_interval"] = nil, nil

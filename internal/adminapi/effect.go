@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/oapi-codegen/nullable"
@@ -90,7 +92,6 @@ func boundBy(result *replay.Result) (id int64) {
 	return id
 }
 
-// notesOfPlans returns, by rule, why rules of plans without checks decide nothing.
 func notesOfPlans(candidate *replay.Candidate, result *replay.Result) map[string]string {
 	notes, checked, listed := map[string]string{}, map[string]bool{}, 0.0
 	for i := range result.Plans {
@@ -118,10 +119,7 @@ func (s *surface) readEffect(ctx context.Context, q *openapi.EffectQuestion) (ca
 		}
 	}
 	if kinds != 1 || valueOf(q.Prune) && q.File == nil {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
-			Pointer: "/rules",
-			Detail:  "send rules, remove or an override, or else a file; prune is for a file only",
-		}})
+		return nil, wrongBody("/rules", "send rules, remove or an override, or else a file; prune is for a file only")
 	}
 	asked := replay.Request{File: valueOf(q.File), Prune: valueOf(q.Prune)}
 	var wrong []httpapi.FieldError
@@ -134,9 +132,7 @@ func (s *surface) readEffect(ctx context.Context, q *openapi.EffectQuestion) (ca
 		if err != nil {
 			return nil, err
 		}
-		for name := range names {
-			plans = append(plans, name)
-		}
+		plans = slices.Collect(maps.Keys(names))
 	case len(removed) > 0:
 		if wrong, err = s.removedRules(ctx, &asked, removed); err != nil {
 			return nil, err
@@ -162,10 +158,7 @@ func (s *surface) readEffect(ctx context.Context, q *openapi.EffectQuestion) (ca
 func (s *surface) readEffectOverride(ctx context.Context, given *openapi.EffectOverride) (*replay.Candidate, error) {
 	rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, rules.RuleID(given.RuleId))
 	if errors.Is(err, rules.ErrNotFound) {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
-			Pointer: "/override/rule_id",
-			Detail:  "must be the id of a rule of the tenant",
-		}})
+		return nil, wrongBody("/override/rule_id", "must be the id of a rule of the tenant")
 	}
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func TestAnEffectIsWhatTheLimitWouldHaveDone(t *testing.T) {
 		got.Since != nil {
 		t.Errorf("nothing is recorded, and the effect is %+v", got)
 	}
-	tenant := w.want(w.send(owner, "GET", "/api/v1/tenants/acme", nil), http.StatusOK)
+	tenant := w.get(owner, "/api/v1/tenants/acme")
 	w.want(w.send(owner, "PATCH", "/api/v1/tenants/acme", map[string]any{"settings": map[string]any{"record_days": 7}},
 		"If-Match", tenant.header.Get("ETag")), http.StatusOK)
 	block := traffic.Block{
@@ -98,7 +98,6 @@ func TestAnEffectOfAnotherMeterCountsItsCosts(t *testing.T) {
 	}
 }
 
-// A raise of one limit lets nobody do more while another denies the same checks.
 func TestAnEffectNamesTheRuleThatBindsAUserInstead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

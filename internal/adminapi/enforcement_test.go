@@ -24,7 +24,7 @@ func TestOwnersTurnTheSwitchForBadDays(t *testing.T) {
 		return w.send(by, "PATCH", path, map[string]any{"enforcement": to}, "If-Match", ifMatch)
 	}
 
-	first := w.want(w.send(owner, "GET", path, nil), http.StatusOK)
+	first := w.get(owner, path)
 	if got := read[tenant](t, first).Enforcement; got != "on" {
 		t.Fatalf("a new tenant's enforcement is %q, want on", got)
 	}
@@ -42,20 +42,19 @@ func TestOwnersTurnTheSwitchForBadDays(t *testing.T) {
 	w.want(turn(owner, "on", first.header.Get("ETag")), http.StatusPreconditionFailed)
 
 	for _, list := range []string{"/api/v1/tenants", "/api/v1/session"} {
-		if got := w.want(w.send(editor, "GET", list, nil), http.StatusOK); !strings.Contains(got.body,
+		if got := w.get(editor, list); !strings.Contains(got.body,
 			`"enforcement":"shadow"`) {
 			t.Errorf("%s does not say that acme is in shadow: %s", list, got.body)
 		}
 	}
-	log := w.want(w.send(editor, "GET", path+"/audit?object_kind=tenant&object_id=acme&limit=1", nil), http.StatusOK)
+	log := w.get(editor, path+"/audit?object_kind=tenant&object_id=acme&limit=1")
 	for _, part := range []string{owner.account.Email, `"enforcement":"shadow"`, `"enforcement":"on"`} {
 		if !strings.Contains(log.body, part) {
 			t.Errorf("the audit log does not have %s: %s", part, log.body)
 		}
 	}
 
-	// A file of rules neither has the switch nor turns it.
-	file := w.want(w.send(owner, "GET", path+"/export", nil), http.StatusOK)
+	file := w.get(owner, path+"/export")
 	if strings.Contains(file.body, "enforcement") {
 		t.Errorf("the exported file has the switch: %s", file.body)
 	}

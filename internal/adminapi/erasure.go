@@ -18,7 +18,7 @@ func (s *surface) EraseUser(ctx context.Context,
 		return nil, err
 	}
 	if request.Body.Confirm != userID {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/confirm", Detail: "must be the user's id"}})
+		return nil, wrongBody("/confirm", "must be the user's id")
 	}
 	erasure, err := s.store(ctx).EraseUser(ctx, tenant.ID, userID)
 	switch {
@@ -30,10 +30,7 @@ func (s *surface) EraseUser(ctx context.Context,
 	}
 	address := "/api/v1/tenants/" + tenant.Slug + "/erasures/" + erasure.ID
 	return openapi.EraseUser202JSONResponse{
-		Headers: openapi.EraseUser202ResponseHeaders{
-			Location: &address,
-		},
-		Body: showErasure(&erasure),
+		Body: showErasure(&erasure), Headers: openapi.EraseUser202ResponseHeaders{Location: &address},
 	}, nil
 }
 
@@ -41,10 +38,7 @@ func (s *surface) GetErasure(ctx context.Context,
 	request openapi.GetErasureRequestObject,
 ) (openapi.GetErasureResponseObject, error) {
 	erasure, err := s.Stores.Erasure(ctx, requestOf(ctx).tenant.ID, request.ReceiptId)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetErasure200JSONResponse(showErasure(&erasure)), nil
+	return openapi.GetErasure200JSONResponse(showErasure(&erasure)), err
 }
 
 func showErasure(e *rules.Erasure) openapi.Erasure {

@@ -51,7 +51,7 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 	}
 	accepted := w.want(w.send(by, "POST", its+"/erase", map[string]string{"confirm": "mallory"}), http.StatusAccepted)
 	address := accepted.header.Get("Location")
-	begun := read[erasure](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	begun := read[erasure](t, w.get(by, address))
 	if receipt := read[erasure](t, accepted); begun.FinishedAt != nil || receipt.ID != begun.ID {
 		t.Errorf("the answer is %+v, and at %s is %+v", receipt, address, begun)
 	}
@@ -63,7 +63,7 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 			t.Fatal(err)
 		}
 		runner.Wait()
-		receipt = read[erasure](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+		receipt = read[erasure](t, w.get(by, address))
 	}
 	if receipt.FinishedAt == nil || receipt.Steps[1].Name != "overrides" || receipt.Steps[1].Rows != 1 {
 		t.Errorf("the receipt is %+v", receipt)
@@ -73,7 +73,7 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 	if len(after.Overrides) != 0 || len(after.Audit) != 0 {
 		t.Errorf("after: %+v", after)
 	}
-	log := w.want(w.send(by, "GET", "/api/v1/tenants/acme/audit", nil), http.StatusOK).body
+	log := w.get(by, "/api/v1/tenants/acme/audit").body
 	if strings.Contains(log, "mallory") || !strings.Contains(log, receipt.ID) {
 		t.Errorf("the log is %s", log)
 	}

@@ -19,29 +19,27 @@ import (
 )
 
 const (
-	// exportPage is how many rows an export reads and holds at once.
 	exportPage = 1000
-	// mostRows and longestMaking bound the files that are made during a request. Jobs write larger ones.
+	// mostRows and longestMaking bound files made during a request; jobs write larger ones.
 	mostRows      = 10_000
 	longestMaking = 15 * time.Second
-	// leastRate is how many bytes of a file a caller must take a second, on average; see Config.LeastDownloadRate.
+	// leastRate is the usual Config.LeastDownloadRate.
 	leastRate = 64 << 10
-	// mostBehind is how many bytes a caller may be behind that: 32 s.
+	// mostBehind is how many bytes a caller may be behind that rate: 32 s.
 	mostBehind = 2 << 20
-	// wholeTimeout is how long the caller has to take a file that stays in memory until then.
+	// wholeTimeout bounds how long a file stays in memory.
 	wholeTimeout = 2 * time.Minute
 )
 
 const csvType = "text/csv; charset=utf-8"
 
-// file is an answer that is written while it is read.
 type file struct {
 	request         *apiRequest
+	leastRate       int64 // of the reader, in bytes a second
 	mediaType, name string
 	// timeout bounds the whole transfer; 0 for no bound as long as the caller keeps reading.
 	timeout time.Duration
-	// write writes the file.
-	write func(w io.Writer) error
+	write   func(w io.Writer) error
 }
 
 // send answers with the file. Once some of it was sent, an error can only break the connection.
@@ -53,7 +51,7 @@ func (f *file) send(w http.ResponseWriter) error {
 		return nil // no body to read rows for
 	}
 	sent := &pacedWriter{
-		Writer: w, request: f.request, controller: http.NewResponseController(w), slack: mostBehind,
+		Writer: w, file: f, controller: http.NewResponseController(w), slack: mostBehind,
 	}
 	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
 	_ = sent.controller.SetReadDeadline(time.Time{})
@@ -75,10 +73,10 @@ func (f *file) send(w http.ResponseWriter) error {
 	return nil
 }
 
-// pacedWriter ends a transfer that is too slow, and lets other requests run meanwhile.
+// pacedWriter ends a transfer that is too slow, and gives up the slot during each write.
 type pacedWriter struct {
 	io.Writer
-	request    *apiRequest
+	file       *file
 	controller *http.ResponseController
 	end        time.Time // of all writes; zero for none
 	slack      int64     // bytes by which the caller may still fall behind
@@ -87,14 +85,14 @@ type pacedWriter struct {
 
 func (b *pacedWriter) Write(p []byte) (int, error) {
 	b.hasWritten = true
-	started, rate := time.Now(), b.request.leastRate
+	started, rate := time.Now(), b.file.leastRate
 	deadline := started.Add(time.Duration(b.slack) * time.Second / time.Duration(rate))
 	if !b.end.IsZero() && b.end.Before(deadline) {
 		deadline = b.end
 	}
 	_ = b.controller.SetWriteDeadline(deadline) // a writer without deadlines, such as a test's recorder, needs none
 	var n int
-	err := b.request.slot.Away(b.request.r.Context(), func() (err error) {
+	err := b.file.request.slot.Away(b.file.request.r.Context(), func() (err error) {
 		n, err = b.Writer.Write(p)
 		b.slack = min(b.slack+int64(n)-int64(time.Since(started).Seconds()*float64(rate)), mostBehind)
 		return err
@@ -102,23 +100,19 @@ func (b *pacedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// VisitExportUsersResponse makes a file an answer.
 func (f *file) VisitExportUsersResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// VisitExportAuditResponse makes a file an answer.
 func (f *file) VisitExportAuditResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// VisitExportConfigResponse makes a file an answer.
 func (f *file) VisitExportConfigResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// whole returns a file that is in memory as a whole, compressed to about a tenth, so that a slow reader holds little
-// and others need not wait for it.
+// whole keeps a file in memory, compressed to about a tenth, so that a slow reader holds no slot.
 func (s *surface) whole(ctx context.Context, mediaType, name string,
 	write func(ctx context.Context, w io.Writer) error,
 ) *file {
 	q := requestOf(ctx)
 	return &file{
-		request: q, mediaType: mediaType, name: name, timeout: wholeTimeout,
+		request: q, leastRate: s.LeastDownloadRate, mediaType: mediaType, name: name, timeout: wholeTimeout,
 		write: func(w io.Writer) error {
 			packed, err := pack(ctx, write)
 			if err != nil {
@@ -148,7 +142,6 @@ func pack(ctx context.Context, write func(context.Context, io.Writer) error) (*b
 	return &packed, out.Close()
 }
 
-// small returns a file of pages, or an error that says what to do if there are too many rows.
 func (s *surface) small(ctx context.Context, mediaType, name, instead string,
 	page func(ctx context.Context, w io.Writer, place string) (rows int, next string, err error),
 ) *file {
@@ -174,7 +167,6 @@ func (s *surface) small(ctx context.Context, mediaType, name, instead string,
 	})
 }
 
-// exported returns an export as a file that is made at once.
 func (s *surface) exported(ctx context.Context, e *exportRequest) *file {
 	return s.small(ctx, e.MediaType, e.Name, "POST to the same address: a job writes it.",
 		func(ctx context.Context, w io.Writer, place string) (int, string, error) {
@@ -182,7 +174,6 @@ func (s *surface) exported(ctx context.Context, e *exportRequest) *file {
 		})
 }
 
-// ExportUsers handles GET …/users/export.
 func (s *surface) ExportUsers(ctx context.Context,
 	request openapi.ExportUsersRequestObject,
 ) (openapi.ExportUsersResponseObject, error) {
@@ -195,7 +186,6 @@ func (s *surface) usersExport(ctx context.Context, plan, prefix *string) *export
 	return e
 }
 
-// users writes a page of plan assignments.
 func (x *exporter) users(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter, place string) (
 	next string, err error,
 ) {
@@ -218,7 +208,6 @@ var auditHeader = []string{
 	"before", "after", "row",
 }
 
-// ExportAudit handles GET …/audit/export.
 func (s *surface) ExportAudit(ctx context.Context,
 	request openapi.ExportAuditRequestObject,
 ) (openapi.ExportAuditResponseObject, error) {
@@ -237,7 +226,7 @@ func (s *surface) auditExport(ctx context.Context, format string, filter auth.Au
 	return e
 }
 
-// audit writes a page of the audit log, the latest entry first, with a row for each object of packed ones.
+// audit writes entries latest first, with a row for each object of packed ones.
 func (x *exporter) audit(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter, place string) (
 	next string, err error,
 ) {
@@ -286,7 +275,6 @@ func auditRecord(e *auth.AuditEntry) []string {
 	}
 }
 
-// formatRow returns "" for 0.
 func formatRow(row int) string {
 	if row == 0 {
 		return ""
@@ -294,7 +282,6 @@ func formatRow(row int) string {
 	return formatInt(int64(row))
 }
 
-// ExportConfig handles GET …/export.
 func (s *surface) ExportConfig(ctx context.Context,
 	_ openapi.ExportConfigRequestObject,
 ) (openapi.ExportConfigResponseObject, error) {

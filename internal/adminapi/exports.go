@@ -32,10 +32,9 @@ const (
 
 const linesType = "application/jsonl"
 
-// mediaTypes has the media type of each value of the parameter format.
 var mediaTypes = map[string]string{"": csvType, "csv": csvType, "jsonl": linesType}
 
-// exportRequest says what is in a file. The table export has it in JSON.
+// exportRequest is stored as JSON in the table export.
 type exportRequest struct {
 	What      string    `json:"what"`
 	Name      string    `json:"name"` // of the file
@@ -51,7 +50,6 @@ type exportRequest struct {
 	Months     []time.Time       `json:"months,omitempty"`
 }
 
-// newExport returns the request for a file that is named after the tenant.
 func (s *surface) newExport(ctx context.Context, what, name, mediaType string) *exportRequest {
 	q := requestOf(ctx)
 	ending := ".csv"
@@ -64,7 +62,6 @@ func (s *surface) newExport(ctx context.Context, what, name, mediaType string) *
 	}
 }
 
-// exporter writes the files of exports, page by page.
 type exporter struct {
 	Stores
 	violations.Store
@@ -72,7 +69,7 @@ type exporter struct {
 
 func (s *surface) exporter() *exporter { return &exporter{s.Stores, s.Violations} }
 
-// WriteExports returns what writes the files that jobs make.
+// WriteExports returns the writer of the files that jobs make.
 func WriteExports(stores Stores, found violations.Store) pgstore.WriteExport {
 	x := &exporter{stores, found}
 	return func(ctx context.Context, tenant rules.TenantID, request []byte, w io.Writer, place string) (int, string,
@@ -86,7 +83,6 @@ func WriteExports(stores Stores, found violations.Store) pgstore.WriteExport {
 	}
 }
 
-// page writes the next page of an export, and returns its rows and the place where the next one begins, "" at the end.
 func (x *exporter) page(ctx context.Context, tenant rules.TenantID, e *exportRequest, w io.Writer, place string) (
 	rows int, next string, err error,
 ) {
@@ -119,7 +115,6 @@ func (x *exporter) page(ctx context.Context, tenant rules.TenantID, e *exportReq
 	return out.rows, next, out.end()
 }
 
-// rowWriter writes rows as CSV or as lines of JSON. Its first error ends it.
 type rowWriter struct {
 	csv  *csv.Writer
 	json *json.Encoder
@@ -127,7 +122,6 @@ type rowWriter struct {
 	err  error
 }
 
-// put writes a row: the cells, or the value in a file of JSON.
 func (o *rowWriter) put(cells []string, value any) {
 	if o.err != nil {
 		return
@@ -151,7 +145,6 @@ func (o *rowWriter) end() error {
 	return errors.Join(o.err, o.csv.Error())
 }
 
-// placeText writes a place as JSON, and the zero value as "".
 func placeText[T comparable](place T) (string, error) {
 	var zero T
 	if place == zero {
@@ -161,7 +154,6 @@ func placeText[T comparable](place T) (string, error) {
 	return string(text), err
 }
 
-// placeFrom is the inverse of placeText.
 func placeFrom[T comparable](text string) (place T, err error) {
 	if text == "" {
 		return place, nil
@@ -170,7 +162,6 @@ func placeFrom[T comparable](text string) (place T, err error) {
 	return place, err
 }
 
-// start asks for the file of an export.
 func (s *surface) start(ctx context.Context, e *exportRequest) (started openapi.ExportStartedJSONResponse, err error) {
 	q := requestOf(ctx)
 	request, err := json.Marshal(e)
@@ -212,8 +203,7 @@ func showExport(q *apiRequest, export *rules.Export, e *exportRequest) openapi.E
 	return shown
 }
 
-// ownExport returns an export that the caller asked for. A person's role is checked again, because it may have changed
-// since; a key's permissions cannot.
+// ownExport checks a person's role again, which may have changed; a key's permissions cannot.
 func (s *surface) ownExport(ctx context.Context, id int64) (rules.Export, *exportRequest, error) {
 	q, e := requestOf(ctx), &exportRequest{}
 	export, err := s.Stores.Export(ctx, q.tenant.ID, id)
@@ -235,20 +225,14 @@ func (s *surface) ownExport(ctx context.Context, id int64) (rules.Export, *expor
 	return export, e, err
 }
 
-// GetExport handles GET …/exports/{export_id}.
 func (s *surface) GetExport(ctx context.Context, request openapi.GetExportRequestObject,
 ) (openapi.GetExportResponseObject, error) {
 	export, e, err := s.ownExport(ctx, int64(request.ExportId))
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetExport200JSONResponse(showExport(requestOf(ctx), &export, e)), nil
+	return openapi.GetExport200JSONResponse(showExport(requestOf(ctx), &export, e)), err
 }
 
-// VisitDownloadExportResponse makes a file an answer.
 func (f *file) VisitDownloadExportResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// DownloadExport handles GET …/exports/{export_id}/file.
 func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadExportRequestObject,
 ) (openapi.DownloadExportResponseObject, error) {
 	export, e, err := s.ownExport(ctx, int64(request.ExportId))
@@ -262,7 +246,7 @@ func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadEx
 	}
 	q := requestOf(ctx)
 	return &file{
-		request: q, mediaType: e.MediaType, name: e.Name,
+		request: q, leastRate: s.LeastDownloadRate, mediaType: e.MediaType, name: e.Name,
 		write: func(w io.Writer) error {
 			for number := range export.Chunks {
 				chunk, err := s.Stores.ExportChunk(ctx, q.tenant.ID, export.ID, number)
@@ -276,8 +260,7 @@ func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadEx
 				if _, err := io.Copy(w, text); err != nil { //nolint:gosec // our own data
 					return err
 				}
-				// Reading can outlast the caller's session by hours.
-				if err := q.admitAs(e.Least); err != nil {
+				if err := s.mayStillRead(q, e); err != nil { //nolint:contextcheck // it has the request's
 					return err
 				}
 			}
@@ -286,7 +269,15 @@ func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadEx
 	}, nil
 }
 
-// StartViolationsExport handles POST …/violations/export.
+// mayStillRead returns an error if the caller has lost access since a download began, which may be hours ago.
+func (s *surface) mayStillRead(q *apiRequest, e *exportRequest) error {
+	again := q.again()
+	if err := s.admit(again); err != nil || again.key != nil {
+		return err
+	}
+	return again.judge(e.Least, "", true)
+}
+
 func (s *surface) StartViolationsExport(ctx context.Context, request openapi.StartViolationsExportRequestObject,
 ) (openapi.StartViolationsExportResponseObject, error) {
 	e, err := s.violationsExport(ctx, string(valueOf(request.Params.Format)))
@@ -297,7 +288,6 @@ func (s *surface) StartViolationsExport(ctx context.Context, request openapi.Sta
 	return openapi.StartViolationsExport202JSONResponse{ExportStartedJSONResponse: started}, err
 }
 
-// StartAuditExport handles POST …/audit/export.
 func (s *surface) StartAuditExport(ctx context.Context, request openapi.StartAuditExportRequestObject,
 ) (openapi.StartAuditExportResponseObject, error) {
 	p := request.Params
@@ -310,14 +300,12 @@ func (s *surface) StartAuditExport(ctx context.Context, request openapi.StartAud
 	return openapi.StartAuditExport202JSONResponse{ExportStartedJSONResponse: started}, err
 }
 
-// StartUsersExport handles POST …/users/export.
 func (s *surface) StartUsersExport(ctx context.Context, request openapi.StartUsersExportRequestObject,
 ) (openapi.StartUsersExportResponseObject, error) {
 	started, err := s.start(ctx, s.usersExport(ctx, request.Params.Plan, request.Params.Prefix))
 	return openapi.StartUsersExport202JSONResponse{ExportStartedJSONResponse: started}, err
 }
 
-// StartUsageExport handles POST …/usage/export.
 func (s *surface) StartUsageExport(ctx context.Context, request openapi.StartUsageExportRequestObject,
 ) (openapi.StartUsageExportResponseObject, error) {
 	p := request.Params

@@ -44,7 +44,6 @@ func (w *world) exportOf(tenant rules.Tenant, by caller) (id int64) {
 	return id
 }
 
-// writeExports lets a process do the jobs of exports until none is due.
 func (w *world) writeExports() {
 	w.t.Helper()
 	for w.count("SELECT count(*) FROM job WHERE kind = 'export' AND next_run_at <= clock_timestamp()") > 0 {
@@ -52,12 +51,11 @@ func (w *world) writeExports() {
 	}
 }
 
-// madeFile asks for an export, lets it be made, and returns the path of its file.
 func (w *world) madeFile(by caller, path string) string {
 	w.t.Helper()
 	address := w.want(w.send(by, "POST", path, nil), http.StatusAccepted).header.Get("Location")
 	w.writeExports()
-	done := read[export](w.t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	done := read[export](w.t, w.get(by, address))
 	if done.FinishedAt == nil || done.Error != "" || done.File != address+"/file" {
 		w.t.Fatalf("the export is %+v", done)
 	}
@@ -66,10 +64,9 @@ func (w *world) madeFile(by caller, path string) string {
 
 func (w *world) exported(by caller, path string) answer {
 	w.t.Helper()
-	return w.want(w.send(by, "GET", w.madeFile(by, path), nil), http.StatusOK)
+	return w.get(by, w.madeFile(by, path))
 }
 
-// TestAnExportAbove10000RowsIsAJob has 10,000 rows of each kind, and then one more.
 func TestAnExportAbove10000RowsIsAJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,8 +80,8 @@ func TestAnExportAbove10000RowsIsAJob(t *testing.T) {
 		for _, sql := range []string{
 			`INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
 				SELECT %[1]d, 'user-' || i, 'free', 1 FROM generate_series(%[2]d, %[3]d) AS i`,
-			`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode,
-				reason, key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text)
+			`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope,
+				mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text)
 				SELECT %[1]d, now() - interval '1 minute' - i * interval '1 ms', now(), 1, 12, '12:', 'user', 'enforce',
 					'limit_exceeded', 'user:{user_id}', 1, 1, 1, 1, 'token_bucket', ''
 				FROM generate_series(%[2]d, %[3]d) AS i`,
@@ -106,12 +103,12 @@ func TestAnExportAbove10000RowsIsAJob(t *testing.T) {
 		if strings.Contains(path, "usage") {
 			continue // which has lines for the checks of all users
 		}
-		got := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+		got := w.get(by, path)
 		if lines := strings.Count(got.body, "\n"); lines < most || lines > most+1 {
 			t.Errorf("%s has %d lines", path, lines)
 		}
 	}
-	w.want(w.send(admin, "GET", securityLog, nil), http.StatusOK)
+	w.get(admin, securityLog)
 	add(most+1, most+1)
 	for _, path := range paths {
 		path = "/api/v1/tenants/acme/" + path
@@ -152,7 +149,7 @@ func TestAFileHasWhatAGetAnswers(t *testing.T) {
 		"usage/export?by=user", "usage/export?by=user&user_id=user-7",
 	} {
 		path = "/api/v1/tenants/acme/" + path
-		direct := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+		direct := w.get(by, path)
 		file := w.exported(by, path)
 		if file.body != direct.body || len(file.body) < 20 {
 			t.Errorf("%s: the file is\n%.300s\nand the answer\n%.300s", path, file.body, direct.body)
@@ -172,20 +169,20 @@ func TestAnExportIsItsMakersForADay(t *testing.T) {
 	by, other := w.person(w.acme, auth.Owner), w.person(w.acme, auth.Owner)
 	accepted := w.want(w.send(by, "POST", "/api/v1/tenants/acme/users/mallory/data", nil), http.StatusAccepted)
 	address := accepted.header.Get("Location")
-	waiting := read[export](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	waiting := read[export](t, w.get(by, address))
 	if begun := read[export](t, accepted); begun != waiting || waiting.FinishedAt != nil || waiting.File != "" {
 		t.Errorf("the answer is %+v, and at %s is %+v", begun, address, waiting)
 	}
 	w.want(w.send(by, "GET", address+"/file", nil), http.StatusConflict)
 	w.writeExports()
-	done := read[export](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	done := read[export](t, w.get(by, address))
 	if done.What != "user_data" || done.Name != "user-mallory.json" || done.ExpiresAt == nil ||
 		!done.ExpiresAt.Equal(done.FinishedAt.Add(24*time.Hour)) {
 		t.Errorf("the export is %+v", done)
 	}
 	for _, path := range []string{address, done.File} {
 		w.want(w.send(other, "GET", path, nil), http.StatusNotFound)
-		w.want(w.send(by, "GET", path, nil), http.StatusOK)
+		w.get(by, path)
 	}
 	w.exec("UPDATE member SET role = 'viewer' WHERE account_id = $1", by.account.ID)
 	w.want(w.send(by, "GET", done.File, nil), http.StatusForbidden)

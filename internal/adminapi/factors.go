@@ -43,12 +43,9 @@ func (s *surface) FinishSignIn(ctx context.Context,
 func (q *apiRequest) codeProblem(err error) error {
 	switch {
 	case errors.Is(err, auth.ErrWrongCode):
-		return httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/code", Detail: "is wrong, or was used before"}})
+		return wrongBody("/code", "is wrong, or was used before")
 	case errors.Is(err, auth.ErrNeedsCode):
-		return httpapi.BodyProblem([]httpapi.FieldError{{
-			Pointer: "/code",
-			Detail:  "is missing; your account has a second factor",
-		}})
+		return wrongBody("/code", "is missing; your account has a second factor")
 	}
 	return q.slowDown(err)
 }
@@ -61,7 +58,7 @@ func (s *surface) ConfirmIdentity(ctx context.Context,
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		s.note(q, auth.AccessPasswordFailed, "confirm")
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/password", Detail: "is not your password"}})
+		return nil, wrongBody("/password", "is not your password")
 	case errors.Is(err, auth.ErrWrongCode):
 		s.note(q, auth.AccessFactorFailed, "confirm")
 	}
@@ -76,13 +73,10 @@ func (s *surface) GetSecondFactor(ctx context.Context,
 	_ openapi.GetSecondFactorRequestObject,
 ) (openapi.GetSecondFactorResponseObject, error) {
 	factor, err := s.Gate.SecondFactor(ctx, requestOf(ctx).account().ID)
-	if err != nil {
-		return nil, err
-	}
 	return openapi.GetSecondFactor200JSONResponse{
 		Enabled: !factor.Since.IsZero(), Since: timeOrNull(factor.Since), RecoveryCodes: factor.RecoveryCodes,
 		Available: s.Gate.TakesSecondFactors(),
-	}, nil
+	}, err
 }
 
 var hasFactor = httpapi.Conflict.Problem(

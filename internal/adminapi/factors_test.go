@@ -123,7 +123,7 @@ func TestSigningInTakesTwoSteps(t *testing.T) {
 	state := read[struct {
 		Enabled       bool
 		RecoveryCodes int `json:"recovery_codes"`
-	}](t, w.want(w.send(by, "GET", "/api/v1/account/second-factor", nil), http.StatusOK))
+	}](t, w.get(by, "/api/v1/account/second-factor"))
 	if !state.Enabled || state.RecoveryCodes != auth.RecoveryCodes-1 {
 		t.Errorf("the factor is %+v", state)
 	}
@@ -142,7 +142,7 @@ func TestATenantCanRequireASecondFactor(t *testing.T) {
 	w.wantKind(w.do(owner, require(true)), http.StatusConflict, "conflict") // who would lock themselves out
 	w.turnFactorOn(owner)
 	w.want(w.do(owner, require(true)), http.StatusOK)
-	w.want(w.send(owner, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
+	w.get(owner, "/api/v1/tenants/acme/rules")
 	for _, path := range []string{
 		"", "/rules", "/violations/tail", "/export",
 		"/stats/summary?from=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z",
@@ -153,14 +153,13 @@ func TestATenantCanRequireASecondFactor(t *testing.T) {
 	w.wantKind(w.send(w.platformAdmin(), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusForbidden,
 		"second-factor-required")
 	w.want(w.send(w.person(w.other, auth.Owner), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusNotFound)
-	w.want(w.send(viewer, "GET", "/api/v1/session", nil), http.StatusOK)
+	w.get(viewer, "/api/v1/session")
 	_, key := w.key(w.acme, auth.PermissionRead)
 	w.refresh()
-	w.want(w.send(caller{key: key}, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
+	w.get(caller{key: key}, "/api/v1/tenants/acme/rules")
 	w.turnFactorOn(viewer)
-	w.want(w.send(viewer, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
+	w.get(viewer, "/api/v1/tenants/acme/rules")
 
-	// Undoing the change would be a way around signing in again.
 	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "tenant"}, auth.LogCursor{}, 1)
 	path := fmt.Sprintf("/api/v1/tenants/acme/audit/%d/revert", must(entries, err)(t)[0].ID)
 	w.want(w.send(owner, "POST", path, nil), http.StatusConflict)
@@ -188,18 +187,16 @@ func TestThePlatformCanRequireASecondFactor(t *testing.T) {
 			}
 			session := read[struct {
 				Required bool `json:"second_factor_required"`
-			}](t, w.want(w.send(by, "GET", "/api/v1/session", nil), http.StatusOK))
+			}](t, w.get(by, "/api/v1/session"))
 			if session.Required != (wants[i] == http.StatusForbidden) {
 				t.Errorf("with %s, the session says %v", required, session.Required)
 			}
 			w.turnFactorOn(by)
-			w.want(w.send(by, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
+			w.get(by, "/api/v1/tenants/acme/rules")
 		}
 	}
 }
 
-// TestEveryOperationWantsTheFactorThatThePlatformRequires is generated from openapi.yaml. Without the factor people
-// reach their own account, to enrol, and nothing else.
 func TestEveryOperationWantsTheFactorThatThePlatformRequires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *adminapi.Config) {
@@ -253,7 +250,7 @@ func TestOwnersSeeWhoHasASecondFactor(t *testing.T) {
 				ID     int64 `json:"account_id,string"`
 				Factor *bool `json:"second_factor"`
 			}
-		}](t, w.want(w.send(test.by, "GET", "/api/v1/tenants/acme/members", nil), http.StatusOK))
+		}](t, w.get(test.by, "/api/v1/tenants/acme/members"))
 		seen := map[int64]*bool{}
 		for _, member := range list.Items {
 			seen[member.ID] = member.Factor

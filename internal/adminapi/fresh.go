@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// freshProof is the x-fresh-proof of an operation: which requests need a session whose owner has signed in, or signed
-// in again, within auth.FreshFor, because somebody may have found an open browser.
+// freshProof is x-fresh-proof: which requests need a sign-in within auth.FreshFor, because somebody may have found an
+// open browser.
 type freshProof struct {
 	always bool
 	// when has, by JSON pointer, the value that demands a fresh session; anyValue: any value there does.
@@ -52,7 +52,6 @@ func valueAt(value any, pointer string) (any, bool) {
 	return value, true
 }
 
-// requireFreshProof returns an error unless the session is fresh. API keys are not sessions.
 func (s *surface) requireFreshProof(q *apiRequest) error {
 	if q.session == nil || q.session.IsFresh(s.Now()) {
 		return nil
@@ -62,8 +61,7 @@ func (s *surface) requireFreshProof(q *apiRequest) error {
 			"the request again.")
 }
 
-// requireFactor returns an error if the caller is a person without a second factor that the platform or the tenant
-// requires. The person's own account stays reachable for enrolment.
+// requireFactor leaves a person's own account reachable, for enrolment.
 func (s *surface) requireFactor(q *apiRequest, rt route) error {
 	if q.session == nil || rt.least == anAccount || q.session.HasTwoFactors() {
 		return nil

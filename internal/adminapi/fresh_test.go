@@ -74,7 +74,8 @@ var (
 		exportConfig importConfig
 		listViolations listCrossings exportViolations tailViolations getViolation
 		getSeries getViolationSeries getTop getPresent getBusiest getSummary exportUsage
-		listAlerts getAlert deleteAlert previewAlert silenceAlert endSilence testAlert listAlertDeliveries retryAlertDelivery`)
+		listAlerts getAlert deleteAlert previewAlert silenceAlert endSilence testAlert
+		listAlertDeliveries retryAlertDelivery`)
 )
 
 func TestEachOperationIsDecidedToWantAFreshSessionOrNot(t *testing.T) {
@@ -164,8 +165,6 @@ func TestUndoingWhatTookAccessAwayWantsAFreshSession(t *testing.T) {
 	}
 }
 
-// TestAnAPIKeyLoosensNoSecurity has what only people may do although a key has the permission. See also
-// TestAKeyMakesNobodyMightierThanItself.
 func TestAnAPIKeyLoosensNoSecurity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -242,7 +241,6 @@ func TestAnAPIKeyLoosensNoSecurity(t *testing.T) {
 			t.Errorf("a key gave %s", name)
 		}
 	}
-	// Making it stricter is no loosening.
 	w.want(w.do(all, w.json("PATCH", "/api/v1/tenants/other",
 		map[string]any{"settings": map[string]any{"require_second_factor": true}})), http.StatusOK)
 	w.want(w.do(all, w.json("PATCH", "/api/v1/accounts/"+formatID(member.ID), map[string]any{"disabled": true})),

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -19,9 +18,8 @@ import (
 var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a constant
 	(*surface).checkOrigin,        // 403 for a browser's page of another site
 	(*surface).checkNetworkBucket, // 429 for a network that sent too many invalid credentials, before any lookup
-	// 401 for a caller without a valid credential, 404 for a tenant that the caller has no role in, 403 for a role, key
-	// or session that does not suffice. A caller beyond its rate limit gets 429 instead of any of these, so
-	// that guessing costs as much as asking.
+	// 401 without a valid credential, 404 for a tenant without a role, 403 for a role, key or session that does not
+	// suffice. Beyond the rate limit all get 429, so that guessing costs as much as asking.
 	(*surface).admitAndCharge,
 	(*surface).openTransfer, // 429 for too many open files and streams
 	(*surface).checkAddress, // 400 for the path and the query
@@ -29,26 +27,18 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	(*surface).receiveBody,
 	(*surface).takeSlot,    // 429 or 503 if no slot becomes free in time; parsing the body takes a processor
 	(*surface).checkUnread, // 429 or 503 for too many bytes of unread answers
-	(*surface).checkRepeat,
+	(*surface).readIdempotencyKey,
 	(*surface).checkBody,       // 400 with a pointer for each mistake
 	(*surface).checkDryRun,     // 403 for a key that may read and asks for more than a dry run
 	(*surface).checkFreshProof, // 403 if the body asks for something dangerous and the session is old
+	(*surface).readIfMatch,     // 400 for an If-Match that is not one ETag
 }
 
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
-	class := classOf(rt, o)
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q := &apiRequest{
-			w: w, r: r, route: rt, operation: o, class: class, requestID: httpapi.RequestID(w), began: time.Now(),
-			isUnattended: r.Header.Get(lastEventID) != "", leastRate: cmp.Or(s.LeastDownloadRate, leastRate),
-		}
-		q.admitAgain = func() error { return s.admit(q.again()) }
-		q.admitAs = func(least access) error {
-			again := q.again()
-			if err := s.admit(again); err != nil || again.key != nil {
-				return err
-			}
-			return again.judge(least, "", true)
+			w: w, r: r, route: rt, operation: o, requestID: httpapi.RequestID(w), began: time.Now(),
+			isUnattended: r.Header.Get(lastEventID) != "",
 		}
 		defer q.release()
 		if err := s.pass(q); err != nil {
@@ -133,7 +123,6 @@ func (s *surface) admit(q *apiRequest) error {
 	return q.judge(q.route.least, q.operation.permission, reads)
 }
 
-// again returns the same request with its caller not identified yet.
 func (q *apiRequest) again() *apiRequest {
 	return &apiRequest{
 		w: q.w, r: q.r, route: q.route, operation: q.operation, requestID: q.requestID,
@@ -143,22 +132,20 @@ func (q *apiRequest) again() *apiRequest {
 
 func (*surface) checkAddress(q *apiRequest) error { return q.operation.checkAddress(q.r) }
 
-func (*surface) receiveBody(q *apiRequest) (err error) {
+func (s *surface) receiveBody(q *apiRequest) (err error) {
 	q.body, err = q.operation.read(q.w, q.r)
 	if err == nil && q.operation.isUpload() {
-		err = q.admitAgain()
+		err = s.admit(q.again())
 	}
 	return err
 }
 
-func (*surface) checkRepeat(q *apiRequest) error { return q.readIdempotencyKey(q.body) }
-
 func (*surface) checkBody(q *apiRequest) (err error) {
-	q.value, err = q.operation.checkBody(q.r, q.body)
+	q.value, err = q.operation.decodeBody(q.r, q.body)
 	return err
 }
 
-// checkDryRun judges the operations that admit let in for a dry run, which changes nothing.
+// checkDryRun judges whom admit let in for a dry run.
 func (*surface) checkDryRun(q *apiRequest) error {
 	if !q.operation.hasDryRun || q.isDryRun() {
 		return nil
@@ -176,4 +163,12 @@ func (s *surface) checkFreshProof(q *apiRequest) error {
 		return s.requireFreshProof(q)
 	}
 	return nil
+}
+
+// readIfMatch leaves a missing or repeated If-Match to the generated code.
+func (*surface) readIfMatch(q *apiRequest) (err error) {
+	if sent := q.r.Header.Values("If-Match"); q.operation.needsMatch && len(sent) == 1 {
+		q.ifMatch, err = expected(sent[0])
+	}
+	return err
 }

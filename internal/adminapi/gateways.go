@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,30 +26,17 @@ func (s *surface) storedMapping(ctx context.Context, kind rules.GatewayKind) (ru
 	return stored, err
 }
 
-func (s *surface) putMapping(ctx context.Context, kind rules.GatewayKind, document, ifMatch string) (rules.Gateway,
-	error,
-) {
-	at, err := expected(ifMatch)
-	if err != nil {
-		return rules.Gateway{}, err
-	}
+func (s *surface) putMapping(ctx context.Context, kind rules.GatewayKind, document string) (rules.Gateway, error) {
+	q := requestOf(ctx)
 	stored, err := s.store(ctx).PutGateway(ctx,
-		rules.Gateway{TenantID: requestOf(ctx).tenant.ID, Kind: kind, Document: document}, at)
-	if err != nil {
-		return rules.Gateway{}, lost(ctx, err, s.mappingVersion(ctx, kind))
-	}
-	return stored, nil
+		rules.Gateway{TenantID: q.tenant.ID, Kind: kind, Document: document}, q.ifMatch)
+	return stored, lost(ctx, err, s.mappingVersion(ctx, kind))
 }
 
-func (s *surface) removeMapping(ctx context.Context, kind rules.GatewayKind, ifMatch string) error {
-	at, err := expected(ifMatch)
-	if err != nil {
-		return err
-	}
-	if err := s.store(ctx).RemoveGateway(ctx, requestOf(ctx).tenant.ID, kind, at); err != nil {
-		return lost(ctx, err, s.mappingVersion(ctx, kind))
-	}
-	return nil
+func (s *surface) removeMapping(ctx context.Context, kind rules.GatewayKind) error {
+	q := requestOf(ctx)
+	err := s.store(ctx).RemoveGateway(ctx, q.tenant.ID, kind, q.ifMatch)
+	return lost(ctx, err, s.mappingVersion(ctx, kind))
 }
 
 func (s *surface) mappingVersion(ctx context.Context, kind rules.GatewayKind) func() (int64, error) {
@@ -58,6 +44,13 @@ func (s *surface) mappingVersion(ctx context.Context, kind rules.GatewayKind) fu
 		stored, err := s.storedMapping(ctx, kind)
 		return stored.Revision, err
 	}
+}
+
+func readSent(sent any, mapping interface{ Validate() rules.FieldErrors }) error {
+	if err := copyMapping(sent, mapping); err != nil {
+		return err
+	}
+	return fieldsProblem("/mapping", mapping.Validate())
 }
 
 func copyMapping(from, to any) error {
@@ -71,13 +64,17 @@ func copyMapping(from, to any) error {
 	return nil
 }
 
+func readStored(stored rules.Gateway, mapping any) error {
+	if err := json.Unmarshal([]byte(stored.Document), mapping); err != nil {
+		return fmt.Errorf("read the stored mapping: %w", err)
+	}
+	return nil
+}
+
 func answerAuthorizeMapping(stored rules.Gateway) (answer openapi.TheAuthorizeMappingJSONResponse, err error) {
 	answer.Headers.ETag = etag(stored.Revision)
 	answer.Body.Version, answer.Body.IsDefault = stored.Revision, stored.Revision == 0
-	if err := json.Unmarshal([]byte(stored.Document), &answer.Body.Mapping); err != nil {
-		return answer, fmt.Errorf("read the stored mapping: %w", err)
-	}
-	return answer, nil
+	return answer, readStored(stored, &answer.Body.Mapping)
 }
 
 func (s *surface) GetAuthorizeMapping(ctx context.Context,
@@ -104,7 +101,7 @@ func (s *surface) PutAuthorizeMapping(ctx context.Context,
 	if jwt := mapping.JWT; jwt != nil && jwt.JWKSURL != "" && s.CheckTarget(ctx, jwt.JWKSURL) != nil {
 		return nil, rules.FieldErrors{{Field: "jwt.jwks_url", Message: "must lead to a public address"}}
 	}
-	stored, err := s.putMapping(ctx, rules.GatewayAuthorize, mapping.Document(), request.Params.IfMatch)
+	stored, err := s.putMapping(ctx, rules.GatewayAuthorize, mapping.Document())
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +110,9 @@ func (s *surface) PutAuthorizeMapping(ctx context.Context,
 }
 
 func (s *surface) DeleteAuthorizeMapping(ctx context.Context,
-	request openapi.DeleteAuthorizeMappingRequestObject,
+	_ openapi.DeleteAuthorizeMappingRequestObject,
 ) (openapi.DeleteAuthorizeMappingResponseObject, error) {
-	if err := s.removeMapping(ctx, rules.GatewayAuthorize, request.Params.IfMatch); err != nil {
-		return nil, err
-	}
-	return openapi.DeleteAuthorizeMapping204Response{}, nil
+	return openapi.DeleteAuthorizeMapping204Response{}, s.removeMapping(ctx, rules.GatewayAuthorize)
 }
 
 // sampleRequest is SampleRequest of openapi.yaml; the generator leaves out what only this operation has.
@@ -133,28 +127,21 @@ type sampleHeaders map[string][][]byte
 
 func (h sampleHeaders) Values(name string) [][]byte { return h[name] }
 
-// tryAuthorizeMapping handles POST …/gateways/authorize/try. A generated handler would decode the explanation, which is
-// JSON already.
-func (s *surface) tryAuthorizeMapping(w http.ResponseWriter, r *http.Request) {
-	s.answerTried(w, r, s.triedMapping)
+// asJSON makes a handler of a function that returns JSON, which a generated handler would decode and encode again.
+func (s *surface) asJSON(handle func(ctx context.Context, body []byte) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer, err := handle(r.Context(), requestOf(r.Context()).body)
+		if err != nil {
+			s.handlerFailed(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", jsonType)
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+		_, _ = w.Write(answer) // a caller that went away needs no answer
+	}
 }
 
-func (s *surface) answerTried(w http.ResponseWriter, r *http.Request, try func(*http.Request) ([]byte, error)) {
-	answer, err := try(r)
-	if err != nil {
-		s.handlerFailed(w, r, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	_, _ = w.Write(answer)
-}
-
-func readSample(r *http.Request, sample any) error {
-	body, err := io.ReadAll(r.Body) // from memory: checkBody has read it
-	if err != nil {
-		return fmt.Errorf("read a body that is in memory: %w", err)
-	}
+func readSample(body []byte, sample any) error {
 	if err := json.Unmarshal(body, sample); err != nil {
 		return fmt.Errorf("read a sample that was checked: %w", err)
 	}
@@ -175,10 +162,9 @@ func (s *surface) explained(ctx context.Context, tenant *snapshot.Tenant, check 
 	return asked, explanation, err
 }
 
-func (s *surface) triedMapping(r *http.Request) ([]byte, error) {
-	ctx := r.Context()
+func (s *surface) tryAuthorizeMapping(ctx context.Context, body []byte) ([]byte, error) {
 	var sample sampleRequest
-	if err := readSample(r, &sample); err != nil {
+	if err := readSample(body, &sample); err != nil {
 		return nil, err
 	}
 	mapping, err := s.mappingToTry(ctx, sample.Mapping)
@@ -214,23 +200,17 @@ func (s *surface) triedMapping(r *http.Request) ([]byte, error) {
 }
 
 func (s *surface) mappingToTry(ctx context.Context, sent *openapi.AuthorizeMapping) (*gateway.Mapping, error) {
+	mapping := new(gateway.Authorize)
 	if sent == nil {
 		stored, err := s.storedMapping(ctx, rules.GatewayAuthorize)
 		if err != nil {
 			return nil, err
 		}
-		mapping, err := gateway.ParseAuthorize(stored.Document)
-		if err != nil {
+		if mapping, err = gateway.ParseAuthorize(stored.Document); err != nil {
 			return nil, err
 		}
-		return mapping.Compile(), nil
-	}
-	mapping := new(gateway.Authorize)
-	if err := copyMapping(sent, mapping); err != nil {
+	} else if err := readSent(sent, mapping); err != nil {
 		return nil, err
-	}
-	if wrong := mapping.Validate(); len(wrong) > 0 {
-		return nil, fieldsProblem("/mapping", wrong)
 	}
 	return mapping.Compile(), nil
 }

@@ -10,42 +10,41 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-func TestAMappingIsEditedByVersion(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	tenant := w.tenant(w.name("tenant"))
-	path := "/api/v1/tenants/" + tenant.Slug + "/gateways/authorize"
-	by := w.person(tenant, auth.Editor)
-	ask := func(method, ifMatch, body string) answer {
-		t.Helper()
+// asker sends a mapping, expecting a status and a part of the answer.
+func (w *world) asker(by caller, path string) func(method, ifMatch, body string, status int, part string) answer {
+	return func(method, ifMatch, body string, status int, part string) answer {
+		w.t.Helper()
 		q := request{
-			method: method, path: path, body: body,
-			header: map[string]string{"Content-Type": "application/json"},
+			method: method, path: path, body: body, header: map[string]string{"Content-Type": "application/json"},
 		}
 		if ifMatch != "" {
 			q.header["If-Match"] = ifMatch
 		}
-		return w.do(by, q)
-	}
-	want := func(got answer, status int, part string) answer {
-		t.Helper()
+		got := w.do(by, q)
 		if got.status != status || !strings.Contains(got.body, part) {
-			t.Errorf("answered %d %s, want %d with %s", got.status, got.body, status, part)
+			w.t.Errorf("answered %d %s, want %d with %s", got.status, got.body, status, part)
 		}
 		return got
 	}
-	want(ask("GET", "", ""), 200, `"is_default":true`)
-	want(ask("PUT", "", `{}`), 428, "")
-	first := want(ask("PUT", `"0"`,
-		`{"user":{"header":"X-User","plain":true},"attributes":{"org":{"header":"X-Org"}}}`), 200, `"header":"X-User"`)
-	want(ask("PUT", `"0"`, `{}`), 412, "")
-	want(ask("PUT", "*", `{"user":{"header":"a b"}}`), 400, `"/user/header"`)
-	want(ask("PUT", "*", `{"users":{}}`), 400, "users")
-	want(ask("PUT", "*", `{"jwt":{"jwks_url":"http://10.0.0.1/keys"}}`), 400, `"/jwt/jwks_url"`)
-	want(ask("PUT", first.header.Get("ETag"), `{"cost":{"default":2.5}}`), 200, `"default":2.5`)
-	want(ask("DELETE", first.header.Get("ETag"), ""), 412, "")
-	want(ask("DELETE", "*", ""), 204, "")
-	want(ask("GET", "", ""), 200, `"is_default":true`)
+}
+
+func TestAMappingIsEditedByVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(w.name("tenant"))
+	ask := w.asker(w.person(tenant, auth.Editor), "/api/v1/tenants/"+tenant.Slug+"/gateways/authorize")
+	ask("GET", "", "", 200, `"is_default":true`)
+	ask("PUT", "", `{}`, 428, "")
+	first := ask("PUT", `"0"`,
+		`{"user":{"header":"X-User","plain":true},"attributes":{"org":{"header":"X-Org"}}}`, 200, `"header":"X-User"`)
+	ask("PUT", `"0"`, `{}`, 412, "")
+	ask("PUT", "*", `{"user":{"header":"a b"}}`, 400, `"/user/header"`)
+	ask("PUT", "*", `{"users":{}}`, 400, "users")
+	ask("PUT", "*", `{"jwt":{"jwks_url":"http://10.0.0.1/keys"}}`, 400, `"/jwt/jwks_url"`)
+	ask("PUT", first.header.Get("ETag"), `{"cost":{"default":2.5}}`, 200, `"default":2.5`)
+	ask("DELETE", first.header.Get("ETag"), "", 412, "")
+	ask("DELETE", "*", "", 204, "")
+	ask("GET", "", "", 200, `"is_default":true`)
 }
 
 func TestASampleRequestShowsTheCheckThatItBecomes(t *testing.T) {
@@ -56,8 +55,9 @@ func TestASampleRequestShowsTheCheckThatItBecomes(t *testing.T) {
 	got := w.do(w.person(tenant, auth.Viewer), request{
 		method: http.MethodPost, path: "/api/v1/tenants/" + tenant.Slug + "/gateways/authorize/try",
 		header: map[string]string{"Content-Type": "application/json"},
-		body: `{"method":"GET","uri":"/orders/17?limit=0.5","headers":[{"name":"x-forwarded-for","value":"9.9.9.9, 203.0.113.9"}],
-			"claims":{"sub":42},"mapping":{"jwt":{"jwks_url":"https://id.example.com"},"user":{"claim":"sub"},
+		body: `{"method":"GET","uri":"/orders/17?limit=0.5",
+			"headers":[{"name":"x-forwarded-for","value":"9.9.9.9, 203.0.113.9"}],"claims":{"sub":42},
+			"mapping":{"jwt":{"jwks_url":"https://id.example.com"},"user":{"claim":"sub"},
 			"cost":{"query":"limit","default":0.25},"endpoint":{"templates":["/orders/{id}"]}}}`,
 	})
 	for _, part := range []string{
@@ -75,39 +75,23 @@ func TestAMappingOfDescriptorsIsEditedByVersion(t *testing.T) {
 	w := newWorld(t)
 	tenant := w.tenant(w.name("tenant"))
 	by := w.person(tenant, auth.Editor)
-	ask := func(method, ifMatch, body string) answer {
-		t.Helper()
-		q := request{
-			method: method, path: "/api/v1/tenants/" + tenant.Slug + "/gateways/descriptors", body: body,
-			header: map[string]string{"Content-Type": "application/json"},
-		}
-		if ifMatch != "" {
-			q.header["If-Match"] = ifMatch
-		}
-		return w.do(by, q)
-	}
-	want := func(got answer, status int, part string) answer {
-		t.Helper()
-		if got.status != status || !strings.Contains(got.body, part) {
-			t.Errorf("answered %d %s, want %d with %s", got.status, got.body, status, part)
-		}
-		return got
-	}
-	want(ask("GET", "", ""), 200, `"is_default":true`)
-	want(ask("PUT", "", `{}`), 428, "")
-	first := want(ask("PUT", `"0"`,
-		`{"keys":{"customer":"user_id"},"domains":{"edge":{"templates":[["a=1","b"],["c"]],"replaces":{"a=1,b":["c"]}}}}`),
+	ask := w.asker(by, "/api/v1/tenants/"+tenant.Slug+"/gateways/descriptors")
+	ask("GET", "", "", 200, `"is_default":true`)
+	ask("PUT", "", `{}`, 428, "")
+	first := ask("PUT", `"0"`,
+		`{"keys":{"customer":"user_id"},
+			"domains":{"edge":{"templates":[["a=1","b"],["c"]],"replaces":{"a=1,b":["c"]}}}}`,
 		200, `"replaces":{"a=1,b":["c"]}`)
-	want(ask("PUT", `"0"`, `{}`), 412, "")
-	want(ask("PUT", "*", `{"keys":{"a":"cost"}}`), 400, `"/keys/a"`)
-	want(ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"],["a"]]}}}`), 400, `"/domains/edge/templates/1"`)
-	want(ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"]],"replaces":{"a":["b"]}}}}`), 400,
+	ask("PUT", `"0"`, `{}`, 412, "")
+	ask("PUT", "*", `{"keys":{"a":"cost"}}`, 400, `"/keys/a"`)
+	ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"],["a"]]}}}`, 400, `"/domains/edge/templates/1"`)
+	ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"]],"replaces":{"a":["b"]}}}}`, 400,
 		`"/domains/edge/replaces"`)
-	want(ask("PUT", "*", `{"domain":{}}`), 400, "domain")
-	want(ask("PUT", first.header.Get("ETag"), `{"domains":{"edge":{}}}`), 200, `"edge":{}`)
-	want(ask("DELETE", first.header.Get("ETag"), ""), 412, "")
-	want(ask("DELETE", "*", ""), 204, "")
-	want(ask("GET", "", ""), 200, `"is_default":true`)
+	ask("PUT", "*", `{"domain":{}}`, 400, "domain")
+	ask("PUT", first.header.Get("ETag"), `{"domains":{"edge":{}}}`, 200, `"edge":{}`)
+	ask("DELETE", first.header.Get("ETag"), "", 412, "")
+	ask("DELETE", "*", "", 204, "")
+	ask("GET", "", "", 200, `"is_default":true`)
 	audit := w.do(by, request{method: "GET", path: "/api/v1/tenants/" + tenant.Slug + "/audit"})
 	if n := strings.Count(audit.body, `"id":"descriptors"`); n != 3 {
 		t.Errorf("%d of 3 changes are in the audit log: %s", n, audit.body)
@@ -130,9 +114,11 @@ func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
 			header: map[string]string{"Content-Type": "application/json"},
 		})
 	}
-	const entries = `"descriptors":[{"entries":[{"key":"customer","value":"42"}]},{"hits_addend":0,"entries":[{"key":"a","value":"x"},{"key":"plan","value":"nonesuch"}]}]`
+	const entries = `"descriptors":[{"entries":[{"key":"customer","value":"42"}]},
+		{"hits_addend":0,"entries":[{"key":"a","value":"x"},{"key":"plan","value":"nonesuch"}]}]`
 	got := try(`{"domain":"edge","hits_addend":2,` + entries +
-		`,"mapping":{"keys":{"customer":"user_id"},"domains":{"edge":{"templates":[["customer"],["a","plan"]],"replaces":{"customer":["a,plan"]}}}}}`)
+		`,"mapping":{"keys":{"customer":"user_id"},
+			"domains":{"edge":{"templates":[["customer"],["a","plan"]],"replaces":{"customer":["a,plan"]}}}}}`)
 	for _, part := range []string{
 		`"answered":true`, `"user_id":"42"`, `"cost":2`, `"descriptor":"customer"`,
 		`"key_pattern":"user:{user_id}:attr.descriptor:customer"`,
@@ -146,7 +132,8 @@ func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
 		t.Errorf("a replaced descriptor has a name: %s", got.body)
 	}
 	got = try(`{"domain":"edge","hits_addend":2,` + entries +
-		`,"mapping":{"domains":{"edge":{"meter":"tokens","hits":{"customer":{"record":true},"a,plan":{"record":true}}}}}}`)
+		`,"mapping":{"domains":{"edge":{"meter":"tokens",
+			"hits":{"customer":{"record":true},"a,plan":{"record":true}}}}}}`)
 	for _, part := range []string{
 		`"costs":{"requests":0,"tokens":2}`, `"recorded":true`, `"costs":{"requests":0,"tokens":0}`, `"recorded":false`,
 	} {
@@ -154,10 +141,11 @@ func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
 			t.Errorf("answered %d %s, want %s", got.status, got.body, part)
 		}
 	}
-	const limited = `"descriptors":[{"entries":[{"key":"customer","value":"42"}],"limit":{"requests_per_unit":7,"unit":"HOUR"}}]`
+	const limited = `"descriptors":[{"entries":[{"key":"customer","value":"42"}],
+		"limit":{"requests_per_unit":7,"unit":"HOUR"}}]`
 	for _, allowed := range []string{"true", "false"} {
-		got = try(`{"domain":"edge",` + limited + `,"mapping":{"keys":{"customer":"user_id"},"domains":{"edge":{"own_limits":` +
-			allowed + `}}}}`)
+		got = try(`{"domain":"edge",` + limited + `,"mapping":{"keys":{"customer":"user_id"},
+			"domains":{"edge":{"own_limits":` + allowed + `}}}}`)
 		if got.status != 200 || !strings.Contains(got.body, `"own_limit":`+allowed) ||
 			strings.Contains(got.body, `"limit_text":"7 per hour","overridden":false`) != (allowed == "true") ||
 			strings.Contains(got.body, `"algorithm":"fixed_window"`) != (allowed == "true") {
@@ -176,7 +164,6 @@ func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
 	}
 }
 
-// TestARuleThatNoDescriptorMeetsSaysSo, whatever took its template away.
 func TestARuleThatNoDescriptorMeetsSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -205,7 +192,7 @@ func TestARuleThatNoDescriptorMeetsSaysSo(t *testing.T) {
 	want := func(paths []string, isUnmet bool) {
 		t.Helper()
 		for _, path := range paths {
-			got := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+			got := w.get(by, path)
 			if strings.Contains(got.body, `"no_descriptor":true`) != isUnmet {
 				t.Errorf("that no descriptor meets it should be %t: %s", isUnmet, got.body)
 			}
@@ -216,7 +203,6 @@ func TestARuleThatNoDescriptorMeetsSaysSo(t *testing.T) {
 	put(`{"domains":{"edge":{"templates":[["a"],["a","b=x"]]}}}`)
 	want(met, false)
 	want(unmet, true)
-	// With templates in all domains no descriptor has another name.
 	put(fmt.Sprintf(`{"domains":{"edge":{"templates":[["a"]]},%q:{"templates":[["a"]]}}}`, tenant.Slug))
 	want(met[1:2], true)
 	want(met[5:], true)

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 )
 
@@ -19,11 +17,9 @@ func (s *surface) GetReadiness(context.Context, openapi.GetReadinessRequestObjec
 ) {
 	now := s.Readiness()
 	answer := openapi.Readiness{
-		Status: now.Word(), RulesLoaded: now.RulesLoaded, RulesAgeMs: nullable.NewNullNullable[int64](),
-		Database: now.Database, Redis: now.Redis, Warnings: itemsOf(now.Warnings, func(w *string) string { return *w }),
-	}
-	if now.RulesLoaded {
-		answer.RulesAgeMs.Set(now.RulesAge.Milliseconds())
+		Status: now.Word(), RulesLoaded: now.RulesLoaded,
+		RulesAgeMs: orNullIf(now.RulesLoaded, now.RulesAge.Milliseconds()),
+		Database:   now.Database, Redis: now.Redis, Warnings: append([]string{}, now.Warnings...),
 	}
 	return readiness{answer, now.Status()}, nil
 }

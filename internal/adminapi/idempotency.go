@@ -6,14 +6,12 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -26,16 +24,14 @@ const (
 	idempotencyHeader = "Idempotency-Key"
 	replayedHeader    = "Idempotency-Replayed"
 
-	// maxKeptAnswer is far above the answers that hold secrets. Large ones, such as that of an import, are not kept.
+	// maxKeptAnswer is far above the answers that hold secrets, and below that of an import.
 	maxKeptAnswer = 64 << 10
 
-	// requestLease is longer than a request can run, fileLease than an import can. After a process has ended midway, a
-	// repetition waits so long.
+	// Leases are longer than a request, or an import, can run. A repetition waits that long after a crash.
 	requestLease = time.Minute
 	fileLease    = 4 * time.Minute
 )
 
-// idempotencyKeyOf returns the Idempotency-Key of a request, or "".
 func idempotencyKeyOf(r *http.Request) (string, error) {
 	given := r.Header.Values(idempotencyHeader)
 	if len(given) == 0 {
@@ -50,7 +46,7 @@ func idempotencyKeyOf(r *http.Request) (string, error) {
 	return key, nil
 }
 
-func (q *apiRequest) readIdempotencyKey(body []byte) error {
+func (*surface) readIdempotencyKey(q *apiRequest) error {
 	if !q.operation.takesKey {
 		return nil
 	}
@@ -66,7 +62,7 @@ func (q *apiRequest) readIdempotencyKey(body []byte) error {
 		Tenant: q.tenant.ID, Caller: caller,
 		Key: digestOf("sluice idempotency key", tenant[:], []byte(key)),
 		Fingerprint: digestOf("sluice idempotent request", []byte(caller), []byte(q.r.URL.RequestURI()),
-			[]byte(strings.Join(q.r.Header.Values("If-Match"), "\n")), body),
+			[]byte(strings.Join(q.r.Header.Values("If-Match"), "\n")), q.body),
 	}
 	return nil
 }
@@ -84,7 +80,6 @@ func digestOf(use string, parts ...[]byte) (digest auth.Digest) {
 	return digest
 }
 
-// creditID returns the name of a credit for the store of buckets, or "" for one that is not to be repeated.
 func (q *apiRequest) creditID() string {
 	if q.idempotencyKey == "" {
 		return ""
@@ -92,9 +87,8 @@ func (q *apiRequest) creditID() string {
 	return hex.EncodeToString(q.idempotent.Key[:])
 }
 
-// handleIdempotent calls the handler, unless the request was carried out before: then it answers as before. Only
-// answers of success are kept. The request's change marks it as carried out, except for changes of buckets, which their
-// store does once.
+// handleIdempotent answers a repeated request as before. Only successes are kept. The request's change marks it as
+// carried out, except for changes of buckets, which their store does once.
 func (s *surface) handleIdempotent(w http.ResponseWriter, q *apiRequest) error {
 	lease := requestLease
 	if q.operation.isUpload() {
@@ -169,7 +163,7 @@ type heldAnswer struct {
 func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
 func (h *heldAnswer) Write(b []byte) (int, error) { return h.body.Write(b) }
 
-// send writes an answer. The request gives its slot back first, because its caller may read slowly.
+// send gives the slot back first, because the caller may read slowly.
 func (s *surface) send(q *apiRequest, answer *heldAnswer) {
 	defer s.countUnread(q, answer.body.Len())()
 	q.slot.Release()
@@ -183,11 +177,10 @@ type keptAnswer struct {
 	Body   []byte            `json:"body"`
 }
 
-// keptHeaders has the request id, by which the audit log finds the change.
+// keptHeaders include the request id, because the audit log has the first one.
 var keptHeaders = []string{"Content-Type", "ETag", "Location", httpapi.RequestIDHeader}
 
-// seal encrypts an answer, which may hold secrets, by a key that only the holder of the Idempotency-Key can derive, and
-// binds it to its request.
+// seal encrypts an answer by a key that only the holder of the Idempotency-Key can derive, and binds it to its request.
 func (q *apiRequest) seal(held *heldAnswer) ([]byte, error) {
 	kept := keptAnswer{Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
 	for _, name := range keptHeaders {
@@ -203,21 +196,18 @@ func (q *apiRequest) seal(held *heldAnswer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	nonce := make([]byte, box.NonceSize(), box.NonceSize()+len(text)+box.Overhead())
-	_, _ = rand.Read(nonce) // it never fails; see its documentation
-	return box.Seal(nonce, nonce, text, q.idempotent.Fingerprint[:]), nil
+	return box.Seal(nil, nil, text, q.idempotent.Fingerprint[:]), nil //nolint:gosec // the box makes the nonce
 }
 
-func (q *apiRequest) box() (cipher.AEAD, error) {
+func (q *apiRequest) box() (box cipher.AEAD, err error) {
+	var block cipher.Block
 	key, err := hkdf.Key(sha256.New, []byte(q.idempotencyKey), q.idempotent.Key[:], "sluice idempotent answer", 32)
-	if err != nil {
-		return nil, fmt.Errorf("derive the key of an answer: %w", err)
+	if err == nil {
+		block, err = aes.NewCipher(key)
 	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("derive the key of an answer: %w", err)
+	if err == nil {
+		box, err = cipher.NewGCMWithRandomNonce(block)
 	}
-	box, err := cipher.NewGCM(block)
 	if err != nil {
 		return nil, fmt.Errorf("derive the key of an answer: %w", err)
 	}
@@ -229,10 +219,7 @@ func (q *apiRequest) replay(w http.ResponseWriter, sealed []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(sealed) < box.NonceSize() {
-		return fmt.Errorf("open a kept answer: %w", io.ErrUnexpectedEOF)
-	}
-	text, err := box.Open(nil, sealed[:box.NonceSize()], sealed[box.NonceSize():], q.idempotent.Fingerprint[:])
+	text, err := box.Open(nil, nil, sealed, q.idempotent.Fingerprint[:])
 	if err != nil {
 		return fmt.Errorf("open a kept answer: %w", err)
 	}

@@ -96,7 +96,6 @@ func TestARepeatedRequestIsCarriedOutOnce(t *testing.T) {
 		again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the repetition is answered %v %s, want %v %s", again.header, again.body, first.header, first.body)
 	}
-	// The audit log names the request that made the change.
 	if got, want := again.header.Values("X-Request-Id"), first.header.Get("X-Request-Id"); want == "" ||
 		!slices.Equal(got, []string{want}) {
 		t.Errorf("the repetition has the request ids %q, want %q alone", got, want)
@@ -123,7 +122,6 @@ func TestARepeatedRequestIsCarriedOutOnce(t *testing.T) {
 			t.Errorf("the key %q is answered %d, want 400: %s", wrong, got.status, got.body)
 		}
 	}
-	// Another tenant's requests have nothing to do with it.
 	w.want(w.send(w.person(w.other, auth.Owner), "POST", "/api/v1/tenants/other/plans", map[string]any{"name": "gold"},
 		"Idempotency-Key", idempotencyKeyOf), http.StatusCreated)
 	w.wantNoSecrets()
@@ -196,7 +194,6 @@ func TestOfTwoAtOnceOneIsCarriedOut(t *testing.T) {
 	}
 	close(half.goOn)
 	w.want(<-first, http.StatusCreated)
-	// The process ended after the change, before it kept the answer.
 	if got := w.want(post(), http.StatusConflict); !strings.Contains(got.body, "answer-lost") {
 		t.Errorf("the repetition is answered %s", got.body)
 	}

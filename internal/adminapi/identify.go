@@ -27,8 +27,7 @@ func (s *surface) identify(q *apiRequest) error {
 	return err
 }
 
-// authenticate uses the API key if one is sent, else the session. Schemes other than Bearer are ignored, because a
-// proxy in front may make browsers send Basic.
+// authenticate ignores schemes other than Bearer, because a proxy in front may make browsers send Basic.
 func (s *surface) authenticate(q *apiRequest) error {
 	authorization := q.r.Header["Authorization"]
 	if slices.ContainsFunc(authorization, isBearer) {
@@ -86,8 +85,7 @@ func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 	if !slices.ContainsFunc(auth.ServicePermissions, key.Has) {
 		return httpapi.Forbidden.Problem("Use an API key with the permission manage, or one of its parts.")
 	}
-	// The audit log needs the key's name, which snapshots do not have. The row also knows a revocation some seconds
-	// earlier.
+	// Snapshots lack the key's name, for the audit log, and learn of a revocation some seconds later.
 	named, err := s.Stores.Key(q.r.Context(), key.TenantID, key.ID)
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
@@ -105,7 +103,6 @@ func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 	return nil
 }
 
-// identifyServiceKey looks in the database alone, because snapshots are of tenants.
 func (s *surface) identifyServiceKey(q *apiRequest, id, secret string) error {
 	key, err := s.Stores.Key(q.r.Context(), 0, id)
 	if err != nil && !errors.Is(err, rules.ErrNotFound) {
@@ -134,7 +131,6 @@ func (q *apiRequest) beKey(key *auth.NamedKey) {
 	q.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: key.Name, RequestID: q.requestID}
 }
 
-// checkNetwork returns an error if the key may not be used from the client's address.
 func (s *surface) checkNetwork(q *apiRequest, key *auth.Key) error {
 	if key.AllowsFrom(clientIP(q.r, s.TrustedProxies)) {
 		return nil
@@ -149,8 +145,7 @@ func unauthorized(q *apiRequest, detail string) error {
 	return httpapi.Unauthorized.Problem(detail)
 }
 
-// Names of cookies. The prefix __Host- makes browsers require Secure and restrict the cookie to the host; see
-// Config.PlainCookies.
+// The prefix __Host- makes browsers require Secure and bind the cookie to the host.
 const (
 	plainSession = "sluice_session"
 	plainDevice  = "sluice_device"
@@ -158,7 +153,6 @@ const (
 	plainFlow    = "sluice_flow"
 	hostPrefix   = "__Host-"
 
-	// deviceLife is how long a browser is remembered for having signed in before.
 	deviceLife = 365 * 24 * time.Hour
 )
 
@@ -169,7 +163,7 @@ func (s *surface) cookie(plain string) string {
 	return hostPrefix + plain
 }
 
-// setCookie gives the browser a secret. A life of 0 ends with the browser's session.
+// A life of 0 ends with the browser's session.
 func (q *apiRequest) setCookie(name, value string, life time.Duration) {
 	q.writeCookie(name, value, int(life/time.Second))
 }

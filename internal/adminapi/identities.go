@@ -28,20 +28,14 @@ func (s *surface) ListIdentities(ctx context.Context,
 	_ openapi.ListIdentitiesRequestObject,
 ) (openapi.ListIdentitiesResponseObject, error) {
 	identities, err := s.Gate.Identities(ctx, requestOf(ctx).account().ID)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.ListIdentities200JSONResponse{Items: itemsOf(identities, s.showIdentity)}, nil
+	return openapi.ListIdentities200JSONResponse{Items: itemsOf(identities, s.showIdentity)}, err
 }
 
 func (s *surface) LinkIdentity(ctx context.Context,
 	request openapi.LinkIdentityRequestObject,
 ) (openapi.LinkIdentityResponseObject, error) {
 	address, err := s.startAt(ctx, request.Body.Provider, oidc.Purpose{Session: requestOf(ctx).session.ID})
-	if err != nil {
-		return nil, err
-	}
-	return openapi.LinkIdentity200JSONResponse{Body: openapi.Destination{Url: address}}, nil
+	return openapi.LinkIdentity200JSONResponse{Body: openapi.Destination{Url: address}}, err
 }
 
 func (s *surface) UnlinkIdentity(ctx context.Context,

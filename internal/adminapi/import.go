@@ -62,7 +62,7 @@ func (s *surface) planNames(ctx context.Context) (map[string]bool, error) {
 	}
 }
 
-// maxUserLines caps the users of a file. Each needs far more memory than its line.
+// Each user of a file needs far more memory than its line.
 const maxUserLines = 500_000
 
 func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]rules.Assignment, error) {
@@ -77,11 +77,11 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 	if err == nil {
 		header[0] = strings.TrimPrefix(header[0], "\uFEFF") // spreadsheets begin files with it
 	}
-	if err != nil && !isCSVError(err) && !errors.Is(err, io.EOF) {
+	if err != nil && !errors.As(err, new(*csv.ParseError)) && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	if err != nil || header[0] != usersHeader[0] || header[1] != usersHeader[1] {
-		return nil, fileProblem([]httpapi.FieldError{{Pointer: "/lines/1", Detail: "must be the header user_id,plan"}})
+		return nil, wrongBody("/lines/1", "must be the header user_id,plan")
 	}
 	var assignments []rules.Assignment
 	var wrong []httpapi.FieldError
@@ -90,12 +90,12 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 		start := in.InputOffset()
 		record, err := in.Read()
 		if errors.Is(err, io.EOF) {
-			return assignments, fileProblem(wrong)
+			return assignments, httpapi.BodyProblem(wrong)
 		}
 		var syntax *csv.ParseError
 		if errors.As(err, &syntax) {
 			// Reading ends here, since it is unclear where the line ends.
-			return nil, fileProblem(append(wrong,
+			return nil, httpapi.BodyProblem(append(wrong,
 				httpapi.FieldError{Pointer: linePointer(syntax.Line), Detail: "is not CSV with two values: " +
 					syntax.Err.Error()}))
 		}
@@ -132,25 +132,17 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 		lines[one.UserID] = line
 		assignments = append(assignments, one)
 	}
-	return nil, fileProblem(wrong)
+	return nil, httpapi.BodyProblem(wrong)
 }
 
-// breaksLine reports whether a value has a line break that is CR LF in the file and LF to the reader.
+// breaksLine reports a line break in a value that is CR LF in the file and LF to the reader.
 func breaksLine(record []string, raw []byte) bool {
 	return strings.Contains(record[0]+record[1], "\n") && bytes.Contains(bytes.TrimRight(raw, "\r\n"), []byte("\r\n"))
 }
 
-func isCSVError(err error) bool {
-	var syntax *csv.ParseError
-	return errors.As(err, &syntax)
-}
-
 func linePointer(line int) string { return "/lines/" + strconv.Itoa(line) }
 
-func fileProblem(wrong []httpapi.FieldError) error { return httpapi.BodyProblem(wrong) }
-
-// countMoves counts the assignments that differ from those in memory, which are seconds old at most, and refuses what
-// the tenant's capacity would refuse.
+// countMoves compares with the rules in memory, seconds old at most, and refuses what the tenant's capacity would.
 func (s *surface) countMoves(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (moves int64,
 	err error,
 ) {
@@ -190,13 +182,14 @@ func (s *surface) ImportConfig(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	var plans []string
-	for _, plan := range current.Plans {
-		plans = append(plans, plan.Name)
-	}
+	plans := itemsOf(current.Plans, func(p *rules.Plan) string { return p.Name })
 	desired, err := ruleset.Decode(request.Body, "", plans)
+	var mistakes ruleset.Errors
+	if errors.As(err, &mistakes) {
+		return nil, httpapi.BodyProblem(mistakesOf("", mistakes))
+	}
 	if err != nil {
-		return nil, rulesFileProblem(err)
+		return nil, err
 	}
 	options := ruleset.DiffOptions{Prune: valueOf(request.Params.Prune), Now: s.Now()}
 	var contradiction error // between the file and what is stored
@@ -216,7 +209,7 @@ func (s *surface) ImportConfig(ctx context.Context,
 	}
 	switch {
 	case contradiction != nil:
-		return nil, fileProblem([]httpapi.FieldError{{Pointer: "", Detail: contradiction.Error()}})
+		return nil, wrongBody("", contradiction.Error())
 	case err != nil:
 		return nil, err
 	}
@@ -240,14 +233,6 @@ func grown[Row any](changes []ruleset.Change[Row]) (n int64) {
 		}
 	}
 	return n
-}
-
-func rulesFileProblem(err error) error {
-	var mistakes ruleset.Errors
-	if !errors.As(err, &mistakes) {
-		return err
-	}
-	return fileProblem(mistakesOf("", mistakes))
 }
 
 func mistakesOf(pointer string, mistakes ruleset.Errors) (fields []httpapi.FieldError) {

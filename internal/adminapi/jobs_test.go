@@ -41,7 +41,7 @@ func TestParkedJobsAreListedRetriedAndRemoved(t *testing.T) {
 	by := w.platformAdmin()
 	list := func(query string) parkedJobs {
 		t.Helper()
-		return read[parkedJobs](t, w.want(w.send(by, "GET", "/api/v1/parked-jobs"+query, nil), http.StatusOK))
+		return read[parkedJobs](t, w.get(by, "/api/v1/parked-jobs"+query))
 	}
 	if got := list("").Items; len(got) != 0 {
 		t.Fatalf("without parked jobs the list is %+v", got)
@@ -107,7 +107,7 @@ func TestParkedJobsAreListedRetriedAndRemoved(t *testing.T) {
 		by.account.Actor().ID, retried, removed)); n != 2 {
 		t.Errorf("the audit log has %d entries, want one for each change", n)
 	}
-	w.want(w.send(by, "GET", "/api/v1/audit", nil), http.StatusOK)
+	w.get(by, "/api/v1/audit")
 }
 
 func TestParkedJobsAreForPlatformAdmins(t *testing.T) {
@@ -150,7 +150,7 @@ func TestPeriodicJobsSayWhenTheyRan(t *testing.T) {
 	}
 	got := read[struct {
 		Items []periodic `json:"items"`
-	}](t, w.want(w.send(w.platformAdmin(), "GET", "/api/v1/periodic-jobs", nil), http.StatusOK)).Items
+	}](t, w.get(w.platformAdmin(), "/api/v1/periodic-jobs")).Items
 	if len(got) != 3 {
 		t.Fatalf("the periodic jobs are %+v", got)
 	}

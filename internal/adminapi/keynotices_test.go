@@ -164,13 +164,12 @@ func TestOwnersAreToldOfTheKeysOfThoseWhoLeave(t *testing.T) {
 			sent[0].Subject != "An API key of acme was made by somebody who has left" {
 			t.Errorf("%s: told are %v: %+v", way, to, sent)
 		}
-		log := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=key_left_behind", nil),
-			http.StatusOK)
+		log := w.get(owner, "/api/v1/tenants/acme/security-log?kind=key_left_behind")
 		if strings.Count(log.body, key) != 1 || !strings.Contains(log.body, leaver.account.Email) ||
 			strings.Contains(log.body, ended) {
 			t.Errorf("%s: the security log has %s", way, log.body)
 		}
-		if got := w.want(w.send(owner, "GET", path, nil), http.StatusOK); !strings.Contains(got.body,
+		if got := w.get(owner, path); !strings.Contains(got.body,
 			`"creator_left":true`) || !strings.Contains(got.body, `"kept_at":null`) {
 			t.Errorf("%s: the key is %s", way, got.body)
 		}
@@ -178,8 +177,7 @@ func TestOwnersAreToldOfTheKeysOfThoseWhoLeave(t *testing.T) {
 		if strings.Contains(kept.body, `"kept_at":null`) {
 			t.Errorf("%s: the key is kept as %s", way, kept.body)
 		}
-		audit := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/audit?object_kind=api_key&object_id="+key+"&limit=1",
-			nil), http.StatusOK)
+		audit := w.get(owner, "/api/v1/tenants/acme/audit?object_kind=api_key&object_id="+key+"&limit=1")
 		if !strings.Contains(audit.body, `"act":"keep"`) {
 			t.Errorf("%s: the audit log ends with %s", way, audit.body)
 		}
@@ -199,8 +197,7 @@ func TestWithoutMailALeaversKeysAreInTheSecurityLog(t *testing.T) {
 		if err := w.keyWatch(false).KeysLeft(w.ctx(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		log := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=key_left_behind", nil),
-			http.StatusOK)
+		log := w.get(owner, "/api/v1/tenants/acme/security-log?kind=key_left_behind")
 		return strings.Count(log.body, "key_left_behind")
 	}
 	w.exec("DELETE FROM member WHERE account_id = $1", leaver.account.ID)
@@ -234,7 +231,7 @@ func TestServiceKeysOfThoseWhoLeaveCanBeKept(t *testing.T) {
 		if err := w.keyWatch(false).KeysLeft(w.ctx(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		log := w.want(w.send(admin, "GET", "/api/v1/security-log?kind=key_left_behind", nil), http.StatusOK)
+		log := w.get(admin, "/api/v1/security-log?kind=key_left_behind")
 		for _, id := range []string{kept, other} {
 			for range strings.Count(log.body, id) {
 				ids = append(ids, id)
@@ -261,7 +258,7 @@ func TestServiceKeysOfThoseWhoLeaveCanBeKept(t *testing.T) {
 	if got := told(); !slices.Equal(got, []string{other, other}) {
 		t.Errorf("after the creator was back told of are %v, want %s twice", got, other)
 	}
-	log := w.want(w.send(admin, "GET", "/api/v1/audit", nil), http.StatusOK)
+	log := w.get(admin, "/api/v1/audit")
 	if !strings.Contains(log.body, `"act":"keep"`) {
 		t.Errorf("the platform's log is %s", log.body)
 	}

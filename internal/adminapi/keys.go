@@ -19,44 +19,32 @@ type keyCreator = struct {
 }
 
 func showKey(k *auth.NamedKey) openapi.Key {
-	shown := openapi.Key{
+	by := k.CreatedBy
+	return openapi.Key{
 		KeyId: k.ID, Name: k.Name,
 		Permissions: itemsOf(k.Permissions,
 			func(p *auth.Permission) openapi.Permission { return openapi.Permission(*p) }),
+		CreatedBy: orNullIf(by.Kind != "",
+			keyCreator{Id: by.ID, Kind: openapi.KeyCreatedByKind(by.Kind), Name: by.Name}),
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt),
 		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision, CreatorLeft: k.CreatorLeft,
 		KeptAt:   timeOrNull(k.KeptAt),
 		Networks: itemsOf(k.Networks, func(n *netip.Prefix) string { return n.String() }),
 	}
-	shown.CreatedBy.SetNull()
-	if by := k.CreatedBy; by.Kind != "" {
-		shown.CreatedBy.Set(keyCreator{Id: by.ID, Kind: openapi.KeyCreatedByKind(by.Kind), Name: by.Name})
-	}
-	return shown
 }
 
-// The routes of a tenant's API keys and of service keys share their code: those of service keys have tenant 0.
+// Service keys have tenant 0.
 
-func (s *surface) keyPage(ctx context.Context, limit *int) (items openapi.KeyList, err error) {
-	place, err := after(ctx, 1)
-	if err != nil {
-		return items, err
-	}
-	size := limitOf(limit)
-	keys, err := s.Stores.Keys(ctx, requestOf(ctx).tenant.ID, place[0], size+1)
-	if err != nil {
-		return items, err
-	}
-	items.Items, items.NextCursor = page(ctx, keys, size, showKey, func(k *auth.NamedKey) string { return k.ID })
-	return items, nil
+func (s *surface) keyPage(ctx context.Context, limit *int) (openapi.KeyList, error) {
+	keys, cursor, err := list(ctx, limit, func(after string, limit int) ([]auth.NamedKey, error) {
+		return s.Stores.Keys(ctx, requestOf(ctx).tenant.ID, after, limit)
+	}, func(k *auth.NamedKey) string { return k.ID })
+	return openapi.KeyList{Items: itemsOf(keys, showKey), NextCursor: cursor}, err
 }
 
 func (s *surface) key(ctx context.Context, id string) (openapi.TheKeyJSONResponse, error) {
 	key, err := s.Stores.Key(ctx, requestOf(ctx).tenant.ID, id)
-	if err != nil {
-		return openapi.TheKeyJSONResponse{}, err
-	}
-	return answerKey(&key), nil
+	return answerKey(&key), err
 }
 
 func newKeyToken(tenant rules.TenantID) (token string, key auth.Key) {
@@ -84,12 +72,9 @@ func (s *surface) createKey(ctx context.Context, body *openapi.NewKey) (created 
 	return answerNewKey(ctx, &key, token), nil
 }
 
-func (s *surface) rotateKey(ctx context.Context, keyID, ifMatch string, body *openapi.RotateKeyJSONRequestBody,
+func (s *surface) rotateKey(
+	ctx context.Context, keyID string, body *openapi.RotateKeyJSONRequestBody,
 ) (rotated openapi.KeyCreatedJSONResponse, err error) {
-	at, err := expected(ifMatch)
-	if err != nil {
-		return rotated, err
-	}
 	tenant := requestOf(ctx).tenant.ID
 	old, err := s.Stores.Key(ctx, tenant, keyID)
 	if err != nil {
@@ -107,37 +92,25 @@ func (s *surface) rotateKey(ctx context.Context, keyID, ifMatch string, body *op
 		return rotated, err
 	}
 	grace := time.Duration(body.GraceSeconds) * time.Second
-	_, created, err := s.store(ctx).RotateKey(ctx, tenant, keyID, at, following, grace)
-	if err != nil {
-		return rotated, s.lostKey(ctx, err, keyID)
-	}
-	return answerNewKey(ctx, &created, token), nil
+	_, created, err := s.store(ctx).RotateKey(ctx, tenant, keyID, requestOf(ctx).ifMatch, following, grace)
+	return answerNewKey(ctx, &created, token), s.lostKey(ctx, err, keyID)
 }
 
-func (s *surface) keepKey(ctx context.Context, keyID, ifMatch string) (kept openapi.TheKeyJSONResponse, err error) {
-	at, err := expected(ifMatch)
-	if err != nil {
-		return kept, err
-	}
-	key, err := s.store(ctx).KeepKey(ctx, requestOf(ctx).tenant.ID, keyID, at)
+func (s *surface) keepKey(ctx context.Context, keyID string) (kept openapi.TheKeyJSONResponse, err error) {
+	key, err := s.store(ctx).KeepKey(ctx, requestOf(ctx).tenant.ID, keyID, requestOf(ctx).ifMatch)
 	switch {
 	case errors.Is(err, auth.ErrCreatorStays):
 		return kept, httpapi.Conflict.Problem(
 			"The person who made this key has not left, so there is nothing to decide.")
 	case errors.Is(err, rules.ErrFinal):
 		return kept, httpapi.Conflict.Problem("The key was revoked, and stays so; create a new one.")
-	case err != nil:
-		return kept, s.lostKey(ctx, err, keyID)
 	}
-	return answerKey(&key), nil
+	return answerKey(&key), s.lostKey(ctx, err, keyID)
 }
 
-func (s *surface) revokeKey(ctx context.Context, keyID, ifMatch string) (openapi.TheKeyJSONResponse, error) {
-	at, err := expected(ifMatch)
+func (s *surface) revokeKey(ctx context.Context, keyID string) (openapi.TheKeyJSONResponse, error) {
+	err := s.store(ctx).RevokeKey(ctx, requestOf(ctx).tenant.ID, keyID, requestOf(ctx).ifMatch)
 	if err != nil {
-		return openapi.TheKeyJSONResponse{}, err
-	}
-	if err := s.store(ctx).RevokeKey(ctx, requestOf(ctx).tenant.ID, keyID, at); err != nil {
 		return openapi.TheKeyJSONResponse{}, s.lostKey(ctx, err, keyID)
 	}
 	return s.key(ctx, keyID)
@@ -150,7 +123,6 @@ func (s *surface) lostKey(ctx context.Context, err error, keyID string) error {
 	})
 }
 
-// newKey reads a key to be created, which may do no more than the caller.
 func (s *surface) newKey(ctx context.Context, body *openapi.NewKey) (auth.NamedKey, error) {
 	key := auth.NamedKey{
 		Key: auth.Key{
@@ -220,21 +192,21 @@ func (s *surface) GetKey(ctx context.Context, request openapi.GetKeyRequestObjec
 func (s *surface) RotateKey(ctx context.Context,
 	request openapi.RotateKeyRequestObject,
 ) (openapi.RotateKeyResponseObject, error) {
-	created, err := s.rotateKey(ctx, request.KeyId, request.Params.IfMatch, request.Body)
+	created, err := s.rotateKey(ctx, request.KeyId, request.Body)
 	return openapi.RotateKey201JSONResponse{KeyCreatedJSONResponse: created}, err
 }
 
 func (s *surface) KeepKey(ctx context.Context, request openapi.KeepKeyRequestObject) (openapi.KeepKeyResponseObject,
 	error,
 ) {
-	kept, err := s.keepKey(ctx, request.KeyId, request.Params.IfMatch)
+	kept, err := s.keepKey(ctx, request.KeyId)
 	return openapi.KeepKey200JSONResponse{TheKeyJSONResponse: kept}, err
 }
 
 func (s *surface) RevokeKey(ctx context.Context,
 	request openapi.RevokeKeyRequestObject,
 ) (openapi.RevokeKeyResponseObject, error) {
-	revoked, err := s.revokeKey(ctx, request.KeyId, request.Params.IfMatch)
+	revoked, err := s.revokeKey(ctx, request.KeyId)
 	return openapi.RevokeKey200JSONResponse{TheKeyJSONResponse: revoked}, err
 }
 
@@ -262,21 +234,20 @@ func (s *surface) GetServiceKey(ctx context.Context,
 func (s *surface) RotateServiceKey(ctx context.Context,
 	request openapi.RotateServiceKeyRequestObject,
 ) (openapi.RotateServiceKeyResponseObject, error) {
-	created, err := s.rotateKey(ctx, request.KeyId, request.Params.IfMatch,
-		(*openapi.RotateKeyJSONRequestBody)(request.Body))
+	created, err := s.rotateKey(ctx, request.KeyId, (*openapi.RotateKeyJSONRequestBody)(request.Body))
 	return openapi.RotateServiceKey201JSONResponse{KeyCreatedJSONResponse: created}, err
 }
 
 func (s *surface) KeepServiceKey(ctx context.Context,
 	request openapi.KeepServiceKeyRequestObject,
 ) (openapi.KeepServiceKeyResponseObject, error) {
-	kept, err := s.keepKey(ctx, request.KeyId, request.Params.IfMatch)
+	kept, err := s.keepKey(ctx, request.KeyId)
 	return openapi.KeepServiceKey200JSONResponse{TheKeyJSONResponse: kept}, err
 }
 
 func (s *surface) RevokeServiceKey(ctx context.Context,
 	request openapi.RevokeServiceKeyRequestObject,
 ) (openapi.RevokeServiceKeyResponseObject, error) {
-	revoked, err := s.revokeKey(ctx, request.KeyId, request.Params.IfMatch)
+	revoked, err := s.revokeKey(ctx, request.KeyId)
 	return openapi.RevokeServiceKey200JSONResponse{TheKeyJSONResponse: revoked}, err
 }

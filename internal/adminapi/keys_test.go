@@ -209,8 +209,7 @@ func TestKeysSayWhoMadeThemAndWhetherThatPersonHasLeft(t *testing.T) {
 	}
 	theirs, admins := create(second), create(admin)
 	left := func(key shownKey) bool {
-		return read[shownKey](t, w.want(w.send(owner, "GET", "/api/v1/tenants/acme/api-keys/"+key.KeyID, nil),
-			http.StatusOK)).CreatorLeft
+		return read[shownKey](t, w.get(owner, "/api/v1/tenants/acme/api-keys/"+key.KeyID)).CreatorLeft
 	}
 	w.want(w.send(owner, "DELETE", "/api/v1/tenants/acme/members/"+formatID(second.account.ID), nil, "If-Match", "*"),
 		http.StatusNoContent)
@@ -243,14 +242,12 @@ func TestAServiceKeyRunsATenantFromItsCreationToItsEnd(t *testing.T) {
 	w.want(w.send(by, "POST", "/api/v1/tenants/new/resume", nil, "If-Match", "*"), http.StatusOK)
 	w.want(w.send(by, "POST", "/api/v1/tenants/new/suspend", nil, "If-Match", "*"), http.StatusOK)
 	w.want(w.send(by, "DELETE", "/api/v1/tenants/new", nil, "If-Match", "*"), http.StatusNoContent)
-	log := w.want(w.send(w.platformAdmin(), "GET", "/api/v1/audit", nil), http.StatusOK)
+	log := w.get(w.platformAdmin(), "/api/v1/audit")
 	if !strings.Contains(log.body, `"kind":"api_key"`) || !strings.Contains(log.body, `"kind":"service_key"`) {
 		t.Errorf("the platform's log lacks the key's acts, or its creation: %s", log.body)
 	}
 }
 
-// TestAKeyThatReadsMayTryAChange lets a pipeline of a pull request say what a change would do with a key that can do
-// nothing.
 func TestAKeyThatReadsMayTryAChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

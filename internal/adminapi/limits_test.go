@@ -21,7 +21,6 @@ var limitOptions = map[string]any{
 	"refill_interval": "10s", "max_hold": "10m", "notify_at": []int{80, 100},
 }
 
-// wrongOptions returns the fields that a limit with some options gets wrong, as the table of docs/algorithms.md has it.
 func wrongOptions(action, algorithm string, given map[string]any) []string {
 	wrong := map[string]bool{}
 	isWindow := action == "limit" && strings.Contains(algorithm, "window")
@@ -335,9 +334,8 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 		w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", quota), http.StatusCreated))
 	rule := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", candidate.RuleID)
 
-	// A process of a version that knows one algorithm alone.
-	w.exec(`INSERT INTO api_process (process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms,
-			algorithms)
+	w.exec(`INSERT INTO api_process (process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database,
+			redis, checks, degraded, span_ms, algorithms)
 		VALUES ('old', 'api-7', '1.4.0', now(), true, 1, 1, 'up', 'up', 0, 0, 5000, '{token_bucket}')`)
 	quota["name"] = "another"
 	yaml := map[string]string{"Content-Type": "application/yaml"}

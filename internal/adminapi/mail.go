@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"time"
 
 	"github.com/oapi-codegen/nullable"
 
@@ -12,16 +11,12 @@ import (
 )
 
 func showMail(m *auth.Mail) openapi.Mail {
-	shown := openapi.Mail{
+	return openapi.Mail{
 		MailId: openapi.ID(m.ID), Kind: string(m.Kind), To: m.To, TenantId: orNull(openapi.ID(m.Tenant)),
 		State:    openapi.MailState(m.State),
 		Attempts: m.Attempts, Error: m.Error, CreatedAt: m.CreatedAt.UTC(), AttemptedAt: timeOrNull(m.AttemptedAt),
-		NextAttemptAt: nullable.NewNullNullable[time.Time](),
+		NextAttemptAt: timeIf(m.State == auth.MailQueued, m.NextAttemptAt),
 	}
-	if m.State == auth.MailQueued {
-		shown.NextAttemptAt = timeOrNull(m.NextAttemptAt)
-	}
-	return shown
 }
 
 func showMailStatus(m *auth.Mail) nullable.Nullable[openapi.MailStatus] {
@@ -33,20 +28,13 @@ func showMailStatus(m *auth.Mail) nullable.Nullable[openapi.MailStatus] {
 	})
 }
 
-func (s *surface) ListMail(ctx context.Context, request openapi.ListMailRequestObject) (openapi.ListMailResponseObject,
-	error,
-) {
-	before, err := afterNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	mails, err := s.People.Mails(ctx, before, limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, mails, limit, showMail, func(m *auth.Mail) string { return formatInt(m.ID) })
-	return openapi.ListMail200JSONResponse{Items: items, NextCursor: cursor}, nil
+func (s *surface) ListMail(ctx context.Context,
+	request openapi.ListMailRequestObject,
+) (openapi.ListMailResponseObject, error) {
+	mails, cursor, err := list(ctx, request.Params.Limit, func(before int64, limit int) ([]auth.Mail, error) {
+		return s.People.Mails(ctx, before, limit)
+	}, func(m *auth.Mail) int64 { return m.ID })
+	return openapi.ListMail200JSONResponse{Items: itemsOf(mails, showMail), NextCursor: cursor}, err
 }
 
 func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestObject) (openapi.TestMailResponseObject,
@@ -56,10 +44,7 @@ func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestO
 		return nil, httpapi.Conflict.Problem("No mail server is configured; set SLUICE_SMTP_ADDR.")
 	}
 	mail, err := s.Gate.TestMail(ctx, request.Body.To)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.TestMail201JSONResponse(showMail(&mail)), nil
+	return openapi.TestMail201JSONResponse(showMail(&mail)), err
 }
 
 func (s *surface) GetSignInOptions(_ context.Context,

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,27 +15,22 @@ import (
 func (s *surface) GetMatrix(ctx context.Context,
 	request openapi.GetMatrixRequestObject,
 ) (openapi.GetMatrixResponseObject, error) {
-	place, err := after(ctx, 2)
+	place, err := after[rules.RuleIdentity](ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The tenant was read first, so a page may be newer than its ETag, and is read once more; it is never older.
+	// The tenant was read first, so a page is never older than its ETag.
 	tenant := requestOf(ctx).tenant
 	tag := etag(tenant.Revision)
 	if strings.TrimPrefix(valueOf(request.Params.IfNoneMatch), "W/") == tag { // proxies that compress make ETags weak
 		return openapi.GetMatrix304Response{Headers: openapi.GetMatrix304ResponseHeaders{ETag: tag}}, nil
 	}
-	page, err := s.Stores.Matrix(ctx, tenant.ID, rules.RuleIdentity{Pattern: place[0], Name: place[1]},
-		limitOf(request.Params.Limit))
+	page, err := s.Stores.Matrix(ctx, tenant.ID, place, limitOf(request.Params.Limit))
 	if err != nil {
 		return nil, err
 	}
-	cursor := next(ctx)
-	if page.Next != (rules.RuleIdentity{}) {
-		cursor = next(ctx, page.Next.Pattern, page.Next.Name)
-	}
 	return openapi.GetMatrix200JSONResponse{
-		Body:    openapi.Matrix{Items: matrixRows(page.Rules), NextCursor: cursor},
+		Body:    openapi.Matrix{Items: matrixRows(page.Rules), NextCursor: next(ctx, page.Next)},
 		Headers: openapi.GetMatrix200ResponseHeaders{ETag: tag},
 	}, nil
 }
@@ -62,17 +56,17 @@ func (s *surface) SaveMatrix(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	var cells cells
+	var refused refusals
 	changes := make([]ruleset.RuleChange, len(request.Body.Cells))
 	for i := range request.Body.Cells {
 		cell := &request.Body.Cells[i]
 		if orZero(cell.RuleID) == 0 {
-			changes[i] = cells.readNew(tenant, i, cell)
+			changes[i] = refused.readNewCell(tenant, i, cell)
 		} else {
-			changes[i] = cells.read(stored, i, cell)
+			changes[i] = refused.readCell(stored, i, cell)
 		}
 	}
-	if err := cells.problem(); err != nil {
+	if err := refused.ofMatrix(); err != nil {
 		return nil, err
 	}
 	isDryRun := valueOf(request.Body.DryRun)
@@ -80,9 +74,9 @@ func (s *surface) SaveMatrix(ctx context.Context,
 	var byCell ruleset.RuleChangeErrors
 	if errors.As(err, &byCell) {
 		for i, err := range byCell {
-			cells.refuse(i, err)
+			refused.add(cellPointer(i), err)
 		}
-		return nil, cells.problem()
+		return nil, refused.ofMatrix()
 	}
 	if err != nil {
 		return nil, err
@@ -99,8 +93,8 @@ func (s *surface) SaveMatrix(ctx context.Context,
 	return saved, nil
 }
 
-// revisionOf returns the tenant's revision after a save, from a rule that the save made or changed. It is 0 if nothing
-// changed, or if a rule was removed: its candidates went with it and are not in the diff.
+// revisionOf returns 0 if nothing changed, or if a rule was removed: its candidates went with it and are not in the
+// diff.
 func revisionOf(diff []ruleset.RuleChanged) (revision int64) {
 	for i := range diff {
 		before, after := diff[i].Before, diff[i].After
@@ -134,19 +128,11 @@ func (s *surface) rulesOfCells(ctx context.Context, tenant rules.TenantID,
 	return stored, nil
 }
 
-// cells collects the errors of one save's cells. Cells are validated by themselves here, and against stored rules and
-// each other by the store.
-type cells struct {
-	wrong []httpapi.FieldError // in the body
-	taken []httpapi.FieldError // new cells where a rule exists
-	lost  []httpapi.FieldError // cells that others changed
-}
-
-func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
-	pointer := "/cells/" + strconv.Itoa(i)
+func (r *refusals) readCell(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
+	pointer := cellPointer(i)
 	change := ruleset.RuleChange{Remove: cell.Remove, Expected: rules.Expected(orZero(cell.Version))}
 	if change.Expected <= 0 {
-		c.wrong = append(c.wrong, httpapi.FieldError{
+		r.wrong = append(r.wrong, httpapi.FieldError{
 			Pointer: pointer + "/version",
 			Detail:  "is missing; send the version that you have read",
 		})
@@ -155,10 +141,10 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 	rule, found := stored[rules.RuleID(orZero(cell.RuleID))]
 	switch {
 	case !found:
-		c.refuse(i, rules.ErrNotFound)
+		r.add(pointer, rules.ErrNotFound)
 		return change
 	case !holds(change.Expected, rule.Version):
-		c.refuse(i, rules.ErrChanged)
+		r.add(pointer, rules.ErrChanged)
 		return change
 	}
 	change.Rule = rule
@@ -166,68 +152,34 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 		return change
 	}
 	if cell.KeyPattern != nil || cell.Name != nil || cell.Plan.IsSpecified() {
-		c.wrong = append(c.wrong, httpapi.FieldError{
+		r.wrong = append(r.wrong, httpapi.FieldError{
 			Pointer: pointer,
 			Detail:  "names a rule_id, so it takes no key_pattern, name or plan: these never change",
 		})
 	}
 	wrong := change.Rule.Patch(cell.Fields)
-	c.wrong = append(c.wrong, pointers(pointer, allWrong(&change.Rule, wrong, map[string]bool{rule.Plan: true}))...)
+	r.wrong = append(r.wrong, pointers(pointer, allWrong(&change.Rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return change
 }
 
-// readNew turns an empty cell into a new rule.
-func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
-	pointer := "/cells/" + strconv.Itoa(i)
+func (r *refusals) readNewCell(tenant rules.TenantID, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
+	pointer := cellPointer(i)
 	if cell.Remove || orZero(cell.Version) != 0 {
-		c.wrong = append(c.wrong, httpapi.FieldError{
+		r.wrong = append(r.wrong, httpapi.FieldError{
 			Pointer: pointer + "/rule_id",
 			Detail:  "is missing: the rule to change or remove",
 		})
 		return ruleset.RuleChange{}
 	}
 	rule, wrong := newRule(tenant, cell)
-	c.wrong = append(c.wrong, pointers(pointer, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
+	r.wrong = append(r.wrong, pointers(pointer, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return ruleset.RuleChange{Rule: rule}
 }
 
-func (c *cells) refuse(i int, err error) {
-	pointer := "/cells/" + strconv.Itoa(i)
-	var fields rules.FieldErrors
-	switch {
-	case errors.As(err, &fields):
-		c.wrong = append(c.wrong, pointers(pointer, fields)...)
-	case errors.Is(err, rules.ErrExists):
-		c.taken = append(c.taken, httpapi.FieldError{
-			Pointer: pointer,
-			Detail:  "is not empty: a rule with this pattern, plan and name exists",
-		})
-	case errors.Is(err, rules.ErrNotFound):
-		c.lost = append(c.lost, httpapi.FieldError{Pointer: pointer, Detail: "was removed by somebody else"})
-	default:
-		c.lost = append(c.lost, httpapi.FieldError{Pointer: pointer, Detail: "was changed by somebody else"})
-	}
-}
+func cellPointer(i int) string { return "/cells/" + strconv.Itoa(i) }
 
-// problem returns the answer for cells that cannot be saved, or nil.
-func (c *cells) problem() error {
-	for _, fields := range [][]httpapi.FieldError{c.wrong, c.lost, c.taken} {
-		slices.SortStableFunc(fields, func(a,
-			b httpapi.FieldError,
-		) int {
-			return strings.Compare(a.Pointer, b.Pointer)
-		})
-	}
-	switch {
-	case len(c.wrong) > 0:
-		return httpapi.BodyProblem(c.wrong)
-	case len(c.lost) > 0:
-		return httpapi.Changed.Problem(readAgain+" Nothing was saved.", c.lost[:min(len(c.lost), 20)]...)
-	case len(c.taken) > 0:
-		return httpapi.Conflict.Problem("The rules listed in errors exist; nothing was saved.",
-			c.taken[:min(len(c.taken), 20)]...)
-	}
-	return nil
+func (r *refusals) ofMatrix() error {
+	return r.problem("Nothing was saved.", "The rules listed in errors exist; nothing was saved.")
 }
 
 func showDiff(diff []ruleset.RuleChanged) (openapi.MatrixDiff, error) {
@@ -262,7 +214,6 @@ func showDiff(diff []ruleset.RuleChanged) (openapi.MatrixDiff, error) {
 
 const maxRemovedUsers = 20
 
-// showOverridesOfRemoved returns nil for a rule without overrides.
 func showOverridesOfRemoved(change *ruleset.RuleChanged) *openapi.OverridesOfRemoved {
 	moved, removed := change.OverridesMoved, change.OverridesRemoved
 	if len(moved)+len(removed) == 0 {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -13,17 +11,14 @@ import (
 )
 
 func (q *apiRequest) showMember(m *auth.Member) openapi.Member {
-	shown := openapi.Member{
+	return openapi.Member{
 		AccountId: openapi.ID(m.Account.ID), Email: m.Account.Email, Name: m.Account.Name, Role: openapi.Role(m.Role),
 		GrantedBy: orNull(m.GrantedBy), Disabled: !m.Account.DisabledAt.IsZero(), Proven: m.Account.Proven(),
 		CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
-		SecondFactor: nullable.NewNullNullable[bool](),
+		// Accounts without a second factor are the easiest to take over, so only those who manage members see them.
+		SecondFactor: orNullIf(q.role.May(auth.Owner) || q.key != nil && q.key.Has(auth.PermissionMembers),
+			m.Account.HasSecondFactor()),
 	}
-	// Unproven accounts are the easiest to take over, so only those who manage members see them.
-	if q.role.May(auth.Owner) || q.key != nil && q.key.Has(auth.PermissionMembers) {
-		shown.SecondFactor.Set(m.Account.HasSecondFactor())
-	}
-	return shown
 }
 
 func (q *apiRequest) answerMember(m *auth.Member) openapi.TheMemberJSONResponse {
@@ -36,32 +31,19 @@ func (q *apiRequest) answerMember(m *auth.Member) openapi.TheMemberJSONResponse 
 func (s *surface) ListMembers(ctx context.Context,
 	request openapi.ListMembersRequestObject,
 ) (openapi.ListMembersResponseObject, error) {
-	place, err := afterAccount(ctx)
-	if err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	members, err := s.People.Members(ctx, requestOf(ctx).tenant.ID, place, limit+1)
-	if err != nil {
-		return nil, err
-	}
-	cursor := next(ctx)
-	if len(members) > limit {
-		members = members[:limit]
-		cursor = nextAccount(ctx, &members[limit-1].Account)
-	}
-	return openapi.ListMembers200JSONResponse{Items: itemsOf(members, requestOf(ctx).showMember), NextCursor: cursor},
-		nil
+	q := requestOf(ctx)
+	members, cursor, err := list(ctx, request.Params.Limit,
+		func(after auth.AccountPlace, limit int) ([]auth.Member, error) {
+			return s.People.Members(ctx, q.tenant.ID, after, limit)
+		}, func(m *auth.Member) auth.AccountPlace { return m.Account.Place() })
+	return openapi.ListMembers200JSONResponse{Items: itemsOf(members, q.showMember), NextCursor: cursor}, err
 }
 
 func (s *surface) GetMember(ctx context.Context,
 	request openapi.GetMemberRequestObject,
 ) (openapi.GetMemberResponseObject, error) {
 	member, err := s.People.Member(ctx, requestOf(ctx).tenant.ID, auth.AccountID(request.AccountId))
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetMember200JSONResponse{TheMemberJSONResponse: requestOf(ctx).answerMember(&member)}, nil
+	return openapi.GetMember200JSONResponse{TheMemberJSONResponse: requestOf(ctx).answerMember(&member)}, err
 }
 
 func (s *surface) memberVersion(ctx context.Context, id auth.AccountID) func() (int64, error) {
@@ -74,35 +56,26 @@ func (s *surface) memberVersion(ctx context.Context, id auth.AccountID) func() (
 func (s *surface) ChangeRole(ctx context.Context,
 	request openapi.ChangeRoleRequestObject,
 ) (openapi.ChangeRoleResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	q, id := requestOf(ctx), auth.AccountID(request.AccountId)
 	member, err := s.People.Member(ctx, q.tenant.ID, id)
 	if err != nil {
 		return nil, err
 	}
-	if !holds(at, member.Version) {
+	if !holds(q.ifMatch, member.Version) {
 		return nil, lost(ctx, rules.ErrChanged, s.memberVersion(ctx, id))
 	}
 	if err := q.mayGiveRole(auth.Role(request.Body.Role)); err != nil {
 		return nil, err
 	}
 	member.Role = auth.Role(request.Body.Role)
-	if member, err = s.People.ChangeRole(ctx, q.actor, member); err != nil {
-		return nil, lost(ctx, err, s.memberVersion(ctx, id))
-	}
-	return openapi.ChangeRole200JSONResponse{TheMemberJSONResponse: requestOf(ctx).answerMember(&member)}, nil
+	member, err = s.People.ChangeRole(ctx, q.actor, member)
+	return openapi.ChangeRole200JSONResponse{TheMemberJSONResponse: q.answerMember(&member)},
+		lost(ctx, err, s.memberVersion(ctx, id))
 }
 
 func (s *surface) RemoveMember(ctx context.Context,
 	request openapi.RemoveMemberRequestObject,
 ) (openapi.RemoveMemberResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	q, id := requestOf(ctx), auth.AccountID(request.AccountId)
 	cancels := valueOf(request.Params.ScheduledChanges) == openapi.Cancel
 	if cancels && q.key != nil {
@@ -110,10 +83,8 @@ func (s *surface) RemoveMember(ctx context.Context,
 			return nil, err
 		}
 	}
-	if err := s.People.RemoveMember(ctx, q.actor, q.tenant.ID, id, at, cancels); err != nil {
-		return nil, lost(ctx, err, s.memberVersion(ctx, id))
-	}
-	return openapi.RemoveMember204Response{}, nil
+	err := s.People.RemoveMember(ctx, q.actor, q.tenant.ID, id, q.ifMatch, cancels)
+	return openapi.RemoveMember204Response{}, lost(ctx, err, s.memberVersion(ctx, id))
 }
 
 func showInvitation(i *auth.Invitation) openapi.Invitation {
@@ -126,18 +97,11 @@ func showInvitation(i *auth.Invitation) openapi.Invitation {
 func (s *surface) ListInvitations(ctx context.Context,
 	request openapi.ListInvitationsRequestObject,
 ) (openapi.ListInvitationsResponseObject, error) {
-	before, err := afterNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	invitations, err := s.People.Invitations(ctx, requestOf(ctx).tenant.ID, before, limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, invitations, limit, showInvitation,
-		func(i *auth.Invitation) string { return formatInt(i.ID) })
-	return openapi.ListInvitations200JSONResponse{Items: items, NextCursor: cursor}, nil
+	invitations, cursor, err := list(ctx, request.Params.Limit,
+		func(before int64, limit int) ([]auth.Invitation, error) {
+			return s.People.Invitations(ctx, requestOf(ctx).tenant.ID, before, limit)
+		}, func(i *auth.Invitation) int64 { return i.ID })
+	return openapi.ListInvitations200JSONResponse{Items: itemsOf(invitations, showInvitation), NextCursor: cursor}, err
 }
 
 func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObject) (openapi.InviteResponseObject,
@@ -170,8 +134,6 @@ func (s *surface) RevokeInvitation(ctx context.Context,
 	request openapi.RevokeInvitationRequestObject,
 ) (openapi.RevokeInvitationResponseObject, error) {
 	q := requestOf(ctx)
-	if err := s.People.RevokeInvitation(ctx, q.actor, q.tenant.ID, int64(request.InvitationId)); err != nil {
-		return nil, err
-	}
-	return openapi.RevokeInvitation204Response{}, nil
+	err := s.People.RevokeInvitation(ctx, q.actor, q.tenant.ID, int64(request.InvitationId))
+	return openapi.RevokeInvitation204Response{}, err
 }

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
@@ -26,27 +25,20 @@ func overrideAt(o *rules.Override, now time.Time) openapi.Override {
 func (s *surface) ListOverrides(ctx context.Context,
 	request openapi.ListOverridesRequestObject,
 ) (openapi.ListOverridesResponseObject, error) {
-	place, err := after(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
 	tenant, id := requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
 	if _, err := s.Stores.Rule(ctx, tenant, id); err != nil {
 		return nil, err
 	}
-	limit := limitOf(request.Params.Limit)
-	overrides, err := s.Stores.Overrides(ctx, tenant, id, place[0], limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, overrides, limit, s.showOverride, func(o *rules.Override) string { return o.UserID })
-	return openapi.ListOverrides200JSONResponse{Items: items, NextCursor: cursor}, nil
+	overrides, cursor, err := list(ctx, request.Params.Limit, func(after string, limit int) ([]rules.Override, error) {
+		return s.Stores.Overrides(ctx, tenant, id, after, limit)
+	}, func(o *rules.Override) string { return o.UserID })
+	return openapi.ListOverrides200JSONResponse{Items: itemsOf(overrides, s.showOverride), NextCursor: cursor}, err
 }
 
 func (s *surface) ListTenantOverrides(ctx context.Context,
 	request openapi.ListTenantOverridesRequestObject,
 ) (openapi.ListTenantOverridesResponseObject, error) {
-	place, err := overridePlace(ctx)
+	place, err := after[rules.OverridePlace](ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,42 +61,22 @@ func (s *surface) ListTenantOverrides(ctx context.Context,
 		filter.EndsAfter = now
 	}
 	found, err := s.Stores.FindOverrides(ctx, requestOf(ctx).tenant.ID, filter, place, limitOf(p.Limit))
-	if err != nil {
-		return nil, err
-	}
-	cursor := next(ctx)
-	if n := found.Next; n.User != "" {
-		cursor = next(ctx, n.End.UTC().Format(time.RFC3339Nano), n.User, formatInt(int64(n.Rule)))
-	}
 	return openapi.ListTenantOverrides200JSONResponse{
-		Items:      itemsOf(found.Overrides, s.showOverride),
-		NextCursor: cursor,
-	}, nil
-}
-
-func overridePlace(ctx context.Context) (place rules.OverridePlace, err error) {
-	parts, err := after(ctx, 3)
-	if err != nil || parts[1] == "" {
-		return place, err
-	}
-	id, wrongID := strconv.ParseInt(parts[2], 10, 64)
-	end, wrongEnd := time.Parse(time.RFC3339Nano, parts[0])
-	if wrongID != nil || wrongEnd != nil {
-		return place, errCursor
-	}
-	return rules.OverridePlace{End: end, User: parts[1], Rule: rules.RuleID(id)}, nil
+		Items: itemsOf(found.Overrides, s.showOverride), NextCursor: next(ctx, found.Next),
+	}, err
 }
 
 func (s *surface) GetOverride(ctx context.Context,
 	request openapi.GetOverrideRequestObject,
 ) (openapi.GetOverrideResponseObject, error) {
 	override, err := s.Stores.Override(ctx, requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId), request.UserId)
-	if err != nil {
-		return nil, err
+	return openapi.GetOverride200JSONResponse{TheOverrideJSONResponse: s.answerOverride(&override)}, err
+}
+
+func (s *surface) answerOverride(o *rules.Override) openapi.TheOverrideJSONResponse {
+	return openapi.TheOverrideJSONResponse{
+		Body: s.showOverride(o), Headers: openapi.TheOverrideResponseHeaders{ETag: etag(o.Revision)},
 	}
-	return openapi.GetOverride200JSONResponse{TheOverrideJSONResponse: openapi.TheOverrideJSONResponse{
-		Body: s.showOverride(&override), Headers: openapi.TheOverrideResponseHeaders{ETag: etag(override.Revision)},
-	}}, nil
 }
 
 func (s *surface) PutOverride(ctx context.Context,
@@ -134,7 +106,9 @@ func (s *surface) PutOverride(ctx context.Context,
 			return nil, rules.FieldErrors{{Field: "rate", Message: err.Error()}}
 		}
 		if request.Body.RatePerSecond != nil || request.Body.RateUnit != nil {
-			return nil, rules.FieldErrors{{Field: "rate", Message: "must be left out beside rate_per_second and rate_unit"}}
+			return nil, rules.FieldErrors{{
+				Field: "rate", Message: "must be left out beside rate_per_second and rate_unit",
+			}}
 		}
 	}
 	wrong := override.Validate(&rule, s.Now())
@@ -154,9 +128,7 @@ func (s *surface) PutOverride(ctx context.Context,
 			Headers: openapi.OverrideCreatedResponseHeaders{ETag: etag(override.Revision)},
 		}}, nil
 	}
-	return openapi.PutOverride200JSONResponse{TheOverrideJSONResponse: openapi.TheOverrideJSONResponse{
-		Body: s.showOverride(&override), Headers: openapi.TheOverrideResponseHeaders{ETag: etag(override.Revision)},
-	}}, nil
+	return openapi.PutOverride200JSONResponse{TheOverrideJSONResponse: s.answerOverride(&override)}, nil
 }
 
 func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
@@ -182,32 +154,26 @@ func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
 	return at, nil
 }
 
-// lostOverride answers a lost race. Replacing an override that does not exist is one too.
+// Replacing an override that does not exist is a lost race too.
 func (s *surface) lostOverride(ctx context.Context, err error, rule rules.RuleID, userID string) error {
-	err = lost(ctx, err, func() (int64, error) {
-		override, err := s.Stores.Override(ctx, requestOf(ctx).tenant.ID, rule, userID)
-		return override.Revision, err
-	})
+	err = lost(ctx, err, s.overrideVersion(ctx, rule, userID))
 	if errors.Is(err, rules.ErrNotFound) || errors.Is(err, rules.ErrExists) {
 		return httpapi.Changed.Problem(readAgain)
 	}
 	return err
 }
 
+func (s *surface) overrideVersion(ctx context.Context, rule rules.RuleID, userID string) func() (int64, error) {
+	return func() (int64, error) {
+		override, err := s.Stores.Override(ctx, requestOf(ctx).tenant.ID, rule, userID)
+		return override.Revision, err
+	}
+}
+
 func (s *surface) DeleteOverride(ctx context.Context,
 	request openapi.DeleteOverrideRequestObject,
 ) (openapi.DeleteOverrideResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	tenant, id := requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
-	err = s.store(ctx).RemoveOverride(ctx, tenant, id, request.UserId, at)
-	if err != nil {
-		return nil, lost(ctx, err, func() (int64, error) {
-			override, err := s.Stores.Override(ctx, tenant, id, request.UserId)
-			return override.Revision, err
-		})
-	}
-	return openapi.DeleteOverride204Response{}, nil
+	q, id := requestOf(ctx), rules.RuleID(request.RuleId)
+	err := s.store(ctx).RemoveOverride(ctx, q.tenant.ID, id, request.UserId, q.ifMatch)
+	return openapi.DeleteOverride204Response{}, lost(ctx, err, s.overrideVersion(ctx, id, request.UserId))
 }

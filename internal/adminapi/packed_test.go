@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// TestAnImportsEntryShowsAndUndoesItsRows imports users, and reads and exports the packed entry and undoes a row.
 func TestAnImportsEntryShowsAndUndoesItsRows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -41,7 +40,7 @@ func TestAnImportsEntryShowsAndUndoesItsRows(t *testing.T) {
 		After    map[string]any
 	}
 	type list struct{ Items []entry }
-	get := func(path string) answer { return w.want(w.send(by, "GET", acme+path, nil), http.StatusOK) }
+	get := func(path string) answer { return w.get(by, acme+path) }
 	listed := read[list](t, get("audit?object_kind=user")).Items
 	if len(listed) != 1 || listed[0].RowCount != many || listed[0].Rows != nil || listed[0].Object.ID != "" {
 		t.Fatalf("the log has %+v", listed)
@@ -86,7 +85,6 @@ func TestAnImportsEntryShowsAndUndoesItsRows(t *testing.T) {
 	}
 }
 
-// keptStores runs after once the audit log was listed.
 type keptStores struct {
 	adminapi.Stores
 	after func()
@@ -114,12 +112,13 @@ func TestAnExportLeavesOutWhatRetentionDropsMeanwhile(t *testing.T) {
 			UPDATE audit_event SET at = now() - interval '%d days' WHERE audit_id = %d`, days, ids[n]))
 	}
 	stores := &keptStores{w.store, func() {
-		w.exec(fmt.Sprintf(`SET session_replication_role = replica; DELETE FROM audit_event WHERE audit_id = %d`, ids[1]))
+		w.exec(fmt.Sprintf(`SET session_replication_role = replica;
+			DELETE FROM audit_event WHERE audit_id = %d`, ids[1]))
 	}}
 	address := w.want(w.send(by, "POST", "/api/v1/tenants/acme/audit/export?object_kind=user", nil),
 		http.StatusAccepted).header.Get("Location")
 	w.round(w.store.ExportWork(adminapi.WriteExports(stores, w.store)))
-	file := w.want(w.send(by, "GET", address+"/file", nil), http.StatusOK).body
+	file := w.get(by, address+"/file").body
 	lines := must(csv.NewReader(strings.NewReader(file)).ReadAll())(t)
 	got := map[string]int{}
 	for _, line := range lines[1:] {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"strconv"
 
 	"github.com/oapi-codegen/nullable"
 
@@ -17,18 +16,13 @@ const (
 	maxLimit     = 500
 )
 
-func limitOf(limit *int) int {
-	if limit == nil {
-		return defaultLimit
-	}
-	return *limit
-}
+func limitOf(limit *int) int { return or(limit, defaultLimit) }
 
 // A cursor is base64url of cursorVersion, the first bytes of a SHA-256 over its list, filter and position, and the
-// position as a JSON array of strings. The hash detects cursors that were cut or belong to another list. Callers may
-// read every position of their lists, so nothing needs protection.
+// position in JSON. Callers may read every position of their lists, so the hash is only against cursors that were cut
+// or belong elsewhere.
 const (
-	cursorVersion = 1
+	cursorVersion = 2
 	cursorHash    = 8
 )
 
@@ -44,33 +38,30 @@ func (q *apiRequest) cursorSum(place []byte) []byte {
 	return sum[:cursorHash]
 }
 
-// next returns the cursor after a position; null at the end.
-func next(ctx context.Context, place ...string) nullable.Nullable[string] {
-	if len(place) == 0 {
+// next returns the cursor after a position; null for the zero position, at the end.
+func next[Place comparable](ctx context.Context, place Place) nullable.Nullable[string] {
+	text, _ := placeText(place) // positions always encode
+	if text == "" {
 		return nullable.NewNullNullable[string]()
 	}
-	q := requestOf(ctx)
-	text, _ := json.Marshal(place) // strings always encode
-	cursor := append([]byte{cursorVersion}, q.cursorSum(text)...)
+	cursor := append([]byte{cursorVersion}, requestOf(ctx).cursorSum([]byte(text))...)
 	return nullable.NewNullableWithValue(base64.RawURLEncoding.EncodeToString(append(cursor, text...)))
 }
 
-// after returns the parts of the position in the request's cursor; empty strings at the beginning.
-func after(ctx context.Context, parts int) ([]string, error) {
+// after returns the position in the request's cursor; zero at the beginning.
+func after[Place comparable](ctx context.Context) (place Place, err error) {
 	q := requestOf(ctx)
-	place := make([]string, parts)
 	text := q.r.URL.Query().Get("cursor")
 	if text == "" {
 		return place, nil
 	}
 	cursor, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(cursor) <= 1+cursorHash || cursor[0] != cursorVersion {
-		return nil, errCursor
+		return place, errCursor
 	}
 	body := cursor[1+cursorHash:]
-	if string(cursor[1:1+cursorHash]) != string(q.cursorSum(body)) ||
-		json.Unmarshal(body, &place) != nil || len(place) != parts {
-		return nil, errCursor
+	if string(cursor[1:1+cursorHash]) != string(q.cursorSum(body)) || json.Unmarshal(body, &place) != nil {
+		return place, errCursor
 	}
 	return place, nil
 }
@@ -79,27 +70,24 @@ var errCursor = httpapi.InvalidRequest.Problem(
 	"This cursor is damaged or belongs to another list or filter; start over without one.",
 	httpapi.FieldError{Pointer: "/query/cursor", Detail: "must be the next_cursor of a page with the same filter"})
 
-func afterNumber(ctx context.Context) (int64, error) {
-	place, err := after(ctx, 1)
-	if err != nil || place[0] == "" {
-		return 0, err
-	}
-	number, err := strconv.ParseInt(place[0], 10, 64)
+// list reads the page after the request's cursor.
+func list[Row any, Place comparable](
+	ctx context.Context, limit *int, read func(after Place, limit int) ([]Row, error), placeOf func(*Row) Place,
+) (rows []Row, cursor nullable.Nullable[string], err error) {
+	place, err := after[Place](ctx)
 	if err != nil {
-		return 0, errCursor
+		return nil, nil, err
 	}
-	return number, nil
-}
-
-func page[Row, Item any](ctx context.Context, rows []Row, limit int, item func(*Row) Item,
-	place func(*Row) string,
-) ([]Item, nullable.Nullable[string]) {
-	cursor := next(ctx)
-	if len(rows) > limit {
-		rows = rows[:limit]
-		cursor = next(ctx, place(&rows[limit-1]))
+	most := limitOf(limit)
+	if rows, err = read(place, most+1); err != nil {
+		return nil, nil, err
 	}
-	return itemsOf(rows, item), cursor
+	var last Place
+	if len(rows) > most {
+		rows = rows[:most]
+		last = placeOf(&rows[most-1])
+	}
+	return rows, next(ctx, last), nil
 }
 
 // itemsOf shows rows as a list, which is never null.
@@ -109,4 +97,15 @@ func itemsOf[Row, Item any](rows []Row, item func(*Row) Item) []Item {
 		items[i] = item(&rows[i])
 	}
 	return items
+}
+
+// tryItems is itemsOf for rows that may be damaged.
+func tryItems[Row, Item any](rows []Row, item func(*Row) (Item, error)) (items []Item, err error) {
+	items = make([]Item, len(rows))
+	for i := range rows {
+		if items[i], err = item(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
 }

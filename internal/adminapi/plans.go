@@ -27,17 +27,10 @@ func answerPlan(p *rules.PlanUse) openapi.ThePlanJSONResponse {
 func (s *surface) ListPlans(ctx context.Context,
 	request openapi.ListPlansRequestObject,
 ) (openapi.ListPlansResponseObject, error) {
-	place, err := after(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	plans, err := s.Stores.Plans(ctx, requestOf(ctx).tenant.ID, place[0], limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, plans, limit, showPlan, func(p *rules.PlanUse) string { return p.Name })
-	return openapi.ListPlans200JSONResponse{Items: items, NextCursor: cursor}, nil
+	plans, cursor, err := list(ctx, request.Params.Limit, func(after string, limit int) ([]rules.PlanUse, error) {
+		return s.Stores.Plans(ctx, requestOf(ctx).tenant.ID, after, limit)
+	}, func(p *rules.PlanUse) string { return p.Name })
+	return openapi.ListPlans200JSONResponse{Items: itemsOf(plans, showPlan), NextCursor: cursor}, err
 }
 
 func (s *surface) CreatePlan(ctx context.Context,
@@ -64,19 +57,13 @@ func (s *surface) GetPlan(ctx context.Context, request openapi.GetPlanRequestObj
 	error,
 ) {
 	plan, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, request.Plan)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetPlan200JSONResponse{ThePlanJSONResponse: answerPlan(&plan)}, nil
+	return openapi.GetPlan200JSONResponse{ThePlanJSONResponse: answerPlan(&plan)}, err
 }
 
 func (s *surface) UpdatePlan(ctx context.Context,
 	request openapi.UpdatePlanRequestObject,
 ) (openapi.UpdatePlanResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
+	at := requestOf(ctx).ifMatch
 	plan, err := patched(at, func() (rules.PlanUse, error) {
 		plan, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, request.Plan)
 		if err != nil {
@@ -93,10 +80,8 @@ func (s *surface) UpdatePlan(ctx context.Context,
 		plan.Plan, err = s.store(ctx).UpdatePlan(ctx, plan.Plan)
 		return plan, err
 	})
-	if err != nil {
-		return nil, lost(ctx, err, s.planVersion(ctx, request.Plan))
-	}
-	return openapi.UpdatePlan200JSONResponse{ThePlanJSONResponse: answerPlan(&plan)}, nil
+	return openapi.UpdatePlan200JSONResponse{ThePlanJSONResponse: answerPlan(&plan)},
+		lost(ctx, err, s.planVersion(ctx, request.Plan))
 }
 
 func (s *surface) planVersion(ctx context.Context, name string) func() (int64, error) {
@@ -109,11 +94,8 @@ func (s *surface) planVersion(ctx context.Context, name string) func() (int64, e
 func (s *surface) DeletePlan(ctx context.Context,
 	request openapi.DeletePlanRequestObject,
 ) (openapi.DeletePlanResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	tenant := requestOf(ctx).tenant.ID
+	tenant, at := requestOf(ctx).tenant.ID, requestOf(ctx).ifMatch
+	var err error
 	if to := request.Params.UsersTo; to != nil {
 		err = s.store(ctx).ReplacePlan(ctx, tenant, request.Plan, *to, at)
 	} else {
@@ -124,12 +106,9 @@ func (s *surface) DeletePlan(ctx context.Context,
 		if readErr != nil {
 			return nil, readErr
 		}
-		return nil, inUse(whatToMove(&plan))
+		return nil, httpapi.InUse.Problem(whatToMove(&plan))
 	}
-	if err != nil {
-		return nil, lost(ctx, err, s.planVersion(ctx, request.Plan))
-	}
-	return openapi.DeletePlan204Response{}, nil
+	return openapi.DeletePlan204Response{}, lost(ctx, err, s.planVersion(ctx, request.Plan))
 }
 
 func whatToMove(p *rules.PlanUse) string {
@@ -155,8 +134,6 @@ func count(n int64, what string) string {
 	}
 	return formatInt(n) + " " + what + "s"
 }
-
-func inUse(detail string) error { return httpapi.InUse.Problem(detail) }
 
 // mustBePlan returns a field error unless a plan of this name exists.
 func (s *surface) mustBePlan(ctx context.Context, field, name string) error {

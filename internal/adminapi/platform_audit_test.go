@@ -40,7 +40,7 @@ func TestThePlatformsAuditIsPagedTheLatestFirst(t *testing.T) {
 		Next  *string `json:"next_cursor"`
 	}
 	get := func(query string) list {
-		return read[list](t, w.want(w.send(by, "GET", "/api/v1/audit"+query, nil), http.StatusOK))
+		return read[list](t, w.get(by, "/api/v1/audit"+query))
 	}
 	all := get("?limit=500").Items
 	var paged []entry

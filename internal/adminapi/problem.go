@@ -105,6 +105,10 @@ func asProblem(err error) error {
 
 const readAgain = "Somebody else changed it since you read it; read it again, and decide anew."
 
+func wrongBody(pointer, detail string) error {
+	return httpapi.BodyProblem([]httpapi.FieldError{{Pointer: pointer, Detail: detail}})
+}
+
 func fieldsProblem(pointer string, wrong rules.FieldErrors) error {
 	return httpapi.BodyProblem(pointers(pointer, wrong))
 }

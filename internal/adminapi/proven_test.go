@@ -81,10 +81,8 @@ func TestAnInviterCannotTakeTheInviteesIdentity(t *testing.T) {
 	}
 	by := sessionFrom(w.want(w.acceptAs(*taken.Token), http.StatusOK))
 
-	// The invitee joins another tenant all the same, and neither tenant learns of the other.
 	w.want(w.acceptAs(*w.invite(honest, "other", victim).Token), http.StatusOK)
 
-	// Whoever proves the address is the one with it everywhere, while the impostor stays in acme.
 	proven := must(w.gate.CreateAdmin(w.ctx(), rules.Actor{}, victim, password))(t)
 	if found, _, err := w.store.PasswordOf(w.ctx(), victim, ""); err != nil || found.ID != proven.ID {
 		t.Errorf("the address is that of %+v, %v", found, err)
@@ -101,7 +99,7 @@ func TestAnInviterCannotTakeTheInviteesIdentity(t *testing.T) {
 	if _, err := w.store.AddMember(w.ctx(), rules.Actor{}, w.other.ID, impostor.ID, auth.Owner); err == nil {
 		t.Error("an unproven account became a member of another tenant")
 	}
-	members := w.want(w.send(mallory, "GET", "/api/v1/tenants/acme/members", nil), http.StatusOK)
+	members := w.get(mallory, "/api/v1/tenants/acme/members")
 	if !strings.Contains(members.body, `"proven":false`) {
 		t.Errorf("the members are %s", members.body)
 	}
@@ -160,8 +158,6 @@ func TestUnprovenAccountsSignInAtTheirTenant(t *testing.T) {
 	w.want(w.signIn(victim, "acme"), http.StatusOK) // a bookmark goes on working
 }
 
-// People who joined by a link type their right password at the ordinary sign-in, so each refusal there names the
-// tenant's sign-in. Everybody gets the same answer, so it does not reveal who has an account.
 func TestEveryRefusalSaysWherePeopleWhoJoinedByALinkSignIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withoutMail)
@@ -222,7 +218,7 @@ func TestWithMailAnInvitationGoesToTheInviteeAlone(t *testing.T) {
 		t.Fatalf("the server has %+v", sent)
 	}
 	w.secrets = append(w.secrets, sent[0].Token())
-	listed := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/invitations", nil), http.StatusOK)
+	listed := w.get(owner, "/api/v1/tenants/acme/invitations")
 	if !strings.Contains(listed.body, `"state":"sent"`) {
 		t.Errorf("the invitations are %s", listed.body)
 	}
@@ -250,13 +246,13 @@ func TestMailThatFailsSaysWhy(t *testing.T) {
 	if sent, failed := office.Attempts(); sent != 1 || failed != 1 {
 		t.Errorf("the attempts are counted as %d and %d, want 1 and 1", sent, failed)
 	}
-	listed := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/invitations", nil), http.StatusOK)
+	listed := w.get(owner, "/api/v1/tenants/acme/invitations")
 	if !strings.Contains(listed.body, `"state":"failed"`) || !strings.Contains(listed.body, "no such mailbox") ||
 		!strings.Contains(listed.body, `"state":"sent"`) {
 		t.Errorf("the invitations are %s", listed.body)
 	}
 	admin := w.platformAdmin()
-	if all := w.want(w.send(admin, "GET", "/api/v1/mail", nil), http.StatusOK); !strings.Contains(all.body,
+	if all := w.get(admin, "/api/v1/mail"); !strings.Contains(all.body,
 		"no such mailbox") {
 		t.Errorf("the mail is %s", all.body)
 	}

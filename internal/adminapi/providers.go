@@ -26,10 +26,7 @@ func (s *surface) StartProviderSignIn(ctx context.Context,
 		return nil, err
 	}
 	address, err := s.startAt(ctx, request.Provider, oidc.Purpose{Next: next})
-	if err != nil {
-		return nil, err
-	}
-	return openapi.StartProviderSignIn200JSONResponse{Body: openapi.Destination{Url: address}}, nil
+	return openapi.StartProviderSignIn200JSONResponse{Body: openapi.Destination{Url: address}}, err
 }
 
 func (s *surface) ConfirmAtProvider(ctx context.Context,
@@ -52,20 +49,14 @@ func (s *surface) ConfirmAtProvider(ctx context.Context,
 		return nil, q.codeProblem(err)
 	}
 	address, err := s.startAt(ctx, provider.Slug, oidc.Purpose{Next: next, Confirm: q.session.ID, CodeShown: codeShown})
-	if err != nil {
-		return nil, err
-	}
-	return openapi.ConfirmAtProvider200JSONResponse{Body: openapi.Destination{Url: address}}, nil
+	return openapi.ConfirmAtProvider200JSONResponse{Body: openapi.Destination{Url: address}}, err
 }
 
 func localPath(next *string) (string, error) {
 	if path := valueOf(next); path == "" || isLocalPath(path) {
 		return path, nil
 	}
-	return "", httpapi.BodyProblem([]httpapi.FieldError{{
-		Pointer: "/next",
-		Detail:  "must be a path of this server, such as /profile",
-	}})
+	return "", wrongBody("/next", "must be a path of this server, such as /profile")
 }
 
 var noProvider = httpapi.NotFound.Problem("There is no such provider; it may have been removed.")
@@ -129,11 +120,11 @@ func (s *surface) finish(ctx context.Context, finished oidc.Finished, from auth.
 	default:
 		next, err = s.signInWith(ctx, finished, from)
 	}
-	if err != nil {
-		s.noteAtProviders(finished.Identity.Provider.Slug, err)
-		return "", err
+	var refused auth.ProviderError
+	if errors.As(err, &refused) {
+		s.Providers.Note(finished.Identity.Provider.Slug, refused)
 	}
-	return next, nil
+	return next, err
 }
 
 func (s *surface) signInWith(ctx context.Context, finished oidc.Finished, from auth.Browser) (next string, err error) {
@@ -194,13 +185,6 @@ func (s *surface) sessionThatBegan(ctx context.Context, id int64, from auth.Brow
 		}
 	}
 	return session, err
-}
-
-func (s *surface) noteAtProviders(slug string, err error) {
-	var refused auth.ProviderError
-	if errors.As(err, &refused) {
-		s.Providers.Note(slug, refused)
-	}
 }
 
 const providerFailed auth.ProviderReason = "error"
@@ -288,8 +272,5 @@ func (s *surface) SignInByLink(ctx context.Context,
 	}
 	s.noteOf(q, auth.AccessSignedIn, "link", entry.Session.Account)
 	answer, err := s.welcome(ctx, entry)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.SignInByLink200JSONResponse{SignedInJSONResponse: answer}, nil
+	return openapi.SignInByLink200JSONResponse{SignedInJSONResponse: answer}, err
 }

@@ -60,7 +60,7 @@ func TestWhoTakesAnUnverifiedAccountOverHoldsItAlone(t *testing.T) {
 	if !strings.Contains(accepted.body, `"name":"Grace"`) {
 		t.Errorf("the session of the invitee is %s", accepted.body)
 	}
-	w.want(w.send(sessionFrom(accepted), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
+	w.get(sessionFrom(accepted), "/api/v1/tenants/acme/rules")
 	if n := w.count(held); n != 0 {
 		t.Errorf("Mallory still holds the account by %d things", n)
 	}
@@ -96,7 +96,6 @@ func TestAcceptingWithoutASessionNeverWaitsForASecondFactor(t *testing.T) {
 	w.want(w.send(by, "POST", "/api/v1/invitations/accept", map[string]string{"token": token}), http.StatusOK)
 }
 
-// reaches reports whether the browser may read the rules of the tenant strict, and whether the session says so.
 func (p *profile) reaches() bool {
 	p.w.t.Helper()
 	session := p.send(http.MethodGet, "/api/v1/session", "")
@@ -170,7 +169,6 @@ func TestAProviderCountsAsTwoFactorsOnlyAsConfigured(t *testing.T) {
 			if got := p.reaches(); got != test.want {
 				t.Errorf("the tenant is open: %v, want %v", got, test.want)
 			}
-			// An account with a factor of its own is asked for it unless the provider has asked for two.
 			secret := w.turnFactorOn(by)
 			w.exec("UPDATE second_factor SET last_step = 0") // the code may be that which turned it on
 			p = w.profile(caller{})
@@ -209,8 +207,6 @@ func TestAPasswordIsOneFactorWhateverTheProviderCountsAs(t *testing.T) {
 	if byPassword.reaches() {
 		t.Error("a password opens a tenant that requires a second factor, because of another session")
 	}
-	// An account that signed in by two factors elsewhere may require them here and keeps access; one that did not loses
-	// it.
 	w.member(w.acme, by.account, auth.Owner)
 	const require = `{"settings":{"require_second_factor":true}}`
 	if got := byPassword.send(http.MethodPatch, "/api/v1/tenants/acme", require, "If-Match",
@@ -221,7 +217,6 @@ func TestAPasswordIsOneFactorWhateverTheProviderCountsAs(t *testing.T) {
 		"*"); got.Code != http.StatusOK {
 		t.Errorf("requiring it after the provider is answered %d: %s", got.Code, got.Body)
 	}
-	// With a factor of one's own, a password is half a sign-in.
 	w.turnFactorOn(by)
 	again := w.profile(caller{})
 	if got := again.send(http.MethodPost, "/api/v1/session", signIn); got.Code != http.StatusAccepted ||

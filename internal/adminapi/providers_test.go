@@ -40,7 +40,6 @@ func (w *world) providers(change func(*oidc.Settings)) func(*adminapi.Config) {
 	}
 }
 
-// newWorldOf is a world in which every account of example.com may sign in at the provider.
 func newWorldOf(t *testing.T, change func(*oidc.Settings), more ...func(*adminapi.Config)) *world {
 	t.Helper()
 	provider := oidctest.Start(t)
@@ -250,7 +249,6 @@ func TestASignInIsFinishedOnceAndInItsBrowserOnly(t *testing.T) {
 		t.Errorf("the browser is led to %s", next)
 	}
 	wantFailed(t, p.back(query), auth.ProviderFlowEnded)
-	// A thief with the cookie and a fresh code for the same state is refused.
 	flow := auth.DigestSecret(query.Get("state"))
 	if err := w.store.UseFlow(w.ctx(), flow, time.Now().Add(time.Hour)); err == nil {
 		t.Error("the flow can be used again")
@@ -306,7 +304,6 @@ func TestLinkingNeedsBothProofs(t *testing.T) {
 	w.provider.Spoil(nil)
 	address = p.begin(identities, `{"provider":"idp"}`)
 	query := w.provider.Visit(address)
-	// Somebody else's session is in the browser meanwhile.
 	mallory := w.profile(w.person(w.other, auth.Owner))
 	mallory.cookies["sluice_flow"] = p.cookies["sluice_flow"]
 	wantFailed(t, mallory.back(query), auth.ProviderSessionChanged)
@@ -343,7 +340,6 @@ func TestTheLastWayInCannotBeUnlinked(t *testing.T) {
 	if got := p.send(http.MethodPost, path, ""); got.Code != http.StatusConflict {
 		t.Errorf("unlinking the last one is answered %d: %s", got.Code, got.Body)
 	}
-	// An identity of a provider that is not configured signs in nobody.
 	w.exec("INSERT INTO account_identity (account_id, issuer, subject) VALUES ($1, 'https://gone.example.com', '1')",
 		account.ID)
 	if got := p.send(http.MethodPost, path, ""); got.Code != http.StatusConflict {
@@ -495,8 +491,7 @@ func TestGroupsGiveRolesAndTakeThemBack(t *testing.T) {
 				account.PlatformAdmin, step.want, step.isAdmin)
 		}
 	}
-	log := w.want(w.send(w.person(w.acme, auth.Viewer), "GET", "/api/v1/tenants/acme/audit?object_kind=member", nil),
-		http.StatusOK).body
+	log := w.get(w.person(w.acme, auth.Viewer), "/api/v1/tenants/acme/audit?object_kind=member").body
 	for _, want := range []string{
 		`"follow the groups of The idp"`, `"sign-in at The idp"`,
 		`"granted_by":"` + w.provider.URL + `"`,
@@ -535,11 +530,10 @@ func TestRolesThatPeopleGaveStay(t *testing.T) {
 	p.signIn(inGroups("ada", "ops"), "")
 	account, _ := p.who()
 	member := fmt.Sprintf("/api/v1/tenants/acme/members/%d", account.ID)
-	if got := w.want(w.send(owner, "GET", member, nil), http.StatusOK); !strings.Contains(got.body,
+	if got := w.get(owner, member); !strings.Contains(got.body,
 		`"granted_by":"`+w.provider.URL+`"`) {
 		t.Errorf("the member is %s", got.body)
 	}
-	// A role that a person has changed is that person's.
 	if got := w.want(w.do(owner, w.json("PATCH", member, map[string]string{"role": "viewer"})),
 		http.StatusOK); !strings.Contains(got.body, `"granted_by":null`) {
 		t.Errorf("the member is %s", got.body)

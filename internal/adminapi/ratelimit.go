@@ -31,8 +31,8 @@ const (
 // Payers are in the order of their rules.
 var Payers = []Payer{PayerTenant, PayerAccount, PayerPlatform, PayerNetwork} //nolint:gochecknoglobals // a constant
 
-// payerLimits let 20 people of a tenant watch live charts all day: the busiest page of the UI takes 4 tokens a second,
-// and the list of 50,000 rules 100 at once. A test compares docs/operations.md.
+// payerLimits let 20 people of a tenant watch live charts all day, at 4 tokens a second, or list 50,000 rules, for 100
+// tokens. A test compares docs/operations.md.
 var payerLimits = map[Payer]struct{ perSecond, burst int64 }{ //nolint:gochecknoglobals // a constant
 	PayerTenant:   {perSecond: 80, burst: 5_000},
 	PayerAccount:  {perSecond: 40, burst: 2_000},
@@ -93,7 +93,6 @@ func (l *RateLimiter) Take(ctx context.Context, tokens int64, from ...rules.Attr
 	return &decisions[0]
 }
 
-// look returns what Take would, and takes nothing.
 func (l *RateLimiter) look(ctx context.Context, tokens int64, from ...rules.Attribute) *enforce.Decision {
 	check := checkOf(tokens, from)
 	decision := l.limiter.Explain(ctx, l.rules, &check)
@@ -115,7 +114,7 @@ func (s *surface) charge(q *apiRequest) error {
 	if !s.isLimited(q) {
 		return nil
 	}
-	decision := s.RateLimiter.Take(q.r.Context(), costs[q.class], s.payersOf(q)...)
+	decision := s.RateLimiter.Take(q.r.Context(), costs[q.route.class], s.payersOf(q)...)
 	if decision.Allowed {
 		showRateLimit(q.w.Header(), decision)
 		return nil

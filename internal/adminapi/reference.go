@@ -18,7 +18,6 @@ func (s *surface) GetDescription(context.Context,
 	}, nil
 }
 
-// GetReference handles GET /api/v1/docs with a page of the UI.
 func (s *surface) GetReference(ctx context.Context,
 	_ openapi.GetReferenceRequestObject,
 ) (openapi.GetReferenceResponseObject, error) {

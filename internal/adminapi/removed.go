@@ -13,22 +13,19 @@ import (
 func (s *surface) ListRemovedTenants(ctx context.Context,
 	request openapi.ListRemovedTenantsRequestObject,
 ) (openapi.ListRemovedTenantsResponseObject, error) {
-	place, err := after(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	removed, err := s.Stores.RemovedTenants(ctx, place[0], limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, removed, limit, func(t *rules.RemovedTenant) openapi.RemovedTenant {
-		return openapi.RemovedTenant{
-			Slug: t.Slug, Name: t.Name, RemovedAt: t.RemovedAt, EraseAfter: t.RemovedAt.Add(s.TenantGrace),
-			Restorable: t.BeganAt.IsZero(), ErasedAt: timeOrNull(t.ErasedAt), ErasedRows: t.Rows,
-		}
-	}, func(t *rules.RemovedTenant) string { return t.Slug })
-	return openapi.ListRemovedTenants200JSONResponse{Items: items, NextCursor: cursor}, nil
+	removed, cursor, err := list(ctx, request.Params.Limit,
+		func(after string, limit int) ([]rules.RemovedTenant, error) {
+			return s.Stores.RemovedTenants(ctx, after, limit)
+		}, func(t *rules.RemovedTenant) string { return t.Slug })
+	return openapi.ListRemovedTenants200JSONResponse{
+		Items: itemsOf(removed, func(t *rules.RemovedTenant) openapi.RemovedTenant {
+			return openapi.RemovedTenant{
+				Slug: t.Slug, Name: t.Name, RemovedAt: t.RemovedAt, EraseAfter: t.RemovedAt.Add(s.TenantGrace),
+				Restorable: t.BeganAt.IsZero(), ErasedAt: timeOrNull(t.ErasedAt), ErasedRows: t.Rows,
+			}
+		}),
+		NextCursor: cursor,
+	}, err
 }
 
 func (s *surface) RestoreTenant(ctx context.Context,

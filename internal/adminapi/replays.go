@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -22,28 +23,14 @@ import (
 func (s *surface) ListReplays(ctx context.Context,
 	request openapi.ListReplaysRequestObject,
 ) (openapi.ListReplaysResponseObject, error) {
-	place, err := afterNumber(ctx)
+	found, cursor, err := list(ctx, request.Params.Limit, func(before int64, limit int) ([]replay.Job, error) {
+		return s.Recorded.Replays(ctx, requestOf(ctx).tenant.ID, before, limit)
+	}, func(job *replay.Job) int64 { return job.ID })
 	if err != nil {
 		return nil, err
 	}
-	limit := limitOf(request.Params.Limit)
-	found, err := s.Recorded.Replays(ctx, requestOf(ctx).tenant.ID, place, limit+1)
-	if err != nil {
-		return nil, err
-	}
-	answer := openapi.ListReplays200JSONResponse{Items: []openapi.Replay{}, NextCursor: next(ctx)}
-	if len(found) > limit {
-		found = found[:limit]
-		answer.NextCursor = next(ctx, formatInt(found[limit-1].ID))
-	}
-	for i := range found {
-		shown, err := showReplay(&found[i])
-		if err != nil {
-			return nil, err
-		}
-		answer.Items = append(answer.Items, shown)
-	}
-	return answer, nil
+	items, err := tryItems(found, showReplay)
+	return openapi.ListReplays200JSONResponse{Items: items, NextCursor: cursor}, err
 }
 
 func (s *surface) GetReplay(ctx context.Context,
@@ -130,11 +117,7 @@ func (s *surface) readReplayed(ctx context.Context, asked *replay.Request,
 	}
 	if body.File != nil {
 		asked.Kind, asked.File = replay.KindFile, *body.File
-		var names []string
-		for name := range plans {
-			names = append(names, name)
-		}
-		_, err := asked.Candidate(names)
+		_, err := asked.Candidate(slices.Collect(maps.Keys(plans)))
 		var mistakes ruleset.Errors
 		if errors.As(err, &mistakes) {
 			return append(wrong, mistakesOf("/file", mistakes)...), nil

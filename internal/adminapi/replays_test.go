@@ -17,7 +17,8 @@ import (
 
 func (w *world) replay(tenant rules.Tenant) replay.Job {
 	w.t.Helper()
-	request := `{"title": "t", "kind": "file", "since": "2026-11-20T00:00:00Z", "until": "2026-11-21T00:00:00Z", "file": "rules: []"}`
+	request := `{"title": "t", "kind": "file", "since": "2026-11-20T00:00:00Z", "until": "2026-11-21T00:00:00Z",
+		"file": "rules: []"}`
 	return must(w.system().RequestReplay(w.ctx(), tenant.ID, []byte(request)))(w.t)
 }
 
@@ -102,8 +103,7 @@ func TestAReplayIsStartedReadAndCanceled(t *testing.T) {
 			t.Errorf("%s: it is started as %+v at %s", kind, made, started.header.Get("Location"))
 		}
 		w.runReplays()
-		done := read[shownReplay](t, w.want(w.send(viewer, "GET", fmt.Sprintf("%s/%d", replays, made.ReplayID), nil),
-			http.StatusOK))
+		done := read[shownReplay](t, w.get(viewer, fmt.Sprintf("%s/%d", replays, made.ReplayID)))
 		if done.State != "done" || done.Progress != 1 || done.Result == nil || done.Result.NewlyDenied.Value != 4 ||
 			done.File == nil ||
 			done.Result.Rules[0].Rule != "user:{user_id} [free] tight" {
@@ -122,7 +122,7 @@ func TestAReplayIsStartedReadAndCanceled(t *testing.T) {
 	if canceled.State != "canceled" {
 		t.Errorf("it is canceled as %+v", canceled)
 	}
-	list := w.want(w.send(viewer, "GET", replays+"?limit=3", nil), http.StatusOK)
+	list := w.get(viewer, replays+"?limit=3")
 	page := read[struct {
 		Items []shownReplay
 		Next  *string `json:"next_cursor"`
@@ -190,12 +190,11 @@ func TestWhatIsRecordedIsShown(t *testing.T) {
 		Oldest      *time.Time `json:"oldest"`
 	}
 	const path = "/api/v1/tenants/acme/recording"
-	if got := read[recording](t, w.want(w.send(by, "GET", path, nil),
-		http.StatusOK)); got != (recording{BudgetBytes: 1 << 20, Share: 1}) {
+	if got := read[recording](t, w.get(by, path)); got != (recording{BudgetBytes: 1 << 20, Share: 1}) {
 		t.Errorf("nothing is recorded, and it is %+v", got)
 	}
 	w.record(w.acme, 5)
-	if got := read[recording](t, w.want(w.send(by, "GET", path, nil), http.StatusOK)); got.RecordDays != 7 ||
+	if got := read[recording](t, w.get(by, path)); got.RecordDays != 7 ||
 		got.Checks != 5 || got.Bytes == 0 || got.Oldest == nil {
 		t.Errorf("5 checks are recorded, and it is %+v", got)
 	}

@@ -20,17 +20,16 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// The largest bodies.
 const (
 	maxJSON = 1 << 20
 	maxFile = 8 << 20 // CSV and YAML
-	// maxAnonymous is far above the longest body that anonymous callers need, and cheap to read.
+	// maxAnonymous is far above what anonymous callers need, and cheap to read.
 	maxAnonymous = 8 << 10
 )
 
 const jsonType = "application/json"
 
-// readDescription parses openapi.yaml once per process, which takes some 50 ms. Nothing changes it afterwards.
+// readDescription takes some 50 ms, once per process; nobody changes the result.
 var readDescription = sync.OnceValues(func() (*openapi3.T, error) {
 	description, err := openapi3.NewLoader().LoadFromData(api.Description)
 	if err != nil {
@@ -40,17 +39,17 @@ var readDescription = sync.OnceValues(func() (*openapi3.T, error) {
 })
 
 type operation struct {
-	query     map[string]*openapi3.Parameter
-	mediaType string           // of the body; "" for none
-	schema    *openapi3.Schema // of a JSON body
-	maxBody   int64            // in bytes
-	// permission is what an API key needs; "" for operations that are for people.
+	query      map[string]*openapi3.Parameter
+	mediaType  string           // of the body; "" for none
+	schema     *openapi3.Schema // of a JSON body
+	maxBody    int64            // in bytes
 	permission auth.Permission
 	fresh      freshProof
 	isFile     bool // the answer is a file
 	isStream   bool // the answer is a stream
 	anyQuery   bool // others choose the parameters
 	takesKey   bool // it has the parameter Idempotency-Key
+	needsMatch bool // it requires the parameter If-Match
 	// hasDryRun: a key that may only read may have it in a dry run.
 	hasDryRun bool
 }
@@ -75,6 +74,7 @@ func describe(description *openapi3.T, method, path string, least access) (o *op
 			o.query[parameter.Value.Name] = parameter.Value
 		}
 		o.takesKey = o.takesKey || parameter.Value.Name == idempotencyHeader
+		o.needsMatch = o.needsMatch || parameter.Value.Name == "If-Match" && parameter.Value.Required
 	}
 	if described.RequestBody != nil {
 		for mediaType, content := range described.RequestBody.Value.Content {
@@ -98,7 +98,6 @@ func describe(description *openapi3.T, method, path string, least access) (o *op
 
 func (o *operation) isLong() bool { return o.isFile || o.isStream || o.isUpload() }
 
-// isUpload reports whether the body is a file, which may take long to arrive.
 func (o *operation) isUpload() bool { return o.mediaType != "" && o.mediaType != jsonType }
 
 func (o *operation) checkAddress(r *http.Request) error {
@@ -131,9 +130,8 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	return body.Bytes(), err
 }
 
-// checkBody validates a JSON body as strictly as httpapi reads JSON, replaces the request's body by the bytes read, and
-// returns the value. Handlers validate files.
-func (o *operation) checkBody(r *http.Request, body []byte) (value any, err error) {
+// decodeBody validates a JSON body, and gives the bytes back to the request for its handler.
+func (o *operation) decodeBody(r *http.Request, body []byte) (value any, err error) {
 	if o.mediaType == "" {
 		return nil, nil
 	}
@@ -246,8 +244,8 @@ func mismatches(schema *openapi3.Schema, value any) []httpapi.FieldError {
 	return found
 }
 
-// mistakes walks objects and arrays itself and asks the validator about single values only. The validator alone would
-// collect all of the hundred thousand errors that fit into a body, at many times its size.
+// mistakes asks the validator about single values only, which alone would collect all of the hundred thousand errors
+// that fit into a body.
 type mistakes []httpapi.FieldError
 
 func (m *mistakes) isFull() bool { return len(*m) >= httpapi.MaxFieldErrors }
@@ -274,7 +272,7 @@ func (m *mistakes) check(schema *openapi3.Schema, value any, path []string) {
 	m.judge(schema, value, path)
 }
 
-// isComposed reports whether a schema is more than its fields or items; such a value is judged as a whole.
+// isComposed reports whether a value must be judged as a whole.
 func isComposed(schema *openapi3.Schema) bool {
 	return len(schema.AllOf)+len(schema.AnyOf)+len(schema.OneOf) > 0 || schema.Not != nil || schema.Enum != nil ||
 		schema.MinProps > 0

@@ -28,10 +28,7 @@ func showRule(r *rules.Rule) openapi.Rule {
 }
 
 func rateOrNull(perSecond float64, unit rules.RateUnit) nullable.Nullable[string] {
-	if perSecond == 0 {
-		return nullable.NewNullNullable[string]()
-	}
-	return nullable.NewNullableWithValue(rules.FormatRate(perSecond, unit))
+	return orNullIf(perSecond != 0, rules.FormatRate(perSecond, unit))
 }
 
 func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
@@ -53,7 +50,6 @@ func newRule(tenant rules.TenantID, given *openapi.RuleGiven) (rules.Rule, rules
 	return rule, wrong
 }
 
-// givenRule returns a valid new rule, or an error that names all mistakes.
 func (s *surface) givenRule(ctx context.Context, given *openapi.RuleGiven) (rules.Rule, error) {
 	rule, wrong := newRule(requestOf(ctx).tenant.ID, given)
 	wrong, err := s.wrongRule(ctx, &rule, wrong)
@@ -63,7 +59,6 @@ func (s *surface) givenRule(ctx context.Context, given *openapi.RuleGiven) (rule
 	return rule, err
 }
 
-// wrongRule returns all errors of a rule, with those found while reading it.
 func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.FieldErrors) (rules.FieldErrors, error) {
 	plans := map[string]bool{}
 	if r.Plan != "" {
@@ -76,7 +71,7 @@ func (s *surface) wrongRule(ctx context.Context, r *rules.Rule, wrong rules.Fiel
 	return allWrong(r, wrong, plans), nil
 }
 
-// allWrong adds the errors of validation to those found while reading a rule, once for each field.
+// allWrong adds the errors of validation to those found while reading, once for each field.
 func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rules.FieldErrors {
 	unread := wrong
 	for _, f := range r.Validate(plans) {
@@ -92,7 +87,7 @@ func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rul
 func (s *surface) ListRules(ctx context.Context,
 	request openapi.ListRulesRequestObject,
 ) (openapi.ListRulesResponseObject, error) {
-	place, err := afterNumber(ctx)
+	place, err := after[rules.RuleID](ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -112,20 +107,17 @@ func (s *surface) ListRules(ctx context.Context,
 	if text := valueOf(p.Pattern); text != "" {
 		pattern, err := rules.ParsePattern(text)
 		if err != nil {
-			return nil, httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
-				httpapi.FieldError{Pointer: "/query/pattern", Detail: err.Error()})
+			return nil, wrongQuery("pattern", err.Error())
 		}
 		filter.Pattern = pattern.String()
 	}
-	found, err := s.Stores.Rules(ctx, requestOf(ctx).tenant.ID, filter, rules.RuleID(place), limitOf(p.Limit))
+	found, err := s.Stores.Rules(ctx, requestOf(ctx).tenant.ID, filter, place, limitOf(p.Limit))
 	if err != nil {
 		return nil, err
 	}
-	cursor := next(ctx)
-	if found.Next != 0 {
-		cursor = next(ctx, formatInt(int64(found.Next)))
-	}
-	return openapi.ListRules200JSONResponse{Items: itemsOf(found.Rules, showRule), NextCursor: cursor}, nil
+	return openapi.ListRules200JSONResponse{
+		Items: itemsOf(found.Rules, showRule), NextCursor: next(ctx, found.Next),
+	}, nil
 }
 
 func (s *surface) CreateRule(ctx context.Context,
@@ -204,7 +196,6 @@ func (s *surface) putRule(ctx context.Context, rule rules.Rule, at rules.Expecte
 	return stored, false, err
 }
 
-// sameRule returns the stored rule with a rule's pattern, plan and name; zero if there is none.
 func (s *surface) sameRule(ctx context.Context, rule *rules.Rule) (rules.Rule, error) {
 	found, err := s.Stores.Rules(ctx, rule.TenantID,
 		rules.RuleFilter{Pattern: rule.Pattern.String(), Plan: &rule.Plan, Name: &rule.Name}, 0, 1)
@@ -228,7 +219,6 @@ func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObj
 	return openapi.GetRule200JSONResponse{TheRuleJSONResponse: answer}, nil
 }
 
-// isUnmet reports whether no descriptor can meet a rule that names one.
 func (s *surface) isUnmet(ctx context.Context, rule *rules.Rule) (bool, error) {
 	namesDescriptor := func(s rules.Segment) bool {
 		return s.Attribute == gateway.DescriptorAttribute && !s.Placeholder
@@ -250,26 +240,22 @@ func (s *surface) isUnmet(ctx context.Context, rule *rules.Rule) (bool, error) {
 func (s *surface) UpdateRule(ctx context.Context,
 	request openapi.UpdateRuleRequestObject,
 ) (openapi.UpdateRuleResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	id := rules.RuleID(request.RuleId)
-	rule, err := patched(at, func() (rules.Rule, error) { return s.updateRule(ctx, id, at, request.Body) })
+	rule, err := patched(requestOf(ctx).ifMatch, func() (rules.Rule, error) {
+		return s.updateRule(ctx, id, request.Body)
+	})
 	if err != nil {
 		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
 	}
 	return openapi.UpdateRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
 }
 
-func (s *surface) updateRule(ctx context.Context, id rules.RuleID, at rules.Expected,
-	given *openapi.RulePatch,
-) (rules.Rule, error) {
+func (s *surface) updateRule(ctx context.Context, id rules.RuleID, given *openapi.RulePatch) (rules.Rule, error) {
 	rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, id)
 	if err != nil {
 		return rules.Rule{}, err
 	}
-	if !holds(at, rule.Version) {
+	if !holds(requestOf(ctx).ifMatch, rule.Version) {
 		return rules.Rule{}, rules.ErrChanged
 	}
 	wrong, err := s.wrongRule(ctx, &rule, rule.Patch(*given))
@@ -292,25 +278,15 @@ func (s *surface) ruleVersion(ctx context.Context, id rules.RuleID) func() (int6
 func (s *surface) DeleteRule(ctx context.Context,
 	request openapi.DeleteRuleRequestObject,
 ) (openapi.DeleteRuleResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	id := rules.RuleID(request.RuleId)
-	if err := s.store(ctx).RemoveRule(ctx, requestOf(ctx).tenant.ID, id, at); err != nil {
-		return nil, lost(ctx, err, s.ruleVersion(ctx, id))
-	}
-	return openapi.DeleteRule204Response{}, nil
+	err := s.store(ctx).RemoveRule(ctx, requestOf(ctx).tenant.ID, id, requestOf(ctx).ifMatch)
+	return openapi.DeleteRule204Response{}, lost(ctx, err, s.ruleVersion(ctx, id))
 }
 
 func (s *surface) PromoteRule(ctx context.Context,
 	request openapi.PromoteRuleRequestObject,
 ) (openapi.PromoteRuleResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	tenant, id := requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId)
+	tenant, at, id := requestOf(ctx).tenant.ID, requestOf(ctx).ifMatch, rules.RuleID(request.RuleId)
 	candidate, err := s.Stores.Rule(ctx, tenant, id)
 	if err != nil {
 		return nil, err
@@ -321,17 +297,12 @@ func (s *surface) PromoteRule(ctx context.Context,
 	into, intoVersion := rules.RuleID(orZero(request.Body.IntoRuleId)), rules.AnyVersion
 	if into != 0 {
 		if request.Body.IntoVersion == nil {
-			return nil, httpapi.BodyProblem([]httpapi.FieldError{{
-				Pointer: "/into_version",
-				Detail:  "is missing; send the version of the live rule that you have read",
-			}})
+			return nil, wrongBody("/into_version", "is missing; send the version of the live rule that you have read")
 		}
 		intoVersion = rules.Expected(*request.Body.IntoVersion)
 		live, err := s.Stores.Rule(ctx, tenant, into)
 		if errors.Is(err, rules.ErrNotFound) || err == nil && !isBeside(&live, &candidate) {
-			return nil, httpapi.BodyProblem([]httpapi.FieldError{{
-				Pointer: "/into_rule_id", Detail: "must be another rule with the pattern and plan of this one",
-			}})
+			return nil, wrongBody("/into_rule_id", "must be another rule with the pattern and plan of this one")
 		}
 		if err != nil {
 			return nil, err

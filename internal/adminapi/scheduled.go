@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/oapi-codegen/nullable"
@@ -22,30 +21,17 @@ const scheduledPerPage = 50
 func (s *surface) ListScheduledChanges(ctx context.Context,
 	request openapi.ListScheduledChangesRequestObject,
 ) (openapi.ListScheduledChangesResponseObject, error) {
-	place, err := afterNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
 	p := request.Params
 	limit := min(limitOf(p.Limit), scheduledPerPage)
-	found, err := s.Stores.ScheduledChanges(ctx, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)),
-		valueOf(p.Open), place, limit+1)
+	found, cursor, err := list(ctx, &limit, func(before int64, limit int) ([]rules.ScheduledChange, error) {
+		return s.Stores.ScheduledChanges(ctx, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)),
+			valueOf(p.Open), before, limit)
+	}, func(c *rules.ScheduledChange) int64 { return c.ID })
 	if err != nil {
 		return nil, err
 	}
-	answer := openapi.ListScheduledChanges200JSONResponse{Items: []openapi.ScheduledChange{}, NextCursor: next(ctx)}
-	if len(found) > limit {
-		found = found[:limit]
-		answer.NextCursor = next(ctx, formatInt(found[limit-1].ID))
-	}
-	for i := range found {
-		shown, err := showScheduled(&found[i])
-		if err != nil {
-			return nil, err
-		}
-		answer.Items = append(answer.Items, shown)
-	}
-	return answer, nil
+	items, err := tryItems(found, showScheduled)
+	return openapi.ListScheduledChanges200JSONResponse{Items: items, NextCursor: cursor}, err
 }
 
 func (s *surface) GetScheduledChange(ctx context.Context,
@@ -73,12 +59,12 @@ func (s *surface) ScheduleChange(ctx context.Context,
 	if body.EndsInSeconds != nil && body.EndsAt.IsSpecified() {
 		wrong.Add("ends_in_seconds", "must be left out beside ends_at")
 	}
-	refused := scheduleRefusals{wrong: pointers("", wrong)}
+	refused := refusals{wrong: pointers("", wrong)}
 	after, err := s.scheduledRules(ctx, &change, body.Rules, &refused)
 	if err != nil {
 		return nil, err
 	}
-	if err := refused.problem(); err != nil {
+	if err := refused.ofSchedule(); err != nil {
 		return nil, err
 	}
 	change, err = s.store(ctx).Schedule(ctx, change, after)
@@ -86,9 +72,9 @@ func (s *surface) ScheduleChange(ctx context.Context,
 	switch {
 	case errors.As(err, &byRule):
 		for i, err := range byRule {
-			refused.refuse(i, err)
+			refused.refuseScheduled(i, err)
 		}
-		return nil, refused.problem()
+		return nil, refused.ofSchedule()
 	case errors.Is(err, rules.ErrTooManyScheduled):
 		return nil, httpapi.Conflict.Problem(
 			fmt.Sprintf("%d changes of this tenant wait or are in force until an end; cancel one, or wait until one "+
@@ -103,9 +89,8 @@ func (s *surface) ScheduleChange(ctx context.Context,
 	}}, err
 }
 
-// scheduledRules reads a change, and returns its rules as the change would leave them now.
 func (s *surface) scheduledRules(
-	ctx context.Context, change *rules.ScheduledChange, asked []openapi.NewScheduledRule, refused *scheduleRefusals,
+	ctx context.Context, change *rules.ScheduledChange, asked []openapi.NewScheduledRule, refused *refusals,
 ) (after []rules.Rule, err error) {
 	var ids []rules.RuleID
 	for i := range asked {
@@ -118,12 +103,14 @@ func (s *surface) scheduledRules(
 	for i, id := range ids {
 		at := slices.IndexFunc(found, func(one rules.Rule) bool { return one.ID == id })
 		if at < 0 {
-			refused.refuse(i, rules.FieldErrors{{Field: "rule_id", Message: "must be the id of a rule of the tenant"}})
+			refused.wrong = append(refused.wrong, httpapi.FieldError{
+				Pointer: fmt.Sprintf("/rules/%d/rule_id", i), Detail: "must be the id of a rule of the tenant",
+			})
 			continue
 		}
 		rule := found[at]
 		if rule.Version != asked[i].Version {
-			refused.refuse(i, rules.ErrChanged)
+			refused.refuseScheduled(i, rules.ErrChanged)
 		}
 		wrong := allWrong(&rule, rule.Patch(asked[i].Change), map[string]bool{rule.Plan: true})
 		wrong = append(wrong, rule.WrongMeterChange(&found[at])...)
@@ -137,55 +124,21 @@ func (s *surface) scheduledRules(
 	return after, nil
 }
 
-type scheduleRefusals struct {
-	wrong       []httpapi.FieldError // in the body
-	lost        []httpapi.FieldError // rules that others changed
-	overlapping []httpapi.FieldError // rules with another change at this time
-}
-
-func (r *scheduleRefusals) refuse(i int, err error) {
+func (r *refusals) refuseScheduled(i int, err error) {
 	pointer := fmt.Sprintf("/rules/%d", i)
-	var fields rules.FieldErrors
-	switch {
-	case errors.As(err, &fields):
-		r.wrong = append(r.wrong, pointers(pointer, fields)...)
-	case errors.Is(err, rules.ErrScheduledOverlap):
-		r.overlapping = append(r.overlapping,
-			httpapi.FieldError{
-				Pointer: pointer, Detail: "has another change that is scheduled for a part of this time",
-			})
-	case errors.Is(err, rules.ErrNotFound):
-		r.lost = append(r.lost, httpapi.FieldError{Pointer: pointer, Detail: "was removed by somebody else"})
-	default:
+	if errors.Is(err, rules.ErrChanged) {
 		r.lost = append(r.lost, httpapi.FieldError{
-			Pointer: pointer + "/version",
-			Detail:  "is no longer the rule's version: somebody else changed it",
+			Pointer: pointer + "/version", Detail: "is no longer the rule's version: somebody else changed it",
 		})
+		return
 	}
+	r.add(pointer, err)
 }
 
-// problem returns the answer for a change that cannot be scheduled, or nil.
-func (r *scheduleRefusals) problem() error {
-	for _, fields := range [][]httpapi.FieldError{r.wrong, r.lost, r.overlapping} {
-		slices.SortStableFunc(fields, func(a,
-			b httpapi.FieldError,
-		) int {
-			return strings.Compare(a.Pointer, b.Pointer)
-		})
-	}
-	const most = httpapi.MaxFieldErrors
-	switch {
-	case len(r.wrong) > 0:
-		return httpapi.BodyProblem(r.wrong)
-	case len(r.lost) > 0:
-		return httpapi.Changed.Problem(readAgain+" Nothing was scheduled.", r.lost[:min(len(r.lost), most)]...)
-	case len(r.overlapping) > 0:
-		return httpapi.Conflict.Problem(
-			"Another change of a rule is scheduled for a part of this time; nothing was scheduled. Choose another "+
-				"time, or cancel that one.",
-			r.overlapping[:min(len(r.overlapping), most)]...)
-	}
-	return nil
+func (r *refusals) ofSchedule() error {
+	return r.problem("Nothing was scheduled.",
+		"Another change of a rule is scheduled for a part of this time; nothing was scheduled. Choose another time, "+
+			"or cancel that one.")
 }
 
 func (s *surface) CancelScheduledChange(

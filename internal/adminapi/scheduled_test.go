@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// schedule lets a burst of 20 wait for an hour and be in force for another.
 func (w *world) schedule(rule rules.Rule) rules.ScheduledChange {
 	w.t.Helper()
 	change := rules.ScheduledChange{
@@ -126,7 +125,7 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	list := func(query string) []shown {
 		return read[struct {
 			Items []shown `json:"items"`
-		}](t, w.want(w.send(by, "GET", path+query, nil), http.StatusOK)).Items
+		}](t, w.get(by, path+query)).Items
 	}
 	cancel := fmt.Sprintf("%s/%d/cancel", path, first.ChangeID)
 	if got := read[shown](t, w.want(w.send(by, "POST", cancel, nil), http.StatusOK)); got.State != "canceled" {
@@ -257,7 +256,7 @@ func TestRemovingAMemberKeepsOrCancelsWhatTheyScheduled(t *testing.T) {
 		}
 		w.want(w.send(by, "DELETE", member, nil, "If-Match", "*"), http.StatusNoContent)
 		for place, state := range map[string]string{theirs: want, others: "waiting", begun: "in_force"} {
-			got := w.want(w.send(owner, "GET", place, nil), http.StatusOK)
+			got := w.get(owner, place)
 			if is := read[struct{ State string }](t, got).State; is != state {
 				t.Errorf("with %q the change is %s, want %s", query, is, state)
 			}

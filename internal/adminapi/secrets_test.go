@@ -18,8 +18,6 @@ import (
 
 func jsonOf(value any) ([]byte, error) { return json.Marshal(value) }
 
-// wantNoSecrets fails the test if a password, key, token, signing secret or cookie is in a log line, error, metric,
-// export, audit entry, row of the database, or any answer but the one that made it.
 func (w *world) wantNoSecrets() {
 	w.t.Helper()
 	secrets := append(slices.Clone(w.secrets), password, passwordHash())

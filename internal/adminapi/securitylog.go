@@ -10,24 +10,17 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func showAccess(e *auth.AccessEvent) openapi.SecurityEvent {
-	shown := openapi.SecurityEvent{
+	return openapi.SecurityEvent{
 		EventId: formatInt(e.ID), At: e.At.UTC(), Count: e.Count, Kind: string(e.Kind), Succeeded: e.Kind.Succeeded(),
 		AccountId: orNull(openapi.ID(e.Account)), Who: e.Who, Typed: e.Typed, KeyId: e.KeyID, Tenant: e.Tenant,
-		Ip: nullable.NewNullNullable[string](), UserAgent: e.UserAgent, Detail: e.Detail, RequestId: e.RequestID,
+		Ip: orNullIf(e.IP.IsValid(), e.IP.String()), UserAgent: e.UserAgent, Detail: e.Detail, RequestId: e.RequestID,
 	}
-	if e.IP.IsValid() {
-		shown.Ip.Set(e.IP.String())
-	}
-	return shown
 }
 
 func accessFilter(from, until *time.Time, kind *string, account *openapi.ID, ip *string) (auth.AccessFilter, error) {
@@ -38,32 +31,20 @@ func accessFilter(from, until *time.Time, kind *string, account *openapi.ID, ip 
 	if ip != nil {
 		address, err := netip.ParseAddr(*ip)
 		if err != nil || address.Zone() != "" {
-			return filter, httpapi.InvalidRequest.Problem("Correct the parameters listed in errors.",
-				httpapi.FieldError{Pointer: "/query/ip", Detail: "must be an IP address such as 203.0.113.9"})
+			return filter, wrongQuery("ip", "must be an IP address such as 203.0.113.9")
 		}
 		filter.IP = address.Unmap()
 	}
 	return filter, nil
 }
 
-// accessPage reads a page of the security log of a tenant; 0 for all.
-func (s *surface) accessPage(ctx context.Context, limit *int, tenant rules.TenantID, filter auth.AccessFilter,
+func (s *surface) accessPage(
+	ctx context.Context, limit *int, tenant rules.TenantID, filter auth.AccessFilter,
 ) (openapi.SecurityEventList, error) {
-	before, err := afterEntry(ctx)
-	if err != nil {
-		return openapi.SecurityEventList{}, err
-	}
-	size := limitOf(limit)
-	events, err := s.AccessEvents.AccessEvents(ctx, tenant, filter, before, size+1)
-	if err != nil {
-		return openapi.SecurityEventList{}, err
-	}
-	cursor := next(ctx)
-	if len(events) > size {
-		events = events[:size]
-		cursor = nextEntry(ctx, events[size-1].Cursor())
-	}
-	return openapi.SecurityEventList{Items: itemsOf(events, showAccess), NextCursor: cursor}, nil
+	events, cursor, err := list(ctx, limit, func(before auth.LogCursor, limit int) ([]auth.AccessEvent, error) {
+		return s.AccessEvents.AccessEvents(ctx, tenant, filter, before, limit)
+	}, (*auth.AccessEvent).Cursor)
+	return openapi.SecurityEventList{Items: itemsOf(events, showAccess), NextCursor: cursor}, err
 }
 
 func (s *surface) ListOwnSecurityLog(ctx context.Context,

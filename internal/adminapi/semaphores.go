@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -21,53 +20,33 @@ const (
 	bulk  class = "bulk"  // a file: an upload or a configuration is in memory as a whole, up to some hundred MB
 )
 
-func classOf(rt route, o *operation) class {
-	ends := func(with string) bool { return strings.HasSuffix(rt.path, with) }
-	switch {
-	case o.isUpload(), o.isFile:
-		return bulk
-	case strings.Contains(rt.path, "/stats/"), ends("/violations"), ends("/simulate"), ends("/effect"),
-		rt.method == http.MethodPost && (ends("/replays") || ends("/export") || ends("/data")):
-		return heavy
-	}
-	return light
-}
-
 const (
 	// maxWaiting caps the waiting requests of one account; more are refused at once.
 	maxWaiting, maxWaitingHeavy, maxWaitingBulk = 64, 32, 4
-	// maxWaitingLookups is for a credential or for all unverified ones of a network, such as an office's after a
-	// restart.
+	// maxWaitingLookups is for all unverified credentials of a network, such as an office's after a restart.
 	maxWaitingLookups = 256
 	// lightTimeout and heavyTimeout are below the deadline of requests, so that a refusal can name its reason.
 	lightTimeout = 5 * time.Second
 	heavyTimeout = 15 * time.Second
 	// bulkTimeout is about as long as an import of 100,000 users.
 	bulkTimeout = 30 * time.Second
-	// A refusal takes between one and two times refusalPause. Without it a client that retries at once, in dozens of
-	// loops, keeps a processor busy with refusals alone. The random part keeps the loops from coming back at the same
-	// moment.
+	// A refusal takes one to two times refusalPause, at random, so that loops that retry at once neither keep a
+	// processor busy nor return together.
 	refusalPause = time.Second
-	// maxPaused caps the refusals that wait; beyond it, callers are refused at once.
-	maxPaused = 512
-	// usualConnections is the pool for which the slots below are counted; others scale them. 4 connections are left for
-	// sign-in and for the program's own work.
+	maxPaused    = 512
+	// usualConnections is the pool that the slots below are counted for; 4 are left for the program's own work.
 	usualConnections = 20
 )
 
-// semaphores are the fair semaphores of the surface. A running request uses at most one connection to the database at a
-// time, so the slots of the classes divide the connections.
+// semaphores divide the connections to the database; a running request uses at most one.
 type semaphores struct {
-	// identify is for the lookups of a request's session or key, tenant and role, apart from the classes, so that slow
-	// requests do not keep others from being identified.
+	// identify is apart from the classes, so that slow requests do not keep others from being identified.
 	identify *shares.Shares
 	classes  map[class]*shares.Shares
-	// uploads, downloads and tails limit open files and streams, which last as long as their callers' networks allow.
-	// An upload holds its file in memory.
+	// uploads, downloads and tails limit files and streams, which last as long as their callers' networks allow.
 	uploads, downloads, tails *shares.Shares
 	// unread counts the bytes of answers that are in memory while their callers read them.
 	unread *shares.Budget
-	// paused holds refusals for a moment; see pauseRefusal.
 	paused *shares.Shares
 }
 
@@ -80,7 +59,7 @@ func newSemaphores(connections int) semaphores {
 		})
 	}
 	return semaphores{
-		// Lookups are short, so turns are enough. The cap is for unverified credentials alone; see takeLookup.
+		// Lookups are short, so turns are enough. The cap is for unverified credentials; see takeLookup.
 		identify: shares.New(shares.Limits{
 			Slots: of(4), PerTenant: of(2), Waiting: maxWaitingLookups, Timeout: lightTimeout,
 		}),
@@ -118,16 +97,15 @@ func (q *apiRequest) caller() shares.Caller {
 	return shares.Caller{Tenant: q.tenant.ID, Account: string(q.actor.Kind) + ":" + q.actor.ID}
 }
 
-// takeSlot waits for a slot of the request's class. Routes for anyone, such as sign-in and health, need none.
+// Routes for anyone, such as sign-in and health, need no slot.
 func (s *surface) takeSlot(q *apiRequest) error {
 	if q.route.least == anyone {
 		return nil
 	}
-	return q.slot.Take(q.r.Context(), s.classes[q.class], q.caller())
+	return q.slot.Take(q.r.Context(), s.classes[q.route.class], q.caller())
 }
 
-// checkUnread refuses callers that leave too much unread. Sizes are not known in advance, so the total can exceed the
-// limit by one answer per slot.
+// checkUnread cannot know sizes in advance, so the total can exceed the limit by one answer per slot.
 func (s *surface) checkUnread(q *apiRequest) error {
 	err := s.unread.Reserve(q.caller(), 0)
 	switch {
@@ -140,13 +118,11 @@ func (s *surface) checkUnread(q *apiRequest) error {
 	return err
 }
 
-// countUnread counts an answer in memory until done is called.
 func (s *surface) countUnread(q *apiRequest, size int) (done func()) {
 	s.unread.Add(q.caller(), size)
 	return func() { s.unread.Add(q.caller(), -size) }
 }
 
-// openTransfer takes a slot for a file or stream, until the request ends.
 func (s *surface) openTransfer(q *apiRequest) error {
 	of, what := s.downloads, "files"
 	switch {
@@ -175,7 +151,6 @@ func (q *apiRequest) release() {
 	q.transfer.Release()
 }
 
-// sharesProblem turns the errors of the package shares into problems, and returns nil for others.
 func sharesProblem(err error) error {
 	switch {
 	case errors.Is(err, shares.ErrAccount):
@@ -189,8 +164,7 @@ func sharesProblem(err error) error {
 	return nil
 }
 
-// pauseRefusal releases a refused request's slots, and delays the answer if its caller asks for too much, until the
-// caller leaves or the server stops.
+// pauseRefusal delays the answer of callers that ask for too much.
 func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 	q.release()
 	var problem *httpapi.Problem

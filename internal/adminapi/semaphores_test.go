@@ -81,7 +81,6 @@ func await(t testing.TB, what string, isThere func() bool) {
 	}
 }
 
-// running is how many heavy requests of one tenant and of one account run at once.
 const (
 	runningOfTenant  = 2
 	runningOfAccount = 1
@@ -107,7 +106,7 @@ func TestATenantThatHasAllItMayLeavesARunningPlaceToAnother(t *testing.T) {
 	c.ask(c.person(c.other, auth.Viewer), "other", 1, 22)
 	wantHeld(runningOfTenant + 1)
 	for _, by := range greedy {
-		c.want(c.send(by, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
+		c.get(by, "/api/v1/tenants/acme/rules")
 	}
 	c.end()
 	for class, count := range c.counts {
@@ -138,5 +137,5 @@ func TestARequestTooManyOfAKeyIsRefused(t *testing.T) {
 	}
 	_, other := c.key(c.acme, auth.PermissionManage)
 	c.refresh()
-	c.want(c.send(caller{key: other}, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
+	c.get(caller{key: other}, "/api/v1/tenants/acme/rules")
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -19,12 +17,9 @@ func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObj
 	error,
 ) {
 	body, err := s.showSession(ctx, requestOf(ctx).session)
-	if err != nil {
-		return nil, err
-	}
 	return openapi.GetSession200JSONResponse{TheSessionJSONResponse: openapi.TheSessionJSONResponse{
 		Body: body, Headers: openapi.TheSessionResponseHeaders{ETag: etag(body.Account.Version)},
-	}}, nil
+	}}, err
 }
 
 func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject,
@@ -49,14 +44,10 @@ func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObjec
 		return nil, err
 	}
 	answer, err := s.welcome(ctx, entry)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.SignIn200JSONResponse{SignedInJSONResponse: answer}, nil
+	return openapi.SignIn200JSONResponse{SignedInJSONResponse: answer}, err
 }
 
-// elsewhere extends the refusal of a sign-in that named no tenant: people who joined by a link sign in at their
-// tenant's address. Everybody gets the same answer, so it does not reveal who has an account.
+// elsewhere names tenants' own sign-in pages. Everybody gets the same answer, which reveals no accounts.
 func elsewhere(from auth.Browser, refusal error) error {
 	var problem *httpapi.Problem
 	if from.Tenant != "" || !errors.As(refusal, &problem) {
@@ -66,7 +57,6 @@ func elsewhere(from auth.Browser, refusal error) error {
 		" People who joined by a link sign in at their tenant's address, such as /sign-in/acme.")
 }
 
-// slowDown adds the wait to the answer of an attempt that came too soon.
 func (q *apiRequest) slowDown(err error) error {
 	var tooSoon auth.TooSoonError
 	if errors.As(err, &tooSoon) {
@@ -131,20 +121,12 @@ func (s *surface) ListSessions(ctx context.Context,
 ) (openapi.ListSessionsResponseObject, error) {
 	own := requestOf(ctx).session
 	sessions, err := s.Gate.Sessions(ctx, own.Account.ID)
-	if err != nil {
-		return nil, err
-	}
 	return openapi.ListSessions200JSONResponse{Items: itemsOf(sessions, func(one *auth.Session) openapi.SessionItem {
-		item := openapi.SessionItem{
+		return openapi.SessionItem{
 			SessionId: openapi.ID(one.ID), Current: one.ID == own.ID, CreatedAt: one.CreatedAt.UTC(),
-			LastSeenAt: one.LastSeenAt.UTC(),
-			UserAgent:  one.UserAgent, Ip: nullable.NewNullNullable[string](),
+			LastSeenAt: one.LastSeenAt.UTC(), UserAgent: one.UserAgent, Ip: orNullIf(one.IP.IsValid(), one.IP.String()),
 		}
-		if one.IP.IsValid() {
-			item.Ip.Set(one.IP.String())
-		}
-		return item
-	})}, nil
+	})}, err
 }
 
 func (s *surface) SignOutEverywhere(ctx context.Context,
@@ -172,15 +154,11 @@ func (s *surface) EndSession(ctx context.Context,
 func (s *surface) UpdateOwnAccount(ctx context.Context,
 	request openapi.UpdateOwnAccountRequestObject,
 ) (openapi.UpdateOwnAccountResponseObject, error) {
-	answer, err := s.changeAccount(ctx, requestOf(ctx).account().ID, request.Params.IfMatch,
-		func(a *auth.Account) error {
-			set(&a.Name, request.Body.Name)
-			return nil
-		})
-	if err != nil {
-		return nil, err
-	}
-	return openapi.UpdateOwnAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
+	answer, err := s.changeAccount(ctx, requestOf(ctx).account().ID, func(a *auth.Account) error {
+		set(&a.Name, request.Body.Name)
+		return nil
+	})
+	return openapi.UpdateOwnAccount200JSONResponse{TheAccountJSONResponse: answer}, err
 }
 
 func (s *surface) ChangePassword(ctx context.Context,
@@ -192,15 +170,9 @@ func (s *surface) ChangePassword(ctx context.Context,
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		s.note(q, auth.AccessPasswordFailed, "")
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
-			Pointer: "/current_password",
-			Detail:  "is not your password",
-		}})
+		return nil, wrongBody("/current_password", "is not your password")
 	case errors.Is(err, rules.ErrChanged):
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
-			Pointer: "/current_password",
-			Detail:  "was changed a moment ago",
-		}})
+		return nil, wrongBody("/current_password", "was changed a moment ago")
 	case err != nil:
 		return nil, q.slowDown(err)
 	}

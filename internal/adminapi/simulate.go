@@ -2,9 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -98,26 +95,10 @@ func showSimulated(c *replay.Simulated) openapi.TimelineDecision {
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// explainCheck handles POST …/explain, by the code of /v1/explain.
-func (s *surface) explainCheck(w http.ResponseWriter, r *http.Request) {
-	explanation, err := s.explanation(r)
-	if err != nil {
-		s.handlerFailed(w, r, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(explanation)))
-	_, _ = w.Write(explanation) // a caller that went away needs no answer
-}
-
-func (s *surface) explanation(r *http.Request) ([]byte, error) {
-	tenant, err := s.tenantRules(requestOf(r.Context()).tenant.ID)
+func (s *surface) explain(ctx context.Context, body []byte) ([]byte, error) {
+	tenant, err := s.tenantRules(requestOf(ctx).tenant.ID)
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(r.Body) // from memory: checkBody has read it
-	if err != nil {
-		return nil, fmt.Errorf("read a body that is in memory: %w", err)
-	}
-	return s.Explain(r.Context(), tenant, body)
+	return s.Explain(ctx, tenant, body)
 }

@@ -65,7 +65,6 @@ func (w *world) fetch(server *httptest.Server, by caller, path string) (status i
 	return answer.StatusCode, string(text)
 }
 
-// manyUsers puts users with long names on a plan, 250 bytes each.
 func (w *world) manyUsers(tenant rules.Tenant, users int) {
 	w.t.Helper()
 	w.exec("SET session_replication_role = replica; INSERT INTO plan_assignment (tenant_id, user_id, plan, revision) " +
@@ -111,7 +110,6 @@ func TestASlowReaderOfAFileIsCutAndItsPlaceIsFree(t *testing.T) {
 	}
 }
 
-// TestASlowReaderOfAnAnswerHoldsNoPlace leaves more answers unread than an account has slots.
 func TestASlowReaderOfAnAnswerHoldsNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -168,7 +166,6 @@ func TestUnreadLargeAnswersHoldNoPlace(t *testing.T) {
 	}
 }
 
-// TestTooMuchUnreadIsItsOwnCallersMatter leaves answers unread until the account is refused.
 func TestTooMuchUnreadIsItsOwnCallersMatter(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t)

@@ -21,14 +21,12 @@ const (
 	maxPoints   = 2000
 
 	defaultTop = 10
-	// maxTop caps the users, addresses or endpoints of one answer. Rules are fewer, and the matrix shows all of them.
-	maxTop = 100
-	// maxRulesOnTop caps the rules looked at for those of one mode.
+	// maxTop does not apply to rules, which are fewer, and all of them are in the matrix.
+	maxTop         = 100
 	maxRulesOnTop  = 500
 	maxShadowRules = 50
-	// byTheHour and bySixHours are the ranges above which rules are compared in steps of an hour and of six.
-	byTheHour  = 3 * time.Hour
-	bySixHours = 14 * 24 * time.Hour
+	byTheHour      = 3 * time.Hour
+	bySixHours     = 14 * 24 * time.Hour
 )
 
 func (s *surface) span(from, until *time.Time) (since, end time.Time, err error) {
@@ -82,7 +80,6 @@ func (s *surface) GetSeries(ctx context.Context,
 	}, nil
 }
 
-// meterOf returns the meter of a parameter, which has been checked, or nil.
 func meterOf(word *openapi.Meter) *rules.Meter {
 	if word == nil {
 		return nil
@@ -167,15 +164,14 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 	answer.Items = itemsOf(top.Values, func(v *violations.TopValue) openapi.TopItem {
 		return openapi.TopItem{
 			Value: v.Value, Denied: v.Denied, LastAt: timeOrNull(v.LastAt),
-			Checks: nullable.NewNullNullable[int64](), Rule: nullable.NewNullNullable[openapi.RuleName](),
+			Checks: nullable.NewNullNullable[int64](), Rule: nameOrNull(nil),
 		}
 	})
 	answer.LookedBackTo, answer.Unattributed = timeOrNull(top.LookedBackTo), top.Unattributed
 	return answer, nil
 }
 
-// topRules returns the rules that denied the most checks, also removed ones. A mode selects rules by their last mode,
-// and a meter by its word.
+// topRules selects by a rule's last mode and by the word of its meter.
 func (s *surface) topRules(
 	ctx context.Context, since, until time.Time, mode rules.Mode, meter string, limit int,
 ) (items []openapi.TopItem, lookedBackTo time.Time, err error) {
@@ -188,11 +184,8 @@ func (s *surface) topRules(
 	if err != nil {
 		return nil, never, err
 	}
-	ids := make([]rules.RuleID, len(top.Rules))
-	for i := range top.Rules {
-		ids[i] = top.Rules[i].Rule
-	}
-	named, err := s.rulesEver(ctx, tenant, ids)
+	named, err := rulesEver(ctx, s.Stores, tenant,
+		itemsOf(top.Rules, func(v *violations.RuleVerdicts) rules.RuleID { return v.Rule }))
 	if err != nil {
 		return nil, never, err
 	}
@@ -203,25 +196,20 @@ func (s *surface) topRules(
 			meter != "" && (rule == nil || rule.Meter.Word() != meter) {
 			continue
 		}
-		item := openapi.TopItem{
-			Value: formatInt(int64(verdicts.Rule)), Denied: verdicts.Denied,
-			Checks: nullable.NewNullableWithValue(verdicts.Checks()),
-			LastAt: timeOrNull(never), Rule: nullable.NewNullNullable[openapi.RuleName](),
-		}
-		if rule != nil {
-			item.Rule.Set(nameRule(rule))
-		}
-		items = append(items, item)
+		items = append(items, openapi.TopItem{
+			Value: formatInt(verdicts.Rule), Denied: verdicts.Denied, LastAt: timeOrNull(never),
+			Checks: nullable.NewNullableWithValue(verdicts.Checks()), Rule: nameOrNull(rule),
+		})
 	}
 	return items, top.LookedBackTo, nil
 }
 
-func (s *surface) rulesEver(
-	ctx context.Context, tenant rules.TenantID, ids []rules.RuleID,
+func rulesEver(
+	ctx context.Context, stores Stores, tenant rules.TenantID, ids []rules.RuleID,
 ) (map[rules.RuleID]*rules.Rule, error) {
-	found, err := s.Stores.RulesEver(ctx, tenant, ids)
+	found, err := stores.RulesEver(ctx, tenant, ids)
 	if err != nil {
-		return nil, fmt.Errorf("name the rules that denied most: %w", err)
+		return nil, fmt.Errorf("name rules: %w", err)
 	}
 	named := make(map[rules.RuleID]*rules.Rule, len(found))
 	for i := range found {
@@ -240,11 +228,8 @@ func (s *surface) GetPresent(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]rules.RuleID, len(present.Values))
-	for i := range present.Values {
-		ids[i] = present.Values[i].Rule
-	}
-	named, err := s.rulesEver(ctx, tenant, ids)
+	named, err := rulesEver(ctx, s.Stores, tenant,
+		itemsOf(present.Values, func(v *violations.PresentValue) rules.RuleID { return v.Rule }))
 	if err != nil {
 		return nil, err
 	}
@@ -253,15 +238,10 @@ func (s *surface) GetPresent(ctx context.Context,
 		PerMinute:             perMinute(present.Denied, violations.PresentTime),
 		UnattributedPerMinute: perMinute(present.Unattributed, violations.PresentTime),
 		Items: itemsOf(present.Values, func(v *violations.PresentValue) openapi.PresentItem {
-			item := openapi.PresentItem{
+			return openapi.PresentItem{
 				Value: v.Value, PerMinute: perMinute(v.Denied, violations.PresentTime),
-				PerMinuteBefore: perMinute(v.Earlier, violations.EarlierTime),
-				Rule:            nullable.NewNullNullable[openapi.RuleName](),
+				PerMinuteBefore: perMinute(v.Earlier, violations.EarlierTime), Rule: nameOrNull(named[v.Rule]),
 			}
-			if rule := named[v.Rule]; rule != nil {
-				item.Rule.Set(nameRule(rule))
-			}
-			return item
 		}),
 	}, nil
 }
@@ -300,6 +280,13 @@ func topSteps(since, until time.Time) violations.Steps {
 		step = time.Hour
 	}
 	return violations.StepsOf(since, until, step)
+}
+
+func nameOrNull(r *rules.Rule) nullable.Nullable[openapi.RuleName] {
+	if r == nil {
+		return nullable.NewNullNullable[openapi.RuleName]()
+	}
+	return nullable.NewNullableWithValue(nameRule(r))
 }
 
 func nameRule(r *rules.Rule) openapi.RuleName {
@@ -359,13 +346,9 @@ func (s *surface) GetSummary(ctx context.Context,
 }
 
 func shareDenied(v *violations.Verdicts) nullable.Nullable[float64] {
-	if v.Checks() == 0 {
-		return nullable.NewNullNullable[float64]()
-	}
-	return nullable.NewNullableWithValue(v.ShareDenied())
+	return orNullIf(v.Checks() > 0, v.ShareDenied())
 }
 
-// showShadows shows what shadow rules would have denied, the most first.
 func showShadows(found []rules.Rule, totals map[rules.RuleID]violations.Verdicts) []openapi.ShadowRule {
 	shadows := itemsOf(found, func(rule *rules.Rule) openapi.ShadowRule {
 		total := totals[rule.ID]

@@ -61,7 +61,7 @@ func TestASeriesHasEveryStepAndNothingOfOthers(t *testing.T) {
 	between := fmt.Sprintf("?from=%s&until=%s", stamp(at.Add(-time.Minute)), stamp(at.Add(4*time.Minute)))
 	get := func(query string) series {
 		t.Helper()
-		return read[series](t, w.want(w.send(by, "GET", stats+"/series"+query, nil), http.StatusOK))
+		return read[series](t, w.get(by, stats+"/series"+query))
 	}
 	all := get(between)
 	var allowed []int64
@@ -124,7 +124,7 @@ func TestViolationsAreCountedOverTimeForTheListsFilters(t *testing.T) {
 		"&ip=203.0.113.0/24": 5,
 		"&endpoint=/b":       9, "&endpoint=/api/*": 5, "&mode=shadow": 9, "&plan=pro": 9, "&user_id=42&mode=shadow": 0,
 	} {
-		got := read[series](t, w.want(w.send(by, "GET", stats+"/violations"+between+filter, nil), http.StatusOK))
+		got := read[series](t, w.get(by, stats+"/violations"+between+filter))
 		if got.Total != want || got.StepSeconds != 60 || len(got.Points) != 180 || got.LookedBackTo != nil {
 			t.Errorf("%q: %d checks in %d steps of %d s, looked back to %v; want %d in 180 of 60 s",
 				filter, got.Total, len(got.Points), got.StepSeconds, got.LookedBackTo, want)
@@ -191,7 +191,7 @@ func TestTheTopAreThoseThatWereDeniedMost(t *testing.T) {
 		got := read[struct {
 			Items        []item     `json:"items"`
 			LookedBackTo *time.Time `json:"looked_back_to"`
-		}](t, w.want(w.send(by, "GET", stats+"/top?"+query, nil), http.StatusOK))
+		}](t, w.get(by, stats+"/top?"+query))
 		var values []string
 		for _, item := range got.Items {
 			values = append(values, item.Value)
@@ -259,7 +259,7 @@ func TestThePresentRatesOfDenials(t *testing.T) {
 			Items        []item    `json:"items"`
 			PerMinute    int64     `json:"per_minute"`
 			Unattributed int64     `json:"unattributed_per_minute"`
-		}](t, w.want(w.send(by, "GET", stats+"/present?"+query, nil), http.StatusOK))
+		}](t, w.get(by, stats+"/present?"+query))
 		if got.PerMinute != 9000 || got.Unattributed != 9000-want.PerMinute || len(got.Items) != 1 ||
 			got.Until.Sub(got.From) != violations.PresentTime {
 			t.Fatalf("%s: the answer is %+v", query, got)
@@ -280,7 +280,7 @@ func TestARemovedRuleKeepsItsNameInRankings(t *testing.T) {
 	rule := w.rule(w.acme, func(r *rules.Rule) { r.Mode = rules.ModeEnforce })
 	w.decided(w.acme, rule.ID, at, 1, 5)
 	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", rule.ID)
-	tag := w.want(w.send(by, "GET", path, nil), http.StatusOK).header.Get("ETag")
+	tag := w.get(by, path).header.Get("ETag")
 	w.want(w.send(by, "DELETE", path, nil, "If-Match", tag), http.StatusNoContent)
 
 	top := read[struct {
@@ -290,15 +290,13 @@ func TestARemovedRuleKeepsItsNameInRankings(t *testing.T) {
 				Removed bool   `json:"removed"`
 			} `json:"rule"`
 		} `json:"items"`
-	}](t, w.want(w.send(by, "GET", stats+"/top?by=rule", nil), http.StatusOK))
+	}](t, w.get(by, stats+"/top?by=rule"))
 	if len(top.Items) != 1 || top.Items[0].Rule == nil || !top.Items[0].Rule.Removed ||
 		top.Items[0].Rule.Pattern != rule.Pattern.String() {
 		t.Errorf("the ranking is %+v, want the removed rule by its pattern", top.Items)
 	}
 }
 
-// TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule: a candidate that is promoted is no rule any more, and an enforced
-// rule is no shadow rule.
 func TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -311,13 +309,13 @@ func TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule(t *testing.T) {
 	summary := read[struct {
 		ShadowDenied int64 `json:"shadow_denied"`
 		ShadowRules  []any `json:"shadow_rules"`
-	}](t, w.want(w.send(by, "GET", stats+"/summary?"+between, nil), http.StatusOK))
+	}](t, w.get(by, stats+"/summary?"+between))
 	if summary.ShadowDenied != 50 || len(summary.ShadowRules) != 0 {
 		t.Errorf("the summary is %+v, want 50 denials of no rule", summary)
 	}
 	for _, path := range []string{stats + "/top?by=rule&" + between, "/api/v1/tenants/acme/usage/export?from=" +
 		at.Format("2006-01")} {
-		if got := w.want(w.send(by, "GET", path, nil), http.StatusOK); strings.Contains(got.body, `"-1"`) ||
+		if got := w.get(by, path); strings.Contains(got.body, `"-1"`) ||
 			strings.Contains(got.body, "rule,-1") {
 			t.Errorf("%s has the counts of shadow rules as a rule: %s", path, got.body)
 		}
@@ -352,7 +350,7 @@ func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 	}
 	get := func(from time.Time) summary {
 		query := fmt.Sprintf("?from=%s&until=%s", stamp(from), stamp(from.Add(time.Minute)))
-		return read[summary](t, w.want(w.send(by, "GET", stats+"/summary"+query, nil), http.StatusOK))
+		return read[summary](t, w.get(by, stats+"/summary"+query))
 	}
 	got := get(at)
 	if got.Total.Denied != 10 || got.Before.Denied != 1 || *got.ShareDenied != 0.1 || *got.ShareDeniedBefore != 0.01 {
@@ -421,11 +419,11 @@ func TestManyRulesAreReadTogether(t *testing.T) {
 	for range 10 {
 		w.decided(w.acme, w.rule(w.acme).ID, lately(), 1, 1)
 	}
-	w.want(w.send(by, "GET", stats+"/top?by=rule&mode=shadow", nil), http.StatusOK)
+	w.get(by, stats+"/top?by=rule&mode=shadow")
 	if stores.one.Load() != 0 || stores.some.Load() != 1 {
 		t.Errorf("the rules on top were read in %d + %d questions", stores.one.Load(), stores.some.Load())
 	}
-	w.want(w.send(by, "GET", stats+"/summary", nil), http.StatusOK)
+	w.get(by, stats+"/summary")
 	if read.totals.Load() != 2 || read.decisions.Load() != 0 {
 		t.Errorf("a summary asked %d + %d times for counts", read.totals.Load(), read.decisions.Load())
 	}
@@ -474,11 +472,15 @@ func TestStatisticsCanBeOfOneMeter(t *testing.T) {
 	get := func(path string) string {
 		t.Helper()
 		path += fmt.Sprintf("from=%s&until=%s", stamp(at.Add(-time.Hour)), stamp(at.Add(time.Hour)))
-		return w.want(w.send(by, "GET", stats+path, nil), http.StatusOK).body
+		return w.get(by, stats+path).body
 	}
 	for path, want := range map[string]struct{ has, lacks string }{
-		"/series?step_seconds=3600&":           {`"allowed":90,"bypassed":0,"cost":90.5,"degraded":1,"denied":10`, "30.5"},
-		"/series?step_seconds=3600&meter=usd&": {`"allowed":30,"bypassed":0,"cost":30.5,"degraded":1,"denied":7`, "90.5"},
+		"/series?step_seconds=3600&": {
+			`"allowed":90,"bypassed":0,"cost":90.5,"degraded":1,"denied":10`, "30.5",
+		},
+		"/series?step_seconds=3600&meter=usd&": {
+			`"allowed":30,"bypassed":0,"cost":30.5,"degraded":1,"denied":7`, "90.5",
+		},
 		"/series?step_seconds=3600&meter=eur&": {`"total":{"allowed":0,"bypassed":0,"cost":0,`, "30.5"},
 		"/summary?":                            {`"meters":["usd"]`, `"shadow_denied":5,`},
 		"/summary?meter=usd&":                  {`"shadow_denied":5,`, `"allowed":90`},
@@ -496,14 +498,14 @@ func TestStatisticsCanBeOfOneMeter(t *testing.T) {
 		}
 	}
 	present := func(meter string) string {
-		return w.want(w.send(by, "GET", stats+"/present?by=user"+meter, nil), http.StatusOK).body
+		return w.get(by, stats+"/present?by=user"+meter).body
 	}
 	if all, one := present(""), present("&meter=usd"); !strings.Contains(all, `"value":"42"`) ||
 		!strings.Contains(all, `"value":"7"`) || strings.Contains(one, `"value":"42"`) ||
 		!strings.Contains(one, `"value":"7"`) {
 		t.Errorf("at present there is %s and, of usd, %s", all, one)
 	}
-	list := w.want(w.send(by, "GET", "/api/v1/tenants/acme/violations?meter=usd", nil), http.StatusOK).body
+	list := w.get(by, "/api/v1/tenants/acme/violations?meter=usd").body
 	if !strings.Contains(list, `"user_id":"7"`) || strings.Contains(list, `"user_id":"42"`) {
 		t.Errorf("the violations of usd are %s", list)
 	}

@@ -29,7 +29,7 @@ func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObjec
 		},
 		Admin: openapi.AdminStatus{
 			Version: s.Version, StartedAt: s.started.UTC(), RulesLoaded: self.RulesLoaded,
-			RulesAgeMs: ageOrNull(self.RulesLoaded, self.RulesAge), Redis: openapi.RedisState(self.Redis),
+			RulesAgeMs: orNullIf(self.RulesLoaded, self.RulesAge.Milliseconds()), Redis: openapi.RedisState(self.Redis),
 		},
 		Processes: itemsOf(reports, showProcess),
 	}, nil
@@ -37,7 +37,7 @@ func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObjec
 
 const statusMinutes = 5
 
-// GetTenantStatus handles GET …/status, without hosts, versions and other tenants.
+// GetTenantStatus leaves out hosts, versions and other tenants.
 func (s *surface) GetTenantStatus(ctx context.Context,
 	_ openapi.GetTenantStatusRequestObject,
 ) (openapi.GetTenantStatusResponseObject, error) {
@@ -55,7 +55,7 @@ func (s *surface) GetTenantStatus(ctx context.Context,
 	total := totals[0]
 	status := openapi.TenantStatus{
 		At: now, Answering: openapi.TenantStatusAnsweringDown, Redis: worstRedis(reports),
-		RulesAgeMs:      ageOrNull(false, 0),
+		RulesAgeMs:      nullable.NewNullNullable[int64](),
 		ChecksPerSecond: float64(total.Checks()) / (statusMinutes * 60), ShareDenied: shareDenied(&total),
 		DegradedShare: float64(total.Degraded) / float64(max(total.Checks(), 1)),
 	}
@@ -63,7 +63,8 @@ func (s *surface) GetTenantStatus(ctx context.Context,
 	for i := range reports {
 		if reports[i].RulesLoaded {
 			oldest = max(oldest, reports[i].RulesAge)
-			status.Answering, status.RulesAgeMs = openapi.TenantStatusAnsweringUp, ageOrNull(true, oldest)
+			status.Answering = openapi.TenantStatusAnsweringUp
+			status.RulesAgeMs.Set(oldest.Milliseconds())
 		}
 	}
 	return openapi.GetTenantStatus200JSONResponse(status), nil
@@ -84,17 +85,9 @@ func worstRedis(reports []fleet.Report) openapi.RedisState {
 func showProcess(r *fleet.Report) openapi.ProcessStatus {
 	return openapi.ProcessStatus{
 		ProcessId: r.ID, Name: r.Name, Version: r.Version, StartedAt: r.StartedAt, ReportedAt: r.At,
-		RulesLoaded: r.RulesLoaded, Rules: r.Rules, RulesAgeMs: ageOrNull(r.RulesLoaded, r.RulesAge),
+		RulesLoaded: r.RulesLoaded, Rules: r.Rules, RulesAgeMs: orNullIf(r.RulesLoaded, r.RulesAge.Milliseconds()),
 		Database: openapi.ProcessStatusDatabase(r.Database), Redis: openapi.RedisState(r.Redis),
-		RedisDown:       itemsOf(r.RedisDown, func(addr *string) string { return *addr }),
+		RedisDown:       append([]string{}, r.RedisDown...),
 		ChecksPerSecond: r.ChecksPerSecond(), DegradedShare: r.DegradedShare(),
 	}
-}
-
-// ageOrNull is null before the first load.
-func ageOrNull(loaded bool, age time.Duration) nullable.Nullable[int64] {
-	if !loaded {
-		return nullable.NewNullNullable[int64]()
-	}
-	return nullable.NewNullableWithValue(age.Milliseconds())
 }

@@ -40,7 +40,7 @@ func TestTheStatusShowsEveryProcess(t *testing.T) {
 	by := w.platformAdmin()
 	w.want(w.send(w.person(w.acme, auth.Owner), "GET", "/api/v1/status", nil), http.StatusForbidden)
 	get := func() status {
-		return read[status](t, w.want(w.send(by, "GET", "/api/v1/status", nil), http.StatusOK))
+		return read[status](t, w.get(by, "/api/v1/status"))
 	}
 	if got := get(); len(got.Processes) != 0 || got.Admin.Version != "test" || got.Admin.Redis != "down" ||
 		got.Admin.RulesAgeMs != nil {
@@ -86,7 +86,7 @@ func TestATenantsStatusShowsItsOwnFiguresAndNobodyElses(t *testing.T) {
 	}
 	by := w.person(w.acme, auth.Viewer)
 	get := func() (status, string) {
-		got := w.want(w.send(by, "GET", "/api/v1/tenants/acme/status", nil), http.StatusOK)
+		got := w.get(by, "/api/v1/tenants/acme/status")
 		return read[status](t, got), got.body
 	}
 	if got, body := get(); got.Answering != "down" || got.RulesAgeMs != nil || got.ShareDenied != nil ||

@@ -18,17 +18,14 @@ import (
 const (
 	tailPoll = time.Second
 	// tailWindow is the overlap of polls. Rows count as arrived when their transaction began, so the window must be
-	// longer than writing a batch of violations takes.
+	// longer than writing a batch takes.
 	tailWindow = 10 * time.Second
-	// tailLook caps the rows that a poll looks at, tailShow those that it shows.
-	tailLook = 2000
-	tailShow = 500
+	tailLook   = 2000
+	tailShow   = 500
 
 	tailHeartbeat = 15 * time.Second
-	// tailRecheck is how often a stream checks that its caller may still read.
-	tailRecheck = time.Minute
-	// tailTimeout bounds the time in which the caller takes an event.
-	tailTimeout = 10 * time.Second
+	tailRecheck   = time.Minute
+	tailTimeout   = 10 * time.Second
 )
 
 const lastEventID = "Last-Event-ID"
@@ -63,8 +60,7 @@ func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// resumeAt returns when the event with an id arrived; zero for a new stream. isLost means that the event's violation is
-// no longer stored, so that nobody knows the next one.
+// resumeAt returns when an event arrived. isLost means that its violation is no longer stored.
 func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since time.Time, isLost bool, err error) {
 	if id == "" {
 		return time.Time{}, false, nil
@@ -86,7 +82,6 @@ func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since
 	return since, false, err
 }
 
-// follow writes what arrives until the caller leaves or may no longer read, or the server stops.
 func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter) {
 	tick := time.NewTicker(tailPoll)
 	defer tick.Stop()
@@ -94,7 +89,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 	for {
 		isCurrent := s.Now().Sub(checked) < tailRecheck
 		if !isCurrent {
-			ended, err := s.stillMayRead(q)
+			ended, err := s.stillMayRead(q) //nolint:contextcheck // by the context of the same request
 			if ended != "" {
 				stream.end(ended)
 				return
@@ -114,7 +109,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 	}
 }
 
-// pauseStream writes pending events and waits for the next tick. Returns false if the stream has ended.
+// pauseStream returns false if the stream has ended.
 func (s *surface) pauseStream(ctx context.Context, stream *tail, tick <-chan time.Time) bool {
 	if stream.flush() != nil {
 		return false
@@ -130,9 +125,9 @@ func (s *surface) pauseStream(ctx context.Context, stream *tail, tick <-chan tim
 	}
 }
 
-// stillMayRead returns why the stream must end, "" if it need not, or an error if that is unknown.
+// stillMayRead returns why the stream must end, or "".
 func (s *surface) stillMayRead(q *apiRequest) (ended string, err error) {
-	err = asProblem(q.admitAgain())
+	err = asProblem(s.admit(q.again()))
 	var problem *httpapi.Problem
 	if errors.As(err, &problem) {
 		switch problem.Status {
@@ -145,7 +140,6 @@ func (s *surface) stillMayRead(q *apiRequest) (ended string, err error) {
 	return "", err
 }
 
-// showArrived adds what arrived since its last call, the oldest first.
 func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter) {
 	asked := s.Now()
 	arrived, more, position, err := s.arrived(ctx, stream, q, filter, asked)
@@ -179,8 +173,7 @@ func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, 
 	}
 }
 
-// arrived reads the violations written since the last successful poll. position is the database's time before that, if
-// the stream is to send its position.
+// arrived returns the database's time before the poll if the stream is to send its position.
 func (s *surface) arrived(
 	ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter, now time.Time,
 ) (arrived []violations.Violation, more bool, position time.Time, err error) {
@@ -215,8 +208,7 @@ func newTail(w http.ResponseWriter, now func() time.Time) *tail {
 }
 
 func (t *tail) begin(method string) error {
-	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends. A writer
-	// without deadlines, such as a test's recorder, needs none.
+	// The server's deadline for reading is for bodies, and would end the context. A test's recorder has none.
 	_ = t.to.SetReadDeadline(time.Time{})
 	t.w.Header().Set("Content-Type", "text/event-stream")
 	t.w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
@@ -227,7 +219,6 @@ func (t *tail) begin(method string) error {
 	return t.to.Flush()
 }
 
-// event adds an event. JSON has no line breaks, so the data is one line.
 func (t *tail) event(name, id string, data any) {
 	if id != "" {
 		fmt.Fprintf(&t.events, "id: %s\n", id)
@@ -239,10 +230,9 @@ func (t *tail) event(name, id string, data any) {
 	t.events.WriteByte('\n')
 }
 
-// isQuiet reports whether the stream must show that it is alive.
 func (t *tail) isQuiet() bool { return t.events.Len() == 0 && t.now().Sub(t.wroteAt) >= tailHeartbeat }
 
-// position sends where to resume before there is an event. Browsers remember an id without data and show nothing.
+// Browsers remember an id without data and show nothing.
 func (t *tail) position(at time.Time) {
 	fmt.Fprintf(&t.events, ": still here\nid: %d-0\n\n", at.UnixMicro())
 }
@@ -252,8 +242,7 @@ func (t *tail) end(reason string) {
 	_ = t.flush() // a caller that left needs no reason
 }
 
-// flush writes pending events or, after a quiet time, a comment. An error means that the caller has left or does not
-// read.
+// flush returns an error if the caller has left or does not read.
 func (t *tail) flush() error {
 	if t.events.Len() == 0 {
 		if !t.isQuiet() {

@@ -205,7 +205,6 @@ func TestATailThatIsResumedShowsWhatArrivedMeanwhile(t *testing.T) {
 	for id, want := range map[string][]string{
 		seen.ID.String(): {"violation " + seen.ID.String(), "violation " + missed.ID.String()}, // it may come again
 		early:            {"violation " + missed.ID.String()},
-		// Nobody knows any more when it arrived.
 		violations.ID{At: at.Add(-time.Hour), Number: 7}.String(): {"skipped "},
 		"no id at all": {"skipped "},
 	} {

@@ -35,19 +35,13 @@ func answerTenant(ctx context.Context, t *rules.Tenant) openapi.TheTenantJSONRes
 func (s *surface) ListTenants(ctx context.Context,
 	request openapi.ListTenantsRequestObject,
 ) (openapi.ListTenantsResponseObject, error) {
-	place, err := after(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	tenants, err := s.tenantsOfCaller(ctx, valueOf(request.Params.Q), place[0], limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, tenants, limit,
-		func(m *auth.Membership) openapi.Tenant { return showTenant(&m.Tenant, m.Role) },
-		func(m *auth.Membership) string { return m.Tenant.Slug })
-	return openapi.ListTenants200JSONResponse{Items: items, NextCursor: cursor}, nil
+	tenants, cursor, err := list(ctx, request.Params.Limit, func(after string, limit int) ([]auth.Membership, error) {
+		return s.tenantsOfCaller(ctx, valueOf(request.Params.Q), after, limit)
+	}, func(m *auth.Membership) string { return m.Tenant.Slug })
+	return openapi.ListTenants200JSONResponse{
+		Items:      itemsOf(tenants, func(m *auth.Membership) openapi.Tenant { return showTenant(&m.Tenant, m.Role) }),
+		NextCursor: cursor,
+	}, err
 }
 
 func (s *surface) tenantsOfCaller(ctx context.Context, text, after string, limit int) ([]auth.Membership, error) {
@@ -158,7 +152,7 @@ func (s *surface) UpdateTenant(ctx context.Context,
 				"Set up your own second factor first; without it you would lose access to the tenant.")
 		}
 	}
-	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) error {
+	answer, err := s.changeTenant(ctx, func(t *rules.Tenant) error {
 		wasRequired := t.Settings.RequireSecondFactor
 		set(&t.Name, request.Body.Name)
 		if request.Body.DefaultPlan.IsSpecified() {
@@ -173,42 +167,27 @@ func (s *surface) UpdateTenant(ctx context.Context,
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return openapi.UpdateTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
+	return openapi.UpdateTenant200JSONResponse{TheTenantJSONResponse: answer}, err
 }
 
 func (s *surface) SuspendTenant(ctx context.Context,
-	request openapi.SuspendTenantRequestObject,
+	_ openapi.SuspendTenantRequestObject,
 ) (openapi.SuspendTenantResponseObject, error) {
-	answer, err := s.changeTenant(ctx, request.Params.IfMatch,
-		func(t *rules.Tenant) error { t.Suspended = true; return nil })
-	if err != nil {
-		return nil, err
-	}
-	return openapi.SuspendTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
+	answer, err := s.changeTenant(ctx, func(t *rules.Tenant) error { t.Suspended = true; return nil })
+	return openapi.SuspendTenant200JSONResponse{TheTenantJSONResponse: answer}, err
 }
 
 func (s *surface) ResumeTenant(ctx context.Context,
-	request openapi.ResumeTenantRequestObject,
+	_ openapi.ResumeTenantRequestObject,
 ) (openapi.ResumeTenantResponseObject, error) {
-	answer, err := s.changeTenant(ctx, request.Params.IfMatch,
-		func(t *rules.Tenant) error { t.Suspended = false; return nil })
-	if err != nil {
-		return nil, err
-	}
-	return openapi.ResumeTenant200JSONResponse{TheTenantJSONResponse: answer}, nil
+	answer, err := s.changeTenant(ctx, func(t *rules.Tenant) error { t.Suspended = false; return nil })
+	return openapi.ResumeTenant200JSONResponse{TheTenantJSONResponse: answer}, err
 }
 
-func (s *surface) changeTenant(ctx context.Context, ifMatch string,
-	change func(*rules.Tenant) error,
+func (s *surface) changeTenant(
+	ctx context.Context, change func(*rules.Tenant) error,
 ) (openapi.TheTenantJSONResponse, error) {
-	var answer openapi.TheTenantJSONResponse
-	at, err := expected(ifMatch)
-	if err != nil {
-		return answer, err
-	}
+	at := requestOf(ctx).ifMatch
 	tenant, err := patched(at, func() (rules.Tenant, error) {
 		tenant, err := s.Stores.Tenant(ctx, requestOf(ctx).tenant.ID)
 		if err != nil {
@@ -230,10 +209,7 @@ func (s *surface) changeTenant(ctx context.Context, ifMatch string,
 		}
 		return s.store(ctx).UpdateTenant(ctx, tenant)
 	})
-	if err != nil {
-		return answer, lost(ctx, err, s.tenantVersion(ctx))
-	}
-	return answerTenant(ctx, &tenant), nil
+	return answerTenant(ctx, &tenant), lost(ctx, err, s.tenantVersion(ctx))
 }
 
 func (s *surface) tenantVersion(ctx context.Context) func() (int64, error) {
@@ -244,18 +220,13 @@ func (s *surface) tenantVersion(ctx context.Context) func() (int64, error) {
 }
 
 func (s *surface) DeleteTenant(ctx context.Context,
-	request openapi.DeleteTenantRequestObject,
+	_ openapi.DeleteTenantRequestObject,
 ) (openapi.DeleteTenantResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
+	q := requestOf(ctx)
+	if !q.tenant.Suspended && holds(q.ifMatch, q.tenant.Version) {
+		return nil, httpapi.InUse.Problem(
+			"The tenant answers checks; suspend it first, and remove it when nobody has complained.")
 	}
-	tenant := requestOf(ctx).tenant
-	if !tenant.Suspended && holds(at, tenant.Version) {
-		return nil, inUse("The tenant answers checks; suspend it first, and remove it when nobody has complained.")
-	}
-	if err := s.store(ctx).RemoveTenant(ctx, tenant.ID, at); err != nil {
-		return nil, lost(ctx, err, s.tenantVersion(ctx))
-	}
-	return openapi.DeleteTenant204Response{}, nil
+	err := s.store(ctx).RemoveTenant(ctx, q.tenant.ID, q.ifMatch)
+	return openapi.DeleteTenant204Response{}, lost(ctx, err, s.tenantVersion(ctx))
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// noNotices is a store that queues no notices, and forgets no failed attempts.
 type noNotices struct{ auth.Store }
 
 func (s noNotices) QueueMail(ctx context.Context, mail auth.Mail, limits auth.MailLimits) (auth.Mail, error) {
@@ -88,7 +87,6 @@ func TestAChangeIsAnsweredThoughItsNoticeIsNotQueued(t *testing.T) {
 		map[string]any{"token": token, "password": nextPassword + "!"}, http.StatusNoContent)
 }
 
-// hangUp is a store whose caller hangs up as soon as the second factor is off, or the password is changed.
 type hangUp struct {
 	auth.Store
 	now context.CancelFunc

@@ -19,7 +19,6 @@ const (
 	maxMonths     = 37
 )
 
-// Kinds of lines of a usage file.
 const (
 	usageOfAll       = "all"
 	usageOfRule      = "rule"
@@ -84,7 +83,6 @@ func (s *surface) GetUserUsage(ctx context.Context,
 	return openapi.GetUserUsage200JSONResponse{Items: showUserMonths(usage), AsOf: asOf.UTC()}, nil
 }
 
-// showUserMonths makes one item of the meters of each month.
 func showUserMonths(of []traffic.UserMonth) []openapi.UserMonth {
 	items := []openapi.UserMonth{}
 	for i := range of {
@@ -103,9 +101,8 @@ func showUserMonths(of []traffic.UserMonth) []openapi.UserMonth {
 	return items
 }
 
-// usageName names a file after its content: "usage-acme-users-2025-12.csv",
-// "usage-acme-user-42-2025-01-to-2025-12.csv". The name ends in "-so-far" if the last month is not over; lines have no
-// such mark, because programs read them.
+// usageName returns "usage-acme-users-2025-12.csv" or "usage-acme-user-42-2025-01-to-2025-12.csv", with "-so-far" if
+// the last month is not over.
 func usageName(tenant, by, user string, months []time.Time, now time.Time) string {
 	if user != "" {
 		by = "user-" + plainName(user)
@@ -144,17 +141,10 @@ func (x *exporter) ruleUsage(ctx context.Context, tenant rules.TenantID, e *expo
 	if err != nil {
 		return "", err
 	}
-	ids := make([]rules.RuleID, len(totals))
-	for i := range totals {
-		ids[i] = totals[i].Rule
-	}
-	found, err := x.RulesEver(ctx, tenant, ids)
+	byID, err := rulesEver(ctx, x.Stores, tenant,
+		itemsOf(totals, func(t *violations.RuleVerdicts) rules.RuleID { return t.Rule }))
 	if err != nil {
-		return "", fmt.Errorf("name the rules of a month: %w", err)
-	}
-	byID := make(map[rules.RuleID]*rules.Rule, len(found))
-	for i := range found {
-		byID[found[i].ID] = &found[i]
+		return "", err
 	}
 	for i := range totals {
 		t := &totals[i]
@@ -181,7 +171,7 @@ func (x *exporter) ruleUsage(ctx context.Context, tenant rules.TenantID, e *expo
 	return placeText(at)
 }
 
-// usagePlace is after a user and meter of a month. Allowed and Denied are the checks of the month's users so far.
+// usagePlace has the checks of the month's users so far.
 type usagePlace struct {
 	Month           int
 	HasUsers        bool
@@ -190,7 +180,7 @@ type usagePlace struct {
 	Allowed, Denied int64
 }
 
-// userUsage writes a page of a month's users and meters and, at the end, the checks that are counted for no user.
+// userUsage ends each month with the checks that are counted for no user.
 func (x *exporter) userUsage(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
 	place string,
 ) (next string, err error) {

@@ -37,7 +37,7 @@ func TestUsagePerMonthByRule(t *testing.T) {
 	w.decide(w.acme, 4, december.Add(40*time.Hour), rule.ID, violations.Verdicts{Denied: 4})
 	w.decide(w.other, 5, december, 0, violations.Verdicts{Allowed: 1000})
 	const path = "/api/v1/tenants/acme/usage/export"
-	got := w.want(w.send(by, "GET", path+"?from=2025-11&to=2025-12", nil), http.StatusOK)
+	got := w.get(by, path+"?from=2025-11&to=2025-12")
 	want := fmt.Sprintf(`month,kind,rule_id,name,key_pattern,plan,mode,meter,allowed,denied,bypassed,degraded,cost
 2025-11,all,,,,,,requests,7,2,0,0,7
 2025-12,all,,,,,,requests,3,0,1,1,2.5
@@ -66,7 +66,7 @@ func TestUsagePerMonthByRule(t *testing.T) {
 	if err := w.system().RemoveRule(t.Context(), w.acme.ID, rule.ID, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.want(w.send(by, "GET", path+"?from=2025-11&to=2025-12", nil), http.StatusOK); got.body != want {
+	if got := w.get(by, path+"?from=2025-11&to=2025-12"); got.body != want {
 		t.Errorf("once the rule is removed, the usage is\n%s\nwant\n%s", got.body, want)
 	}
 }
@@ -84,7 +84,7 @@ func TestAFileOfUsageIsNamedAfterAMonthThatGoesOn(t *testing.T) {
 		"by=rule&from=" + this:                            "usage-acme-rules-" + this + "-so-far",
 		"by=user&user_id=42&from=" + this + "&to=" + this: "usage-acme-user-42-" + this + "-so-far",
 	} {
-		got := w.want(w.send(by, "GET", "/api/v1/tenants/acme/usage/export?"+query, nil), http.StatusOK)
+		got := w.get(by, "/api/v1/tenants/acme/usage/export?"+query)
 		if named := got.header.Get("Content-Disposition"); named != fmt.Sprintf("attachment; filename=%q",
 			want+".csv") {
 			t.Errorf("the file of %s is %s, want %s.csv", query, named, want)
@@ -118,11 +118,10 @@ func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {
 			"2025-12,user,42,requests,4,0,4\n2025-12,user,42,usd,3,1,0.75\n",
 		"&user_id=42": header + "2025-12,user,42,requests,4,0,4\n2025-12,user,42,usd,3,1,0.75\n",
 	} {
-		if got := w.want(w.send(by, "GET", path+query, nil), http.StatusOK); got.body != want {
+		if got := w.get(by, path+query); got.body != want {
 			t.Errorf("the usage with %q is\n%s\nwant\n%s", query, got.body, want)
 		}
 	}
-	// A user's data has the months that are kept.
 	month := time.Now().UTC().Format("2006-01")
 	first, err := time.Parse("2006-01", month)
 	if err != nil {
@@ -170,7 +169,7 @@ func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
 		"/api/v1/tenants/acme/users/nobody/usage":                    "",
 		"/api/v1/tenants/acme/users/a/usage?from=2025-11&to=2025-12": "",
 	} {
-		got := w.want(w.send(by, "GET", address, nil), http.StatusOK)
+		got := w.get(by, address)
 		if !strings.HasSuffix(got.body, `,"items":[`+want+"]}\n") {
 			t.Errorf("%s is %s, want the items %s", address, got.body, want)
 		}
@@ -201,8 +200,7 @@ func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
 	}
 	w.want(w.send(w.person(w.other, auth.Owner), "GET", path, nil), http.StatusNotFound)
 	w.access.Flush(w.ctx())
-	log := read[securityLog](t, w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=exported", nil),
-		http.StatusOK))
+	log := read[securityLog](t, w.get(owner, "/api/v1/tenants/acme/security-log?kind=exported"))
 	if len(log.Items) > 0 {
 		t.Errorf("reading a user's usage is in the security log: %+v", log.Items)
 	}

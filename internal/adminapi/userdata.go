@@ -27,8 +27,7 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 	return openapi.ExportUserData202JSONResponse{ExportStartedJSONResponse: started}, err
 }
 
-// userLists are the lists of a file about one user, in order. Each returns a page from a position, "" at first, and the
-// next position, "" at the end.
+// userLists are in the order of the file. Positions are "" at the beginning and the end.
 var userLists = []struct {
 	name string
 	page func(x *exporter, ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (items []any,
@@ -43,7 +42,7 @@ var userLists = []struct {
 	{"audit", (*exporter).auditOfUser},
 }
 
-// userPlace is in a file about one user: in a list, after some items or none.
+// userPlace is in a list, after some items or none.
 type userPlace struct {
 	List     int
 	At       string
@@ -109,51 +108,54 @@ func (x *exporter) userData(ctx context.Context, tenant rules.TenantID, e *expor
 }
 
 func anyOf[Row, Item any](rows []Row, show func(*Row) Item) []any {
-	items := make([]any, len(rows))
-	for i := range rows {
-		items[i] = show(&rows[i])
+	return itemsOf(rows, func(row *Row) any { return show(row) })
+}
+
+// userPage reads a page of a list, and returns the position of its last row unless the list ends there.
+func userPage[Row, Item any, Place comparable](
+	place string, read func(after Place) ([]Row, error), placeOf func(*Row) Place, show func(*Row) Item,
+) (items []any, next string, err error) {
+	after, err := placeFrom[Place](place)
+	if err != nil {
+		return nil, "", err
 	}
-	return items
+	rows, err := read(after)
+	if err == nil && len(rows) == exportPage {
+		next, err = placeText(placeOf(&rows[len(rows)-1]))
+	}
+	return anyOf(rows, show), next, err
 }
 
 func (x *exporter) overridesOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
 	items []any, next string, err error,
 ) {
-	after, err := placeFrom[rules.RuleID](place)
-	if err != nil {
-		return nil, "", err
-	}
-	rows, err := x.OverridesOfUser(ctx, tenant, e.UserID, after, exportPage)
-	if len(rows) == exportPage {
-		next = formatInt(int64(rows[len(rows)-1].RuleID))
-	}
-	return anyOf(rows, func(o *rules.Override) openapi.Override { return overrideAt(o, e.At) }), next, err
+	return userPage(place, func(after rules.RuleID) ([]rules.Override, error) {
+		return x.OverridesOfUser(ctx, tenant, e.UserID, after, exportPage)
+	}, func(o *rules.Override) rules.RuleID { return o.RuleID },
+		func(o *rules.Override) openapi.Override { return overrideAt(o, e.At) })
 }
 
 func (x *exporter) violationsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
 	items []any, next string, err error,
 ) {
-	before, err := violationPlace(place)
+	before, err := placeFrom[violations.ID](place)
 	if err != nil {
 		return nil, "", err
 	}
 	filter := violations.Filter{Since: e.At.Add(-longestKept), Until: e.At.Add(time.Hour), UserID: e.UserID}
 	page, err := x.Violations(ctx, tenant, &filter, before, exportPage)
-	return anyOf(page.Violations, showViolation), nextViolation(page.Next), err
+	if err == nil {
+		next, err = placeText(page.Next)
+	}
+	return anyOf(page.Violations, showViolation), next, err
 }
 
 func (x *exporter) crossingsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
 	items []any, next string, err error,
 ) {
-	before, err := placeFrom[violations.CrossingPlace](place)
-	if err != nil {
-		return nil, "", err
-	}
-	rows, err := x.Crossings(ctx, tenant, violations.CrossingFilter{UserID: e.UserID}, before, exportPage)
-	if err == nil && len(rows) == exportPage {
-		next, err = placeText(rows[len(rows)-1].Place())
-	}
-	return anyOf(rows, showCrossing), next, err
+	return userPage(place, func(before violations.CrossingPlace) ([]violations.Crossing, error) {
+		return x.Crossings(ctx, tenant, violations.CrossingFilter{UserID: e.UserID}, before, exportPage)
+	}, (*violations.Crossing).Place, showCrossing)
 }
 
 func (x *exporter) countsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
@@ -187,24 +189,19 @@ func (x *exporter) usageOfUser(ctx context.Context, tenant rules.TenantID, e *ex
 func (x *exporter) checkpointsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
 	items []any, next string, err error,
 ) {
-	after, err := placeFrom[rules.CheckpointPlace](place)
-	if err != nil {
-		return nil, "", err
+	return userPage(place, func(after rules.CheckpointPlace) ([]rules.Checkpoint, error) {
+		return x.CheckpointsOfUser(ctx, tenant, e.UserID, after, exportPage)
+	}, func(c *rules.Checkpoint) rules.CheckpointPlace { return c.CheckpointPlace }, showCheckpoint)
+}
+
+func showCheckpoint(c *rules.Checkpoint) openapi.Checkpoint {
+	shown := openapi.Checkpoint{
+		RuleId: openapi.ID(max(c.Rule, -c.Rule)), Subject: c.Subject, At: time.UnixMicro(c.Stamp).UTC(),
 	}
-	rows, err := x.CheckpointsOfUser(ctx, tenant, e.UserID, after, exportPage)
-	if err == nil && len(rows) == exportPage {
-		next, err = placeText(rows[len(rows)-1].CheckpointPlace)
+	if state, _, ok := enforce.ParseState(c.State); ok {
+		shown.Remaining = float64(state.View().Level.Micros) / float64(enforce.Token)
 	}
-	return anyOf(rows, func(c *rules.Checkpoint) openapi.Checkpoint {
-		shown := openapi.Checkpoint{
-			RuleId: openapi.ID(max(c.Rule, -c.Rule)), Subject: c.Subject, At: time.UnixMicro(c.Stamp).UTC(),
-		}
-		if state, _, ok := enforce.ParseState(c.State); ok {
-			view := state.View()
-			shown.Remaining = float64(view.Level.Micros) / float64(enforce.Token)
-		}
-		return shown
-	}), next, err
+	return shown
 }
 
 func (x *exporter) auditOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
@@ -218,13 +215,10 @@ func (x *exporter) auditOfUser(ctx context.Context, tenant rules.TenantID, e *ex
 	if err != nil {
 		return nil, "", err
 	}
-	for i := range entries {
-		shown, err := showEntry(&entries[i])
-		if err != nil {
-			return nil, "", err
-		}
-		items = append(items, shown)
+	shown, err := tryItems(entries, showEntry)
+	if err != nil {
+		return nil, "", err
 	}
 	next, err = placeText(last)
-	return items, next, err
+	return anyOf(shown, func(entry *openapi.AuditEntry) openapi.AuditEntry { return *entry }), next, err
 }

@@ -13,26 +13,19 @@ import (
 
 const maxOverrides = 500
 
-func showAssignment(a *rules.Assignment) openapi.Assignment {
-	return openapi.Assignment{UserId: a.UserID, Plan: a.Plan, Version: a.Revision}
-}
-
 func (s *surface) ListUsers(ctx context.Context,
 	request openapi.ListUsersRequestObject,
 ) (openapi.ListUsersResponseObject, error) {
-	place, err := after(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
 	p := request.Params
-	limit := limitOf(p.Limit)
-	found, err := s.Stores.Assignments(ctx, requestOf(ctx).tenant.ID, valueOf(p.Plan), valueOf(p.Prefix), place[0],
-		limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, found, limit, showAssignment, func(a *rules.Assignment) string { return a.UserID })
-	return openapi.ListUsers200JSONResponse{Items: items, NextCursor: cursor}, nil
+	found, cursor, err := list(ctx, p.Limit, func(after string, limit int) ([]rules.Assignment, error) {
+		return s.Stores.Assignments(ctx, requestOf(ctx).tenant.ID, valueOf(p.Plan), valueOf(p.Prefix), after, limit)
+	}, func(a *rules.Assignment) string { return a.UserID })
+	return openapi.ListUsers200JSONResponse{
+		Items: itemsOf(found, func(a *rules.Assignment) openapi.Assignment {
+			return openapi.Assignment{UserId: a.UserID, Plan: a.Plan, Version: a.Revision}
+		}),
+		NextCursor: cursor,
+	}, err
 }
 
 const defaultKnown = 10
@@ -55,10 +48,7 @@ func (s *surface) GetUser(ctx context.Context, request openapi.GetUserRequestObj
 	error,
 ) {
 	answer, err := s.lookUp(ctx, request.UserId)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetUser200JSONResponse{TheUserJSONResponse: answer}, nil
+	return openapi.GetUser200JSONResponse{TheUserJSONResponse: answer}, err
 }
 
 // lookUp shows a user. Every id that a check may carry is a user.
@@ -123,7 +113,6 @@ func wrongUser(userID string) error {
 	return fieldsProblem("/path", assignment.Validate(map[string]bool{"": true}))
 }
 
-// assignment returns a user's assignment, with revision 0 if there is none.
 func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignment, error) {
 	tenant := requestOf(ctx).tenant.ID
 	assignment, err := s.Stores.Assignment(ctx, tenant, userID)
@@ -136,10 +125,6 @@ func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignme
 func (s *surface) AssignPlan(ctx context.Context,
 	request openapi.AssignPlanRequestObject,
 ) (openapi.AssignPlanResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
 	if err := wrongUser(request.UserId); err != nil {
 		return nil, err
 	}
@@ -151,7 +136,7 @@ func (s *surface) AssignPlan(ctx context.Context,
 			return nil, err
 		}
 	}
-	if _, err := s.store(ctx).Assign(ctx, assignment, at); err != nil {
+	if _, err := s.store(ctx).Assign(ctx, assignment, requestOf(ctx).ifMatch); err != nil {
 		return nil, lost(ctx, err, func() (int64, error) {
 			present, err := s.assignment(ctx, request.UserId)
 			return present.Revision, err

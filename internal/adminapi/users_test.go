@@ -54,8 +54,7 @@ func TestUsersAreFoundByWhatIsKnownOfThem(t *testing.T) {
 				Plan   *string `json:"plan"`
 			}
 		}
-		for _, user := range read[list](t,
-			w.want(w.send(by, "GET", "/api/v1/tenants/acme/known-users?"+query, nil), http.StatusOK)).Items {
+		for _, user := range read[list](t, w.get(by, "/api/v1/tenants/acme/known-users?"+query)).Items {
 			if (user.Plan != nil) != (user.UserID == "42-planned") {
 				t.Errorf("the plan of %s is %v", user.UserID, user.Plan)
 			}
@@ -83,7 +82,7 @@ func TestUsersAreFoundByWhatIsKnownOfThem(t *testing.T) {
 	} {
 		got := read[struct {
 			Known bool `json:"known"`
-		}](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/"+user, nil), http.StatusOK))
+		}](t, w.get(by, "/api/v1/tenants/acme/users/"+user))
 		if got.Known != want {
 			t.Errorf("that %s is known is %v, want %v", user, got.Known, want)
 		}
@@ -113,7 +112,7 @@ func TestAUserWithMoreThanIsShownSaysSo(t *testing.T) {
 		user := read[struct {
 			Overrides []any `json:"overrides"`
 			HasMore   bool  `json:"has_more_overrides"`
-		}](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/many", nil), http.StatusOK))
+		}](t, w.get(by, "/api/v1/tenants/acme/users/many"))
 		if len(user.Overrides) != 500 || user.HasMore != (have > 500) {
 			t.Errorf("of %d overrides %d are shown, and that there are more: %v", have, len(user.Overrides),
 				user.HasMore)
@@ -121,7 +120,7 @@ func TestAUserWithMoreThanIsShownSaysSo(t *testing.T) {
 		buckets := read[struct {
 			Items   []any `json:"items"`
 			HasMore bool  `json:"has_more"`
-		}](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/many/buckets", nil), http.StatusOK))
+		}](t, w.get(by, "/api/v1/tenants/acme/users/many/buckets"))
 		if len(buckets.Items) != 500 || buckets.HasMore != (have > 500) {
 			t.Errorf("of %d buckets %d are shown, and that there are more: %v", have, len(buckets.Items),
 				buckets.HasMore)

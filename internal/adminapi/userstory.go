@@ -1,10 +1,7 @@
 package adminapi
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -20,7 +17,11 @@ import (
 // maxAtOnce caps the moments of one time that pages may have shown, because each page reads them again.
 const maxAtOnce = 10_000
 
-// moment is an hour in which a rule denied a user, or an entry of the audit log.
+type storyPlace struct {
+	At    time.Time
+	Shown int
+}
+
 type moment struct {
 	at     time.Time
 	denial *violations.UserDenials
@@ -33,7 +34,7 @@ func (s *surface) GetUserStory(ctx context.Context,
 	if err := wrongUser(request.UserId); err != nil {
 		return nil, err
 	}
-	place, err := after(ctx, 2)
+	place, err := after[storyPlace](ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -41,41 +42,37 @@ func (s *surface) GetUserStory(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	shown := int64(0) // how many moments at the end of the time were on pages before
-	if place[0] != "" {
-		last, timeErr := time.Parse(time.RFC3339Nano, place[0])
-		number, numberErr := parseInt(place[1])
-		if errors.Join(timeErr, numberErr) != nil || number < 0 || number > maxAtOnce {
-			return nil, errCursor
-		}
-		until, shown = last.Add(time.Microsecond), number
+	if place.Shown < 0 || place.Shown > maxAtOnce {
+		return nil, errCursor
+	}
+	isFirst := place.At.IsZero()
+	if !isFirst {
+		until = place.At.Add(time.Microsecond)
 	}
 	limit := limitOf(request.Params.Limit)
-	moments, err := s.userStory(ctx, request.UserId, since.Truncate(time.Hour), until, limit+int(shown)+1)
+	moments, err := s.userStory(ctx, request.UserId, since.Truncate(time.Hour), until, limit+place.Shown+1)
 	if err != nil {
 		return nil, err
 	}
-	moments = moments[min(int(shown), len(moments)):]
-	answer := openapi.GetUserStory200JSONResponse{NextCursor: next(ctx)}
+	moments = moments[min(place.Shown, len(moments)):]
+	var end storyPlace
 	if len(moments) > limit {
 		moments = moments[:limit]
-		last := moments[limit-1].at
-		same := int64(0)
+		end.At = moments[limit-1].at
 		for i := range moments {
-			if moments[i].at.Equal(last) {
-				same++
+			if moments[i].at.Equal(end.At) {
+				end.Shown++
 			}
 		}
-		if place[0] != "" && last.Add(time.Microsecond).Equal(until) {
-			same += shown
+		if !isFirst && end.At.Equal(place.At) {
+			end.Shown += place.Shown
 		}
-		answer.NextCursor = next(ctx, last.Format(time.RFC3339Nano), formatInt(same))
 	}
+	answer := openapi.GetUserStory200JSONResponse{NextCursor: next(ctx, end)}
 	answer.Items, err = s.showMoments(ctx, moments)
 	return answer, err
 }
 
-// userStory returns the latest moments of a time, at most limit.
 func (s *surface) userStory(ctx context.Context, userID string, since, until time.Time, limit int) ([]moment, error) {
 	tenant := requestOf(ctx).tenant.ID
 	// An hour is in the time if it began in it.
@@ -107,11 +104,10 @@ func (s *surface) showMoments(ctx context.Context, moments []moment) ([]openapi.
 			ids = append(ids, d.Rule)
 		}
 	}
-	found, err := s.Stores.RulesEver(ctx, requestOf(ctx).tenant.ID, ids)
+	named, err := rulesEver(ctx, s.Stores, requestOf(ctx).tenant.ID, ids)
 	if err != nil {
-		return nil, fmt.Errorf("name the rules of a story: %w", err)
+		return nil, err
 	}
-	slices.SortFunc(found, func(a, b rules.Rule) int { return cmp.Compare(a.ID, b.ID) })
 	shown := make([]openapi.UserMoment, len(moments))
 	for i := range moments {
 		shown[i] = openapi.UserMoment{
@@ -119,17 +115,10 @@ func (s *surface) showMoments(ctx context.Context, moments []moment) ([]openapi.
 			Entry: nullable.NewNullNullable[openapi.AuditEntry](),
 		}
 		if d := moments[i].denial; d != nil {
-			denials := openapi.UserDenials{
-				RuleId: openapi.ID(d.Rule), Rule: nullable.NewNullNullable[openapi.RuleName](),
-				Mode:   openapi.Mode(d.Mode),
+			shown[i].Denials.Set(openapi.UserDenials{
+				RuleId: openapi.ID(d.Rule), Rule: nameOrNull(named[d.Rule]), Mode: openapi.Mode(d.Mode),
 				Denied: d.Denied, Exact: d.Exact,
-			}
-			at, isFound := slices.BinarySearchFunc(found, d.Rule,
-				func(r rules.Rule, id rules.RuleID) int { return cmp.Compare(r.ID, id) })
-			if isFound {
-				denials.Rule.Set(nameRule(&found[at]))
-			}
-			shown[i].Denials.Set(denials)
+			})
 			continue
 		}
 		entry, err := showEntry(moments[i].entry)

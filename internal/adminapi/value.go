@@ -9,26 +9,26 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// never is the zero time, which means no time in the domain.
+// never means no time in the domain.
 var never time.Time
 
-// orNull shows a value, or null for the zero value.
 func orNull[T comparable](value T) nullable.Nullable[T] {
-	var zero T
-	if value == zero {
+	return orNullIf(value != *new(T), value)
+}
+
+func orNullIf[T any](known bool, value T) nullable.Nullable[T] {
+	if !known {
 		return nullable.NewNullNullable[T]()
 	}
 	return nullable.NewNullableWithValue(value)
 }
 
-func timeOrNull(t time.Time) nullable.Nullable[time.Time] {
-	if t.IsZero() {
-		return nullable.NewNullNullable[time.Time]()
-	}
-	return nullable.NewNullableWithValue(t.UTC())
+func timeOrNull(t time.Time) nullable.Nullable[time.Time] { return timeIf(true, t) }
+
+func timeIf(known bool, t time.Time) nullable.Nullable[time.Time] {
+	return orNullIf(known && !t.IsZero(), t.UTC())
 }
 
-// orZero reads a value, or the zero value if it is null or left out.
 func orZero[T any](value nullable.Nullable[T]) T {
 	given, _ := value.Get()
 	return given
@@ -42,11 +42,7 @@ func isZeroTime(value nullable.Nullable[time.Time]) bool {
 var wrongZeroTime = rules.FieldError{Field: "expires_at", Message: "must be in the future, or null for never"}
 
 func valueOf[T any](value *T) T {
-	if value == nil {
-		var zero T
-		return zero
-	}
-	return *value
+	return or(value, *new(T))
 }
 
 func or[T any](value *T, otherwise T) T {

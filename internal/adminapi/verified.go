@@ -12,9 +12,8 @@ import (
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
-// verified has the digests of credentials that were valid at their last lookup: the latest 10,000 to 20,000, in about 2
-// MB. takeLookup gives each its own turn, and checkNetworkBucket lets it pass, because a stranger cannot invent a valid
-// credential.
+// verified has digests of credentials that were valid at their last lookup: the latest 10,000 to 20,000, in 2 MB. A
+// stranger cannot invent one, so takeLookup and checkNetworkBucket let them pass.
 type verified struct {
 	mu              sync.Mutex
 	latest, earlier map[string]bool
@@ -47,8 +46,7 @@ func (v *verified) remove(credential string) {
 	delete(v.earlier, credential)
 }
 
-// credential returns a digest of the API key or session that identify would use, or "" without one. The digest covers
-// the secret, so that knowing a key's id is not enough to use up its share.
+// credential covers the secret, so that knowing a key's id is not enough to use up its share.
 func (s *surface) credential(r *http.Request) string {
 	if authorization := r.Header["Authorization"]; slices.ContainsFunc(authorization, isBearer) {
 		return digestOfCredential(strings.Join(authorization, "\n"))
@@ -67,7 +65,6 @@ func digestOfCredential(sent string) string {
 	return string(digest[:])
 }
 
-// isVerified reports whether a credential was valid at its last lookup, or is a tenant's key that the snapshot has.
 func (s *surface) isVerified(q *apiRequest, credential string) bool {
 	if s.verified.has(credential) {
 		return true
@@ -82,8 +79,8 @@ func (s *surface) isVerified(q *apiRequest, credential string) bool {
 
 const unverifiedTenant rules.TenantID = -1
 
-// takeLookup waits for a slot to look up the caller. A verified credential waits by itself. Unverified ones wait by
-// network and share half of the slots, because a stranger can send a new one with each request.
+// takeLookup gives a verified credential its own turn. Unverified ones wait by network and share half of the slots,
+// because a stranger can send a new one with each request.
 func (s *surface) takeLookup(q *apiRequest) (release func(), err error) {
 	credential := s.credential(q.r)
 	switch {
@@ -101,14 +98,13 @@ func (s *surface) takeLookup(q *apiRequest) (release func(), err error) {
 	return release, err
 }
 
-// checkNetworkBucket refuses an unverified credential while its network cannot pay for a failed attempt, so that a
-// flood of invented ones costs no lookups. Nothing is taken here; admitAndCharge takes it if the credential is invalid.
+// checkNetworkBucket lets a flood of invented credentials cost no lookups. admitAndCharge takes the tokens.
 func (s *surface) checkNetworkBucket(q *apiRequest) error {
 	credential := s.credential(q.r)
 	if q.route.least == anyone || credential == "" || !s.isLimited(q) || s.isVerified(q, credential) {
 		return nil
 	}
-	decision := s.RateLimiter.look(q.r.Context(), costs[q.class], s.payersOf(q)...)
+	decision := s.RateLimiter.look(q.r.Context(), costs[q.route.class], s.payersOf(q)...)
 	if decision.Allowed {
 		return nil
 	}

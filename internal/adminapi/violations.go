@@ -20,36 +20,28 @@ import (
 const (
 	maxBeside = 100
 	maxRecent = 20
-	// ahead bounds how far in the future a violation can be: the store accepts clocks that are 5 minutes fast.
+	// ahead is more than the 5 minutes by which a clock may be fast.
 	ahead = 10 * time.Minute
 )
 
 func showViolation(v *violations.Violation) openapi.Violation {
-	shown := openapi.Violation{
+	queue, queues := v.Queue()
+	return openapi.Violation{
 		ViolationId: v.ID.String(), RequestedAt: v.ID.At.UTC(), LastAt: v.LastAt.UTC(), Count: v.Count,
 		RuleId: openapi.ID(v.Rule), RuleVersion: v.Version, BucketKey: v.BucketKey(),
 		Scope: openapi.Scope(v.Scope), Mode: openapi.Mode(v.Mode), Reason: openapi.Reason(v.Reason),
 		KeyPattern: v.Pattern, RatePerSecond: v.Rate, BurstCapacity: v.Burst,
 		Algorithm: openapi.Algorithm(cmp.Or(v.Algorithm, rules.TokenBucket)), LimitText: v.LimitText,
 		Meter:  v.Meter.Word(),
-		UserId: orNull(v.UserID), IpAddress: nullable.NewNullNullable[string](), Endpoint: orNull(v.Endpoint),
+		UserId: orNull(v.UserID), IpAddress: orNullIf(v.IP.IsValid(), v.IP.String()), Endpoint: orNull(v.Endpoint),
 		Method: orNull(v.Method), Plan: orNull(v.Plan), Cost: v.Cost.Float(),
-		TokensAtTime: nullable.NewNullNullable[float64](), QueueMs: nullable.NewNullNullable[int64](),
+		TokensAtTime: orNullIf(v.TokensKnown, max(v.Tokens, 0).Float()),
+		QueueMs:      orNullIf(queues, int64((queue+time.Millisecond-1)/time.Millisecond)),
 		RetryAfterMs: orNull(v.RetryAfter.Milliseconds()),
 	}
-	if v.IP.IsValid() {
-		shown.IpAddress.Set(v.IP.String())
-	}
-	if v.TokensKnown {
-		shown.TokensAtTime.Set(max(v.Tokens, 0).Float())
-	}
-	if queue, ok := v.Queue(); ok {
-		shown.QueueMs.Set(int64((queue + time.Millisecond - 1) / time.Millisecond))
-	}
-	return shown
 }
 
-// violationFilter reads the query parameters that select violations. The default time is everything that is kept.
+// violationFilter selects everything that is kept by default.
 func violationFilter(query url.Values, now time.Time) (violations.Filter, error) {
 	filter := violations.Filter{
 		Until: now.Add(ahead), Scope: rules.Scope(query.Get("scope")), Mode: rules.Mode(query.Get("mode")),
@@ -96,7 +88,7 @@ func timeIn(query url.Values, name string, otherwise time.Time) (time.Time, erro
 	return at, nil
 }
 
-// parseNetwork reads an address or network. IPv4 mapped into IPv6 becomes IPv4, as in records.
+// IPv4 mapped into IPv6 becomes IPv4, as in records.
 func parseNetwork(text string) (netip.Prefix, error) {
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -119,31 +111,19 @@ func (s *surface) ListViolations(ctx context.Context,
 	request openapi.ListViolationsRequestObject,
 ) (openapi.ListViolationsResponseObject, error) {
 	q := requestOf(ctx)
-	place, err := after(ctx, 1)
+	before, err := after[violations.ID](ctx)
 	if err != nil {
 		return nil, err
-	}
-	before := violations.ID{}
-	if place[0] != "" {
-		if before, err = violations.ParseID(place[0]); err != nil {
-			return nil, errCursor
-		}
 	}
 	filter, err := violationFilter(q.r.URL.Query(), s.Now())
 	if err != nil {
 		return nil, err
 	}
 	found, err := s.Violations.Violations(ctx, q.tenant.ID, &filter, before, limitOf(request.Params.Limit))
-	if err != nil {
-		return nil, err
-	}
-	answer := openapi.ListViolations200JSONResponse{
-		Items: itemsOf(found.Violations, showViolation), NextCursor: next(ctx), ScannedUntil: timeOrNull(found.Next.At),
-	}
-	if found.Next != (violations.ID{}) {
-		answer.NextCursor = next(ctx, found.Next.String())
-	}
-	return answer, nil
+	return openapi.ListViolations200JSONResponse{
+		Items: itemsOf(found.Violations, showViolation), NextCursor: next(ctx, found.Next),
+		ScannedUntil: timeOrNull(found.Next.At),
+	}, err
 }
 
 func (s *surface) GetViolation(ctx context.Context,

@@ -42,7 +42,7 @@ func (s *surface) violationsExport(ctx context.Context, format string) (*exportR
 func (x *exporter) denials(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
 	place string,
 ) (next string, err error) {
-	before, err := violationPlace(place)
+	before, err := placeFrom[violations.ID](place)
 	if err != nil {
 		return "", err
 	}
@@ -54,21 +54,7 @@ func (x *exporter) denials(ctx context.Context, tenant rules.TenantID, e *export
 		shown := showViolation(&page.Violations[i])
 		out.put(violationRecord(&shown), shown)
 	}
-	return nextViolation(page.Next), nil
-}
-
-func violationPlace(place string) (violations.ID, error) {
-	if place == "" {
-		return violations.ID{}, nil
-	}
-	return violations.ParseID(place)
-}
-
-func nextViolation(id violations.ID) string {
-	if id == (violations.ID{}) {
-		return ""
-	}
-	return id.String()
+	return placeText(page.Next)
 }
 
 func violationRecord(v *openapi.Violation) []string {
@@ -82,7 +68,6 @@ func violationRecord(v *openapi.Violation) []string {
 	}
 }
 
-// cell is empty for null.
 func cell[T any](value nullable.Nullable[T], format func(T) string) string {
 	if value.IsNull() {
 		return ""

@@ -22,7 +22,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// lately is before recent denials.
 func lately() time.Time { return time.Now().UTC().Truncate(time.Minute).Add(-15 * time.Minute) }
 
 func denied(tenant rules.Tenant, at time.Time, change ...func(*violations.Violation)) violations.Violation {
@@ -141,7 +140,7 @@ func TestViolationsAreListedByFilter(t *testing.T) {
 		"until=" + stamp(second(1)): {0},
 		"user_id=42&mode=enforce&endpoint=/api/*&plan=free&ip=203.0.113.0/24": {0},
 	} {
-		got := read[violationList](t, w.want(w.send(by, "GET", ours+"?"+query, nil), http.StatusOK))
+		got := read[violationList](t, w.get(by, ours+"?"+query))
 		var ids []string
 		for _, i := range want {
 			ids = append(ids, all[i].ID.String())
@@ -173,7 +172,7 @@ func TestPagesOfViolationsFollowOneAnotherAndKeepTheirFilter(t *testing.T) {
 	w.violate(all...)
 	seen, cursor := map[string]bool{}, ""
 	for page := 0; ; page++ {
-		got := read[violationList](t, w.want(w.send(by, "GET", ours+"?limit=2&user_id=42"+cursor, nil), http.StatusOK))
+		got := read[violationList](t, w.get(by, ours+"?limit=2&user_id=42"+cursor))
 		for _, id := range got.ids() {
 			if seen[id] {
 				t.Errorf("%s is listed twice", id)
@@ -248,7 +247,7 @@ func TestAViolationIsShownWithItsRuleAndItsMinute(t *testing.T) {
 		} `json:"beside"`
 	}
 	get := func(i int) detail {
-		return read[detail](t, w.want(w.send(by, "GET", ours+"/"+all[i].ID.String(), nil), http.StatusOK))
+		return read[detail](t, w.get(by, ours+"/"+all[i].ID.String()))
 	}
 	got := get(0)
 	if got.Violation.Count != 11 || got.DeniedInMinute != 16 || got.Rule == nil || got.Rule.RuleID != rule.ID {
@@ -278,7 +277,7 @@ func TestAUserIsShownWithTheLatestViolations(t *testing.T) {
 		Recent []struct {
 			ViolationID string `json:"violation_id"`
 		} `json:"recent_violations"`
-	}](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/42", nil), http.StatusOK)).Recent
+	}](t, w.get(by, "/api/v1/tenants/acme/users/42")).Recent
 	if len(got) != 2 || got[0].ViolationID != all[1].ID.String() || got[1].ViolationID != all[0].ID.String() {
 		t.Errorf("the latest violations are %+v", got)
 	}
@@ -306,7 +305,7 @@ func TestAUserIsShownWithThePlanThatTheDeniedCheckNamed(t *testing.T) {
 		got := read[struct {
 			Plan string `json:"plan"`
 			Sent string `json:"sent_plan"`
-		}](t, w.want(w.send(by, "GET", user, nil), http.StatusOK))
+		}](t, w.get(by, user))
 		if got.Plan != free || got.Sent != want {
 			t.Errorf("the user is shown on %q, sent %q; want %q, sent %q", got.Plan, got.Sent, free, want)
 		}
@@ -321,7 +320,7 @@ func TestAUserIsShownWithThePlanThatTheDeniedCheckNamed(t *testing.T) {
 	wantSent(pro)
 
 	buckets := func(plan string) string {
-		return w.want(w.send(by, "GET", user+"/buckets"+plan, nil), http.StatusOK).body
+		return w.get(by, user+"/buckets"+plan).body
 	}
 	for query, want := range map[string]int64{"": ofFree, "?plan=" + pro: ofPro} {
 		if body := buckets(query); strings.Count(body, "bucket_key") != 1 ||
@@ -345,7 +344,7 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 			v.UserID, v.IP, v.Endpoint, v.Method, v.Plan, v.TokensKnown, v.RetryAfter = "", netip.Addr{}, "", "", "",
 				false, 0
 		}))
-	got := w.want(w.send(by, "GET", ours+"/export", nil), http.StatusOK)
+	got := w.get(by, ours+"/export")
 	records := must(csv.NewReader(strings.NewReader(got.body)).ReadAll())(t)
 	if len(records) != 4 {
 		t.Fatalf("%d lines were exported, want a header and 3: %s", len(records), got.body)
@@ -362,7 +361,7 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 			t.Errorf("what the check had no %s for is exported as %q", name, cell)
 		}
 	}
-	got = w.want(w.send(by, "GET", ours+"/export?format=jsonl&user_id="+url.QueryEscape("=cmd()"), nil), http.StatusOK)
+	got = w.get(by, ours+"/export?format=jsonl&user_id="+url.QueryEscape("=cmd()"))
 	line := read[map[string]any](t, got)
 	if strings.Count(got.body, "\n") != 1 || line["violation_id"] != all[0].ID.String() || line["user_id"] != "=cmd()" {
 		t.Errorf("as JSON lines it is %s", got.body)
@@ -380,7 +379,6 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 	}
 }
 
-// TestManyViolationsAreExportedInConstantMemory reads a file many times larger than its memory.
 func TestManyViolationsAreExportedInConstantMemory(t *testing.T) { //nolint:paralleltest // it measures the heap
 	const rows, batch = 60_000, 2_000
 	w := newWorld(t)

@@ -77,7 +77,6 @@ type impatient struct {
 
 func (i *impatient) Flush() { i.hangUp() }
 
-// send is do for the common case: an object as the body, or nothing.
 func (w *world) send(by caller, method, path string, body any, header ...string) answer {
 	w.t.Helper()
 	q := request{method: method, path: path, header: map[string]string{}}
@@ -90,7 +89,6 @@ func (w *world) send(by caller, method, path string, body any, header ...string)
 	return w.do(by, q)
 }
 
-// templates are the parts of each path of openapi.yaml, fixed paths before templates.
 var templates = sync.OnceValue(func() (all [][]string) {
 	known, err := description()
 	if err != nil {
@@ -102,7 +100,11 @@ var templates = sync.OnceValue(func() (all [][]string) {
 	return all
 })
 
-// operation finds what openapi.yaml calls a request, if it knows it.
+func (w *world) get(by caller, path string) answer {
+	w.t.Helper()
+	return w.want(w.send(by, "GET", path, nil), http.StatusOK)
+}
+
 func (w *world) operation(method, path string) *openapi3.Operation {
 	got := strings.Split(path, "/")
 	for _, template := range templates() {

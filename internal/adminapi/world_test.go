@@ -54,9 +54,9 @@ var description = sync.OnceValues(func() (*openapi3.T, error) {
 	return openapi3.NewLoader().LoadFromData(api.Description)
 })
 
-// world is the whole surface on a database and a Redis of its own, with the tenants acme and other, which own the same
-// objects, closed, which is suspended, and strict, which requires a second factor. Requests sent through do are
-// validated against openapi.yaml.
+// world is the whole surface on a database and a Redis of its own. The tenants acme and other own the same objects,
+// closed is suspended, and strict requires a second factor. Requests sent through do are validated against
+// openapi.yaml.
 type world struct {
 	t           testing.TB
 	handler     http.Handler
@@ -98,7 +98,6 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// founded has the tenants that every world begins with.
 var founded []rules.Tenant
 
 func newWorld(t testing.TB, change ...func(*adminapi.Config)) *world {
