@@ -1,6 +1,4 @@
-// Package db holds the database as files: migrations/ makes the schema, and queries/ is what Sluice asks. A released
-// migration is never edited. It only adds and blocks nobody, because processes of the previous release keep working
-// meanwhile: see migrations/README.md.
+// Package db holds the database as files: migrations/ makes the schema, and queries/ is what Sluice asks.
 package db
 
 import "embed"

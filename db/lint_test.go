@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// crossings says where a query touches a table of owned without a condition on one tenant: tenant_id = a parameter, or
-// = the tenant_id of a table with such a condition; an insert needs such a tenant in the column. The check is stricter
-// than SQL, and knows only the SQL of our queries.
+// crossings says where a query touches a table of owned without a condition on one tenant. The check is stricter than
+// SQL, and knows only the SQL of our queries.
 func crossings(query string, owned []string) []string {
 	words := tokens(query)
 	return append(beyond(words), lint(parse(words), owned, map[string]bool{})...)
 }
 
-// beyond names SQL that lint does not understand and would let pass: an outer join's ON does not hold its left table,
-// and the others bring in tables or tenants by other ways.
+// beyond names SQL that lint would let pass: an outer join's ON does not hold its left table, and the others bring in
+// tables or tenants by other ways.
 func beyond(words []string) (wrong []string) {
 	inSet := false
 	for i, word := range words {
@@ -156,8 +155,6 @@ func findReferences(statement []node, owned []string) (references []reference, w
 	return references, wrong
 }
 
-// insertedTenants complains of inserts whose tenant is neither a parameter nor that of a table that is
-// held to one.
 func insertedTenants(statement []node, owned []string, held map[string]bool) (wrong []string) {
 	for i := 0; i+2 < len(statement); i++ {
 		table := strings.TrimPrefix(statement[i+1].text, "public.")
@@ -210,7 +207,6 @@ func items(list []node) (all [][]node) {
 	return all
 }
 
-// isOneTenant says whether an expression is a parameter, which may be cast, or a held table's tenant.
 func isOneTenant(expression []node, held map[string]bool) bool {
 	if len(expression) == 0 {
 		return false
@@ -226,8 +222,6 @@ func isOneTenant(expression []node, held map[string]bool) bool {
 	})
 }
 
-// isHeld looks for a condition of its own that fixes the tenant of the table with that alias. In a
-// statement with one table the column may stand alone.
 func isHeld(statement []node, alias string, only bool, held map[string]bool) bool {
 	for i := 1; i+2 < len(statement); i++ {
 		condition := statement[i-1].text == "where" || statement[i-1].text == "and" || statement[i-1].text == "on"

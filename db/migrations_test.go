@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// smallTables have at most some thousand rows, so that building an index on them takes milliseconds.
+// Building an index on smallTables takes milliseconds.
 var smallTables = []string{
 	"tenant", "plan", "plan_use", "api_key", "api_key_use", "account", "member", "invitation", "alert", "api_process",
 }
@@ -133,7 +133,6 @@ var (
 	noTransaction = regexp.MustCompile(`(?m)^-- \+goose NO TRANSACTION`)
 )
 
-// blocking says what in a migration could hold the programs back; see migrations/README.md.
 func blocking(migration string) (wrong []string) {
 	statements := statementsOf(migration)
 	if noTransaction.MatchString(migration) {
@@ -182,7 +181,6 @@ func blockingStatement(statement string, isLarge func(table string) bool) string
 	return ""
 }
 
-// blockingAlone is blocking for a migration without a transaction.
 func blockingAlone(statements []string) (wrong []string) {
 	if len(statements) > 0 {
 		dropped := indexDropped.FindStringSubmatch(statements[0])

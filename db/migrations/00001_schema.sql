@@ -14,15 +14,13 @@ SET LOCAL lock_timeout = '2s';
 --
 -- Identifiers and patterns are compared byte for byte, hence COLLATE "C".
 
--- moment_after returns the present time or, if that is not later than some earlier moments, just after the latest of
--- them. The later of two limits for one bucket holds, so a clock that stands still or steps back must not make a new
--- limit look old.
+-- moment_after returns the present time, or just after the latest of earlier moments. The later of two limits for one
+-- bucket holds, so a clock that steps back must not make a new limit look old.
 CREATE FUNCTION moment_after(earlier timestamptz[]) RETURNS timestamptz
     LANGUAGE sql VOLATILE
     RETURN (SELECT greatest(clock_timestamp(), max(moment) + interval '1 microsecond') FROM unnest(earlier) AS moment);
 
--- if_passed returns an expiry that processes may have acted on, and null for a later one. Their clocks may be ahead of
--- this one by up to a minute.
+-- if_passed returns null for an expiry that no process, whose clock may be a minute ahead, may have acted on.
 CREATE FUNCTION if_passed(expires_at timestamptz) RETURNS timestamptz
     LANGUAGE sql VOLATILE
     RETURN CASE WHEN expires_at <= clock_timestamp() + interval '1 minute' THEN expires_at END;
@@ -58,8 +56,7 @@ CREATE TABLE tenant (
     CONSTRAINT tenant_record_days_check CHECK (record_days BETWEEN 0 AND 30)
 );
 
--- A plan's name is its key, which never changes: rules, users, checks and files use it. A removed plan keeps its row,
--- and creating it again revives the row.
+-- Rules, users, checks and files name a plan. Creating a removed plan again revives its row.
 CREATE TABLE plan (
     tenant_id   bigint      NOT NULL,
     name        text        NOT NULL COLLATE "C",
@@ -80,8 +77,7 @@ ALTER TABLE tenant
     ADD CONSTRAINT tenant_default_plan_fkey FOREIGN KEY (tenant_id, default_plan) REFERENCES plan (tenant_id, name)
     DEFERRABLE INITIALLY DEFERRED; -- the plan may be written after the tenant
 
--- Pattern, plan and name identify a rule and never change. An id is never used again, so that no rule inherits a
--- removed one's buckets.
+-- An id is never used again, so that no rule inherits a removed one's buckets.
 CREATE TABLE rate_limit_rule (
     tenant_id       bigint           NOT NULL,
     rule_id         bigint           NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -104,7 +100,7 @@ CREATE TABLE rate_limit_rule (
     removed_at      timestamptz,
     created_at      timestamptz      NOT NULL DEFAULT now(),
     updated_at      timestamptz      NOT NULL DEFAULT now(),
-    -- The other chosen fields, in the API's names and words; see rules.Fields.
+    -- the other chosen fields, in the API's names and words; see rules.Fields
     parameters      jsonb            NOT NULL DEFAULT '{}',
     candidate_for   bigint, -- the rule that this shadow rule is tried for
     expires_at      timestamptz, -- from then on the rule matches nothing; null for never
@@ -121,14 +117,12 @@ CREATE TABLE rate_limit_rule (
     CONSTRAINT rate_limit_rule_action_check CHECK (action IN ('limit', 'block', 'bypass')),
     CONSTRAINT rate_limit_rule_bypass_check CHECK (action <> 'bypass' OR mode = 'enforce'),
     CONSTRAINT rate_limit_rule_failure_mode_check CHECK (failure_mode IN ('local', 'open', 'closed')),
-    -- Block and bypass have no limit; their stored values only have to be in range.
     CONSTRAINT rate_limit_rule_rate_check CHECK (
         rate_per_second BETWEEN 0 AND 1e9 AND (action <> 'limit' OR CASE
             WHEN algorithm IN ('token_bucket', 'leaky_bucket') THEN rate_per_second >= 1e-6
                 ELSE rate_per_second = 0 END)),
     CONSTRAINT rate_limit_rule_burst_check CHECK (
         burst_capacity BETWEEN 0 AND 1000000000 AND (action <> 'limit' OR burst_capacity >= 1)),
-    -- These keep a list of as many entries.
     CONSTRAINT rate_limit_rule_listed_check CHECK (
         action <> 'limit' OR algorithm NOT IN ('sliding_window_log', 'concurrency') OR burst_capacity <= 1000),
     -- At most a year to fill; one second more, so that rounding does not refuse what the domain accepts.
@@ -164,8 +158,7 @@ CREATE UNIQUE INDEX rate_limit_rule_candidate_key ON rate_limit_rule (tenant_id,
 CREATE INDEX rate_limit_rule_end_idx ON rate_limit_rule (tenant_id, expires_at)
     WHERE expires_at IS NOT NULL AND removed_at IS NULL;
 
--- A user's own limit for a rule. A removed override keeps its row, because its end is when the rule's own limit holds
--- again.
+-- A removed override keeps its row, because its end is when the rule's own limit holds again.
 CREATE TABLE rate_limit_override (
     tenant_id       bigint           NOT NULL,
     rule_id         bigint           NOT NULL,
@@ -175,7 +168,6 @@ CREATE TABLE rate_limit_override (
     burst_capacity  bigint           NOT NULL,
     reason          text             NOT NULL DEFAULT '',
     expires_at      timestamptz, -- null: never
-    -- Later than the rule's in_force_since and than the end of this user's previous override.
     in_force_since  timestamptz      NOT NULL,
     revision        bigint           NOT NULL,
     removed_at      timestamptz,
@@ -186,7 +178,6 @@ CREATE TABLE rate_limit_override (
         REFERENCES rate_limit_rule (tenant_id, rule_id),
     CONSTRAINT rate_limit_override_user_id_check CHECK (octet_length(user_id) BETWEEN 1 AND 256),
     CONSTRAINT rate_limit_override_rate_unit_check CHECK (rate_unit IN ('second', 'minute', 'hour', 'day')),
-    -- 0 for a rule whose algorithm has no rate.
     CONSTRAINT rate_limit_override_rate_check CHECK (rate_per_second = 0 OR rate_per_second BETWEEN 1e-6 AND 1e9),
     CONSTRAINT rate_limit_override_burst_check CHECK (burst_capacity BETWEEN 1 AND 1000000000),
     CONSTRAINT rate_limit_override_time_to_full_check CHECK (
@@ -204,8 +195,8 @@ CREATE INDEX rate_limit_override_end_idx ON rate_limit_override (tenant_id, expi
     WHERE removed_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX rate_limit_override_removed_idx ON rate_limit_override (removed_at) WHERE removed_at IS NOT NULL;
 
--- The share of its rate that a rule which adapts has for now. Steps end by themselves unless the control loop renews
--- them. The last one keeps its row, because its end is when the rule's own limit holds again. Steps are not audited.
+-- The share of its rate that a rule which adapts has for now. Steps end by themselves. The last one keeps its row,
+-- because its end is when the rule's own limit holds again.
 CREATE TABLE rate_limit_step (
     tenant_id      bigint      NOT NULL,
     rule_id        bigint      NOT NULL,
@@ -226,7 +217,6 @@ CREATE TABLE rate_limit_step (
 CREATE INDEX rate_limit_step_revision_idx ON rate_limit_step (tenant_id, revision, rule_id);
 CREATE INDEX rate_limit_step_ends_at_idx ON rate_limit_step (ends_at);
 
--- Reports of services about a backend in five seconds. The control loop reads the last minute, and deletes older ones.
 CREATE UNLOGGED TABLE backend_report (
     tenant_id bigint      NOT NULL,
     backend   text        NOT NULL COLLATE "C",
@@ -239,13 +229,12 @@ CREATE UNLOGGED TABLE backend_report (
 
 CREATE INDEX backend_report_slice_idx ON backend_report (slice);
 
--- add_counts adds two arrays, element by element.
 CREATE FUNCTION add_counts(a bigint[], b bigint[]) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
     SELECT array_agg(coalesce(u.a, 0) + coalesce(u.b, 0) ORDER BY u.place)
         FROM unnest(a, b) WITH ORDINALITY AS u (a, b, place)
 $$;
 
--- The process that does work which one process does at a time. It renews its row; when that ends, another takes over.
+-- The process that does work which one process does at a time; when its row ends, another takes over.
 CREATE TABLE leader (
     role    text        NOT NULL COLLATE "C",
     holder  text        NOT NULL COLLATE "C",
@@ -253,7 +242,7 @@ CREATE TABLE leader (
     CONSTRAINT leader_pkey PRIMARY KEY (role)
 );
 
--- The plan of a user. Users without a row are on their tenant's default plan.
+-- Users without a row are on their tenant's default plan.
 CREATE TABLE plan_assignment (
     tenant_id  bigint      NOT NULL,
     user_id    text        NOT NULL COLLATE "C",
@@ -273,8 +262,7 @@ CREATE INDEX plan_assignment_list_idx ON plan_assignment (tenant_id, user_id) WH
 CREATE INDEX plan_assignment_plan_idx ON plan_assignment (tenant_id, plan, user_id) WHERE removed_at IS NULL;
 CREATE INDEX plan_assignment_removed_idx ON plan_assignment (removed_at) WHERE removed_at IS NOT NULL;
 
--- How a tenant's gateways say what a request is: for each kind of gateway, the mapping of a request to a check. Without
--- a row the default mapping holds. A removed one keeps its row, and writing it again revives the row.
+-- For each kind of gateway, the mapping of a request to a check. Writing a removed one again revives its row.
 CREATE TABLE gateway (
     tenant_id  bigint      NOT NULL,
     kind       text        NOT NULL COLLATE "C", -- authorize: proxies that ask over HTTP; descriptors: over gRPC
@@ -291,8 +279,7 @@ CREATE TABLE gateway (
 
 CREATE INDEX gateway_revision_idx ON gateway (tenant_id, revision, kind);
 
--- An API key names its tenant, so its id is unique among all tenants. Ids are random, so a taken one reveals nothing.
--- The secret is never stored.
+-- An API key names its tenant, so its id is unique among all tenants. The secret is never stored.
 CREATE TABLE api_key (
     tenant_id   bigint      NOT NULL,
     key_id      text        NOT NULL COLLATE "C",
@@ -305,7 +292,6 @@ CREATE TABLE api_key (
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
     networks    cidr[]      NOT NULL DEFAULT '{}', -- where it may be used; empty: anywhere
-    -- Its author, as the audit log names actors.
     created_by_kind text NOT NULL,
     created_by_id   text NOT NULL COLLATE "C",
     created_by_name text NOT NULL,
@@ -327,9 +313,8 @@ CREATE INDEX api_key_created_at_idx ON api_key (tenant_id, created_at, key_id);
 CREATE INDEX api_key_creator_idx ON api_key (tenant_id, created_by_id, key_id)
     WHERE revoked_at IS NULL AND kept_at IS NULL AND created_by_kind = 'account';
 
--- Changes to the objects of a tenant, written by triggers in the same transaction, also for bulk writes and statements
--- by hand. The table is append-only. A packed entry has up to 1,000 objects that one statement changed in the same way:
--- they stand in rows, each as {"id", "before", "after"}, and object_id is empty.
+-- Changes to the objects of a tenant, which triggers write. A packed entry has up to 1,000 objects that one statement
+-- changed in the same way: rows has each as {"id", "before", "after"}, and object_id is empty.
 CREATE TABLE audit_event (
     tenant_id   bigint      NOT NULL,
     audit_id    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -359,7 +344,6 @@ CREATE INDEX audit_event_kind_idx ON audit_event (tenant_id, object_kind, at, au
 CREATE INDEX audit_event_object_idx ON audit_event (tenant_id, object_kind, object_id, at, audit_id);
 CREATE INDEX audit_event_change_idx ON audit_event (tenant_id, change_id, at, audit_id);
 
--- audit_row_keys returns what the objects of a packed entry are found by.
 CREATE FUNCTION audit_row_keys(tenant_id bigint, rows jsonb) RETURNS text[] LANGUAGE sql IMMUTABLE COST 1000 AS $$
     SELECT array_agg(concat_ws(':', tenant_id::text, r->>'id')) FROM jsonb_array_elements(rows) AS r
 $$;
@@ -367,8 +351,8 @@ $$;
 CREATE INDEX audit_event_rows_idx ON audit_event USING gin ((audit_row_keys(tenant_id, rows)) COLLATE "C")
     WITH (fastupdate = off) WHERE rows IS NOT NULL;
 
--- packed_audit_of returns the ids of the latest packed entries about some objects of one kind, before a place. Under
--- row-level security a query cannot use the index of the expression, so the function runs as the owner of the tables.
+-- packed_audit_of finds packed entries about some objects. Under row-level security a query cannot use the index of the
+-- expression, so the function runs as the owner of the tables.
 CREATE FUNCTION packed_audit_of(of_tenant bigint, kind text, object_ids text[], since timestamptz,
         before_at timestamptz, before_id bigint, at_most integer)
     RETURNS SETOF bigint
@@ -396,7 +380,6 @@ $$;
 
 REVOKE ALL ON FUNCTION packed_audit_of(bigint, text, text[], timestamptz, timestamptz, bigint, integer) FROM PUBLIC;
 
--- Two functions below change the log as the owner of the tables.
 CREATE FUNCTION audit_is_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('sluice.audit_upkeep', true) = 'on' AND TG_OP <> 'TRUNCATE' THEN
@@ -409,15 +392,13 @@ $$;
 CREATE TRIGGER audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_event
     FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 
--- audit_actor returns the setting sluice.actor, which every write sets for its transaction: {"kind", "id", "name",
--- "act", "request_id"}. Without it the actor is the database user.
+-- audit_actor returns the actor of a transaction: {"kind", "id", "name", "act", "request_id"}.
 CREATE FUNCTION audit_actor() RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce(nullif(current_setting('sluice.actor', true), '')::jsonb,
         jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database'))
 $$;
 
--- write_audit adds an entry in the name of audit_actor, a packed one if it has rows. The first entry's id is kept in
--- the setting sluice.change for the following entries.
+-- write_audit keeps the first entry's id in the setting sluice.change for the following entries.
 CREATE FUNCTION write_audit(tenant_id bigint, action text, object_kind text, object_id text, before jsonb, after jsonb,
         rows jsonb DEFAULT NULL)
     RETURNS bigint LANGUAGE plpgsql AS $$
@@ -441,8 +422,8 @@ $$;
 -- audit_images returns what the log shows of a change from one row to another; null is no row.
 --
 -- A row that is marked removed or revoked counts as gone: the mark is "remove", and clearing it is "create". A change
--- of bookkeeping alone is not logged. Secrets never reach the log, only that one changed; a webhook's URL may hold
--- one. Here and below OFFSET 0 keeps the planner from computing an image once for each of its uses.
+-- of bookkeeping alone is not logged. The log shows no secret; a webhook's URL may hold one. Here and below OFFSET 0
+-- keeps the planner from computing an image once for each of its uses.
 CREATE FUNCTION audit_images(old_row jsonb, new_row jsonb)
     RETURNS TABLE (action text, before jsonb, after jsonb) LANGUAGE sql IMMUTABLE AS $$
     SELECT
@@ -460,9 +441,8 @@ CREATE FUNCTION audit_images(old_row jsonb, new_row jsonb)
             IS DISTINCT FROM new_row - '{revision,version,updated_at,last_used_at,last_seen_at,token_digest}'::text[]
 $$;
 
--- audit_change logs a change to a tenant's row. Its arguments are the kind of object, and the columns whose values,
--- joined by colons, are the object's id: audit_change('override', 'rule_id', 'user_id'). An object that a tenant has
--- once has its kind as its id. The parameters of a rule are fields of its image like its other columns.
+-- audit_change takes the kind of object and the columns that make its id: audit_change('override', 'rule_id',
+-- 'user_id'). An object that a tenant has once has its kind as its id.
 CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     old_row jsonb;
@@ -492,8 +472,7 @@ BEGIN
 END
 $$;
 
--- write_audit_rows adds entries about objects that a statement changed in the same way: up to 20 have their own, more
--- are packed.
+-- write_audit_rows gives up to 20 objects that a statement changed in the same way their own entries, and packs more.
 CREATE FUNCTION write_audit_rows(tenant_id bigint, action text, object_kind text, rows jsonb[]) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -510,9 +489,9 @@ BEGIN
 END
 $$;
 
--- audit_changes is audit_change for tables with bulk writes. It runs once for a statement, and packs what the statement
--- changed. Its argument is the kind of object; the id is the rule, if there is one, and the user. Programs delete few
--- rows of these tables, so deletions are left to audit_change.
+-- audit_changes is audit_change for tables with bulk writes: it runs once for a statement, and packs the changes. The
+-- id is the rule, if there is one, and the user. Programs delete few rows of these tables, so deletions are left to
+-- audit_change.
 CREATE FUNCTION audit_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     changes refcursor;
@@ -589,8 +568,7 @@ CREATE TRIGGER plan_assignment_audit_delete AFTER DELETE ON plan_assignment
 CREATE TRIGGER api_key_audit AFTER INSERT OR UPDATE OR DELETE ON api_key
     FOR EACH ROW EXECUTE FUNCTION audit_change('api_key', 'key_id');
 
--- How many rules name a plan and how many users are on it, kept by triggers, because counting a million users takes
--- long. A row stays when both are 0.
+-- Triggers count the rules and users of a plan, because counting a million users takes long.
 CREATE TABLE plan_use (
     tenant_id bigint NOT NULL,
     plan      text   NOT NULL COLLATE "C",
@@ -602,9 +580,8 @@ CREATE TABLE plan_use (
     CONSTRAINT plan_use_users_check CHECK (users >= 0)
 );
 
--- count_plan_use runs once for a statement: a million users who change plans are two sums. A transaction that writes
--- rules one by one sets sluice.count_rules to 'later' and runs count_rules at its end, because each version of a row
--- that one transaction writes slows down the next.
+-- A transaction that writes rules one by one sets sluice.count_rules to 'later' and runs count_rules at its end: each
+-- version of a row slows down the next.
 CREATE FUNCTION count_plan_use() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     a_rule CONSTANT bigint := (TG_TABLE_NAME = 'rate_limit_rule')::int;
@@ -647,8 +624,7 @@ CREATE TRIGGER plan_assignment_updated AFTER UPDATE ON plan_assignment
 CREATE TRIGGER plan_assignment_deleted AFTER DELETE ON plan_assignment
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_plan_use();
 
--- When a key was last used, to the minute. It is apart from api_key, because checks depend on that table's rows and
--- using a key does not change it.
+-- Uses, to the minute, are apart from api_key, because checks depend on that table's rows.
 CREATE TABLE api_key_use (
     tenant_id    bigint      NOT NULL,
     key_id       text        NOT NULL COLLATE "C",
@@ -657,8 +633,6 @@ CREATE TABLE api_key_use (
     CONSTRAINT api_key_use_key_fkey FOREIGN KEY (tenant_id, key_id) REFERENCES api_key (tenant_id, key_id)
 );
 
--- People
---
 -- Accounts are global: a person may be a member of several tenants. Secrets of sessions and invitations are stored as
 -- SHA-256 digests.
 CREATE TABLE account (
@@ -671,11 +645,10 @@ CREATE TABLE account (
     version           bigint      NOT NULL DEFAULT 1, -- not raised by a password
     created_at        timestamptz NOT NULL DEFAULT now(),
     updated_at        timestamptz NOT NULL DEFAULT now(),
-    -- The tenant that invited an account by a link that others could have used; null once the address is proven.
+    -- the tenant that invited an account by a link that others could have used
     unproven_in bigint,
     second_factor_at timestamptz, -- null: it has none
     recovery_codes_at timestamptz, -- when they were made
-    -- the issuer whose groups made it a platform admin; '' for a person
     admin_by    text NOT NULL DEFAULT '' COLLATE "C",
     CONSTRAINT account_pkey PRIMARY KEY (account_id),
     CONSTRAINT account_unproven_in_fkey FOREIGN KEY (unproven_in) REFERENCES tenant (tenant_id),
@@ -688,7 +661,6 @@ CREATE UNIQUE INDEX account_email_key ON account (lower(email)) WHERE unproven_i
 CREATE UNIQUE INDEX account_unproven_email_key ON account (unproven_in, lower(email)) WHERE unproven_in IS NOT NULL;
 CREATE INDEX account_list_idx ON account (lower(email), account_id);
 
--- People's identities at OpenID Connect providers. An identity is its issuer and subject; the address is only shown.
 CREATE TABLE account_identity (
     identity_id  bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     issuer       text        NOT NULL COLLATE "C",
@@ -707,7 +679,6 @@ CREATE TABLE account_identity (
 
 CREATE INDEX account_identity_account_idx ON account_identity (account_id);
 
--- Sign-ins at providers that were used, so that none is used twice. They are forgotten when their cookies have expired.
 CREATE TABLE used_sign_in (
     flow_digest bytea       NOT NULL,
     expires_at  timestamptz NOT NULL,
@@ -717,7 +688,6 @@ CREATE TABLE used_sign_in (
 
 CREATE INDEX used_sign_in_expires_idx ON used_sign_in (expires_at);
 
--- A row is a live session or one that expired; a session that ended otherwise is deleted.
 CREATE TABLE session (
     session_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     account_id   bigint      NOT NULL,
@@ -726,10 +696,8 @@ CREATE TABLE session (
     ip           inet,
     created_at   timestamptz NOT NULL DEFAULT now(),
     last_seen_at timestamptz NOT NULL DEFAULT now(), -- to the minute
-    -- without it, a session of an account that has a factor does not count
     second_factor boolean    NOT NULL DEFAULT false,
     confirmed_at timestamptz, -- when its owner last signed in again; null: not since created_at
-    -- the slug of the provider that it began at; '' for a password
     provider     text        NOT NULL DEFAULT '' COLLATE "C",
     CONSTRAINT session_pkey PRIMARY KEY (session_id),
     CONSTRAINT session_token_digest_key UNIQUE (token_digest),
@@ -741,8 +709,7 @@ CREATE TABLE session (
 CREATE INDEX session_account_idx ON session (account_id, session_id);
 CREATE INDEX session_created_idx ON session (created_at);
 
--- The second factor of an account. It counts once account.second_factor_at is set; before that, it waits for its first
--- code.
+-- A second factor counts once account.second_factor_at is set; before that, it waits for its first code.
 CREATE TABLE second_factor (
     account_id bigint      NOT NULL,
     secret     bytea       NOT NULL, -- sealed under a key that the database does not have
@@ -752,7 +719,6 @@ CREATE TABLE second_factor (
     CONSTRAINT second_factor_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id)
 );
 
--- Codes for an account whose factor is lost. Deleting uses one up.
 CREATE TABLE recovery_code (
     account_id  bigint NOT NULL,
     code_digest bytea  NOT NULL,
@@ -761,7 +727,6 @@ CREATE TABLE recovery_code (
     CONSTRAINT recovery_code_digest_check CHECK (octet_length(code_digest) = 32)
 );
 
--- Sign-ins that wait for the second factor.
 CREATE TABLE pending_sign_in (
     token_digest bytea       NOT NULL,
     account_id   bigint      NOT NULL,
@@ -787,7 +752,7 @@ CREATE TABLE sign_in_attempt (
 );
 
 CREATE INDEX sign_in_attempt_last_at_idx ON sign_in_attempt (last_at);
--- Attempts that make nobody wait yet. A flood of made-up addresses leaves many.
+-- A flood of made-up addresses leaves many.
 CREATE INDEX sign_in_attempt_few_idx ON sign_in_attempt (last_at) WHERE attempts < 5;
 
 CREATE TABLE member (
@@ -819,8 +784,7 @@ $$;
 
 CREATE TRIGGER member_may_join BEFORE INSERT ON member FOR EACH ROW EXECUTE FUNCTION member_may_join();
 
--- The link of an invitation names no tenant, so a token's digest is unique among all tenants. It has 256 random bits,
--- so a taken one reveals nothing.
+-- The link of an invitation names no tenant, so a token's digest is unique among all tenants.
 CREATE TABLE invitation (
     tenant_id     bigint      NOT NULL,
     invitation_id bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -848,8 +812,7 @@ CREATE TABLE invitation (
     CONSTRAINT invitation_accepted_by_check CHECK ((accepted_at IS NULL) = (accepted_by IS NULL))
 );
 
--- Open invitations: to list them; by address, since a new invitation revokes the previous one; and by account, since
--- the invitations of a person who may no longer invite are revoked.
+-- A new invitation revokes the address's previous one, and a person's invitations are revoked with the right to invite.
 CREATE INDEX invitation_open_idx ON invitation (tenant_id, invitation_id) WHERE accepted_at IS NULL
     AND revoked_at IS NULL;
 CREATE INDEX invitation_email_idx ON invitation (tenant_id, lower(email)) WHERE accepted_at IS NULL
@@ -858,7 +821,6 @@ CREATE INDEX invitation_ended_idx ON invitation (least(expires_at, accepted_at, 
 CREATE INDEX invitation_account_idx ON invitation (invited_by_account, tenant_id) WHERE accepted_at IS NULL
     AND revoked_at IS NULL;
 
--- Mail to people and the state of sending it. The token of its link is made when it is sent, and stored nowhere.
 CREATE TABLE mail (
     tenant_id     bigint      NOT NULL, -- in whose share it is sent; 0 for the platform's own
     mail_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -886,7 +848,6 @@ CREATE INDEX mail_age_idx ON mail (created_at);
 CREATE INDEX mail_account_idx ON mail (account_id, created_at) WHERE account_id <> 0;
 CREATE INDEX mail_invitation_idx ON mail (tenant_id, invitation_id) WHERE invitation_id IS NOT NULL;
 
--- Links that were mailed to accounts. Deleting uses one up.
 CREATE TABLE mailed_link (
     account_id   bigint      NOT NULL,
     purpose      text        NOT NULL,
@@ -905,9 +866,8 @@ CREATE TRIGGER member_audit AFTER INSERT OR UPDATE OR DELETE ON member
 CREATE TRIGGER invitation_audit AFTER INSERT OR UPDATE OR DELETE ON invitation
     FOR EACH ROW EXECUTE FUNCTION audit_change('invitation', 'invitation_id');
 
--- Denials, and what shadow rules would have denied: see the package violations. Rows have no foreign keys and keep what
--- the rule was then, because rules change and rows stay. Rows of a day without a partition are in the default one, and
--- move when its partition is made.
+-- Rows have no foreign keys and keep what the rule was then, because rules change and rows stay. Rows of a day without
+-- a partition are in the default one, and move when its partition is made.
 CREATE TABLE rate_limit_violation (
     tenant_id       bigint           NOT NULL,
     violation_id    bigint           NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -949,8 +909,8 @@ CREATE INDEX rate_limit_violation_endpoint_idx ON rate_limit_violation (tenant_i
     WHERE endpoint IS NOT NULL;
 CREATE INDEX rate_limit_violation_recorded_idx ON rate_limit_violation (tenant_id, recorded_at);
 
--- How often each subject was denied. For a tenant, rule and time, denied is the sum of the violations' counts and of
--- detail_dropped. Subjects longer than 1024 bytes end in their digest. Partitioned like violations.
+-- denied is the sum of the violations' counts and of detail_dropped. Subjects longer than 1024 bytes end in their
+-- digest.
 CREATE TABLE violation_minute (
     tenant_id      bigint      NOT NULL,
     minute         timestamptz NOT NULL,
@@ -966,7 +926,6 @@ CREATE TABLE violation_minute_default PARTITION OF violation_minute DEFAULT;
 
 CREATE INDEX violation_minute_rule_idx ON violation_minute (tenant_id, rule_id, minute);
 
--- Denials of the last minutes by each dimension in slots of five seconds: see violations.RecentDenials.
 CREATE TABLE recent_denial (
     tenant_id bigint      NOT NULL,
     dimension text        NOT NULL,
@@ -981,7 +940,6 @@ CREATE TABLE recent_denial (
 
 CREATE INDEX recent_denial_slot_idx ON recent_denial (slot);
 
--- Estimates of the checks of the busiest users and networks in the last minutes: see violations.CallerCount.
 CREATE TABLE recent_check (
     tenant_id bigint      NOT NULL,
     dimension text        NOT NULL,
@@ -993,9 +951,8 @@ CREATE TABLE recent_check (
 
 CREATE INDEX recent_check_minute_idx ON recent_check (minute);
 
--- Decisions by minute. Rule 0 is for checks as a whole, -1 for what rules in shadow mode would have denied, and numbers
--- below for all rules of a meter (see violations.RulesOf); other rows are a rule's own verdicts. Degraded ones are
--- among the three before. Partitioned like violations.
+-- Rule 0 is for checks as a whole, -1 for what rules in shadow mode would have denied, and numbers below for all rules
+-- of a meter (see violations.RulesOf). Degraded decisions are among the three before.
 CREATE TABLE decision_minute (
     tenant_id  bigint      NOT NULL,
     rule_id    bigint      NOT NULL,
@@ -1013,8 +970,7 @@ CREATE TABLE decision_minute_default PARTITION OF decision_minute DEFAULT;
 
 CREATE INDEX decision_minute_minute_idx ON decision_minute (tenant_id, minute);
 
--- Sums of decision_minute over 1, 6 and 24 hours, written with it, so that a chart of any length reads a few rows for
--- each point.
+-- Sums of decision_minute over 1, 6 and 24 hours make a chart of any length read a few rows for each point.
 CREATE TABLE decision_span (
     tenant_id    bigint      NOT NULL,
     rule_id      bigint      NOT NULL,
@@ -1030,7 +986,6 @@ CREATE TABLE decision_span (
 
 CREATE INDEX decision_span_starts_idx ON decision_span (tenant_id, span_minutes, starts_at);
 
--- Batches that recorders have written, so that a retry is not written twice.
 CREATE TABLE recorder_batch (
     writer_id  text        NOT NULL COLLATE "C",
     batch_seq  bigint      NOT NULL,
@@ -1040,8 +995,7 @@ CREATE TABLE recorder_batch (
 
 CREATE INDEX recorder_batch_written_idx ON recorder_batch (written_at);
 
--- Crossings of shares of fixed windows' limits: see violations.Crossing. Without foreign keys, like violations. They
--- are written once, except that an earlier time replaces a later one.
+-- Crossings of shares of fixed windows' limits: see violations.Crossing. An earlier time replaces a later one.
 CREATE TABLE quota_crossing (
     tenant_id      bigint           NOT NULL,
     rule_id        bigint           NOT NULL,
@@ -1068,8 +1022,6 @@ CREATE INDEX quota_crossing_user_idx ON quota_crossing (tenant_id, user_id, cros
     WHERE user_id IS NOT NULL;
 CREATE INDEX quota_crossing_end_idx ON quota_crossing (window_end);
 
--- An alert sends a message when the count of a rule, or of one of the rule's subjects, reaches threshold within
--- window_minutes.
 CREATE TABLE alert (
     tenant_id      bigint      NOT NULL,
     alert_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1078,10 +1030,9 @@ CREATE TABLE alert (
     per_subject    boolean     NOT NULL, -- the threshold is that of any one subject, not of all together
     threshold      bigint      NOT NULL, -- in percent of the checks for near_limit
     window_minutes integer     NOT NULL,
-    -- '' for mail; for Slack what people see of it, because the whole URL is the secret
+    -- '' for mail; for Slack what people see, because the whole URL is the secret
     url            text        NOT NULL,
-    -- signs webhooks; Slack's URL; PagerDuty's routing key. It begins with "sealed:" unless there was no key to seal it
-    -- under
+    -- signs webhooks; Slack's URL; PagerDuty's routing key; with "sealed:" before it unless there was no key
     secret         text        NOT NULL,
     is_active      boolean     NOT NULL,
     version        bigint      NOT NULL DEFAULT 1,
@@ -1106,7 +1057,6 @@ CREATE TABLE alert (
     CONSTRAINT alert_silence_check CHECK (char_length(silence_reason) <= 500)
 );
 
--- A message of an alert and the state of sending it. Removing the alert removes its messages.
 CREATE TABLE delivery (
     tenant_id    bigint      NOT NULL,
     delivery_id  bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1124,7 +1074,6 @@ CREATE TABLE delivery (
     mail_id      bigint, -- the message that carries it, which has its own state from then on; null for other formats
     rule_id      bigint, -- null for checks as a whole
     silenced     boolean     NOT NULL DEFAULT false, -- recorded and not sent; its state is delivered
-    -- What its alert and rule were when it was raised.
     kind           text      NOT NULL,
     per_subject    boolean   NOT NULL,
     threshold      bigint    NOT NULL,
@@ -1143,7 +1092,7 @@ CREATE INDEX delivery_pending_idx ON delivery (tenant_id, alert_id) WHERE state 
 CREATE TRIGGER alert_audit AFTER INSERT OR UPDATE OR DELETE ON alert
     FOR EACH ROW EXECUTE FUNCTION audit_change('alert', 'alert_id');
 
--- Where a tenant's audit log is sent. How far that is stands apart, because the log has every change of this table.
+-- The progress stands apart, because the log has every change of this table.
 CREATE TABLE audit_webhook (
     tenant_id  bigint      NOT NULL,
     url        text        NOT NULL,
@@ -1157,7 +1106,6 @@ CREATE TABLE audit_webhook (
     CONSTRAINT audit_webhook_url_check CHECK (octet_length(url) <= 2048)
 );
 
--- How far a tenant's audit log was sent, and how the latest attempt ended.
 CREATE TABLE audit_webhook_progress (
     tenant_id    bigint      NOT NULL,
     sent_to      bigint      NOT NULL, -- the audit_id of the last entry that was received
@@ -1178,12 +1126,11 @@ CREATE TABLE audit_webhook_progress (
 CREATE TRIGGER audit_webhook_audit AFTER INSERT OR UPDATE OR DELETE ON audit_webhook
     FOR EACH ROW EXECUTE FUNCTION audit_change('audit_webhook');
 
--- Tables with a partition for each day, in UTC. Dropping a partition takes no longer with more rows, and leaves nothing
--- to vacuum. The functions that make and drop partitions run with the rights of the role that migrated, so that a
--- process's role cannot change the schema. They give up on a lock after two seconds, because others would queue behind
--- them.
+-- Dropping a partition takes no longer with more rows, and leaves nothing to vacuum. The functions run with the rights
+-- of the role that migrated, so that a process's role cannot change the schema. Their short lock timeout keeps others
+-- from queueing behind them.
 
--- day_column returns the column by whose days a table is partitioned, and refuses other tables.
+-- day_column returns the column by whose days (in UTC) a table is partitioned.
 CREATE FUNCTION day_column(parent text, OUT name text, OUT is_date boolean)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, public, pg_temp
@@ -1199,8 +1146,6 @@ BEGIN
 END
 $$;
 
--- make_day_partition makes the partition of a day unless it exists, and moves the day's rows into it from the default
--- one.
 CREATE FUNCTION make_day_partition(parent text, day date) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -1219,7 +1164,7 @@ BEGIN
     IF to_regclass('public.' || partition) IS NOT NULL THEN
         RETURN false;
     END IF;
-    -- Nothing may come into the default partition between the move and the moment when the new one takes its place.
+    -- No row may come into the default partition before the new one takes its place.
     EXECUTE format('LOCK TABLE public.%I IN ACCESS EXCLUSIVE MODE', parent || '_default');
     IF to_regclass('public.' || partition) IS NOT NULL THEN
         RETURN false;
@@ -1233,8 +1178,7 @@ BEGIN
 END
 $$;
 
--- drop_day_partitions drops the partitions of the days before a day, and those days' rows of the default one. It always
--- keeps yesterday's.
+-- drop_day_partitions drops also the days' rows of the default partition, and always keeps yesterday's.
 CREATE FUNCTION drop_day_partitions(parent text, before date) RETURNS integer
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -1263,8 +1207,6 @@ BEGIN
 END
 $$;
 
--- days_without_partition returns the days since a day with rows in the default partition, without those so far ahead
--- that they get no partition.
 CREATE FUNCTION days_without_partition(parent text, since date) RETURNS SETOF date
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -1283,7 +1225,6 @@ REVOKE ALL ON FUNCTION make_day_partition(text, date) FROM PUBLIC;
 REVOKE ALL ON FUNCTION drop_day_partitions(text, date) FROM PUBLIC;
 REVOKE ALL ON FUNCTION days_without_partition(text, date) FROM PUBLIC;
 
--- Recorded checks, packed: see the package traffic. Without foreign keys, like violations.
 CREATE TABLE traffic_block (
     tenant_id bigint      NOT NULL,
     day       date        NOT NULL, -- of all its checks, in UTC
@@ -1308,7 +1249,6 @@ CREATE TABLE traffic_block_default PARTITION OF traffic_block DEFAULT;
 
 CREATE INDEX traffic_block_at_idx ON traffic_block (tenant_id, day, first_at, writer, number);
 
--- Sums of the blocks of a day.
 CREATE TABLE traffic_day (
     tenant_id bigint      NOT NULL,
     day       date        NOT NULL,
@@ -1326,8 +1266,7 @@ CREATE TABLE traffic_day (
 
 CREATE INDEX traffic_day_day_idx ON traffic_day (day);
 
--- Recorded checks by user, calendar month in UTC and meter. Without foreign keys, like violations. The row of requests
--- counts every check, and those of other meters the checks that name them.
+-- The row of requests counts every check by month in UTC, and those of other meters the checks that name them.
 CREATE TABLE user_month (
     tenant_id  bigint  NOT NULL,
     month      date    NOT NULL, -- its first day
@@ -1339,8 +1278,6 @@ CREATE TABLE user_month (
     CONSTRAINT user_month_pkey PRIMARY KEY (tenant_id, month, user_id, meter)
 );
 
--- How many users a tenant has in user_month, by month, so that a month with too many is found without counting them. A
--- row is made when the month is first written to; checks without a user do not count.
 CREATE TABLE month_users (
     tenant_id bigint NOT NULL,
     month     date   NOT NULL, -- its first day
@@ -1348,7 +1285,6 @@ CREATE TABLE month_users (
     CONSTRAINT month_users_pkey PRIMARY KEY (tenant_id, month)
 );
 
--- Replays of recorded checks, which wait here until a process runs them.
 CREATE TABLE replay (
     tenant_id         bigint           NOT NULL,
     replay_id         bigint           NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1371,8 +1307,7 @@ CREATE TABLE replay (
 
 CREATE INDEX replay_requested_idx ON replay (requested_at);
 
--- audit_replay logs that a replay was asked for, and that it was canceled. The log has no request and no result,
--- because these can name users, and are erased with the replay.
+-- audit_replay logs no request and no result, because these can name users, and are erased with the replay.
 CREATE FUNCTION audit_replay() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     image jsonb := jsonb_build_object('replay_id', NEW.replay_id, 'kind', NEW.request->'kind',
@@ -1391,7 +1326,6 @@ $$;
 CREATE TRIGGER replay_audit AFTER INSERT OR UPDATE OF is_canceled ON replay
     FOR EACH ROW EXECUTE FUNCTION audit_replay();
 
--- A change of rules at a time to come, which can be taken back at another. Values are by column of rate_limit_rule.
 CREATE TABLE scheduled_change (
     tenant_id         bigint      NOT NULL,
     change_id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1417,7 +1351,6 @@ CREATE TABLE scheduled_change (
 
 CREATE INDEX scheduled_change_open_idx ON scheduled_change (tenant_id, due_at, change_id) WHERE due_at IS NOT NULL;
 
--- The part of a scheduled change about one rule.
 CREATE TABLE scheduled_change_rule (
     tenant_id bigint NOT NULL,
     change_id bigint NOT NULL,
@@ -1438,8 +1371,6 @@ CREATE INDEX scheduled_change_rule_rule_idx ON scheduled_change_rule (tenant_id,
 CREATE TRIGGER scheduled_change_audit AFTER INSERT OR UPDATE OF state ON scheduled_change
     FOR EACH ROW EXECUTE FUNCTION audit_change('scheduled_change', 'change_id');
 
--- The last report of each process that answers checks: see the package fleet. Writing a row deletes those that are a
--- day old.
 CREATE TABLE api_process (
     process_id      text        NOT NULL COLLATE "C", -- of one run
     name            text        NOT NULL COLLATE "C",
@@ -1459,8 +1390,7 @@ CREATE TABLE api_process (
     CONSTRAINT api_process_pkey PRIMARY KEY (process_id)
 );
 
--- Changes to accounts, and the creation, suspension and removal of tenants: what no tenant's log has or can still show.
--- Written like audit_event.
+-- Changes to accounts, and the creation, suspension and removal of tenants, which no tenant's log can still show.
 CREATE TABLE platform_audit_event (
     audit_id    bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -1481,13 +1411,12 @@ CREATE TABLE platform_audit_event (
 CREATE TRIGGER platform_audit_event_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON platform_audit_event
     FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
 
--- audit_platform_change logs a change to a row of no tenant. Its arguments are the kind of object and the column of its
--- id. The log shows only that a password hash changed, and nothing of a key's digest.
+-- audit_platform_change takes the kind of object and the column of its id. The log shows only that a password hash
+-- changed, and nothing of a key's digest.
 CREATE FUNCTION audit_platform_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     hidden CONSTANT text[] := '{revision,version,updated_at,password_hash,digest,last_used_at}';
-    actor  jsonb := coalesce(nullif(current_setting('sluice.actor', true), '')::jsonb,
-        jsonb_build_object('kind', 'system', 'id', session_user, 'name', 'database'));
+    actor  jsonb := audit_actor();
     before jsonb;
     after  jsonb;
     object jsonb;
@@ -1530,7 +1459,6 @@ CREATE TRIGGER tenant_platform_audit AFTER UPDATE ON tenant FOR EACH ROW
     WHEN (OLD.suspended_at IS DISTINCT FROM NEW.suspended_at OR OLD.removed_at IS DISTINCT FROM NEW.removed_at)
     EXECUTE FUNCTION audit_platform_change('tenant', 'slug');
 
--- Keys of the platform: they belong to no tenant, and only the admin API knows them.
 CREATE TABLE service_key (
     key_id          text        NOT NULL COLLATE "C",
     name            text        NOT NULL,
@@ -1561,7 +1489,6 @@ CREATE INDEX service_key_created_at_idx ON service_key (created_at, key_id);
 CREATE TRIGGER service_key_platform_audit AFTER INSERT OR UPDATE OR DELETE ON service_key
     FOR EACH ROW EXECUTE FUNCTION audit_platform_change('service_key', 'key_id');
 
--- Notices about keys, so that each is sent once.
 CREATE TABLE key_notice (
     tenant_id bigint      NOT NULL, -- 0 for service keys
     key_id    text        NOT NULL COLLATE "C",
@@ -1571,7 +1498,6 @@ CREATE TABLE key_notice (
     CONSTRAINT key_notice_notice_check CHECK (notice IN ('expires_14', 'expires_7', 'expires_1', 'creator_left'))
 );
 
--- Work that waits, and periodic work: see the package jobs.
 CREATE TABLE job (
     tenant_id     bigint      NOT NULL, -- 0 for the platform's own
     job_id        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1596,7 +1522,6 @@ CREATE TABLE job (
 CREATE INDEX job_due_idx ON job (kind, tenant_id, next_run_at, job_id) WHERE state = 'waiting';
 CREATE INDEX job_parked_idx ON job (job_id) WHERE state = 'parked';
 
--- enqueue_audit_webhook makes the job that sends new entries of the audit log, unless there is one.
 CREATE FUNCTION enqueue_audit_webhook() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO job (tenant_id, kind, next_run_at)
@@ -1631,9 +1556,8 @@ CREATE TABLE idempotency (
 CREATE INDEX idempotency_started_idx ON idempotency (started_at);
 CREATE INDEX idempotency_caller_idx ON idempotency (tenant_id, caller, number);
 
--- Buckets of deployments without Redis. See internal/store/pgbucket. No column but the key is indexed, and pages have
--- room, so that PostgreSQL updates a row within its page. A tenant or rule that is gone leaves rows that are removed
--- once full.
+-- Buckets of deployments without Redis: see internal/store/pgbucket. No column but the key is indexed, and pages have
+-- room, so that PostgreSQL updates a row within its page.
 CREATE UNLOGGED TABLE bucket (
     tenant_id bigint NOT NULL,
     rule_id   bigint NOT NULL,
@@ -1643,8 +1567,8 @@ CREATE UNLOGGED TABLE bucket (
     CONSTRAINT bucket_pkey PRIMARY KEY (tenant_id, rule_id, subject)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- The latest known states of buckets of long limits, which outlive their store. A row with the rule 0 marks a user who
--- was erased, by the SHA-256 of the id: nothing about the user is stored from before its stamp, nor a settlement later.
+-- The latest known states of buckets of long limits, which outlive their store. A row with the rule 0 marks an erased
+-- user by the SHA-256 of the id: nothing from before its stamp, and no later settlement, is stored.
 CREATE TABLE bucket_checkpoint (
     tenant_id bigint NOT NULL,
     rule_id   bigint NOT NULL, -- below 0: of a check's own limit
@@ -1656,7 +1580,6 @@ CREATE TABLE bucket_checkpoint (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1);
 CREATE INDEX bucket_checkpoint_owner_idx ON bucket_checkpoint (tenant_id, owner) WHERE owner IS NOT NULL;
 
--- Answers of the store of buckets to credits that callers may repeat.
 CREATE UNLOGGED TABLE bucket_credit (
     tenant_id    bigint NOT NULL,
     credit_id    bytea  NOT NULL,
@@ -1666,7 +1589,7 @@ CREATE UNLOGGED TABLE bucket_credit (
     CONSTRAINT bucket_credit_pkey PRIMARY KEY (tenant_id, credit_id)
 ) WITH (vacuum_truncate = off);
 
--- Ids of records that were charged, by their digests. A row of bucket with the rule 0 counts those of a tenant.
+-- A row of bucket with the rule 0 counts a tenant's records and reservations.
 CREATE UNLOGGED TABLE bucket_record (
     tenant_id    bigint NOT NULL,
     record_id    bytea  NOT NULL,
@@ -1674,7 +1597,6 @@ CREATE UNLOGGED TABLE bucket_record (
     CONSTRAINT bucket_record_pkey PRIMARY KEY (tenant_id, record_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
--- Open reservations, beside their buckets. A row of bucket with the rule 0 counts those of a tenant.
 CREATE UNLOGGED TABLE bucket_reservation (
     tenant_id      bigint NOT NULL,
     reservation_id bytea  NOT NULL,
@@ -1684,8 +1606,21 @@ CREATE UNLOGGED TABLE bucket_reservation (
 ) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 CREATE INDEX bucket_reservation_ends_at_idx ON bucket_reservation (tenant_id, ends_at);
 
--- drop_audit_events deletes up to so many entries from before a time, of the tenants' logs and of the platform's. It
--- counts those that a webhook has not received.
+CREATE FUNCTION drop_rows_before(relation text, at_column text, before timestamptz, at_most integer) RETURNS bigint
+    LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    dropped bigint;
+BEGIN
+    EXECUTE format('DELETE FROM public.%1$I WHERE ctid = ANY (ARRAY(
+        SELECT old.ctid FROM public.%1$I AS old WHERE old.%2$I < $1 LIMIT $2))', relation, at_column)
+        USING before, at_most;
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    RETURN dropped;
+END
+$$;
+
+REVOKE ALL ON FUNCTION drop_rows_before(text, text, timestamptz, integer) FROM PUBLIC;
+
 CREATE FUNCTION drop_audit_events(older_than timestamptz, at_most integer) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -1727,17 +1662,14 @@ BEGIN
 END
 $$;
 
--- erase_from_audit_image replaces the user's id in an image of the log, empties the reason, and marks the image, which
--- nobody may then undo.
+-- erase_from_audit_image marks the image, which nobody may then undo.
 CREATE FUNCTION erase_from_audit_image(image jsonb, alias text) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
     SELECT image || '{"erased": true}'
         || CASE WHEN image ? 'user_id' THEN jsonb_build_object('user_id', alias) ELSE '{}' END
         || CASE WHEN image ? 'reason' THEN '{"reason": ""}'::jsonb ELSE '{}' END
 $$;
 
--- erase_user_from_audit replaces a user's id by another text in a tenant's log, and empties the reasons of the user's
--- overrides, which people write about persons. It looks at the entries after one up to another, and returns the number
--- of changed ones.
+-- erase_user_from_audit also empties the reasons of the user's overrides, which people write about persons.
 CREATE FUNCTION erase_user_from_audit(of_tenant bigint, erased text, alias text, after_id bigint, up_to bigint)
     RETURNS bigint
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -1757,7 +1689,7 @@ BEGIN
         AND (e.object_kind = 'user' AND e.object_id = erased
         OR e.object_kind IN ('override', 'bucket') AND (e.before->>'user_id' = erased OR e.after->>'user_id' = erased));
     GET DIAGNOSTICS changed = ROW_COUNT;
-    -- What follows computes rows from a snapshot, so nobody else may change them meanwhile.
+    -- The next statement computes rows from a snapshot, so nobody else may change them meanwhile.
     PERFORM FROM public.audit_event AS e
     WHERE e.tenant_id = of_tenant AND e.audit_id > after_id AND e.audit_id <= up_to AND e.rows IS NOT NULL
     ORDER BY e.audit_id
@@ -1792,8 +1724,8 @@ $$;
 REVOKE ALL ON FUNCTION drop_audit_events(timestamptz, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION erase_user_from_audit(bigint, text, text, bigint, bigint) FROM PUBLIC;
 
--- Erasures of users. A job takes the user out of one kind of records after the other, in pieces; each piece and what
--- the row says of it are one transaction. A finished one is a receipt, and names nobody.
+-- A job takes the user out of one kind of records after the other; each piece and the row are one transaction. A
+-- finished one is a receipt, and names nobody.
 CREATE TABLE user_erasure (
     tenant_id    bigint      NOT NULL,
     erasure_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1814,8 +1746,8 @@ CREATE TABLE user_erasure (
 CREATE UNIQUE INDEX user_erasure_open_key ON user_erasure (tenant_id, user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX user_erasure_finished_idx ON user_erasure (finished_at);
 
--- Files that people export. A job writes one in pieces; each chunk and where it ends are one transaction. A file is
--- deleted a day after it was finished, when its maker exports more, and when a user of the tenant is erased.
+-- A job writes a file in pieces; each chunk and where it ends are one transaction. A file is deleted a day after it was
+-- finished, when its maker exports more, and when a user of the tenant is erased.
 CREATE TABLE export (
     tenant_id         bigint      NOT NULL,
     export_id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1848,7 +1780,6 @@ CREATE TABLE export_chunk (
 
 ALTER TABLE export_chunk ALTER COLUMN data SET STORAGE EXTERNAL;
 
--- The security log: who got in and who did not; see the package auth, AccessLog.
 CREATE TABLE access_event (
     at         timestamptz NOT NULL, -- the first of count events
     access_id  bigint      NOT NULL, -- random, so that an entry that is written twice is stored once
@@ -1874,8 +1805,7 @@ CREATE INDEX access_event_who_idx ON access_event (lower(who), at, access_id) WH
 CREATE INDEX access_event_kind_idx ON access_event (kind, at, access_id);
 CREATE INDEX access_event_ip_idx ON access_event (ip, at, access_id) WHERE ip IS NOT NULL;
 
--- drop_access_events deletes up to so many entries of the security log from before a time. Programs may only add
--- entries.
+-- Programs may only add entries to the security log.
 CREATE FUNCTION drop_access_events(older_than timestamptz, at_most integer) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -1896,8 +1826,8 @@ $$;
 
 REVOKE ALL ON FUNCTION drop_access_events(timestamptz, integer) FROM PUBLIC;
 
--- Removed tenants whose rows are being erased, or were: the receipts, which stay. The tenant's own row stays too,
--- without its name, because its slug is never used again.
+-- Receipts of removed tenants' rows, which stay. The tenant's own row stays too, without its name, because its slug is
+-- never used again.
 CREATE TABLE tenant_erasure (
     slug      text        NOT NULL COLLATE "C",
     of_tenant bigint      NOT NULL,
@@ -1908,9 +1838,8 @@ CREATE TABLE tenant_erasure (
     CONSTRAINT tenant_erasure_tenant_fkey FOREIGN KEY (of_tenant) REFERENCES tenant (tenant_id)
 );
 
--- erase_removed_tenant erases up to so many rows of one table that belong to a removed tenant, and returns true when
--- nothing is left. It finds the tables in the catalog, so that no new one is forgotten: all with a column tenant_id,
--- those that refer to others first, and the audit log last, because other deletions write to it.
+-- erase_removed_tenant finds all tables with a column tenant_id in the catalog, so that no new one is forgotten. The
+-- audit log comes last, because other deletions write to it.
 CREATE FUNCTION erase_removed_tenant(removed_tenant bigint, at_most integer) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -1943,7 +1872,6 @@ BEGIN
         AND a.unproven_in = removed_tenant;
     DELETE FROM public.recovery_code AS c USING public.account AS a WHERE a.account_id = c.account_id
         AND a.unproven_in = removed_tenant;
-    -- The security log is the platform's. Its entries keep the slug, for as long as entries are kept.
     UPDATE public.access_event SET tenant_id = 0 WHERE (at, access_id) IN (
         SELECT e.at, e.access_id FROM public.access_event AS e WHERE e.tenant_id = removed_tenant LIMIT at_most);
     GET DIAGNOSTICS erased = ROW_COUNT;
@@ -1974,7 +1902,6 @@ BEGIN
         GET DIAGNOSTICS erased = ROW_COUNT;
         PERFORM set_config('sluice.audit_upkeep', '', true);
         IF erased > 0 THEN
-            -- The partitions of a table are one.
             owned := regexp_replace(owned, '_([0-9]{8}|default)$', '');
             UPDATE public.tenant_erasure AS e
             SET rows = e.rows || jsonb_build_object(owned, coalesce((e.rows->>owned)::bigint, 0) + erased)
@@ -1994,10 +1921,9 @@ $$;
 
 REVOKE ALL ON FUNCTION erase_removed_tenant(bigint, integer) FROM PUBLIC;
 
--- A tenant's capacity: the platform's defaults, and its own exceptions. Triggers count its rows and refuse excess ones,
--- so that no writer can forget it.
+-- Triggers count a tenant's rows and refuse excess ones, so that no writer can forget it.
 --
--- default_capacity returns how many of a thing a tenant may hold without an exception. docs/operations.md says why so
+-- default_capacity returns how many of a thing a tenant may hold without an exception; docs/operations.md says why so
 -- many.
 CREATE FUNCTION default_capacity(thing text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE thing
@@ -2011,7 +1937,7 @@ CREATE FUNCTION default_capacity(thing text) RETURNS bigint LANGUAGE sql IMMUTAB
     END::bigint
 $$;
 
--- A tenant's exceptions; null is the default. Only the platform changes them: the tenant role may just read them.
+-- The tenant role may only read its exceptions; null is the default.
 CREATE TABLE tenant_capacity (
     tenant_id  bigint      NOT NULL,
     plans      bigint,
@@ -2033,8 +1959,7 @@ CREATE TABLE tenant_capacity (
 CREATE TRIGGER tenant_capacity_audit AFTER INSERT OR UPDATE OR DELETE ON tenant_capacity
     FOR EACH ROW EXECUTE FUNCTION audit_change('capacity', 'tenant_id');
 
--- How many of each thing a tenant holds. A row is made by the first write that needs it. Functions write it with the
--- rights of its owner, so that no program needs any.
+-- Functions write these counts with the rights of the owner, so that no program needs any.
 CREATE TABLE tenant_use (
     tenant_id bigint NOT NULL,
     thing     text   NOT NULL COLLATE "C",
@@ -2044,10 +1969,8 @@ CREATE TABLE tenant_use (
     CONSTRAINT tenant_use_held_check CHECK (held >= 0)
 );
 
--- Keys that have not expired are counted by it.
 CREATE INDEX api_key_live_idx ON api_key (tenant_id, expires_at) WHERE revoked_at IS NULL;
 
--- count_held counts rows, where no row of tenant_use has the number. Expired overrides count until they are removed.
 CREATE FUNCTION count_held(of_tenant bigint, of_thing text) RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT CASE of_thing
         WHEN 'plans' THEN (SELECT count(*) FROM plan AS p WHERE p.tenant_id = of_tenant AND p.removed_at IS NULL)
@@ -2063,9 +1986,8 @@ CREATE FUNCTION count_held(of_tenant bigint, of_thing text) RETURNS bigint LANGU
     END
 $$;
 
--- change_held notes that a tenant holds so many more of a thing, and refuses more than its capacity. Less is never
--- refused, so a lowered capacity only stops growth. The row's lock makes the second of two writers see what the first
--- has added.
+-- change_held never refuses less, so a lowered capacity only stops growth. The row's lock makes the second of two
+-- writers see what the first has added.
 CREATE FUNCTION change_held(of_tenant bigint, of_thing text, change bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -2100,10 +2022,8 @@ BEGIN
 END
 $$;
 
--- recount_held counts what a tenant holds of a thing anew. SQL by hand can miss the triggers, as with
--- session_replication_role or TRUNCATE. It locks the tenant as writes do, because count_held_now adds a difference that
--- it read before: without the lock both would correct the same number. SQL by hand does not lock the tenant, but waits
--- at the row of tenant_use; what did not wait has committed, so that the next statement sees its rows.
+-- recount_held corrects counts after SQL by hand, which can miss the triggers. The lock on the tenant keeps
+-- count_held_now from correcting the same number. SQL by hand waits at the row of tenant_use.
 CREATE FUNCTION recount_held(of_tenant bigint, of_thing text) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -2116,8 +2036,8 @@ BEGIN
 END
 $$;
 
--- count_held_rows runs once for a statement on a table whose rows are marked removed. Its argument is the thing. A
--- transaction that writes many rows one by one runs count_held_later before and count_held_now after.
+-- count_held_rows is for tables whose rows are marked removed. A transaction that writes many rows one by one runs
+-- count_held_later before and count_held_now after.
 CREATE FUNCTION count_held_rows() RETURNS trigger
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -2156,7 +2076,6 @@ BEGIN
 END
 $$;
 
--- count_held_row is for tables with few rows, whose rows are deleted.
 CREATE FUNCTION count_held_row() RETURNS trigger
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -2171,8 +2090,8 @@ BEGIN
 END
 $$;
 
--- count_held_later defers counting what files hold to count_held_now, which the transaction must run: each version of a
--- row that one transaction writes slows down the next.
+-- count_held_later leaves counting to count_held_now: each version of a row that one transaction writes slows down the
+-- next.
 CREATE FUNCTION count_held_later(of_tenant bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -2234,7 +2153,7 @@ CREATE TRIGGER rate_limit_override_within_capacity_update AFTER UPDATE ON rate_l
         EXECUTE FUNCTION count_held_rows('overrides');
 CREATE TRIGGER rate_limit_override_within_capacity_delete AFTER DELETE ON rate_limit_override
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('overrides');
--- These run after those that keep plan_use, which triggers do in the order of their names.
+-- Triggers run in the order of their names, these after those that keep plan_use.
 CREATE TRIGGER plan_assignment_within_capacity_insert AFTER INSERT ON plan_assignment
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('users');
 CREATE TRIGGER plan_assignment_within_capacity_update AFTER UPDATE ON plan_assignment

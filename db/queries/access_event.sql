@@ -1,5 +1,4 @@
 -- name: AccessEventsOf :many
--- The latest first.
 SELECT * FROM access_event AS e
 WHERE e.tenant_id = sqlc.arg(tenant_id)
     AND (e.at, e.access_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)

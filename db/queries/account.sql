@@ -36,7 +36,7 @@ WHERE account_id = sqlc.arg(account_id) AND version = sqlc.arg(version)
 RETURNING *;
 
 -- name: LockPlatformAdmins :many
--- Platform admins who can sign in, locked, so that of two who remove each other the second sees who is left.
+-- Locks platform admins who can sign in, so that of two who remove each other the second sees who is left.
 SELECT account_id FROM account
 WHERE is_platform_admin AND disabled_at IS NULL
 ORDER BY account_id
@@ -49,7 +49,6 @@ SET password_hash = sqlc.arg(new_hash), updated_at = clock_timestamp()
 WHERE account_id = sqlc.arg(account_id) AND password_hash = sqlc.arg(old_hash);
 
 -- name: UnprovenAccount :one
--- The account of a tenant that has this address and has not proven it, locked.
 SELECT * FROM account
 WHERE unproven_in = sqlc.arg(tenant)::bigint AND lower(email) = lower(sqlc.arg(email)::text COLLATE "C")
 FOR NO KEY UPDATE;
@@ -75,7 +74,7 @@ UPDATE account SET password_hash = sqlc.arg(new_hash), updated_at = clock_timest
     WHERE account_id = sqlc.arg(account_id);
 
 -- name: TakeOverAccount :one
--- Gives an account to another holder, whom the former one's identities, second factor and recovery codes do not serve.
+-- The former holder's identities, second factor and recovery codes do not serve the new holder.
 WITH identities AS (DELETE FROM account_identity AS i WHERE i.account_id = sqlc.arg(account_id)),
 factor AS (DELETE FROM second_factor AS f WHERE f.account_id = sqlc.arg(account_id)),
 codes AS (DELETE FROM recovery_code AS c WHERE c.account_id = sqlc.arg(account_id))

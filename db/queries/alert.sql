@@ -46,7 +46,7 @@ SET secret = sqlc.arg(secret), version = version + 1, updated_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id);
 
 -- name: SealAlertSecret :execrows
--- Its version stays, because nothing that people see changes.
+-- The version stays, because nothing that people see changes.
 UPDATE alert SET secret = sqlc.arg(sealed)
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND secret = sqlc.arg(stored);
 
@@ -67,12 +67,12 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::big
 RETURNING alert_id;
 
 -- name: TurnOnAlert :execrows
--- If it is as the write that turned it off left it.
+-- If the alert is as the write that turned it off left it.
 UPDATE alert SET is_active = true, version = version + 1, updated_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND version = sqlc.arg(version);
 
 -- name: CountedSince :one
--- The first minute after a time in which a rule, 0 for checks as a whole, counted a check; the epoch: none.
+-- Returns the epoch for none; rule 0 is checks as a whole.
 SELECT coalesce((
     SELECT d.minute FROM decision_minute AS d
     WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.rule_id = sqlc.arg(rule_id)

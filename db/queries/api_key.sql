@@ -1,7 +1,6 @@
 -- name: NewerKeys :batchmany
--- Includes revoked keys, so that processes tell revoked keys from unknown ones. A full read of a tenant includes only
--- those of the last 30 days: a client that makes and revokes keys in a loop must not
--- fill the memory of processes.
+-- Includes revoked keys, so that processes tell revoked keys from unknown ones. A full read has only those of the last
+-- 30 days: a client that makes and revokes keys in a loop must not fill the memory of processes.
 SELECT * FROM api_key
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, key_id) > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_key_id)::text)
@@ -10,8 +9,7 @@ ORDER BY revision, key_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Keys :many
--- The latest first, before a key. A creator has left if the account may no longer sign in, or is neither a member nor a
--- platform admin.
+-- A creator has left if the account may no longer sign in, or is neither a member nor a platform admin.
 SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id
     AND u.key_id = k.key_id),
     (k.created_by_kind = 'account' AND NOT EXISTS (

@@ -1,9 +1,7 @@
--- Entries are read by the first of these that the filter names, each with an index: the change, the object, the actor,
--- the kind of object; else all. The parameters by_… hold that one; parameters without by_ filter the rows that the
--- index finds.
+-- An index finds entries by the first of these that the filter names: the change, the object, the actor, the kind of
+-- object. The parameters by_… hold that one.
 
 -- name: AuditPage :many
--- The latest first, between two places, without their rows.
 SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
     change_id, before, after, row_count, 0::integer AS row_number
 FROM audit_event
@@ -20,7 +18,7 @@ ORDER BY at DESC, audit_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: AuditLookedAt :one
--- The last of so many entries before a place, back to a time; none if there are fewer.
+-- No row if there are fewer.
 SELECT at, audit_id FROM audit_event
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (at, audit_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
@@ -33,7 +31,6 @@ ORDER BY at DESC, audit_id DESC
 LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
 
 -- name: AuditRowsOfObjects :many
--- What packed entries have about some objects of one kind before a place, the latest first.
 SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action,
     e.object_kind, (r.image->>'id')::text AS object_id, e.change_id, nullif(r.image->'before', 'null')::jsonb AS before,
     nullif(r.image->'after', 'null')::jsonb AS after, e.row_count, r.number::integer AS row_number
@@ -51,7 +48,6 @@ LIMIT sqlc.arg(page_size)::integer;
 SELECT * FROM audit_event WHERE tenant_id = $1 AND audit_id = $2;
 
 -- name: LatestOfChange :one
--- The id of the last entry about an object that this transaction wrote.
 SELECT audit_id FROM audit_event
 WHERE tenant_id = sqlc.arg(tenant_id) AND change_id = nullif(current_setting('sluice.change', true), '')::bigint
     AND object_kind = sqlc.arg(object_kind) AND object_id = sqlc.arg(object_id)
@@ -59,7 +55,6 @@ ORDER BY at DESC, audit_id DESC
 LIMIT 1;
 
 -- name: WriteAudit :one
--- For changes outside of the database.
 SELECT write_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(action)::text, sqlc.arg(object_kind)::text,
     sqlc.arg(object_id)::text,
     sqlc.narg(before)::jsonb, sqlc.narg(after)::jsonb)::bigint AS audit_id;

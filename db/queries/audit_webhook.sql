@@ -1,5 +1,5 @@
 -- name: AuditWebhook :one
--- With its jobs: when entries are attempted, the epoch for never, and now; and whether a test waits.
+-- next_run_at is the epoch for never, and now.
 SELECT sqlc.embed(w), sqlc.embed(p), t.slug,
     coalesce((SELECT j.next_run_at FROM job AS j
         WHERE j.tenant_id = w.tenant_id AND j.kind = sqlc.arg(kind) AND j.about = ''), timestamptz 'epoch')::timestamptz
@@ -36,7 +36,6 @@ RETURNING *;
 UPDATE audit_webhook_progress SET failures = 0 WHERE tenant_id = $1;
 
 -- name: SealAuditSecret :execrows
--- Its version stays, because nothing that people see changes.
 UPDATE audit_webhook SET secret = sqlc.arg(sealed) WHERE tenant_id = sqlc.arg(tenant_id) AND secret = sqlc.arg(stored);
 
 -- name: RotateAuditSecret :one
@@ -48,8 +47,7 @@ RETURNING *;
 DELETE FROM audit_webhook WHERE tenant_id = $1;
 
 -- name: AuditAfter :many
--- The oldest first, of so many objects that the last entry has the at_most-th. A tenant's entries become visible in the
--- order of their ids, because its writers lock the tenant.
+-- Returns so many objects that the last entry has the at_most-th.
 SELECT e.* FROM (
     SELECT a.audit_id, sum(a.row_count) OVER (ORDER BY a.audit_id) - a.row_count AS earlier
     FROM (
@@ -64,7 +62,6 @@ WHERE e.tenant_id = sqlc.arg(tenant_id) AND p.earlier < sqlc.arg(at_most)::integ
 ORDER BY e.audit_id;
 
 -- name: AuditWaiting :one
--- How many entries wait to be sent, up to a number, and since when the oldest does.
 SELECT count(*) AS entries, coalesce(min(e.at), now())::timestamptz AS oldest FROM (
     SELECT a.at FROM audit_event AS a
     WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.audit_id > sqlc.arg(after)
@@ -73,7 +70,7 @@ SELECT count(*) AS entries, coalesce(min(e.at), now())::timestamptz AS oldest FR
 ) AS e;
 
 -- name: FinishAuditBatch :exec
--- The entries up to sent_to were received, or the attempt failed. Has no effect if the job is no longer of the claim.
+-- Has no effect if the job is no longer of the claim.
 UPDATE audit_webhook_progress AS p
 SET sent_to = greatest(p.sent_to, sqlc.arg(sent_to)::bigint), attempted_at = clock_timestamp(),
     failures = CASE WHEN sqlc.arg(succeeded)::boolean THEN 0 ELSE p.failures + 1 END,
@@ -99,8 +96,8 @@ WHERE p.tenant_id = sqlc.arg(tenant_id) AND EXISTS (
 SELECT tenant_id FROM tenant WHERE tenant_id = $1 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: RestAuditWebhook :execrows
--- Ends a job unless there are entries to send. All writers of entries lock the tenant, as the caller does, so the next
--- entry makes a new job.
+-- Ends a job unless there are entries to send. All writers lock the tenant, as the caller does, so the next entry makes
+-- a new job.
 DELETE FROM job AS j
 WHERE j.tenant_id = sqlc.arg(tenant_id) AND j.job_id = sqlc.arg(job_id) AND j.claim = sqlc.arg(claim)
     AND NOT EXISTS (

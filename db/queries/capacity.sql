@@ -1,5 +1,4 @@
 -- name: Capacity :many
--- What a tenant holds of each thing and may hold.
 SELECT
     t.thing::text AS thing,
     coalesce(
@@ -18,17 +17,16 @@ FROM unnest(sqlc.arg(things)::text[]) WITH ORDINALITY AS t (thing, place)
 ORDER BY t.place;
 
 -- name: CapacityVersion :one
--- Of the tenant's exceptions; no row if it never had any.
+-- No row if the tenant never had exceptions.
 SELECT version FROM tenant_capacity WHERE tenant_id = $1;
 
 -- name: CountHeldLater :exec
--- Defers counting plans, rules and overrides to CountHeldNow, which this transaction must run; see count_held_later.
+-- This transaction must run CountHeldNow; see count_held_later.
 SELECT count_held_later(sqlc.arg(tenant_id));
 
 -- name: CountHeldNow :exec
 SELECT count_held_now(sqlc.arg(tenant_id));
 
 -- name: CountAssigned :one
--- How many of some users have a plan assigned.
 SELECT count(*) FROM plan_assignment
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = ANY (sqlc.arg(user_ids)::text[]) AND removed_at IS NULL;

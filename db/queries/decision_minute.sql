@@ -1,5 +1,5 @@
 -- name: DecisionsByMinute :many
--- By rule, 0 for checks as a whole, in steps that begin at multiples of step seconds.
+-- Steps begin at multiples of step seconds; rule 0 is checks as a whole.
 SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), minute,
     timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
@@ -11,7 +11,6 @@ GROUP BY 1
 ORDER BY 1;
 
 -- name: RulesByDenialsInMinutes :many
--- Of the newest so many rows.
 WITH newest AS MATERIALIZED (
     SELECT rule_id, minute AS at, allowed, denied, bypassed, degraded, cost_taken
     FROM decision_minute

@@ -1,5 +1,4 @@
 -- name: DecisionsBySpan :many
--- DecisionsByMinute for steps of one or several spans.
 SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), starts_at,
     timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
@@ -11,7 +10,6 @@ GROUP BY 1
 ORDER BY 1;
 
 -- name: RulesByDenialsInSpans :many
--- Of the newest so many rows.
 WITH newest AS MATERIALIZED (
     SELECT rule_id, starts_at AS at, allowed, denied, bypassed, degraded, cost_taken
     FROM decision_span
@@ -31,8 +29,7 @@ ORDER BY 3 DESC, 1
 LIMIT sqlc.arg(page_size);
 
 -- name: TotalsByHour :many
--- What rules decided in all, rule 0 being all checks: hours inside, and minutes at both ends, because that is
--- exact and reads few rows.
+-- Sums of hours inside and minutes at both ends are exact and few rows. Rule 0 is all checks.
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM (
@@ -55,8 +52,7 @@ FROM (
 GROUP BY rule_id;
 
 -- name: TotalsByDay :many
--- What rules decided in all, rule 0 being all checks: days inside, and hours at both ends, because that is
--- exact and reads few rows.
+-- Like TotalsByHour, with days inside and hours at both ends.
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM (
@@ -81,7 +77,7 @@ FROM (
 GROUP BY rule_id;
 
 -- name: TotalsByRule :many
--- What each rule decided in whole days, rule 0 being all checks. Negative numbers are no rules.
+-- Rule 0 is all checks; negative numbers are no rules.
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM decision_span

@@ -1,6 +1,5 @@
 -- name: AlertDeliveriesBefore :many
--- With the next attempt of each, the epoch for none, and the state of the message that carries it; '' if none does, or
--- if it is no longer kept.
+-- next_run_at is the epoch for none; the mail's state is '' if no message carries the delivery.
 SELECT sqlc.embed(d),
     coalesce((SELECT j.next_run_at FROM job AS j WHERE j.tenant_id = d.tenant_id AND j.about = d.delivery_id::text
         AND j.kind = CASE WHEN d.is_test THEN 'alert test' ELSE 'alert delivery' END), timestamptz 'epoch')::timestamptz
@@ -19,7 +18,7 @@ ORDER BY d.delivery_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: DeliveryToSend :one
--- No row if it was delivered. The rule's detail tells rules of one pattern apart.
+-- No row if it was delivered.
 SELECT sqlc.embed(d), sqlc.embed(a), t.slug,
     coalesce((SELECT r.key_pattern FROM rate_limit_rule AS r
         WHERE r.tenant_id = d.tenant_id AND r.rule_id = d.rule_id), '')::text AS rule_pattern,
@@ -41,7 +40,7 @@ SET state = 'delivered', attempts = attempts + 1, attempted_at = clock_timestamp
 WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id = sqlc.arg(delivery_id) AND state <> 'delivered';
 
 -- name: FinishAlertDelivery :exec
--- Has no effect if it was delivered or silenced meanwhile. Only the job's present claim stores a failure.
+-- Has no effect on a delivery that was delivered or silenced; only the job's present claim stores a failure.
 UPDATE delivery AS d
 SET state = CASE WHEN sqlc.arg(delivered)::boolean THEN 'delivered' ELSE 'pending' END, attempts = d.attempts + 1,
     attempted_at = clock_timestamp(), http_status = nullif(sqlc.arg(http_status)::integer, 0), error = sqlc.arg(error)
@@ -52,7 +51,7 @@ WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id = sqlc.arg(delivery_id
     ));
 
 -- name: GiveUpDelivery :exec
--- An empty error keeps that of the last attempt. Has no effect if the job is no longer of the claim.
+-- An empty error keeps that of the last attempt.
 UPDATE delivery AS d SET state = 'failed', error = coalesce(nullif(sqlc.arg(error)::text, ''), d.error)
 WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id = sqlc.arg(delivery_id) AND d.state = 'pending'
     AND EXISTS (
@@ -61,7 +60,7 @@ WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id = sqlc.arg(delivery_id
     );
 
 -- name: TestAlert :one
--- No row while the previous test is pending, which takes seconds, since it is attempted once.
+-- No row while the previous test is pending.
 INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, is_test, kind, per_subject,
     threshold, window_minutes, mode)
 SELECT a.tenant_id, a.alert_id, a.rule_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(),
@@ -81,7 +80,7 @@ SELECT * FROM delivery
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id);
 
 -- name: RetryAlertDelivery :one
--- No row if it was delivered. One whose mail failed gets new mail.
+-- No row if it was delivered; one whose mail failed gets new mail.
 UPDATE delivery AS d SET state = 'pending', mail_id = NULL
 WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.alert_id = sqlc.arg(alert_id)
     AND d.delivery_id = sqlc.arg(delivery_id) AND (d.state <> 'delivered' OR EXISTS (
@@ -90,7 +89,7 @@ WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.alert_id = sqlc.arg(alert_id)
 RETURNING *;
 
 -- name: SilenceDeliveries :exec
--- What waits is not sent when the silence has ended, or the alert is on again: it is old by then.
+-- Waiting deliveries would be old by the end of the silence.
 UPDATE delivery SET state = 'delivered', silenced = true
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = ANY (sqlc.arg(alert_ids)::bigint[]) AND state = 'pending'
     AND NOT is_test;

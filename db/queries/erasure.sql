@@ -1,11 +1,9 @@
--- Erasing one user of a tenant; see Store.ErasureWork.
 
 -- name: ErasureOfUser :one
--- The one that goes on.
 SELECT * FROM user_erasure WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id)::text;
 
 -- name: RequestErasure :one
--- Returns the one that goes on, if there is one.
+-- Returns a running one, if there is one.
 INSERT INTO user_erasure (tenant_id, receipt_id, user_id, actor)
 VALUES (sqlc.arg(tenant_id), sqlc.arg(receipt_id), sqlc.arg(user_id)::text, sqlc.arg(actor))
 ON CONFLICT (tenant_id, user_id) WHERE user_id IS NOT NULL DO UPDATE SET user_id = excluded.user_id
@@ -22,7 +20,7 @@ SELECT * FROM user_erasure
 WHERE tenant_id = sqlc.arg(tenant_id) AND erasure_id = sqlc.arg(erasure_id) AND finished_at IS NULL;
 
 -- name: LockErasure :one
--- The open one, so that two processes do not work on it at once.
+-- Two processes must not work on it at once.
 SELECT * FROM user_erasure
 WHERE tenant_id = sqlc.arg(tenant_id) AND erasure_id = sqlc.arg(erasure_id) AND finished_at IS NULL
 FOR UPDATE;
@@ -46,7 +44,7 @@ DELETE FROM plan_assignment WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = 
 DELETE FROM rate_limit_override WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id);
 
 -- name: EraseViolations :execrows
--- The rows stay, so that counts stay right, and nobody is in them.
+-- The rows stay, so that counts stay right.
 UPDATE rate_limit_violation AS v SET user_id = NULL, ip_address = NULL, bucket_key = rule_id || ':'
 WHERE v.tenant_id = sqlc.arg(tenant_id) AND v.user_id = sqlc.arg(user_id)::text
     AND (v.requested_at, v.violation_id) IN (
@@ -60,8 +58,8 @@ WHERE v.tenant_id = sqlc.arg(tenant_id) AND v.user_id = sqlc.arg(user_id)::text
 SELECT pg_advisory_xact_lock(hashtext('sluice checkpoints'));
 
 -- name: EraseCheckpoints :exec
--- Inserts a mark too. Other processes may still have earlier states and settlements of the user, which WriteCheckpoints
--- and CountUserMonths then refuse.
+-- The mark makes WriteCheckpoints and CountUserMonths refuse earlier states and settlements that other processes still
+-- have.
 WITH erased AS (
     DELETE FROM bucket_checkpoint AS c
     WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.owner = sha256(sqlc.arg(user_id)::bytea)
@@ -86,7 +84,7 @@ WHERE q.tenant_id = sqlc.arg(tenant_id) AND q.ctid = ANY (ARRAY(
     LIMIT sqlc.arg(at_most)::integer));
 
 -- name: AuditPiece :one
--- The last of the next entries after one, the one with the at_most-th object; 0 for none.
+-- Returns the entry with the at_most-th object after one; 0 for none.
 SELECT coalesce(max(e.audit_id), 0)::bigint FROM (
     SELECT a.audit_id, sum(a.row_count) OVER (ORDER BY a.audit_id) - a.row_count AS earlier
     FROM (
@@ -103,7 +101,7 @@ SELECT erase_user_from_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(user_id)::tex
     sqlc.arg(after)::bigint, sqlc.arg(up_to)::bigint) AS changed;
 
 -- name: CountsPiece :one
--- The last minute of the next counts since one; the epoch for none.
+-- Returns the epoch for none.
 SELECT coalesce(max(c.minute), 'epoch')::timestamptz FROM (
     SELECT m.minute FROM violation_minute AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timestamptz
@@ -112,8 +110,8 @@ SELECT coalesce(max(c.minute), 'epoch')::timestamptz FROM (
 ) AS c;
 
 -- name: CountedSubjectsWith :many
--- The subjects that a user's id may be in, as AppendSubject writes it and StoredSubject cuts it; whose they are is
--- up to their rule's pattern.
+-- Finds subjects that the id may be in, as AppendSubject writes it and StoredSubject cuts it. The rule's pattern
+-- decides whose they are.
 SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_at,
     max(m.minute)::timestamptz AS last_at,
     sum(m.denied)::bigint AS denied
@@ -129,7 +127,7 @@ GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 
 -- name: LockRecentDenials :exec
--- Locks the user's recent denials, and the rows that EraseRecentDenials adds them to, as LockSubjects does with counts.
+-- Locks also the rows that EraseRecentDenials adds to.
 INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
 SELECT c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, o.value, o.other, 0
 FROM recent_denial AS c
@@ -139,7 +137,6 @@ ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied;
 
 -- name: EraseRecentDenials :execrows
--- Deletes the user's recent denials, and adds their numbers to the rows of other users, which LockRecentDenials made.
 WITH gone AS (
     DELETE FROM recent_denial AS r
     WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = 'user' AND r.value = sqlc.arg(user_id)::text
@@ -155,8 +152,8 @@ DELETE FROM recent_check
 WHERE tenant_id = sqlc.arg(tenant_id) AND dimension = 'user' AND value = sqlc.arg(user_id)::text;
 
 -- name: LockSubjects :exec
--- Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where
--- they are missing. ViolationsCounted locks in the same order, else the two could wait for each other.
+-- Locks the counts of subjects and the rows of all other subjects, which it makes where they are missing.
+-- ViolationsCounted locks in the same order, against deadlocks.
 INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
 SELECT c.tenant_id, c.minute, c.rule_id, o.subject, o.other, 0, 0
 FROM violation_minute AS c
@@ -169,7 +166,6 @@ ORDER BY 1, 2, 3, 4, 5
 ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE SET denied = m.denied;
 
 -- name: EraseSubjects :one
--- Adds the counts of subjects to the rows of all other subjects, which LockSubjects made and locked.
 WITH erased AS (
     DELETE FROM violation_minute AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timestamptz
@@ -190,7 +186,7 @@ WITH erased AS (
 SELECT count(*) FROM erased;
 
 -- name: DeliveriesPiece :one
--- The last of the next deliveries after one; 0 for none.
+-- Returns 0 for none.
 SELECT coalesce(max(d.delivery_id), 0)::bigint FROM (
     SELECT o.delivery_id FROM delivery AS o
     WHERE o.tenant_id = sqlc.arg(tenant_id) AND o.delivery_id > sqlc.arg(after)
@@ -199,7 +195,7 @@ SELECT coalesce(max(d.delivery_id), 0)::bigint FROM (
 ) AS d;
 
 -- name: DeliveriesWith :many
--- The deliveries of alerts about a subject that contains a text, or was cut and may have contained it.
+-- Includes subjects that were cut, and may have contained the text.
 SELECT d.delivery_id, d.subject, r.key_pattern
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
@@ -217,7 +213,6 @@ SELECT rule_id, key_pattern FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND position(sqlc.arg(part)::text IN key_pattern) > 0;
 
 -- name: AuditOfUser :many
--- The entries of a piece of the log that name a user, and the objects of packed ones that do.
 SELECT e.tenant_id, e.audit_id, e.at, e.actor_kind, e.actor_id, e.actor_name, e.act, e.request_id, e.action,
     e.object_kind, coalesce(r.image->>'id', e.object_id)::text AS object_id, e.change_id,
     coalesce(nullif(r.image->'before', 'null'), e.before)::jsonb AS before,

@@ -1,4 +1,3 @@
--- Files that people export; see Store.ExportWork.
 
 -- name: RequestExport :one
 INSERT INTO export (tenant_id, requested_by_kind, requested_by_id, request)
@@ -33,7 +32,7 @@ SELECT * FROM export
 WHERE tenant_id = sqlc.arg(tenant_id) AND export_id = sqlc.arg(export_id) AND finished_at IS NULL;
 
 -- name: LockExport :one
--- The open one, so that two processes do not work on it at once.
+-- Two processes must not work on it at once.
 SELECT * FROM export
 WHERE tenant_id = sqlc.arg(tenant_id) AND export_id = sqlc.arg(export_id) AND finished_at IS NULL
 FOR UPDATE;
@@ -46,7 +45,6 @@ INSERT INTO export_chunk (tenant_id, export_id, number, data)
 VALUES (sqlc.arg(tenant_id), sqlc.arg(export_id), sqlc.arg(number), sqlc.arg(data));
 
 -- name: NoteExport :exec
--- Adds a chunk; with is_last it was the last.
 UPDATE export SET place = sqlc.arg(place), chunks = chunks + 1, rows = rows + sqlc.arg(rows)::bigint,
     bytes = bytes + sqlc.arg(bytes)::bigint, error = '',
     finished_at = CASE WHEN sqlc.arg(is_last)::boolean THEN clock_timestamp() END
@@ -57,7 +55,6 @@ UPDATE export SET error = sqlc.arg(error)
 WHERE tenant_id = sqlc.arg(tenant_id) AND export_id = sqlc.arg(export_id) AND finished_at IS NULL;
 
 -- name: FailExport :exec
--- It has no file.
 WITH dropped AS (
     DELETE FROM export_chunk AS c WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.export_id = sqlc.arg(export_id)
 )
@@ -69,7 +66,7 @@ SELECT data FROM export_chunk
 WHERE tenant_id = sqlc.arg(tenant_id) AND export_id = sqlc.arg(export_id) AND number = sqlc.arg(number);
 
 -- name: EraseExports :execrows
--- Any file may name any user. A request about one has the id as a text of JSON.
+-- Any file may name any user; a request about one has the id as a text of JSON.
 DELETE FROM export
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (finished_at IS NOT NULL OR position(sqlc.arg(user_in_json)::text IN request::text) > 0);
@@ -78,7 +75,7 @@ WHERE tenant_id = sqlc.arg(tenant_id)
 SELECT export_id FROM export WHERE tenant_id = sqlc.arg(tenant_id) ORDER BY export_id FOR UPDATE;
 
 -- name: RestartExports :exec
--- Those that have begun again at_most times fail instead.
+-- Exports that have begun again at_most times fail instead.
 UPDATE export AS e
 SET place = '', restarts = e.restarts + 1, chunks = 0, rows = 0, bytes = 0,
     error = CASE WHEN e.restarts < sqlc.arg(at_most)::integer THEN e.error ELSE sqlc.arg(error)::text END,

@@ -1,5 +1,5 @@
 -- name: DropCallersIdempotent :exec
--- A caller's requests up to a number, the first ones first. Each request deletes more rows than it adds.
+-- Each request deletes more rows than it adds.
 DELETE FROM idempotency AS d
 WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.key_digest IN (
     SELECT i.key_digest FROM idempotency AS i

@@ -4,7 +4,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 RETURNING *;
 
 -- name: InvitationsBefore :many
--- Open invitations; 0 is no bound.
+-- 0 is no bound.
 SELECT * FROM invitation
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (sqlc.arg(before)::bigint = 0 OR invitation_id < sqlc.arg(before)::bigint)
@@ -25,7 +25,6 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND lower(email) = lower(sqlc.arg(email)::
     AND accepted_at IS NULL AND revoked_at IS NULL;
 
 -- name: RevokeInvitationsBy :exec
--- Open invitations by an account.
 UPDATE invitation
 SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND invited_by_account = sqlc.arg(account_id)::bigint
@@ -44,7 +43,6 @@ SET accepted_at = clock_timestamp(), accepted_by = sqlc.arg(account_id)::bigint,
 WHERE tenant_id = sqlc.arg(tenant_id) AND invitation_id = sqlc.arg(invitation_id);
 
 -- name: RenewInvitation :one
--- Gives an open invitation another token.
 UPDATE invitation SET token_digest = sqlc.arg(token_digest)
 WHERE tenant_id = sqlc.arg(tenant_id) AND invitation_id = sqlc.arg(invitation_id)
     AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > clock_timestamp()

@@ -1,6 +1,5 @@
 -- name: EnqueueJob :execrows
--- Due at a time; null is now. If the tenant has the job already, it becomes due again if it is parked or, with
--- is_retry, if no attempt is running.
+-- at is null for now. A job that exists becomes due if it is parked or, with is_retry, if no attempt is running.
 INSERT INTO job AS j (tenant_id, kind, about, next_run_at)
 VALUES (sqlc.arg(tenant_id), sqlc.arg(kind), sqlc.arg(about),
     coalesce(sqlc.narg(at)::timestamptz, clock_timestamp()))
@@ -10,11 +9,11 @@ ON CONFLICT (tenant_id, kind, about) DO UPDATE
         OR sqlc.arg(is_retry)::boolean AND (j.lease_ends_at IS NULL OR j.lease_ends_at <= clock_timestamp());
 
 -- name: NextTry :one
--- When a job is attempted next. No row during an attempt, and if it is parked or gone.
+-- No row during an attempt, and if it is parked or gone.
 SELECT next_run_at FROM job
 WHERE tenant_id = sqlc.arg(tenant_id) AND kind = sqlc.arg(kind) AND about = sqlc.arg(about) AND state = 'waiting'
     AND lease_ends_at IS NULL;
 
 -- name: DropJobsOfKinds :exec
--- Also those that are attempted now, whose results are not stored then.
+-- Results of running attempts are not stored then.
 DELETE FROM job WHERE tenant_id = sqlc.arg(tenant_id) AND kind = ANY (sqlc.arg(kinds)::text[]);

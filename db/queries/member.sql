@@ -26,7 +26,7 @@ SELECT EXISTS (
 );
 
 -- name: HasOtherOwner :one
--- Another owner who can sign in.
+-- Only owners who can sign in count.
 SELECT EXISTS (
     SELECT FROM member AS m
     JOIN account AS a ON a.account_id = m.account_id
@@ -35,8 +35,7 @@ SELECT EXISTS (
 );
 
 -- name: MayInvite :one
--- Whether an account still is an owner or platform admin. The lock makes a concurrent removal of that role wait until
--- the invitation is stored, and then see it.
+-- The lock makes a concurrent removal of the role wait until the invitation is stored, and then see it.
 SELECT (a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
     SELECT FROM member AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.account_id = a.account_id AND m.role = 'owner'
@@ -57,7 +56,7 @@ SET role = sqlc.arg(role), version = version + 1, updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND account_id = sqlc.arg(account_id);
 
 -- name: ChangeRole :exec
--- By a person, whose decision the groups of a provider do not change.
+-- The groups of a provider do not change a person's decision.
 UPDATE member
 SET role = sqlc.arg(role), granted_by = '', version = version + 1, updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND account_id = sqlc.arg(account_id);
@@ -66,7 +65,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND account_id = sqlc.arg(account_id);
 DELETE FROM member WHERE tenant_id = $1 AND account_id = $2;
 
 -- name: ProvenMember :one
--- A member with an address who has proven it and may sign in.
+-- The member must have proven the address and be able to sign in.
 SELECT a.account_id, a.email FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND lower(a.email) = lower(sqlc.arg(email)::text COLLATE "C")

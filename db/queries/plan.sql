@@ -67,11 +67,10 @@ SET removed_at = clock_timestamp(), revision = sqlc.arg(revision), updated_at = 
 WHERE tenant_id = sqlc.arg(tenant_id) AND name = sqlc.arg(name) AND removed_at IS NULL;
 
 -- name: CountRulesLater :exec
--- Defers counting rules to CountRules, which this transaction must run; see count_plan_use.
+-- This transaction must run CountRules; see count_plan_use.
 SELECT set_config('sluice.count_rules', 'later', true);
 
 -- name: CountRules :exec
--- Recounts each plan's rules.
 INSERT INTO plan_use (tenant_id, plan, rules)
 SELECT sqlc.arg(tenant_id)::bigint, p.name, (
     SELECT count(*) FROM rate_limit_rule AS r

@@ -7,7 +7,6 @@ ORDER BY revision, user_id
 LIMIT sqlc.arg(page_size);
 
 -- name: AssignmentsAfter :many
--- By plan; '' for all.
 SELECT * FROM plan_assignment
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id > sqlc.arg(after) AND removed_at IS NULL
     AND starts_with(user_id, sqlc.arg(prefix)::text)
@@ -19,8 +18,7 @@ LIMIT sqlc.arg(page_size);
 SELECT * FROM plan_assignment WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
 
 -- name: IsSentPlan :one
--- Whether the plan of a user's denial at a time still exists and was named by the denied check, because neither the
--- user's assignment nor the tenant, which has the default, changed since.
+-- Neither the user's assignment nor the tenant, which has the default, may have changed since.
 SELECT (EXISTS (
     SELECT FROM plan AS p JOIN tenant AS t ON t.tenant_id = p.tenant_id
     WHERE p.tenant_id = sqlc.arg(tenant_id) AND p.name = sqlc.arg(plan) AND p.removed_at IS NULL
@@ -32,9 +30,8 @@ SELECT (EXISTS (
 ))::boolean AS is_sent;
 
 -- name: AssignUsers :execrows
--- Puts each user on the plan at the same position, and counts users that were on another. ON CONFLICT locks, and so
--- writes, rows that it leaves alone; users who stay on their plan are left out before it, since most users of most
--- files do.
+-- ON CONFLICT locks, and so writes, rows that it leaves alone; most users of most files stay on their plan, and are
+-- left out before it.
 INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
 SELECT sqlc.arg(tenant_id)::bigint, named.user_id, named.plan, sqlc.arg(revision)::bigint
 FROM (SELECT unnest(sqlc.arg(user_ids)::text[]) AS user_id, unnest(sqlc.arg(plans)::text[]) AS plan) AS named
@@ -48,7 +45,6 @@ SET plan = excluded.plan, revision = excluded.revision, removed_at = NULL, updat
 WHERE plan_assignment.plan <> excluded.plan OR plan_assignment.removed_at IS NOT NULL;
 
 -- name: MoveUsers :exec
--- Puts all users of one plan on another.
 UPDATE plan_assignment
 SET plan = sqlc.arg(to_plan), revision = sqlc.arg(revision), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND plan = sqlc.arg(from_plan)::text AND removed_at IS NULL;

@@ -4,8 +4,7 @@
 SELECT clock_timestamp()::timestamptz;
 
 -- name: ChangedTenants :many
--- Those that are missing from the known ones, or have a higher revision; a removed one only while it
--- is known.
+-- A removed tenant is returned only while it is known.
 SELECT tenant.*
 FROM tenant
 LEFT JOIN (
@@ -16,9 +15,9 @@ WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision 
 ORDER BY tenant.tenant_id;
 
 -- name: TenantDigests :many
--- For each tenant, its revision and a digest of its rows that checks depend on: how many there are, and the sum of
--- hashes of the transactions that wrote them, so that only a row's first column is read. age is relative to the next
--- transaction; the difference of two ages is not. Another server may have given a transaction's number to another one.
+-- A digest counts the rows and sums hashes of the transactions that wrote them, so that only a row's first column is
+-- read. age is relative to the next transaction; the difference of two ages is not. Another server may reuse a
+-- transaction's number.
 WITH now_at AS MATERIALIZED (
     SELECT age(xid '3')::bigint AS age,
         hashint8((extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)::bigint AS server
@@ -53,7 +52,7 @@ FROM part AS p
 GROUP BY p.tenant_id;
 
 -- name: AccountByEmail :one
--- The account that has proven the address; or, for the slug of a tenant, the unproven one of that tenant.
+-- Finds the account that has proven the address or, for a slug, that tenant's unproven one.
 SELECT a.* FROM account AS a
 WHERE lower(a.email) = lower(sqlc.arg(email)::text COLLATE "C")
     AND (a.unproven_in IS NULL AND sqlc.arg(slug)::text = '' OR a.unproven_in = (
@@ -68,7 +67,7 @@ ORDER BY t.slug
 LIMIT sqlc.arg(page_size);
 
 -- name: GrantedRoles :many
--- The role of an account in the tenants with the slugs, and in those where the groups of an issuer gave it one.
+-- Returns the tenants with the slugs, and those where the issuer's groups gave a role.
 SELECT t.tenant_id, t.slug, coalesce(m.role, '')::text AS role, coalesce(m.granted_by, '')::text AS granted_by
 FROM tenant AS t
 LEFT JOIN member AS m ON m.tenant_id = t.tenant_id AND m.account_id = sqlc.arg(account_id)
@@ -76,7 +75,7 @@ WHERE t.removed_at IS NULL AND (t.slug = ANY (sqlc.arg(slugs)::text[]) OR m.gran
 ORDER BY t.slug;
 
 -- name: InvitationByToken :one
--- The open invitation; its link names no tenant.
+-- The link names no tenant.
 SELECT sqlc.embed(i), sqlc.embed(t)
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
@@ -85,7 +84,7 @@ WHERE i.token_digest = sqlc.arg(token_digest)
     AND t.removed_at IS NULL;
 
 -- name: RecordKeyUses :exec
--- Skips keys that do not exist. A use never becomes earlier.
+-- A use never becomes earlier.
 INSERT INTO api_key_use AS u (tenant_id, key_id, last_used_at)
 SELECT k.tenant_id, k.key_id, used.at
 FROM (
@@ -96,8 +95,8 @@ ORDER BY k.tenant_id, k.key_id
 ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_at
 WHERE u.last_used_at < excluded.last_used_at;
 
--- The recorder's writes, of all tenants at once. Rows come in the order of their keys, so that processes that write the
--- same rows do not deadlock. A time more than 5 minutes ahead comes from a fast clock.
+-- The recorder writes for all tenants at once. Rows come in the order of their keys, so that processes do not deadlock.
+-- A time more than 5 minutes ahead comes from a fast clock.
 
 -- name: DecisionsCounted :exec
 INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken,
@@ -219,8 +218,7 @@ FROM (
 ) AS v;
 
 -- name: CrossingsRecorded :exec
--- '' means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the
--- same time.
+-- The earliest of several processes' records is kept. Checks of one batch have the same time.
 INSERT INTO quota_crossing AS c (
     tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name,
         key_pattern, user_id, meter)
@@ -245,7 +243,7 @@ SET crossed_at = excluded.crossed_at, used = excluded.used, burst_capacity = exc
     mode = excluded.mode
 WHERE (excluded.crossed_at, excluded.used) < (c.crossed_at, c.used);
 
--- Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
+-- Rows of all tenants are deleted in pieces, so that nobody waits for long.
 
 -- name: MakeDayPartition :one
 SELECT make_day_partition(sqlc.arg(parent)::text, sqlc.arg(day)::date) AS made;
@@ -257,7 +255,6 @@ SELECT drop_day_partitions(sqlc.arg(parent)::text, sqlc.arg(before)::date) AS dr
 SELECT days_without_partition(sqlc.arg(parent)::text, sqlc.arg(since)::date)::date AS day;
 
 -- name: DropUserMonths :execrows
--- Those that ended before a time.
 DELETE FROM user_month
 WHERE ctid = ANY (ARRAY(
     SELECT old.ctid
@@ -281,7 +278,7 @@ WHERE ctid = ANY (ARRAY(
 ));
 
 -- name: DropDecisionSpans :execrows
--- Deletes sums of whole months that ended before a time, as DropUserMonths does: a month's usage is read from both.
+-- Whole months, like DropUserMonths: a month's usage is read from both.
 DELETE FROM decision_span
 WHERE ctid = ANY (ARRAY(
     SELECT old.ctid
@@ -296,53 +293,9 @@ WHERE ctid = ANY (ARRAY(
     LIMIT sqlc.arg(at_most)::integer
 ));
 
--- name: DropRecorderBatches :execrows
-DELETE FROM recorder_batch
-WHERE ctid = ANY (ARRAY(
-    SELECT b.ctid FROM recorder_batch AS b WHERE b.written_at < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropRecentDenials :execrows
-DELETE FROM recent_denial
-WHERE ctid = ANY (ARRAY(
-    SELECT r.ctid FROM recent_denial AS r WHERE r.slot < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropCallers :execrows
-DELETE FROM recent_check
-WHERE ctid = ANY (ARRAY(
-    SELECT r.ctid FROM recent_check AS r WHERE r.minute < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropCrossings :execrows
--- While a window lasts its crossings stay, because they would be noted again.
-DELETE FROM quota_crossing
-WHERE ctid = ANY (ARRAY(
-    SELECT c.ctid FROM quota_crossing AS c WHERE c.window_end < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropOverrideTombstones :execrows
--- Buckets expire long before, so nobody needs to know when the override ended.
-DELETE FROM rate_limit_override
-WHERE ctid = ANY (ARRAY(
-    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < sqlc.arg(before)::timestamptz
-        LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropStepTombstones :execrows
-DELETE FROM rate_limit_step
-WHERE ctid = ANY (ARRAY(
-    SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < sqlc.arg(before)::timestamptz
-        LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropAssignmentTombstones :execrows
--- Every process has read by then that the user is on no plan of its own.
-DELETE FROM plan_assignment
-WHERE ctid = ANY (ARRAY(
-    SELECT a.ctid FROM plan_assignment AS a WHERE a.removed_at < sqlc.arg(before)::timestamptz
-        LIMIT sqlc.arg(at_most)::integer
-));
+-- name: DropRowsBefore :one
+SELECT drop_rows_before(sqlc.arg(relation)::text, sqlc.arg(at_column)::text, sqlc.arg(before)::timestamptz,
+    sqlc.arg(at_most)::integer) AS dropped;
 
 -- name: DropParkedJobs :execrows
 DELETE FROM job
@@ -359,28 +312,8 @@ WHERE ctid = ANY (ARRAY(
     LIMIT sqlc.arg(at_most)::integer
     FOR UPDATE SKIP LOCKED));
 
--- name: DropErasures :execrows
-DELETE FROM user_erasure
-WHERE ctid = ANY (ARRAY(
-    SELECT e.ctid FROM user_erasure AS e WHERE e.finished_at < sqlc.arg(before)::timestamptz
-        LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropSessions :execrows
-DELETE FROM session
-WHERE ctid = ANY (ARRAY(
-    SELECT s.ctid FROM session AS s WHERE s.created_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropExpiredLinks :execrows
-DELETE FROM mailed_link
-WHERE ctid = ANY (ARRAY(
-    SELECT l.ctid FROM mailed_link AS l WHERE l.expires_at < sqlc.arg(before)::timestamptz
-        LIMIT sqlc.arg(at_most)::integer
-));
-
 -- name: DropInvitations :execrows
--- Those that ended some time ago, however they ended. Their tenants are locked, because deletions are logged.
+-- Deletions are logged, so their tenants are locked.
 WITH old AS MATERIALIZED (
     SELECT i.tenant_id, i.invitation_id FROM invitation AS i
     WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < sqlc.arg(before)::timestamptz
@@ -397,10 +330,7 @@ WHERE i.tenant_id = old.tenant_id AND i.invitation_id = old.invitation_id AND lo
 -- name: DropAuditEvents :one
 SELECT drop_audit_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::integer) AS dropped;
 
--- Alerts of all tenants.
-
 -- name: ActiveAlerts :many
--- With how many of them each one's tenant has.
 SELECT a.tenant_id, a.alert_id, a.version, a.kind, a.rule_id, a.per_subject, a.threshold, a.window_minutes,
     a.silenced_until, count(*) OVER (PARTITION BY a.tenant_id) AS of_tenant
 FROM alert AS a
@@ -408,15 +338,14 @@ WHERE a.is_active
 ORDER BY a.tenant_id, a.alert_id;
 
 -- name: LockAlerts :exec
--- Batches of alerts follow one another, so that each sees the deliveries of the one before. To compile the statement
--- that judges a batch would take longer than to run it.
+-- Each batch must see the deliveries of the one before. To compile the statement that judges a batch would take longer
+-- than to run it.
 SELECT pg_advisory_xact_lock(sqlc.arg(lock)::bigint), set_config('jit', 'off', true);
 
 -- name: AlertCounts :many
--- What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each
--- alert after its time. Groups that counted less than the alert's least are left out, but each alert that found rows
--- has one at least, which says how many were looked at and back to when. In each alert all branches but one end before
--- they begin. All sinces are at or after oldest, by which the planner leaves out partitions.
+-- Counts the newest at_most rows that an index finds for each alert. Groups below the alert's least are left out, but
+-- an alert that found rows has one group at least, which says how many were looked at and back to when. In each alert
+-- all branches but one end before they begin. The planner leaves out partitions before oldest.
 WITH wanted AS (
     SELECT unnest(sqlc.arg(places)::integer[]) AS place, unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id,
         unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(at_mosts)::bigint[]) AS at_most,
@@ -486,10 +415,9 @@ ORDER BY 1, 5, 6, 7
 LIMIT sqlc.arg(most_rows)::bigint;
 
 -- name: RaiseDeliveries :one
--- A delivery and its job for each firing, unless there is one of the same kind, rule and subject that is hardly older
--- than the alert's window. The most important go first, and a tenant's alerts take turns, because most_of_alert and
--- most_of_tenant cap what is pending. Deliveries of a silenced alert are only recorded, and do not keep the alert from
--- firing when the silence has ended. An alert that was changed since it was judged is left to the next pass.
+-- Raises a delivery and its job for each firing, unless an equal one is hardly older than the alert's window. The most
+-- important go first, and a tenant's alerts take turns, because pending deliveries are capped. Deliveries of a silenced
+-- alert are only recorded. An alert that was changed since it was judged is left to the next pass.
 WITH fired AS (
     -- rule 0: all checks
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(alert_ids)::bigint[]) AS alert_id,
@@ -554,12 +482,11 @@ WHERE ctid = ANY (ARRAY(
     WHERE d.raised_at < sqlc.arg(before) AND d.state <> 'pending' LIMIT sqlc.arg(at_most)::integer
 ));
 
--- Mail of all tenants and of the platform, which has the number 0.
+-- Mail of the platform has the tenant 0.
 
 -- name: QueueMail :one
--- No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit. Alerts are
--- counted apart, so that they do not keep people from being invited. Nor if it is a notice that the account was sent
--- within a day.
+-- No row if the tenant has as many queued or within a day as it may; 0 is no limit. Alerts are counted apart, so that
+-- they do not keep people from being invited. No row either for a notice that the account got within a day.
 INSERT INTO mail (tenant_id, kind, recipient, account_id, invitation_id, facts, give_up_at)
 SELECT sqlc.arg(tenant_id)::bigint, sqlc.arg(kind)::text, sqlc.arg(recipient), sqlc.arg(account_id)::bigint,
     sqlc.narg(invitation_id),
@@ -579,11 +506,10 @@ WHERE (sqlc.arg(most_queued)::bigint = 0 OR sqlc.arg(most_queued)::bigint > (
 RETURNING *;
 
 -- name: MailToSend :one
--- No row if it was sent.
 SELECT * FROM mail WHERE tenant_id = sqlc.arg(tenant_id) AND mail_id = sqlc.arg(mail_id) AND state <> 'sent';
 
 -- name: FinishMail :exec
--- Has no effect if it was sent meanwhile. Only the job's present claim stores a failure.
+-- Only the job's present claim stores a failure.
 UPDATE mail AS m
 SET state = sqlc.arg(state)::text, attempts = m.attempts + 1, attempted_at = clock_timestamp(), error = sqlc.arg(error)
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.mail_id = sqlc.arg(mail_id) AND m.state <> 'sent'
@@ -605,7 +531,7 @@ WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.mail_id = sqlc.arg(mail_id) AND m.
 DELETE FROM mail WHERE tenant_id = sqlc.arg(tenant_id) AND mail_id = sqlc.arg(mail_id) AND state <> 'sent';
 
 -- name: MailsBefore :many
--- With when each is attempted; null if it is not. 0 is no bound.
+-- next_run_at is null for mail without a job; 0 is no bound.
 SELECT sqlc.embed(m), j.next_run_at
 FROM mail AS m
 LEFT JOIN job AS j ON j.tenant_id = m.tenant_id AND j.kind = 'mail' AND j.about = m.mail_id::text
@@ -624,12 +550,11 @@ WHERE mail_id = ANY (ARRAY(
     FOR UPDATE SKIP LOCKED
 ));
 
--- Notices about keys of all tenants and of the platform, which has the number 0.
+-- Service keys have the tenant 0.
 
 -- name: ExpiringKeys :many
--- Keys in force that expire within 1, 7 or 14 days of the end of a day, with the shortest of these periods. Left out
--- are periods that were under way when the key was made, periods with a notice already, and tenants that got a notice
--- that day.
+-- Keys expire within 1, 7 or 14 days of the end of a day. Left out are periods that began before the key was made or
+-- have a notice, and tenants that got a notice that day.
 SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_kind, k.created_by_id,
     k.created_by_name,
     due.days::integer AS days
@@ -661,8 +586,7 @@ ORDER BY k.tenant_id, k.expires_at, k.key_id
 LIMIT sqlc.arg(at_most);
 
 -- name: KeysLeftBehind :many
--- Keys in force whose creator has left (see Keys), without a decision to keep them and without a notice. Creators are
--- found by jumping from one to the next in an index, because tenants have many more keys than creators.
+-- Creators are found by jumping from one to the next in an index, because tenants have many more keys than creators.
 WITH RECURSIVE creator AS (
     (
         SELECT a.tenant_id, a.created_by_id FROM api_key AS a
@@ -716,7 +640,7 @@ ORDER BY k.tenant_id, k.created_by_id, k.key_id
 LIMIT sqlc.arg(at_most);
 
 -- name: ForgetReturnedCreators :exec
--- Forgets notices about creators who are back, so that there is a new notice when they leave again.
+-- A creator who is back gets a new notice on leaving again.
 DELETE FROM key_notice AS n
 USING api_key AS k, account AS a
 WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.key_id AND k.created_by_kind = 'account'
@@ -725,7 +649,6 @@ WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.k
         SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id));
 
 -- name: ForgetReturnedServiceCreators :exec
--- The same for service keys.
 DELETE FROM key_notice AS n
 USING service_key AS k, account AS a
 WHERE n.notice = 'creator_left' AND n.tenant_id = 0 AND k.key_id = n.key_id AND k.created_by_kind = 'account'
@@ -738,8 +661,7 @@ VALUES (sqlc.arg(tenant_id), sqlc.arg(key_id), sqlc.arg(notice), sqlc.arg(told_a
 ON CONFLICT DO NOTHING;
 
 -- name: RecipientsOfTenant :many
--- A tenant's owners, and its members with the given ids. Leaves out accounts that may not sign in or have not proven
--- their address.
+-- Leaves out accounts that may not sign in or have not proven their address.
 SELECT a.account_id, a.email FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND a.disabled_at IS NULL AND a.unproven_in IS NULL
@@ -773,7 +695,6 @@ ON CONFLICT (process_id) DO UPDATE SET
     checks = excluded.checks, degraded = excluded.degraded, span_ms = excluded.span_ms;
 
 -- name: ProcessThatKnowsNot :one
--- A live process that does not know an algorithm; none if all know it.
 SELECT name, version FROM api_process
 WHERE reported_at >= now() - make_interval(secs => sqlc.arg(within_seconds)::double precision)
     AND NOT algorithms @> ARRAY[sqlc.arg(algorithm)::text]
@@ -790,14 +711,14 @@ ORDER BY name, started_at, process_id
 LIMIT 1000;
 
 -- name: PlatformAuditPage :many
--- The latest first, before an id; 0 is no bound.
+-- 0 is no bound.
 SELECT * FROM platform_audit_event
 WHERE sqlc.arg(before)::bigint = 0 OR audit_id < sqlc.arg(before)::bigint
 ORDER BY audit_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: NoteSessionsEnded :exec
--- For the platform's audit log, which no trigger writes when sessions end.
+-- No trigger writes the platform's audit log when sessions end.
 INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
     before, after)
 SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'account',
@@ -809,7 +730,7 @@ FROM audit_actor() AS actor;
 SELECT now()::timestamptz AS now;
 
 -- name: LockTenantsOf :exec
--- Those that an account owns or has invited to, before the account itself, as all writers do.
+-- Locks tenants before the account itself, as all writers do.
 SELECT FROM tenant AS t
 WHERE t.removed_at IS NULL AND t.tenant_id IN (
     SELECT m.tenant_id FROM member AS m
@@ -822,7 +743,6 @@ ORDER BY t.tenant_id
 FOR NO KEY UPDATE;
 
 -- name: RevokeInvitationsOfAccount :exec
--- The open ones that an account has made, in tenants that it may invite to no longer.
 UPDATE invitation AS i
 SET revoked_at = clock_timestamp(), updated_at = clock_timestamp()
 FROM account AS a
@@ -834,7 +754,6 @@ WHERE a.account_id = sqlc.arg(account_id) AND i.invited_by_account = a.account_i
     ));
 
 -- name: TenantsOnlyOwnedBy :many
--- Slugs of tenants without another owner who can sign in.
 SELECT t.slug
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id
@@ -845,10 +764,8 @@ WHERE m.account_id = sqlc.arg(account_id) AND m.role = 'owner' AND t.removed_at 
 )
 ORDER BY t.slug;
 
--- The control loop of rules that adapt.
-
 -- name: Lead :one
--- Makes a process the leader, or renews that it is, unless another one is. No row if another one is.
+-- No row if another process leads.
 INSERT INTO leader AS l (role, holder, ends_at)
 VALUES (sqlc.arg(role), sqlc.arg(holder),
     clock_timestamp() + make_interval(secs => sqlc.arg(seconds)::double precision))
@@ -860,7 +777,7 @@ RETURNING clock_timestamp()::timestamptz AS now;
 UPDATE leader SET ends_at = clock_timestamp() WHERE role = sqlc.arg(role) AND holder = sqlc.arg(holder);
 
 -- name: BackendsReported :exec
--- Adds reports to those of the present slice. Rows come in the order of their keys, so that processes do not deadlock.
+-- Rows come in the order of their keys, so that processes do not deadlock.
 INSERT INTO backend_report AS b (tenant_id, backend, slice, requests, errors, latency)
 SELECT r.tenant_id, r.backend, date_bin('5 seconds', clock_timestamp(), timestamptz '1970-01-01 00:00:00Z'), r.requests,
     r.errors,
@@ -883,19 +800,7 @@ SELECT * FROM backend_report WHERE slice > sqlc.arg(after)::timestamptz ORDER BY
 DELETE FROM backend_report WHERE slice < sqlc.arg(before)::timestamptz;
 
 -- name: RecentSteps :many
--- Those that end after a time.
 SELECT * FROM rate_limit_step WHERE ends_at > sqlc.arg(after)::timestamptz ORDER BY tenant_id, rule_id;
-
--- name: DropIdempotent :execrows
-DELETE FROM idempotency
-WHERE (tenant_id, key_digest) IN (
-    SELECT i.tenant_id, i.key_digest FROM idempotency AS i
-    WHERE i.started_at < sqlc.arg(before)::timestamptz
-    ORDER BY i.started_at
-    LIMIT sqlc.arg(at_most)::integer
-);
-
--- The security log, of all tenants and of none.
 
 -- name: WriteAccess :exec
 INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent,
@@ -909,7 +814,7 @@ SELECT unnest(sqlc.arg(at)::timestamptz[]), unnest(sqlc.arg(ids)::bigint[]), unn
 ON CONFLICT DO NOTHING;
 
 -- name: AccessEvents :many
--- The latest first. With an account and a typed address: the entries of either.
+-- An account and a typed address select the entries of either.
 SELECT * FROM access_event AS e
 WHERE (e.at, e.access_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
     AND e.at >= sqlc.arg(since)::timestamptz
@@ -927,10 +832,8 @@ LIMIT sqlc.arg(page_size);
 -- name: DropAccessEvents :one
 SELECT drop_access_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::integer) AS dropped;
 
--- Recorded checks of all tenants.
-
 -- name: WriteTrafficBlock :execrows
--- Unless it was written before, or the tenant has switched recording off.
+-- Written before, or with recording off, a block is left out.
 INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out,
     dropped, users, payload)
 SELECT t.tenant_id, sqlc.arg(day), sqlc.arg(writer), sqlc.arg(number), sqlc.arg(first_at), sqlc.arg(last_at),
@@ -953,7 +856,6 @@ SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks +
     first_at = least(d.first_at, excluded.first_at), last_at = greatest(d.last_at, excluded.last_at);
 
 -- name: BeginMonthUsers :exec
--- Counts the users of months that are not counted yet, up to at_most each.
 INSERT INTO month_users (tenant_id, month, users)
 SELECT g.tenant_id, g.month, (
     SELECT count(*) FROM (
@@ -970,9 +872,9 @@ ORDER BY g.tenant_id, g.month
 ON CONFLICT (tenant_id, month) DO NOTHING;
 
 -- name: CountUserMonths :exec
--- Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
--- for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A row
--- without checks is of settlements, and is not written for a user who was erased meanwhile. See ShareCheckpoints.
+-- A month with at_most users gets no more of them. Concurrent writers wait for each other only at the month's count,
+-- which is written last, so each may exceed at_most by one batch. A settlement, a row without checks, is not written
+-- for a user who was erased meanwhile.
 WITH given AS (
     SELECT c.tenant_id, c.month, c.user_id, c.meter, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0
         AS cost_taken
@@ -1029,7 +931,6 @@ GROUP BY t.tenant_id;
 SELECT coalesce(sum(d.bytes), 0)::bigint AS bytes, count(DISTINCT d.tenant_id) AS tenants FROM traffic_day AS d;
 
 -- name: DropTrafficBlocks :execrows
--- Those that are older than their tenant keeps them, and all of removed tenants.
 DELETE FROM traffic_block
 WHERE (tenant_id, day, writer, number) IN (
     SELECT old.tenant_id, old.day, old.writer, old.number
@@ -1060,7 +961,6 @@ WHERE (tenant_id, day) IN (
 );
 
 -- name: DropReplays :execrows
--- Old ones, and all of removed tenants.
 DELETE FROM replay
 WHERE (tenant_id, replay_id) IN (
     SELECT old.tenant_id, old.replay_id
@@ -1073,8 +973,6 @@ WHERE (tenant_id, replay_id) IN (
     ) AS old
     LIMIT sqlc.arg(at_most)::integer
 );
-
--- Removed tenants.
 
 -- name: RemovedTenants :many
 SELECT t.tenant_id, t.slug, t.name, t.removed_at::timestamptz AS removed_at, e.began_at, e.done_at,
@@ -1089,7 +987,7 @@ LIMIT sqlc.arg(page_size);
 SELECT tenant_id FROM tenant WHERE slug = $1 AND removed_at IS NOT NULL;
 
 -- name: RestoreTenant :one
--- Raises the revision, so that processes read the tenant again. No row if its rows are being erased.
+-- Processes read the tenant again by its new revision. No row if its rows are being erased.
 UPDATE tenant AS t
 SET removed_at = NULL, revision = t.revision + 1, version = t.version + 1, updated_at = clock_timestamp()
 WHERE t.slug = sqlc.arg(slug) AND t.removed_at IS NOT NULL
@@ -1107,8 +1005,7 @@ LIMIT 100;
 SELECT erase_removed_tenant(sqlc.arg(tenant_id)::bigint, sqlc.arg(at_most)::integer) AS done;
 
 -- name: CapacityUses :many
--- How many tenants hold at least 90 % of their capacity, and how many all of it, by thing. A tenant counts from its
--- first write. A capacity of 0 that nothing is held of is meant so, and does not count.
+-- A tenant counts from its first write. A capacity of 0 that nothing is held of does not count.
 SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near,
     count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
 FROM (
@@ -1127,7 +1024,6 @@ WHERE h.held * 10 >= h.allowed * 9
 GROUP BY h.thing;
 
 -- name: HeldCounts :many
--- A page of the numbers of tenant_use, after one, and whether they are wrong.
 SELECT u.tenant_id, u.thing, (u.held <> count_held(u.tenant_id, u.thing))::boolean AS is_wrong
 FROM (
     SELECT t.tenant_id, t.thing, t.held FROM tenant_use AS t
@@ -1155,8 +1051,7 @@ SET plans = excluded.plans, rules = excluded.rules, overrides = excluded.overrid
 RETURNING q.version;
 
 -- name: ExpiredRules :many
--- Rules that ended, and were last edited, before a time: the oldest of each tenant. Rules with a candidate or a
--- scheduled change are left out.
+-- The oldest of each tenant come first. Rules with a candidate or a scheduled change are left out.
 SELECT ended.tenant_id, ended.rule_id
 FROM tenant AS t
 CROSS JOIN LATERAL (
@@ -1175,7 +1070,7 @@ WHERE t.removed_at IS NULL
 LIMIT sqlc.arg(at_most)::integer;
 
 -- name: SecretsToSeal :many
--- Secrets of alerts and audit webhooks that do not begin with a prefix, after one. Alert 0 is the audit webhook.
+-- Alert 0 is the audit webhook.
 SELECT s.tenant_id, s.alert_id, s.secret
 FROM (
     SELECT a.tenant_id, a.alert_id, a.secret FROM alert AS a
@@ -1188,10 +1083,8 @@ WHERE s.secret <> '' AND NOT starts_with(s.secret, sqlc.arg(prefix)::text) AND t
 ORDER BY s.tenant_id, s.alert_id
 LIMIT sqlc.arg(page_size);
 
--- Jobs of all tenants and of the platform; see the package jobs.
-
 -- name: TryLock :one
--- True if no other process has the lock, which holds until the end of the transaction.
+-- The lock holds until the end of the transaction.
 SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint) AS ours;
 
 -- name: PlanJobs :exec
@@ -1206,7 +1099,7 @@ ON CONFLICT (tenant_id, kind, about) DO UPDATE
     WHERE j.lease_ends_at IS NULL OR j.lease_ends_at <= clock_timestamp();
 
 -- name: LockJobClaims :exec
--- Claims follow one another, so that each sees the leases of the one before.
+-- Each claim must see the leases of the one before.
 SELECT pg_advisory_xact_lock(sqlc.arg(lock)::bigint);
 
 -- name: CountParkedJobs :one
@@ -1214,8 +1107,8 @@ SELECT pg_advisory_xact_lock(sqlc.arg(lock)::bigint);
 SELECT count(*) FROM (SELECT FROM job AS j WHERE j.state = 'parked' LIMIT 1000) AS parked;
 
 -- name: ClaimJobs :many
--- Leases due jobs. Tenants take turns: each gets its first attempt before any gets its second, counting those in
--- flight. Among equals chance decides, because by age a tenant with a backlog would always come first.
+-- Tenants take turns: each gets its first attempt before any gets its second, counting those in flight. Among equals
+-- chance decides, because by age a tenant with a backlog would always come first.
 WITH RECURSIVE asked AS (
     SELECT unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(rooms)::bigint[]) AS room,
         unnest(sqlc.arg(caps)::bigint[]) AS cap
@@ -1297,7 +1190,7 @@ SET state = CASE WHEN sqlc.arg(is_parked)::boolean THEN 'parked' ELSE 'waiting' 
 WHERE job_id = sqlc.arg(job_id) AND claim = sqlc.arg(claim) AND lease_ends_at IS NOT NULL;
 
 -- name: GiveJobBack :exec
--- The attempt was interrupted and does not count.
+-- An interrupted attempt does not count.
 UPDATE job SET attempts = attempts - 1, next_run_at = clock_timestamp(), lease_ends_at = NULL
 WHERE job_id = sqlc.arg(job_id) AND claim = sqlc.arg(claim) AND lease_ends_at IS NOT NULL;
 
@@ -1310,14 +1203,13 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND kind = sqlc.arg(kind) AND about = sqlc
 DELETE FROM job WHERE job_id = sqlc.arg(job_id) AND claim = sqlc.arg(claim) AND lease_ends_at IS NOT NULL;
 
 -- name: ParkedJobs :many
--- The latest first, before an id; 0 is no bound.
+-- 0 is no bound.
 SELECT j.*, coalesce(t.slug, '')::text AS slug FROM job AS j LEFT JOIN tenant AS t ON t.tenant_id = j.tenant_id
 WHERE j.state = 'parked' AND (sqlc.arg(before)::bigint = 0 OR j.job_id < sqlc.arg(before)::bigint)
 ORDER BY j.job_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: PeriodicJobs :many
--- With how long each has been due, which a run in progress does not change.
 SELECT j.*, greatest(0, extract(epoch FROM clock_timestamp() - coalesce(j.due_at, j.next_run_at)) * 1000)::bigint
     AS lag_ms
 FROM job AS j
@@ -1325,8 +1217,7 @@ WHERE j.tenant_id = 0 AND j.about = '' AND j.state = 'waiting'
 ORDER BY j.kind;
 
 -- name: RetryJob :one
--- No row if it is not parked. The platform's audit log is written here, because it has no other changes of jobs. It
--- does not have the error, which may name people, because its entries cannot be erased.
+-- The audit log does not have the error, which may name people, because its entries cannot be erased.
 WITH parked AS (
     SELECT j.tenant_id, j.job_id, j.kind, j.about, j.attempts FROM job AS j
     WHERE j.job_id = sqlc.arg(job_id) AND j.state = 'parked'
@@ -1344,7 +1235,6 @@ FROM parked AS p, audit_actor() AS actor
 RETURNING audit_id;
 
 -- name: RemoveJob :one
--- No row if it is not parked.
 WITH removed AS (
     DELETE FROM job AS j WHERE j.job_id = sqlc.arg(job_id) AND j.state = 'parked'
     RETURNING j.tenant_id, j.job_id, j.kind, j.about, j.attempts
@@ -1357,13 +1247,11 @@ FROM removed AS r, audit_actor() AS actor
 RETURNING audit_id;
 
 -- name: ShareCheckpoints :exec
--- Writers of checkpoints and of users' months share a lock that the erasure of a user has alone, so that it sees their
--- rows or they see its mark.
+-- The erasure of a user has this lock alone, so that it sees their rows or they see its mark.
 SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'));
 
 -- name: WriteCheckpoints :exec
--- The newer state of a bucket stays. Nothing is written for a tenant that was removed, or about a user from before an
--- erasure.
+-- Nothing is written for a removed tenant, or about a user from before an erasure.
 INSERT INTO bucket_checkpoint AS c (tenant_id, rule_id, subject, stamp, state, owner)
 SELECT n.tenant_id, n.rule_id, n.subject, n.stamp, n.state, nullif(n.owner, '')
 FROM (
@@ -1381,14 +1269,12 @@ SET stamp = excluded.stamp, state = excluded.state, owner = excluded.owner
 WHERE c.stamp <= excluded.stamp;
 
 -- name: CheckpointsAfter :many
--- A page of all, in the order of their keys.
 SELECT * FROM bucket_checkpoint
 WHERE (tenant_id, rule_id, subject) > (sqlc.arg(tenant_id), sqlc.arg(rule_id)::bigint, sqlc.arg(subject)::bytea)
 ORDER BY tenant_id, rule_id, subject
 LIMIT sqlc.arg(page_size);
 
 -- name: DropCheckpoints :execrows
--- Those that are still as they were read.
 DELETE FROM bucket_checkpoint AS c
 USING (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
@@ -1405,8 +1291,8 @@ FROM (
 JOIN bucket_checkpoint AS c ON c.tenant_id = n.tenant_id AND c.rule_id = n.rule_id AND c.subject = n.subject;
 
 -- name: TenantsWithCheckpoints :many
--- Rows with the rule 0 are marks of erased users. EXISTS, which ignores an order, would have PostgreSQL read the whole
--- table where one tenant has most of it.
+-- Rows with the rule 0 are marks of erased users. EXISTS would make PostgreSQL read the whole table where one tenant
+-- has most of it.
 SELECT n.tenant_id::bigint
 FROM unnest(sqlc.arg(tenant_ids)::bigint[]) AS n (tenant_id)
 WHERE (SELECT true FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id AND c.rule_id > 0

@@ -1,21 +1,8 @@
 -- name: CrossingsBefore :many
+-- '' is all users, and 0 all rules.
 SELECT * FROM quota_crossing
 WHERE tenant_id = sqlc.arg(tenant_id)
-    AND (crossed_at, crossing_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
-ORDER BY crossed_at DESC, crossing_id DESC
-LIMIT sqlc.arg(page_size);
-
--- name: CrossingsOfRuleBefore :many
-SELECT * FROM quota_crossing
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id)
-    AND (crossed_at, crossing_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
-ORDER BY crossed_at DESC, crossing_id DESC
-LIMIT sqlc.arg(page_size);
-
--- name: CrossingsOfUserBefore :many
--- Of all rules, or of one.
-SELECT * FROM quota_crossing
-WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id)::text
+    AND (sqlc.arg(user_id)::text = '' OR user_id = sqlc.arg(user_id)::text)
     AND (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
     AND (crossed_at, crossing_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
 ORDER BY crossed_at DESC, crossing_id DESC

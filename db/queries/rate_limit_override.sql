@@ -1,5 +1,5 @@
 -- name: NewerOverrides :batchmany
--- With removed overrides, because processes need to know since when the rule's own limit holds again.
+-- Removed overrides tell processes since when the rule's own limit holds again.
 SELECT * FROM rate_limit_override
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, rule_id, user_id)
@@ -30,7 +30,6 @@ ORDER BY user_id, rule_id
 LIMIT sqlc.arg(page_size);
 
 -- name: OverridesByEnd :many
--- Overrides that never end have no place in this order.
 SELECT * FROM rate_limit_override
 WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND expires_at IS NOT NULL
     AND (expires_at, rule_id, user_id)
@@ -48,7 +47,6 @@ WHERE tenant_id = $1 AND removed_at IS NULL AND (expires_at IS NULL OR expires_a
 ORDER BY rule_id, user_id;
 
 -- name: UnexpiredOverridesOfRules :many
--- With the plan that each user is assigned to; '' for none.
 SELECT sqlc.embed(o), coalesce((
     SELECT a.plan FROM plan_assignment AS a
     WHERE a.tenant_id = o.tenant_id AND a.user_id = o.user_id AND a.removed_at IS NULL), '')::text AS plan
@@ -58,7 +56,7 @@ WHERE o.tenant_id = sqlc.arg(tenant_id) AND o.rule_id = ANY (sqlc.arg(rule_ids):
 ORDER BY o.rule_id, o.user_id;
 
 -- name: PutOverrides :many
--- By one statement, whose triggers then run once. Names no user of a rule twice. No row for a rule that does not exist.
+-- One statement runs the triggers once. Names no user of a rule twice; no row for a rule that does not exist.
 INSERT INTO rate_limit_override AS o (
     tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since,
         revision
@@ -108,8 +106,8 @@ WHERE o.tenant_id = sqlc.arg(tenant_id) AND o.rule_id = n.rule_id AND o.user_id 
 RETURNING o.rule_id, o.user_id;
 
 -- name: RemoveOverridesOfRules :exec
--- For rules that are about to be removed. The rows stay: if a rule is revived before a process has read its removal,
--- only these rows show that its overrides are gone.
+-- The rows stay: if a rule is revived before a process has read its removal, only these rows show that its overrides
+-- are gone.
 UPDATE rate_limit_override
 SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
     revision = sqlc.arg(revision),

@@ -10,7 +10,6 @@ LIMIT sqlc.arg(page_size);
 SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL;
 
 -- name: RulesPage :many
--- Up to and including a last id, where the search of a page ends.
 SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id > sqlc.arg(after) AND rule_id <= sqlc.arg(last) AND removed_at IS NULL
     AND (sqlc.arg(scope)::text = '' OR scope = sqlc.arg(scope)::text)
@@ -29,16 +28,15 @@ ORDER BY rule_id
 LIMIT sqlc.arg(page_size);
 
 -- name: RulesLookedAt :one
--- The last of so many rules after an id; none if there are fewer.
+-- No row if there are fewer.
 SELECT rule_id FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id > sqlc.arg(after) AND removed_at IS NULL
 ORDER BY rule_id
 LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
 
 -- name: MatrixLast :one
--- The last row of a page of the matrix that begins after a row: the one that makes up a number of rows or of rules,
--- whichever comes first. None if there are fewer. PostgreSQL reads the index in order, up to that row; if this were a
--- subquery of MatrixPage, the planner would expect to read all rows.
+-- A page ends at a number of rows or of rules; no row if there are fewer. As a subquery of MatrixPage the planner would
+-- expect to read all rows.
 (
     SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
     WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL
@@ -57,7 +55,6 @@ ORDER BY key_pattern, name
 LIMIT 1;
 
 -- name: MatrixPage :many
--- All rules of the rows after one, up to and with the last, or to the end.
 SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL
     AND (key_pattern, name) > (sqlc.arg(after_pattern)::text, sqlc.arg(after_name)::text)
@@ -69,7 +66,6 @@ SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND removed_at IS NULL;
 
 -- name: RulesEver :many
--- Removed ones too.
 SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]);
 
@@ -103,9 +99,8 @@ INSERT INTO rate_limit_rule (
 RETURNING *;
 
 -- name: UpdateRule :batchone
--- A limit that changes comes into force after everything that this rule's buckets may have seen: its own earlier
--- limits, overrides that ended, and steps. An enforced rule is no candidate any more. Parameters that a newer release
--- knows stay as they are.
+-- A limit that changes comes into force after everything that this rule's buckets may have seen. An enforced rule is no
+-- candidate any more. Parameters that a newer release knows stay as they are.
 UPDATE rate_limit_rule AS r
 SET rate_per_second = sqlc.arg(rate_per_second),
     rate_unit = sqlc.arg(rate_unit),
@@ -138,8 +133,7 @@ WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.
 RETURNING *;
 
 -- name: RemoveRule :batchone
--- It is removed after everything that its buckets may have seen, so that all that holds once it is
--- revived is later.
+-- The removal is later than everything that the rule's buckets may have seen, and a revival later still.
 UPDATE rate_limit_rule AS r
 SET removed_at = moment_after(ARRAY[r.in_force_since, (
         SELECT max(greatest(o.in_force_since, o.removed_at, if_passed(o.expires_at)))
@@ -152,7 +146,6 @@ WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.
 RETURNING rule_id;
 
 -- name: ReviveRule :exec
--- Restores a removed rule under its id.
 UPDATE rate_limit_rule
 SET removed_at = NULL,
     in_force_since = moment_after(ARRAY[in_force_since, removed_at]),
@@ -162,7 +155,6 @@ SET removed_at = NULL,
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND removed_at IS NOT NULL;
 
 -- name: Meters :many
--- What the tenant's rules count beside requests.
 SELECT DISTINCT (parameters ->> 'meter')::text AS meter FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND parameters ? 'meter' AND removed_at IS NULL
 ORDER BY 1;
@@ -174,13 +166,11 @@ ORDER BY rule_id
 LIMIT 1000;
 
 -- name: CountAdaptingRules :one
--- Without some rules.
 SELECT count(*) FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND parameters ? 'adapt' AND removed_at IS NULL
     AND rule_id <> ALL (sqlc.arg(without)::bigint[]);
 
 -- name: CandidatesOf :many
--- The ids of the shadow rules that are tried for some rules.
 SELECT rule_id FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND candidate_for = ANY (sqlc.arg(rule_ids)::bigint[]) AND removed_at IS NULL
 ORDER BY rule_id;

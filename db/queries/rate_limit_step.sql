@@ -1,5 +1,5 @@
 -- name: NewerSteps :batchmany
--- With ended steps, because processes need to know since when the rule's own limit holds again.
+-- Ended steps tell processes since when the rule's own limit holds again.
 SELECT * FROM rate_limit_step
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, rule_id) > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_rule_id)::bigint)
@@ -7,8 +7,8 @@ ORDER BY revision, rule_id
 LIMIT sqlc.arg(page_size);
 
 -- name: StepTenant :one
--- Begins a write of steps like RaiseRevision, but without an actor. No row, and no waiting, if somebody else is
--- writing, if the tenant's rules do not adapt, or if the process no longer leads.
+-- No row, and no waiting, if somebody else is writing, if the tenant's rules do not adapt, or if the process no longer
+-- leads.
 UPDATE tenant SET revision = revision + 1
 WHERE tenant_id = (
         SELECT t.tenant_id FROM tenant AS t
@@ -22,8 +22,8 @@ WHERE tenant_id = (
 RETURNING revision;
 
 -- name: PutStep :batchexec
--- Nothing happens if the rule does not adapt. The step comes into force after everything that the rule's buckets may
--- have seen: after its end each version of the rule counts as a microsecond later than the one before.
+-- The step comes into force after everything that the rule's buckets may have seen: after its end each version of the
+-- rule counts as a microsecond later than the one before.
 INSERT INTO rate_limit_step AS s (tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory,
     revision)
 SELECT r.tenant_id, r.rule_id, sqlc.arg(percent), sqlc.arg(stepped_at), moment_after(ARRAY[r.in_force_since]),

@@ -1,7 +1,6 @@
 -- name: ViolationsBefore :many
--- Those that a filter wants among the newest look_at rows before a position, newest first. One of user, address,
--- endpoint and rule may be given as by_…, the others are empty: its index finds the rows to look at. The comparison of
--- pairs is what the position means; the one of times beside it is what leaves out partitions.
+-- Looks at the newest look_at rows before a position that the index of by_… finds. The comparison of pairs is the
+-- position; the one of times beside it leaves out partitions.
 SELECT looked.* FROM (
     SELECT * FROM rate_limit_violation
     WHERE tenant_id = sqlc.arg(tenant_id)
@@ -26,7 +25,7 @@ ORDER BY requested_at DESC, violation_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: LastLookedAt :many
--- The last row that ViolationsBefore looks at, and the next one; nothing if it looks at all.
+-- Returns the last row that ViolationsBefore looks at, and the next one.
 SELECT requested_at, violation_id FROM rate_limit_violation
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND requested_at >= sqlc.arg(since) AND requested_at <= sqlc.arg(before_at)
@@ -44,8 +43,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at)
     AND violation_id = sqlc.arg(violation_id);
 
 -- name: ViolationsArrived :many
--- Those that were written up to so many seconds before a time (null: now) or after it, the latest first,
--- whenever they happened.
+-- Rows count by when they were written, up to so many seconds before a time (null: now).
 SELECT * FROM rate_limit_violation
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND recorded_at >= coalesce(sqlc.narg(since)::timestamptz,
@@ -59,8 +57,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at)
     AND violation_id = sqlc.arg(violation_id);
 
 -- name: ViolationsInSteps :many
--- How many checks the violations that a filter wants stand for, per step. The newest so many rows are looked at that
--- have what an index finds: one of user, address, endpoint and rule is given as by_…, the others are empty.
+-- Looks at the newest rows that the index of by_… finds.
 WITH newest AS MATERIALIZED (
     SELECT requested_at, count, rule_id, scope, mode, meter, plan, user_id, ip_address, endpoint
     FROM rate_limit_violation
@@ -91,13 +88,12 @@ GROUP BY 1
 ORDER BY 1;
 
 -- name: TopOfViolations :many
--- The values that were denied most, and before them a row without a value that is always there.
+-- A row without a value always comes first.
 --
 -- If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
--- denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
--- rules the detail rows name the value; denials that were counted without a row are unattributed. The mode and
--- the meter have no index, so other rows are read too. From recent_since on, recent denials are read instead, which
--- name every value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
+-- denial. A network's subject names its larger network: all of a /64 is in one /48. Detail rows name the values of
+-- other rules; denials without a row are unattributed. Recent denials, which name every value, are read from
+-- recent_since on. The newest at_most rows of each are read, back to looked_back_to.
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied, m.detail_dropped,
         sqlc.arg(dimension)::text = 'ip' AND strpos(m.subject, '/') > 0 AS is_network
@@ -139,7 +135,7 @@ WITH counted AS MATERIALIZED (
     ORDER BY r.slot DESC
     LIMIT sqlc.arg(at_most)::bigint
 ), met AS MATERIALIZED (
-    -- A quoted literal may look like a placeholder, so patterns with one are left to the rows in detail.
+    -- A quoted literal may look like a placeholder, so patterns with one are left to the detail rows.
     SELECT r.rule_id,
         sqlc.arg(mode)::text IN ('', r.mode)
             AND sqlc.arg(meter)::text IN ('', coalesce(r.parameters ->> 'meter', 'requests')) AS wanted,

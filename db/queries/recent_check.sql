@@ -1,6 +1,5 @@
 -- name: BusiestCallers :many
--- The callers of a minute with the most checks, with those in the time from earlier to then; and before them a row
--- without a caller, with the checks of all, that is always there.
+-- A row without a caller, with the checks of all, always comes first.
 SELECT ''::text AS value, coalesce(sum(d.allowed + d.denied + d.bypassed) FILTER (WHERE d.minute = sqlc.arg(minute)),
         0)::bigint AS checks,
     coalesce(sum(d.allowed + d.denied + d.bypassed) FILTER (WHERE d.minute < sqlc.arg(minute)), 0)::bigint AS earlier

@@ -1,6 +1,5 @@
 -- name: PresentDenials :many
--- The values with the most denials since a time and, where those are as many, in the time from earlier to then, of the
--- newest at_most counts; and before them a row without a value that is always there.
+-- A row without a value always comes first.
 WITH looked AS MATERIALIZED (
     SELECT CASE WHEN sqlc.arg(by_rule)::boolean THEN CASE r.rule_id WHEN 0 THEN '' ELSE r.rule_id::text END
             ELSE r.value END AS value,

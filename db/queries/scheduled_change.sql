@@ -25,7 +25,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND change_id = ANY(sqlc.arg(change_ids)::
 ORDER BY change_id, rule_id;
 
 -- name: ScheduledChanges :many
--- The latest first; of one rule, or of all if it is 0.
+-- Rule 0 is all rules.
 SELECT * FROM scheduled_change AS c
 WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.change_id < sqlc.arg(before)
     AND (c.due_at IS NOT NULL OR NOT sqlc.arg(is_open)::boolean)
@@ -44,7 +44,6 @@ JOIN scheduled_change AS c ON c.tenant_id = r.tenant_id AND c.change_id = r.chan
 WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = ANY(sqlc.arg(rule_ids)::bigint[]) AND c.due_at IS NOT NULL;
 
 -- name: DropEndedScheduledChanges :exec
--- All but the latest.
 DELETE FROM scheduled_change AS old
 WHERE old.tenant_id = sqlc.arg(tenant_id) AND old.due_at IS NULL AND old.change_id <= (
     SELECT latest.change_id FROM scheduled_change AS latest
@@ -69,7 +68,6 @@ FROM (
 WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.change_id = sqlc.arg(change_id) AND r.rule_id = step.rule_id;
 
 -- name: CancelScheduledBy :exec
--- What a person scheduled and still waits, with the jobs.
 WITH canceled AS (
     UPDATE scheduled_change SET state = 'canceled', due_at = NULL, ended_at = clock_timestamp()
     WHERE tenant_id = sqlc.arg(tenant_id) AND requested_by_kind = 'account'
@@ -81,7 +79,7 @@ WHERE j.tenant_id = sqlc.arg(tenant_id) AND j.kind = sqlc.arg(kind)
     AND j.about IN (SELECT c.change_id::text FROM canceled AS c) AND j.lease_ends_at IS NULL;
 
 -- name: FirstOpenScheduledChange :one
--- What ends is taken back before what begins then, which would otherwise keep the ended limit as the one before.
+-- A change that ends is taken back before another begins, which would otherwise keep the ended limit as the one before.
 SELECT * FROM scheduled_change
 WHERE tenant_id = sqlc.arg(tenant_id) AND due_at IS NOT NULL
 ORDER BY due_at, state = 'waiting', change_id

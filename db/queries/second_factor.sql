@@ -1,5 +1,4 @@
 -- name: SecondFactor :one
--- The factor of an account, counted or waiting for its first code.
 SELECT sqlc.embed(f), a.second_factor_at, (SELECT count(*) FROM recovery_code AS r WHERE r.account_id = f.account_id)
     AS recovery_codes
 FROM second_factor AS f
@@ -7,7 +6,7 @@ JOIN account AS a ON a.account_id = f.account_id
 WHERE f.account_id = $1;
 
 -- name: BeginSecondFactor :execrows
--- Stores a secret that waits for its first code, in place of another such one. No row if the account has a factor.
+-- No row if the account has a factor.
 INSERT INTO second_factor AS f (account_id, secret)
 SELECT a.account_id, sqlc.arg(secret) FROM account AS a
 WHERE a.account_id = sqlc.arg(account_id) AND a.second_factor_at IS NULL
@@ -29,8 +28,7 @@ WHERE account_id = $1 AND second_factor_at IS NOT NULL
 RETURNING *;
 
 -- name: UseTimeStep :execrows
--- No row if the code of this step, or of a later one, was used before, or if the secret was replaced meanwhile. A
--- secret that an earlier key sealed is sealed again.
+-- No row if the code of this step, or of a later one, was used before, or if the secret was replaced meanwhile.
 UPDATE second_factor SET last_step = sqlc.arg(step), secret = sqlc.arg(sealed_again)
 WHERE account_id = sqlc.arg(account_id) AND last_step < sqlc.arg(step) AND secret = sqlc.arg(secret);
 
@@ -53,7 +51,6 @@ INSERT INTO recovery_code (account_id, code_digest)
 SELECT sqlc.arg(account_id), unnest(sqlc.arg(code_digests)::bytea[]);
 
 -- name: KeepSession :exec
--- Ends all sessions of an account but one, which has shown the second factor.
 WITH ended AS (DELETE FROM session AS s WHERE s.account_id = sqlc.arg(account_id)
     AND s.session_id <> sqlc.arg(session_id)),
 pending AS (DELETE FROM pending_sign_in AS p WHERE p.account_id = sqlc.arg(account_id))
@@ -61,7 +58,7 @@ UPDATE session AS kept SET second_factor = true, confirmed_at = clock_timestamp(
 WHERE kept.account_id = sqlc.arg(account_id) AND kept.session_id = sqlc.arg(session_id);
 
 -- name: CreatePendingSignIn :execrows
--- No row if the account was disabled or got another password; see CreateSession.
+-- No row if the account was disabled or got another password.
 INSERT INTO pending_sign_in (token_digest, account_id, expires_at)
 SELECT sqlc.arg(token_digest), a.account_id, sqlc.arg(expires_at)
 FROM account AS a
@@ -69,7 +66,6 @@ WHERE a.account_id = sqlc.arg(account_id) AND a.password_hash = sqlc.arg(passwor
 FOR SHARE OF a;
 
 -- name: DropOldPendingSignIns :exec
--- Deletes those of an account that are expired or above the most it may have, and some expired ones of others.
 DELETE FROM pending_sign_in
 WHERE token_digest IN (
     SELECT p.token_digest FROM pending_sign_in AS p
@@ -85,7 +81,7 @@ WHERE token_digest IN (
 );
 
 -- name: TryPendingSignIn :one
--- Counts an attempt at the second factor. No row if the sign-in is over.
+-- No row if the sign-in is over.
 UPDATE pending_sign_in AS p SET attempts = p.attempts + 1
 FROM account AS a
 WHERE p.token_digest = sqlc.arg(token_digest) AND p.expires_at > sqlc.arg(now) AND p.attempts < sqlc.arg(most)

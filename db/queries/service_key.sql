@@ -1,5 +1,5 @@
 -- name: ServiceKeys :many
--- The latest first, before a key. A creator has left if the account may no longer sign in, or is no platform admin.
+-- A creator has left if the account may no longer sign in, or is no platform admin.
 SELECT sqlc.embed(k), (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean
@@ -28,7 +28,6 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 RETURNING *;
 
 -- name: EndServiceKey :one
--- Revokes it, or lets it expire.
 UPDATE service_key
 SET expires_at = coalesce(sqlc.narg(expires_at), expires_at), revoked_at = coalesce(revoked_at, sqlc.narg(revoked_at)),
     version = version + 1, updated_at = clock_timestamp()

@@ -1,6 +1,6 @@
 -- name: CreateSession :one
--- Answers no row if the account was disabled, got another password, or got a second factor that was not asked for. The
--- lock makes those who do that wait, and end this session too.
+-- No row if the account was disabled, got another password, or got a second factor that was not asked for. The lock
+-- makes these changes wait, and end this session too.
 INSERT INTO session (account_id, token_digest, user_agent, ip, second_factor, provider)
 SELECT a.account_id, sqlc.arg(token_digest), sqlc.arg(user_agent), sqlc.narg(ip), sqlc.arg(second_factor),
     sqlc.arg(provider)
@@ -19,7 +19,7 @@ WHERE s.token_digest = sqlc.arg(token_digest)
     AND a.disabled_at IS NULL AND (a.second_factor_at IS NULL OR s.second_factor);
 
 -- name: NoteSessionSeen :exec
--- At most once a minute, and without waiting for another request that does the same.
+-- At most once a minute, without waiting for another request.
 UPDATE session SET last_seen_at = clock_timestamp()
 WHERE session_id = (
     SELECT s.session_id FROM session AS s
@@ -40,16 +40,13 @@ DELETE FROM session WHERE account_id = $1 AND session_id = $2;
 DELETE FROM session WHERE token_digest = $1;
 
 -- name: EndSessions :execrows
--- Sign-ins that wait for the second factor end too.
 WITH pending AS (DELETE FROM pending_sign_in AS p WHERE p.account_id = $1)
 DELETE FROM session AS s WHERE s.account_id = $1;
 
 -- name: ConfirmSession :exec
--- Notes that the session's owner has just signed in again.
 UPDATE session SET confirmed_at = clock_timestamp() WHERE session_id = $1;
 
 -- name: EndStaleSessions :exec
--- Deletes expired sessions, and all but the latest of the others.
 DELETE FROM session AS stale
 WHERE stale.account_id = sqlc.arg(account_id) AND (
     stale.last_seen_at <= sqlc.arg(seen_since) OR stale.created_at <= sqlc.arg(created_since)

@@ -1,6 +1,6 @@
 -- name: Attempt :one
--- Counts an attempt. No row if it comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last
--- element holds for more. A time in the future is from before the clock stepped back, and locks nobody out.
+-- No row if the attempt comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last element holds
+-- for more. A time in the future is from before the clock stepped back, and locks nobody out.
 INSERT INTO sign_in_attempt AS f (subject, network, attempts, last_at)
 VALUES (sqlc.arg(subject), sqlc.arg(network), 1, clock_timestamp())
 ON CONFLICT (subject, network) DO UPDATE
@@ -24,7 +24,7 @@ FROM sign_in_attempt
 WHERE subject = sqlc.arg(subject) AND network = sqlc.arg(network);
 
 -- name: ForgetAttempts :exec
--- Rows are locked in the order of Attempt, so that the two do not deadlock.
+-- Rows are locked in the order of Attempt, against deadlocks.
 DELETE FROM sign_in_attempt
 WHERE (subject, network) IN (
     SELECT f.subject, f.network FROM sign_in_attempt AS f

@@ -1,5 +1,4 @@
 -- name: CreateTenant :one
--- The foreign key of the default plan waits for the end of the transaction.
 INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix,
     failure_mode, fixed_rates,
     record_days, require_second_factor)
@@ -27,17 +26,14 @@ ORDER BY slug
 LIMIT sqlc.arg(page_size);
 
 -- name: SetActor :exec
--- Sets the actor for the audit log's triggers until the end of the transaction.
 SELECT set_config('sluice.actor', sqlc.arg(actor)::text, true);
 
 -- name: RaiseRevision :one
--- Begins every write that checks depend on: locks the tenant against other writers until the transaction ends, and sets
--- the actor.
+-- Locks the tenant against other writers until the transaction ends, and sets the actor of the audit log.
 UPDATE tenant SET revision = revision + 1 WHERE tenant_id = $1 AND removed_at IS NULL
 RETURNING revision, set_config('sluice.actor', sqlc.arg(actor)::text, true);
 
 -- name: LockTenant :one
--- Begins every other write of what a tenant owns, like RaiseRevision.
 SELECT tenant_id, set_config('sluice.actor', sqlc.arg(actor)::text, true) FROM tenant
 WHERE tenant_id = $1 AND removed_at IS NULL
 FOR NO KEY UPDATE;
@@ -61,6 +57,5 @@ WHERE tenant_id = sqlc.arg(tenant_id)
 RETURNING *;
 
 -- name: RemoveTenant :exec
--- Its rows are erased later; see RemovedTenantsToErase.
 UPDATE tenant SET removed_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
 WHERE tenant_id = $1;

@@ -1,5 +1,4 @@
 -- name: TrafficBlocks :many
--- A page of the blocks of a day that have checks of a time, in order of their first check.
 SELECT * FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day)
     AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
@@ -21,9 +20,8 @@ GROUP BY stratum
 ORDER BY stratum;
 
 -- name: LatestTraffic :one
--- Reads back from the latest block of a time until a number of checks, of checks seen, or of blocks is reached, and
--- returns the start of the last block read. No row if all have fewer. Strata are filtered after the limit on blocks,
--- since a stratum without blocks would make the query read all.
+-- Reads back until a number of checks, of checks seen, or of blocks; no row if all have fewer. Strata are filtered
+-- after the limit on blocks, since a stratum without blocks would make the query read all.
 SELECT summed.first_at FROM (
     SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far,
         sum(newest.seen) OVER newest_first AS seen_so_far
@@ -45,8 +43,7 @@ ORDER BY summed.looked_at
 LIMIT 1;
 
 -- name: TrafficPlacesOfUser :many
--- The places of the blocks with a user that have checks of a time, the latest first. All users of each block of that
--- time are read, which takes longer than anything else of an effect, so they are read once.
+-- All users of each block of the time are read, which takes longer than anything else of an effect.
 SELECT day, writer, number, first_at, last_at, checks FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
     AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
@@ -54,7 +51,6 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sq
 ORDER BY first_at DESC, writer DESC, number DESC;
 
 -- name: TrafficBlocksAt :many
--- The blocks of some places, in order of their first check.
 SELECT b.* FROM (
     SELECT unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(writers)::text[]) AS writer,
         unnest(sqlc.arg(numbers)::bigint[]) AS number
@@ -67,7 +63,6 @@ ORDER BY b.first_at, b.writer, b.number;
 SELECT * FROM traffic_day WHERE tenant_id = sqlc.arg(tenant_id) ORDER BY day;
 
 -- name: TrafficBlocksPiece :many
--- A page of the keys of blocks, and whether a user is in them.
 SELECT day, writer, number, sqlc.arg(user_id)::text = ANY (users) AS has_user FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (day, writer, number) > (sqlc.arg(after_day)::date, sqlc.arg(after_writer)::text,
@@ -76,7 +71,7 @@ ORDER BY day, writer, number
 LIMIT sqlc.arg(page_size);
 
 -- name: TrafficBlock :one
--- One block, locked until it is rewritten: concurrent erasures of other users wait.
+-- Concurrent erasures of other users wait for the lock.
 SELECT * FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer)
     AND number = sqlc.arg(number)
@@ -88,7 +83,6 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.
     AND number = sqlc.arg(number);
 
 -- name: TrafficHistory :many
--- The changes since a time to what checks depend on, the latest first.
 SELECT e.audit_id, e.at, e.object_kind, coalesce(nullif(r.image->'before', 'null'), e.before)::jsonb AS before,
     coalesce(nullif(r.image->'after', 'null'), e.after)::jsonb AS after, e.change_id
 FROM audit_event AS e
@@ -107,7 +101,6 @@ VALUES (sqlc.arg(tenant_id), sqlc.arg(by_kind), sqlc.arg(by_id), sqlc.arg(by_nam
 RETURNING *;
 
 -- name: DropEndedReplays :exec
--- All but the latest.
 DELETE FROM replay AS old
 WHERE old.tenant_id = sqlc.arg(tenant_id) AND old.state IN ('done', 'failed', 'canceled') AND old.replay_id <= (
     SELECT latest.replay_id FROM replay AS latest
@@ -119,7 +112,6 @@ WHERE old.tenant_id = sqlc.arg(tenant_id) AND old.state IN ('done', 'failed', 'c
 SELECT * FROM replay WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id);
 
 -- name: Replays :many
--- Without their files and results, the latest first.
 SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name,
     (request - 'file')::jsonb AS request,
     state, progress, started_at, finished_at, failure
@@ -136,7 +128,6 @@ SET is_canceled = true, state = CASE state WHEN 'waiting' THEN 'canceled' ELSE s
 WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND state IN ('waiting', 'running');
 
 -- name: BeginReplay :one
--- One that was canceled while no process ran it ends.
 UPDATE replay
 SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'running' END,
     finished_at = CASE WHEN is_canceled THEN clock_timestamp() END,
@@ -159,16 +150,14 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND cl
     AND state = 'running';
 
 -- name: RestartReplays :exec
--- Running replays may have read checks that were erased since. They begin again, and the results of their present
--- attempts are not stored.
+-- Running replays may have read checks that were erased since.
 UPDATE replay
 SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'waiting' END,
     finished_at = CASE WHEN is_canceled THEN clock_timestamp() END, progress = 0
 WHERE tenant_id = sqlc.arg(tenant_id) AND state = 'running';
 
 -- name: EraseFromReplays :execrows
--- Deletes those that name a user, or whose file, title or rules might. A replay that was deleted for nothing can be run
--- again.
+-- Deletes also those whose file, title or rules might name the user.
 DELETE FROM replay
 WHERE tenant_id = sqlc.arg(tenant_id) AND (
     jsonb_path_exists(request, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text))
@@ -180,7 +169,6 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND (
         WHERE strpos(rule #>> '{}', sqlc.arg(user_id)::text) > 0));
 
 -- name: OverridesSince :many
--- Those that stand, or that expired after a time.
 SELECT * FROM rate_limit_override
 WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL
     AND (expires_at IS NULL OR expires_at > sqlc.arg(since)::timestamptz)

@@ -1,5 +1,4 @@
 -- name: UserMonths :many
--- A page of the users and meters of a month.
 SELECT tenant_id, month, user_id, meter, allowed, denied,
     least(trunc(greatest(cost_taken, 0)), 9e18)::bigint AS cost,
     (mod(greatest(cost_taken, 0), 1) * 1000000)::bigint AS cost_parts
@@ -19,8 +18,8 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND month = ANY (sqlc.arg(months)::date[])
 ORDER BY month, meter;
 
 -- name: KnownUsers :many
--- Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a
--- denial among the newest at_most rows. The id itself is found by any denial.
+-- Finds users with a plan, an override, a check in one of two months, or a denial among the newest at_most rows. The id
+-- itself is found by any denial.
 SELECT k.user_id::text AS user_id, coalesce(max(k.plan), '')::text AS plan
 FROM (
     (SELECT a.user_id, a.plan FROM plan_assignment AS a
@@ -63,8 +62,7 @@ ORDER BY k.user_id
 LIMIT sqlc.arg(page_size)::integer;
 
 -- name: EraseUserMonths :one
--- Their checks stay in the sums of the tenant. The user makes room for another one in each month. By month, because the
--- index begins with it and all tenants' counts wait meanwhile.
+-- Goes by month, because the index begins with it and all tenants' counts wait meanwhile.
 WITH erased AS (
     DELETE FROM user_month AS m WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.user_id = sqlc.arg(user_id)
         AND m.month = ANY (ARRAY(SELECT of_tenant.month FROM month_users AS of_tenant

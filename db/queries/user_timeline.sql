@@ -1,20 +1,17 @@
 -- name: RulesEverOverridden :many
--- The rules that have or had an override for a user.
 SELECT rule_id FROM rate_limit_override
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id)
 ORDER BY rule_id
 LIMIT sqlc.arg(page_size);
 
 -- name: RulesEverOfPattern :many
--- The rules that have or had a pattern, the latest first.
 SELECT rule_id FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND key_pattern = sqlc.arg(key_pattern)
 ORDER BY rule_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: AuditOfObjects :many
--- The entries about some objects of one kind before a place, the latest first. Each object is read by the index. Packed
--- entries are found by AuditRowsOfObjects.
+-- Each object is read by the index. AuditRowsOfObjects finds packed entries.
 SELECT e.* FROM unnest(sqlc.arg(object_ids)::text[]) AS o (id)
 CROSS JOIN LATERAL (
     SELECT a.tenant_id, a.audit_id, a.at, a.actor_kind, a.actor_id, a.actor_name, a.act, a.request_id, a.action,
@@ -30,8 +27,8 @@ ORDER BY e.at DESC, e.audit_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: DenialsOfUser :many
--- By hour and rule, the latest first. For rules whose one placeholder is the user, counts include every denial; for
--- other rules the detail rows are counted. The newest at_most counts and rows are read.
+-- Counts include every denial of rules whose one placeholder is the user; for other rules the newest at_most detail
+-- rows are counted.
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied
     FROM violation_minute AS m

@@ -4,8 +4,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND minute = sqlc.arg(minute) AND rule_id 
     AND subject = sqlc.arg(subject) AND NOT other;
 
 -- name: ComparedSubjects :many
--- The subjects of checks that passed and a candidate would have denied, of the newest so many counts of each rule:
--- those with the most, and how many there are. A candidate's counts are of checks that passed.
+-- A candidate's counts are of checks that passed.
 WITH live AS MATERIALIZED (
     SELECT m.minute, m.subject, m.denied FROM violation_minute AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.rule_id = sqlc.arg(live)::bigint

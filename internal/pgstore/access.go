@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -14,19 +13,13 @@ var _ auth.AccessStore = (*Store)(nil)
 // WriteAccess adds entries to the security log.
 func (s *Store) WriteAccess(ctx context.Context, events []auth.AccessEvent) error {
 	// No semaphore guards this write: callers who use up their connections must not keep the log from being written.
-	if err := s.queriesFor(classRecord, everyTenant).WriteAccess(ctx, accessColumns(events)); err != nil {
-		return fmt.Errorf("write to the security log: %w", domainError(err))
-	}
-	return nil
+	err := s.queriesFor(classRecord, everyTenant).WriteAccess(ctx, accessColumns(events))
+	return wrap(err, "write to the security log")
 }
 
 func accessColumns(events []auth.AccessEvent) (columns dbsqlc.WriteAccessParams) {
 	for i := range events {
 		e := &events[i]
-		ip := ""
-		if e.IP.IsValid() {
-			ip = e.IP.String()
-		}
 		columns.At = append(columns.At, e.At)
 		columns.Ids = append(columns.Ids, e.ID)
 		columns.TenantIds = append(columns.TenantIds, int64(e.TenantID))
@@ -37,7 +30,7 @@ func accessColumns(events []auth.AccessEvent) (columns dbsqlc.WriteAccessParams)
 		columns.KeyIds = append(columns.KeyIds, e.KeyID)
 		columns.Who = append(columns.Who, e.Who)
 		columns.Typed = append(columns.Typed, e.Typed)
-		columns.Ips = append(columns.Ips, ip)
+		columns.Ips = append(columns.Ips, addressText(e.IP))
 		columns.UserAgents = append(columns.UserAgents, e.UserAgent)
 		columns.Details = append(columns.Details, e.Detail)
 		columns.RequestIds = append(columns.RequestIds, e.RequestID)
@@ -50,47 +43,28 @@ func (s *Store) AccessEvents(
 	ctx context.Context, tenant rules.TenantID, filter auth.AccessFilter, before auth.LogCursor, limit int,
 ) ([]auth.AccessEvent, error) {
 	before = firstCursor(before, filter.Until)
-	sees := everyTenant
+	var rows []dbsqlc.AccessEvent
+	var err error
 	if tenant != 0 {
-		sees = only(tenant)
-	}
-	rows, err := askMuch(ctx, s, sees, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccessEvent, error) {
-		if tenant != 0 {
-			return q.AccessEventsOf(ctx, dbsqlc.AccessEventsOfParams{
-				TenantID: tenant, BeforeAt: before.At, BeforeID: before.ID, Since: filter.From,
-				AccountID: int64(filter.Account), Kind: string(filter.Kind), Ip: ipText(&filter),
-				PageSize: rowLimit(limit),
-			})
-		}
-		return q.AccessEvents(ctx, dbsqlc.AccessEventsParams{
+		rows, err = s.queriesFor(classHeavy, only(tenant)).AccessEventsOf(ctx, dbsqlc.AccessEventsOfParams{
+			TenantID: tenant, BeforeAt: before.At, BeforeID: before.ID, Since: filter.From,
+			AccountID: int64(filter.Account), Kind: string(filter.Kind), Ip: addressText(filter.IP),
+			PageSize: rowLimit(limit),
+		})
+	} else {
+		rows, err = s.queriesFor(classHeavy, everyTenant).AccessEvents(ctx, dbsqlc.AccessEventsParams{
 			BeforeAt: before.At, BeforeID: before.ID, Since: filter.From, AccountID: int64(filter.Account),
 			Typed: filter.Typed, Email: filter.Email, Kind: string(filter.Kind), Tenant: filter.Tenant,
-			Ip: ipText(&filter), PageSize: rowLimit(limit),
+			Ip: addressText(filter.IP), PageSize: rowLimit(limit),
 		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the security log: %w", err)
 	}
-	return each(rows, accessEventFromRow), nil
-}
-
-func ipText(filter *auth.AccessFilter) string {
-	if !filter.IP.IsValid() {
-		return ""
-	}
-	return filter.IP.String()
+	return each(rows, accessEventFromRow), wrap(err, "read the security log")
 }
 
 func accessEventFromRow(row dbsqlc.AccessEvent) auth.AccessEvent {
-	event := auth.AccessEvent{
+	return auth.AccessEvent{
 		ID: row.AccessID, At: row.At.UTC(), Count: row.Count, Kind: auth.AccessKind(row.Kind), Account: row.AccountID,
-		Who:   row.Who,
-		Typed: row.Typed, KeyID: row.KeyID, TenantID: row.TenantID, Tenant: row.Tenant, UserAgent: row.UserAgent,
-		Detail:    row.Detail,
-		RequestID: row.RequestID,
+		Who: row.Who, Typed: row.Typed, KeyID: row.KeyID, TenantID: row.TenantID, Tenant: row.Tenant,
+		IP: orZeroValue(row.Ip), UserAgent: row.UserAgent, Detail: row.Detail, RequestID: row.RequestID,
 	}
-	if row.Ip != nil {
-		event.IP = *row.Ip
-	}
-	return event
 }

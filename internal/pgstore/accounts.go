@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -23,10 +22,7 @@ func (s *Store) CreateAccount(ctx context.Context, by rules.Actor, account auth.
 		row, err = createAccount(ctx, q, account, passwordHash)
 		return err
 	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("create account: %w", err)
-	}
-	return accountFromRow(row), nil
+	return accountFromRow(row), wrap(err, "create account")
 }
 
 func createAccount(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (dbsqlc.Account,
@@ -34,26 +30,14 @@ func createAccount(ctx context.Context, q *dbsqlc.Queries, account auth.Account,
 ) {
 	return q.CreateAccount(ctx, dbsqlc.CreateAccountParams{
 		Email: account.Email, Name: account.Name, IsPlatformAdmin: account.PlatformAdmin, PasswordHash: passwordHash,
-		UnprovenIn: tenantOrNull(account.UnprovenIn),
+		UnprovenIn: unlessZero(int64(account.UnprovenIn)),
 	})
 }
 
 // Account returns the account with an id.
 func (s *Store) Account(ctx context.Context, id auth.AccountID) (auth.Account, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
-		return q.Account(ctx, id)
-	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("read account %d: %w", id, err)
-	}
-	return accountFromRow(row), nil
-}
-
-func tenantOrNull(tenant rules.TenantID) *int64 {
-	if tenant == 0 {
-		return nil
-	}
-	return (*int64)(&tenant)
+	row, err := s.queriesFor(classRead, everyTenant).Account(ctx, id)
+	return accountFromRow(row), wrap(err, "read account %d", id)
 }
 
 // ProveAddress makes an account the one that has proven its address.
@@ -76,48 +60,30 @@ func (s *Store) ProveAddress(ctx context.Context, by rules.Actor, id auth.Accoun
 		proven = accountFromRow(row)
 		return err
 	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("prove the address of account %d: %w", id, err)
-	}
-	return proven, nil
+	return proven, wrap(err, "prove the address of account %d", id)
 }
 
 // PasswordHash returns the hash of an account's password.
 func (s *Store) PasswordHash(ctx context.Context, id auth.AccountID) (string, error) {
-	row, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) { return q.Account(ctx, id) })
-	if err != nil {
-		return "", fmt.Errorf("read the password's hash of account %d: %w", id, err)
-	}
-	return row.PasswordHash, nil
+	row, err := s.queriesFor(classRead, everyTenant).Account(ctx, id)
+	return row.PasswordHash, wrap(err, "read the password's hash of account %d", id)
 }
 
 // PasswordOf returns the account with an address, and its password's hash.
 func (s *Store) PasswordOf(ctx context.Context, email, slug string) (auth.Account, string, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
-		return q.AccountByEmail(ctx, email, slug)
-	})
-	if err != nil {
-		return auth.Account{}, "", fmt.Errorf("read an account by its address: %w", err)
-	}
-	return accountFromRow(row), row.PasswordHash, nil
+	row, err := s.queriesFor(classRead, everyTenant).AccountByEmail(ctx, email, slug)
+	return accountFromRow(row), row.PasswordHash, wrap(err, "read an account by its address")
 }
 
 // Accounts returns accounts whose address or name contains a text, by address, from a position.
 func (s *Store) Accounts(ctx context.Context, text string, after auth.AccountPlace, limit int) ([]auth.Account, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Account, error) {
-		return q.AccountsAfter(ctx, dbsqlc.AccountsAfterParams{
-			After: after.Email, AfterID: int64(after.ID), Text: text, PageSize: rowLimit(limit),
-		})
+	rows, err := s.queriesFor(classRead, everyTenant).AccountsAfter(ctx, dbsqlc.AccountsAfterParams{
+		After: after.Email, AfterID: int64(after.ID), Text: text, PageSize: rowLimit(limit),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read accounts: %w", err)
-	}
-	return each(rows, accountFromRow), nil
+	return each(rows, accountFromRow), wrap(err, "read accounts")
 }
 
-// UpdateAccount changes all of an account except its address and password. If that removes access, the account's
-// sessions and invitations end.
+// UpdateAccount changes all of an account except its address and password, and ends its sessions with its access.
 func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.Account) (updated auth.Account,
 	err error,
 ) {
@@ -152,14 +118,10 @@ func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.
 		updated = accountFromRow(row)
 		return err
 	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("update account %d: %w", account.ID, err)
-	}
-	return updated, nil
+	return updated, wrap(err, "update account %d", account.ID)
 }
 
-// mayLoseAccess returns an error if disabling an account, or taking its platform role, would leave nobody in charge. It
-// locks the rows that this depends on.
+// mayLoseAccess refuses what would leave nobody in charge, and locks the rows that this depends on.
 func mayLoseAccess(ctx context.Context, q *dbsqlc.Queries, account dbsqlc.Account, disables bool) error {
 	if err := q.LockTenantsOf(ctx, account.AccountID); err != nil {
 		return err
@@ -195,10 +157,7 @@ func (s *Store) ChangePassword(ctx context.Context, by rules.Actor, id auth.Acco
 		}
 		return endAccess(ctx, q, id)
 	})
-	if err != nil {
-		return fmt.Errorf("change the password of account %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "change the password of account %d", id)
 }
 
 func endAccess(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID) error {
@@ -211,15 +170,12 @@ func endAccess(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID) error 
 
 // Rehash replaces a password's hash by another hash of the same password.
 func (s *Store) Rehash(ctx context.Context, id auth.AccountID, from, to string) error {
-	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "renew the hash of the same password"}
+	by := system("renew the hash of the same password")
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		_, err := q.SetPasswordHash(ctx, to, id, from)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("renew the password hash of account %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "renew the password hash of account %d", id)
 }
 
 func missingOrChanged(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID) error {
@@ -248,21 +204,17 @@ func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor,
 }
 
 func accountFromRow(row dbsqlc.Account) auth.Account {
-	account := auth.Account{
-		ID:            row.AccountID,
-		Email:         row.Email,
-		Name:          row.Name,
-		PlatformAdmin: row.IsPlatformAdmin,
-		CreatedAt:     row.CreatedAt.UTC(),
-		DisabledAt:    orZero(row.DisabledAt),
-		Version:       row.Version,
-		AdminBy:       row.AdminBy,
-		HasPassword:   auth.HasPassword(row.PasswordHash),
-
+	return auth.Account{
+		ID:             row.AccountID,
+		Email:          row.Email,
+		Name:           row.Name,
+		PlatformAdmin:  row.IsPlatformAdmin,
+		CreatedAt:      row.CreatedAt.UTC(),
+		DisabledAt:     orZero(row.DisabledAt),
+		Version:        row.Version,
+		AdminBy:        row.AdminBy,
+		HasPassword:    auth.HasPassword(row.PasswordHash),
 		SecondFactorAt: orZero(row.SecondFactorAt),
+		UnprovenIn:     rules.TenantID(orZeroValue(row.UnprovenIn)),
 	}
-	if row.UnprovenIn != nil {
-		account.UnprovenIn = rules.TenantID(*row.UnprovenIn)
-	}
-	return account
 }

@@ -125,7 +125,7 @@ func TestAnAddressIsOneAccounts(t *testing.T) {
 	p := newPeople(t)
 	_, err := p.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "OWNER@ours.Example"}, someHash)
 	wantError(t, err, rules.ErrExists)
-	// Not the same letter, although Unicode folds it to k.
+	// U+212A is not the same letter, although Unicode folds it to k.
 	p.account(t, "k@example.com")
 	p.account(t, "\u212a@example.com")
 }
@@ -144,7 +144,7 @@ func TestASessionIsNotCreatedForAnAccountThatChanged(t *testing.T) {
 	if err := create("first"); err != nil {
 		t.Fatal(err)
 	}
-	// A sign-in has judged the old password, and comes to its session while the new one is written.
+	// The sign-in has judged the old password before.
 	connection := connect(t, p.url)
 	change := must(connection.Begin(ctx))(t)
 	must(change.Exec(ctx, "UPDATE account SET password_hash = 'another' WHERE account_id = $1", account.ID))(t)

@@ -26,24 +26,16 @@ var (
 
 // Alerts returns a tenant's alerts by id.
 func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations.Alert, error) {
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertsRow, error) { return q.Alerts(ctx, tenant) })
-	if err != nil {
-		return nil, fmt.Errorf("read alerts: %w", err)
-	}
+	rows, err := s.queriesFor(classRead, only(tenant)).Alerts(ctx, tenant)
 	return each(rows, func(row dbsqlc.AlertsRow) violations.Alert {
 		return s.alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt)
-	}), nil
+	}), wrap(err, "read alerts")
 }
 
 // Alert returns one alert.
 func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Alert, error) {
-	row, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertRow, error) { return q.Alert(ctx, tenant, id) })
-	if err != nil {
-		return violations.Alert{}, fmt.Errorf("read alert %d: %w", id, err)
-	}
-	return s.alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt), nil
+	row, err := s.queriesFor(classRead, only(tenant)).Alert(ctx, tenant, id)
+	return s.alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt), wrap(err, "read alert %d", id)
 }
 
 // CreateAlert creates an alert.
@@ -54,16 +46,13 @@ func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violation
 			return 0, err
 		}
 		return q.CreateAlert(ctx, dbsqlc.CreateAlertParams{
-			TenantID: alert.Tenant, Name: alert.Name, Kind: string(alert.Kind), RuleID: ruleOrNil(alert.Rule),
+			TenantID: alert.Tenant, Name: alert.Name, Kind: string(alert.Kind), RuleID: unlessZero(alert.Rule),
 			PerSubject: alert.PerSubject,
 			Threshold:  alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
 			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: secret, IsActive: alert.Active,
 		})
 	})
-	if err != nil {
-		return violations.Alert{}, fmt.Errorf("create alert %q: %w", alert.Name, err)
-	}
-	return created, nil
+	return created, wrap(err, "create alert %q", alert.Name)
 }
 
 // UpdateAlert changes an alert.
@@ -84,15 +73,12 @@ func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violation
 		}
 		return alert.ID, foundOne(q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
 			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, Kind: string(alert.Kind),
-			RuleID:     ruleOrNil(alert.Rule),
+			RuleID:     unlessZero(alert.Rule),
 			PerSubject: alert.PerSubject, Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
 			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: secret, IsActive: alert.Active,
 		}))
 	})
-	if err != nil {
-		return violations.Alert{}, fmt.Errorf("update alert %d: %w", alert.ID, err)
-	}
-	return updated, nil
+	return updated, wrap(err, "update alert %d", alert.ID)
 }
 
 // RotateAlertSecret replaces the secret.
@@ -110,10 +96,7 @@ func (s *Store) RotateAlertSecret(
 		}
 		return id, foundOne(q.RotateAlertSecret(ctx, sealed, tenant, id))
 	})
-	if err != nil {
-		return violations.Alert{}, fmt.Errorf("rotate the secret of alert %d: %w", id, err)
-	}
-	return rotated, nil
+	return rotated, wrap(err, "rotate the secret of alert %d", id)
 }
 
 // SilenceAlert begins or ends a silence.
@@ -138,10 +121,7 @@ func (s *Store) SilenceAlert(
 		}
 		return id, err
 	})
-	if err != nil {
-		return violations.Alert{}, fmt.Errorf("silence alert %d: %w", id, err)
-	}
-	return silenced, nil
+	return silenced, wrap(err, "silence alert %d", id)
 }
 
 // RemoveAlert removes an alert and its deliveries.
@@ -154,14 +134,10 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 		}
 		return foundOne(queries.RemoveAlert(ctx, tenant, id))
 	})
-	if err != nil {
-		return fmt.Errorf("remove alert %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "remove alert %d", id)
 }
 
-// changeAlert changes one alert in the name of an actor. An active alert needs a rule and somebody to tell; otherwise
-// it would never fire or reach nobody.
+// changeAlert refuses an active alert without a rule or anybody to tell, which would never fire or reach nobody.
 func (s *Store) changeAlert(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID,
 	change func(context.Context, *dbsqlc.Queries) (id int64, err error),
@@ -199,7 +175,6 @@ func (s *Store) changeAlert(
 	return changed, err
 }
 
-// expectAlert returns an error unless an alert has the expected version. The tenant is locked, so the version stays.
 func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64,
 	expected rules.Expected,
 ) error {
@@ -233,10 +208,7 @@ func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) 
 		}
 		return enqueue(ctx, q, tenant, violations.TestKind, row.DeliveryID, time.Time{})
 	})
-	if err != nil {
-		return violations.Delivery{}, fmt.Errorf("test alert %d: %w", id, domainError(err))
-	}
-	return pendingFromRow(row), nil
+	return pendingFromRow(row), wrap(err, "test alert %d", id)
 }
 
 // RetryDelivery makes a delivery due at once.
@@ -265,10 +237,7 @@ func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert,
 		}
 		return err
 	})
-	if err != nil {
-		return violations.Delivery{}, fmt.Errorf("retry delivery %d: %w", id, domainError(err))
-	}
-	return pendingFromRow(row), nil
+	return pendingFromRow(row), wrap(err, "retry delivery %d", id)
 }
 
 func pendingFromRow(row dbsqlc.Delivery) violations.Delivery {
@@ -281,15 +250,9 @@ func pendingFromRow(row dbsqlc.Delivery) violations.Delivery {
 func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64,
 	limit int,
 ) ([]violations.Delivery, error) {
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertDeliveriesBeforeRow, error) {
-			return q.AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
-				TenantID: tenant, AlertID: alert, Before: cmp.Or(before, math.MaxInt64), PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read deliveries: %w", err)
-	}
+	rows, err := s.queriesFor(classRead, only(tenant)).AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
+		TenantID: tenant, AlertID: alert, Before: cmp.Or(before, math.MaxInt64), PageSize: rowLimit(limit),
+	})
 	return each(rows, func(row dbsqlc.AlertDeliveriesBeforeRow) violations.Delivery {
 		delivery := deliveryFromRow(row.Delivery)
 		delivery.NextAttemptAt, delivery.UnderWay = sinceEpoch(row.NextRunAt), row.UnderWay
@@ -301,17 +264,14 @@ func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, aler
 		case auth.MailSent:
 		}
 		return delivery
-	}), nil
+	}), wrap(err, "read deliveries")
 }
 
 // Notice returns a delivery to be attempted.
 func (s *Store) Notice(ctx context.Context, tenant rules.TenantID, id int64) (violations.Notice, error) {
-	row, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.DeliveryToSendRow, error) {
-			return q.DeliveryToSend(ctx, tenant, id)
-		})
+	row, err := s.queriesFor(classRead, only(tenant)).DeliveryToSend(ctx, tenant, id)
 	if err != nil {
-		return violations.Notice{}, fmt.Errorf("read delivery %d: %w", id, err)
+		return violations.Notice{}, wrap(err, "read delivery %d", id)
 	}
 	raisedWith := row.Alert
 	raisedWith.Kind, raisedWith.PerSubject = row.Delivery.Kind, row.Delivery.PerSubject
@@ -323,10 +283,8 @@ func (s *Store) Notice(ctx context.Context, tenant rules.TenantID, id int64) (vi
 	}, nil
 }
 
-// alertMailLife is how long a mail server may be away before the mail of an alert is given up.
 const alertMailLife = 4 * time.Hour
 
-// errOvertaken rolls back the mail of a delivery that was delivered or silenced meanwhile.
 var errOvertaken = errors.New("the delivery was delivered meanwhile")
 
 // MailDelivery queues the message of a delivery, if its recipient still is a member.
@@ -366,10 +324,7 @@ func (s *Store) MailDelivery(ctx context.Context, n *violations.Notice) (refused
 	if errors.Is(err, errOvertaken) {
 		return "", nil
 	}
-	if err != nil {
-		return "", fmt.Errorf("mail delivery %d: %w", n.ID, err)
-	}
-	return refused, nil
+	return refused, wrap(err, "mail delivery %d", n.ID)
 }
 
 // FinishDelivery stores the result of an attempt.
@@ -377,30 +332,20 @@ func (s *Store) FinishDelivery(ctx context.Context, job *jobs.Job, id int64, sta
 	delivered bool,
 ) error {
 	tenant := rules.TenantID(job.Tenant)
-	_, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		return nil, q.FinishAlertDelivery(ctx, dbsqlc.FinishAlertDeliveryParams{
-			TenantID: tenant, DeliveryID: id, Delivered: delivered, HttpStatus: int32(status), Error: failure,
-			JobID: job.ID, Claim: job.Claim,
-		})
+	err := s.queriesFor(classWrite, only(tenant)).FinishAlertDelivery(ctx, dbsqlc.FinishAlertDeliveryParams{
+		TenantID: tenant, DeliveryID: id, Delivered: delivered, HttpStatus: int32(status), Error: failure,
+		JobID: job.ID, Claim: job.Claim,
 	})
-	if err != nil {
-		return fmt.Errorf("finish delivery %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "finish delivery %d", id)
 }
 
 // GiveUpDelivery ends a delivery without success.
 func (s *Store) GiveUpDelivery(ctx context.Context, job *jobs.Job, id int64, failure string) error {
 	tenant := rules.TenantID(job.Tenant)
-	_, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		return nil, q.GiveUpDelivery(ctx, dbsqlc.GiveUpDeliveryParams{
-			Error: failure, TenantID: tenant, DeliveryID: id, JobID: job.ID, Claim: job.Claim,
-		})
+	err := s.queriesFor(classWrite, only(tenant)).GiveUpDelivery(ctx, dbsqlc.GiveUpDeliveryParams{
+		Error: failure, TenantID: tenant, DeliveryID: id, JobID: job.ID, Claim: job.Claim,
 	})
-	if err != nil {
-		return fmt.Errorf("give delivery %d up: %w", id, err)
-	}
-	return nil
+	return wrap(err, "give delivery %d up", id)
 }
 
 func alertError(err error) error {
@@ -414,44 +359,26 @@ func alertError(err error) error {
 func (s *Store) alertFromRow(row dbsqlc.Alert, ruleRemoved bool, raisedAt time.Time) violations.Alert {
 	alert := violations.Alert{
 		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Kind: violations.AlertKind(row.Kind),
-		PerSubject: row.PerSubject,
-		Threshold:  row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
+		Rule: orZeroValue(row.RuleID), RuleRemoved: ruleRemoved, PerSubject: row.PerSubject,
+		Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
 		Format: violations.Format(row.Format), URL: row.Url, Email: row.Email, Active: row.IsActive,
-		Version:     row.Version,
-		RuleRemoved: ruleRemoved,
+		Version: row.Version, RaisedAt: sinceEpoch(raisedAt),
 		Silence: violations.Silence{
-			Until: orZero(row.SilencedUntil), By: row.SilencedBy,
-			Reason: row.SilenceReason,
+			Until: orZero(row.SilencedUntil), By: row.SilencedBy, Reason: row.SilenceReason,
 		},
 	}
 	alert.Secret, alert.SecretIsClosed = s.opened(alertUse, row.TenantID, row.Secret)
-	if row.RuleID != nil {
-		alert.Rule = *row.RuleID
-	}
-	alert.RaisedAt = sinceEpoch(raisedAt)
 	return alert
 }
 
-func ruleOrNil(rule rules.RuleID) *rules.RuleID {
-	if rule == 0 {
-		return nil
-	}
-	return &rule
-}
-
 func deliveryFromRow(row dbsqlc.Delivery) violations.Delivery {
-	d := violations.Delivery{
+	return violations.Delivery{
 		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID, Kind: violations.AlertKind(row.Kind),
-		Firing:   violations.Firing{Subject: row.Subject, Denied: row.Denied, Since: row.Since.UTC()},
+		Firing: violations.Firing{
+			Rule: orZeroValue(row.RuleID), Subject: row.Subject, Denied: row.Denied, Since: row.Since.UTC(),
+		},
 		RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
 		Attempts: int(row.Attempts), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error, Test: row.IsTest,
-		Silenced: row.Silenced,
+		Silenced: row.Silenced, Status: int(orZeroValue(row.HttpStatus)),
 	}
-	if row.RuleID != nil {
-		d.Rule = *row.RuleID
-	}
-	if row.HttpStatus != nil {
-		d.Status = int(*row.HttpStatus)
-	}
-	return d
 }

@@ -143,7 +143,6 @@ func TestAWorkerThatDiedIsReplaced(t *testing.T) {
 	if d = must(w.AlertDeliveries(ctx, w.ours.ID, 0, 0, 1))(t)[0]; d.State != violations.DeliveryDelivered {
 		t.Errorf("after the lease it is %+v", d)
 	}
-	// The one that was thought dead stores that its attempt failed.
 	if err := w.FinishDelivery(ctx, &late, d.ID, 500, "late", false); err != nil {
 		t.Error(err)
 	}
@@ -242,7 +241,7 @@ func TestASilencedOrRemovedAlertsDeliveriesAreNotSent(t *testing.T) {
 	}
 }
 
-// blackHole is a receiver of one tenant that does not answer until it is opened; others answer at once.
+// blackHole does not answer one tenant until it is opened.
 type blackHole struct {
 	tenant   rules.TenantID
 	open     chan struct{}
@@ -332,7 +331,6 @@ func TestATenantWhoseReceiverIsDeadHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-// TestATenantWithAHundredAlertsThatFireHoldsNobodyBack: one round raises a neighbour's only alert beside them.
 func TestATenantWithAHundredAlertsThatFireHoldsNobodyBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -411,7 +409,6 @@ func TestANoticeSaysWhetherItsRuleDenied(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsSaysWithWhatItWasRaised: an edit of its alert or rule does not change what has happened.
 func TestWhatWaitsSaysWithWhatItWasRaised(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -30,9 +30,8 @@ func (w *world) raise(ctx context.Context, tenant rules.TenantID, now time.Time)
 	return w.RaiseAlerts(ctx, alerts, now)
 }
 
-// crowd makes tenants with some alerts each: one on denials by subject, one on denials by rule, one on checks near a
-// rule's limit, and so on. Every alert's threshold is reached in this minute. The first tenants, busy of them, also
-// have counts of so many subjects in each of the last ten minutes.
+// crowd makes tenants with some alerts each, whose thresholds are reached in this minute. The busy ones also have
+// counts of very many subjects in each of the last ten minutes.
 func crowd(tb testing.TB, db *pgx.Conn, tenants, alerts, busy, subjects int, now time.Time) {
 	tb.Helper()
 	run := func(sql string, args ...any) {
@@ -62,8 +61,6 @@ func crowd(tb testing.TB, db *pgx.Conn, tenants, alerts, busy, subjects int, now
 	run("ANALYZE tenant, alert, violation_minute, decision_minute, delivery, job")
 }
 
-// TestOnePassRaisesTheAlertsOfAllTenants has a tenant with very many alerts and one with very many counts beside many
-// with one alert.
 func TestOnePassRaisesTheAlertsOfAllTenants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,8 +92,7 @@ func TestOnePassRaisesTheAlertsOfAllTenants(t *testing.T) {
 	}
 }
 
-// TestAPassJudgesLikeThePreview compares a pass over alerts and counts made up by chance with the preview's counts,
-// which are read for each alert by itself.
+// The preview reads counts for each alert by itself.
 func TestAPassJudgesLikeThePreview(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -238,8 +234,8 @@ func TestATenantsAlertsHaveABoundedQueueTogether(t *testing.T) {
 	}
 }
 
-// BenchmarkAlertPass judges three alerts of each of 10,000 tenants, of which 100 had 700 counts in each of the last ten
-// minutes, as with a million denials a day. Its first pass raises a delivery for each alert.
+// BenchmarkAlertPass judges three alerts of each of 10,000 tenants, of which 100 have 700 counts a minute, as with a
+// million denials a day.
 func BenchmarkAlertPass(b *testing.B) {
 	const tenants, alerts = 10_000, 3
 	now, url := time.Now(), devdbtest.Postgres(b)

@@ -12,38 +12,26 @@ import (
 )
 
 const (
-	// alertRows caps the counts that judging all of a tenant's alerts looks at, and those of a preview. Each alert may
-	// look at an equal part. In an attack of more subjects the sums are of the newest counts, which are lower bounds.
-	alertRows = 200_000
-	// fewestAlertRows is for tenants with so many alerts that their parts would be smaller.
+	// alertRows caps the counts that judging all of a tenant's alerts looks at; with more, the sums are lower bounds.
+	alertRows       = 200_000
 	fewestAlertRows = 5_000
-	// alertLock is an advisory lock: one process at a time raises alerts.
+	// alertLock makes one process at a time raise alerts.
 	alertLock = 0x736c75696365_02
 )
 
 // ActiveAlerts returns the active alerts of all tenants, by tenant.
 func (s *Store) ActiveAlerts(ctx context.Context) ([]violations.ActiveAlert, error) {
-	rows, err := askFor(ctx, s, classBackground, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ActiveAlertsRow, error) {
-			return q.ActiveAlerts(ctx)
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read the active alerts: %w", err)
-	}
+	rows, err := s.queriesFor(classBackground, everyTenant).ActiveAlerts(ctx)
 	return each(rows, func(row dbsqlc.ActiveAlertsRow) violations.ActiveAlert {
-		alert := violations.ActiveAlert{
+		return violations.ActiveAlert{
 			Alert: violations.Alert{
-				ID: row.AlertID, Tenant: row.TenantID, Kind: violations.AlertKind(row.Kind), PerSubject: row.PerSubject,
+				ID: row.AlertID, Tenant: row.TenantID, Rule: orZeroValue(row.RuleID), Kind: violations.AlertKind(row.Kind), PerSubject: row.PerSubject,
 				Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute, Active: true,
 				Version: row.Version, Silence: violations.Silence{Until: orZero(row.SilencedUntil)},
 			},
 			OfTenant: int(row.OfTenant),
 		}
-		if row.RuleID != nil {
-			alert.Rule = *row.RuleID
-		}
-		return alert
-	}), nil
+	}), wrap(err, "read the active alerts")
 }
 
 // RaiseAlerts judges alerts by two statements.
@@ -81,41 +69,26 @@ func (s *Store) RaiseAlerts(ctx context.Context, alerts []violations.ActiveAlert
 		}
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("raise %d alerts: %w", len(alerts), domainError(err))
-	}
-	return raised, nil
+	return raised, wrap(err, "raise %d alerts", len(alerts))
 }
 
 // AlertCounts reads what an alert would have counted.
 func (s *Store) AlertCounts(
 	ctx context.Context, alert *violations.Alert, since, until time.Time,
 ) (counts []violations.MinuteCount, lookedBackTo time.Time, err error) {
-	counted, err := ask(ctx, s, only(alert.Tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]countedForAlert, error) {
-			return countForAlerts(ctx, q, []violations.ActiveAlert{{Alert: *alert, OfTenant: 1}},
-				func(*violations.Alert) time.Time { return since }, until)
-		})
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("count for an alert: %w", err)
-	}
-	return counted[0].counts, counted[0].lookedBackTo, nil
+	counted, err := countForAlerts(ctx, s.queriesFor(classRead, only(alert.Tenant)),
+		[]violations.ActiveAlert{{Alert: *alert, OfTenant: 1}},
+		func(*violations.Alert) time.Time { return since }, until)
+	one := first(counted)
+	return one.counts, one.lookedBackTo, wrap(err, "count for an alert")
 }
 
-// CountedSince reads the first minute after a time in which a rule met a check.
+// CountedSince returns the first minute after a time with a check of a rule, or zero.
 func (s *Store) CountedSince(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since time.Time) (time.Time,
 	error,
 ) {
-	minute, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
-		return q.CountedSince(ctx, tenant, rule, since)
-	})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read since when checks are counted: %w", err)
-	}
-	if minute.Unix() == 0 { // none
-		return time.Time{}, nil
-	}
-	return minute.UTC(), nil
+	minute, err := s.queriesFor(classRead, only(tenant)).CountedSince(ctx, tenant, rule, since)
+	return sinceEpoch(minute), wrap(err, "read since when checks are counted")
 }
 
 type countedForAlert struct {
@@ -123,7 +96,6 @@ type countedForAlert struct {
 	lookedBackTo time.Time
 }
 
-// countForAlerts reads the counts of several alerts by one statement. Fails if they are more than one tenant's can be.
 func countForAlerts(
 	ctx context.Context, queries *dbsqlc.Queries, alerts []violations.ActiveAlert,
 	since func(*violations.Alert) time.Time, until time.Time,

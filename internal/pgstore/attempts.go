@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +11,6 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 )
 
-// paceWaits returns a pace's waits in seconds, by number of failures, up to where they stop growing.
 func paceWaits(pace auth.Pace) (waits []float64) {
 	for failures := 0; ; failures++ {
 		wait := pace.WaitAfter(failures)
@@ -23,11 +21,9 @@ func paceWaits(pace auth.Pace) (waits []float64) {
 	}
 }
 
-// errTooSoon rolls back the counts of limits that let an attempt pass.
 var errTooSoon = errors.New("too soon")
 
-// Attempt counts an attempt to sign in for all limits, in one transaction that locks their rows. Concurrent attempts
-// see each other, so those that the first one makes wait do wait.
+// Attempt counts an attempt to sign in for all limits, and locks their rows so that concurrent attempts see each other.
 func (s *Store) Attempt(ctx context.Context, limits []auth.Limit) (by auth.Counter, wait time.Duration, err error) {
 	ctx, cancel := s.within(ctx, classWrite)
 	defer cancel()
@@ -51,7 +47,7 @@ func (s *Store) Attempt(ctx context.Context, limits []auth.Limit) (by auth.Count
 		})
 	}
 	if err != nil && !errors.Is(err, errTooSoon) {
-		return auth.Counter{}, 0, fmt.Errorf("count an attempt to sign in: %w", domainError(err))
+		return auth.Counter{}, 0, wrap(err, "count an attempt to sign in")
 	}
 	return by, wait, nil
 }
@@ -70,11 +66,6 @@ func attempt(ctx context.Context, q *dbsqlc.Queries, limit auth.Limit) (wait tim
 
 // ForgetAttempts resets a subject's attempts from all networks.
 func (s *Store) ForgetAttempts(ctx context.Context, subject auth.Subject) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, q.ForgetAttempts(ctx, subject[:])
-	})
-	if err != nil {
-		return fmt.Errorf("forget attempts to sign in: %w", err)
-	}
-	return nil
+	err := s.queriesFor(classWrite, everyTenant).ForgetAttempts(ctx, subject[:])
+	return wrap(err, "forget attempts to sign in")
 }

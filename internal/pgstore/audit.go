@@ -18,9 +18,7 @@ import (
 
 var latestEnd = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// Audit returns up to limit entries of a tenant's audit log that a filter selects, the latest first, before a place. A
-// filter that one index serves (none, an actor, a kind of object, an object, a change) costs the same however long the
-// log is. Any other filter looks at 2,000 entries a page, so a short page may not be the last.
+// Audit reads up to 2,000 entries for a filter that no index serves, so a short page may not be the last.
 func (s *Store) Audit(
 	ctx context.Context, tenant rules.TenantID, filter auth.AuditFilter, before auth.LogCursor, limit int,
 ) (entries []auth.AuditEntry, next auth.LogCursor, err error) {
@@ -28,37 +26,41 @@ func (s *Store) Audit(
 		return nil, next, nil
 	}
 	before = firstCursor(before, filter.Until)
-	_, err = askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
-		if err != nil {
-			return nil, err
-		}
-		next = last
-		if last == (auth.LogCursor{}) {
-			last.At = filter.From
-		}
-		rows, err := q.AuditPage(ctx, dbsqlc.AuditPageParams{
-			TenantID:   tenant,
-			BeforeAt:   before.At,
-			BeforeID:   before.ID,
-			LastAt:     last.At,
-			LastID:     last.ID,
-			ChangeID:   filter.Change,
-			ObjectKind: filter.ObjectKind,
-			ObjectID:   filter.ObjectID,
-			ActorID:    filter.ActorID,
-			Action:     string(filter.Action),
-			RequestID:  filter.RequestID,
-			PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
-		})
-		entries = auditEntriesFromRows(rows)
-		if err != nil || filter.ObjectID == "" {
-			return nil, err
-		}
+	q := s.queriesFor(classHeavy, only(tenant))
+	last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
+	if err != nil {
+		return nil, next, wrap(err, "read the audit log")
+	}
+	next = last
+	if last == (auth.LogCursor{}) {
+		last.At = filter.From
+	}
+	rows, err := q.AuditPage(ctx, dbsqlc.AuditPageParams{
+		TenantID:   tenant,
+		BeforeAt:   before.At,
+		BeforeID:   before.ID,
+		LastAt:     last.At,
+		LastID:     last.ID,
+		ChangeID:   filter.Change,
+		ObjectKind: filter.ObjectKind,
+		ObjectID:   filter.ObjectID,
+		ActorID:    filter.ActorID,
+		Action:     string(filter.Action),
+		RequestID:  filter.RequestID,
+		PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
+	})
+	if err != nil {
+		return nil, next, wrap(err, "read the audit log")
+	}
+	entries = auditEntriesFromRows(rows)
+	if filter.ObjectID != "" {
 		packed, err := q.AuditRowsOfObjects(ctx, dbsqlc.AuditRowsOfObjectsParams{
 			TenantID: tenant, ObjectKind: filter.ObjectKind, ObjectIds: []string{filter.ObjectID}, Since: last.At,
 			BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit) + 1,
 		})
+		if err != nil {
+			return nil, next, wrap(err, "read the audit log")
+		}
 		if len(packed) > limit { // the page ends before what is older than these
 			oldest := packed[limit]
 			last = auth.LogCursor{At: oldest.At.UTC(), ID: oldest.AuditID}
@@ -69,10 +71,6 @@ func (s *Store) Audit(
 			isOlder := e.At.Before(last.At) || e.At.Equal(last.At) && int64(e.ID) < last.ID
 			return isOlder || e.Row != 0 && !filter.Selects(&e)
 		})
-		return nil, err
-	})
-	if err != nil {
-		return nil, next, fmt.Errorf("read the audit log: %w", err)
 	}
 	if len(entries) > limit {
 		entries = entries[:limit]
@@ -88,7 +86,6 @@ func latestFirst(entries []auth.AuditEntry) []auth.AuditEntry {
 	return entries
 }
 
-// firstCursor returns before, but no later than until; zero values are the latest end.
 func firstCursor(before auth.LogCursor, until time.Time) auth.LogCursor {
 	if before == (auth.LogCursor{}) {
 		before.At = latestEnd
@@ -129,36 +126,26 @@ func (s *Store) auditLookedAt(
 	return auth.LogCursor{At: row.At.UTC(), ID: row.AuditID}, err
 }
 
-// AuditEntry returns one entry of a tenant's audit log, with the rows of a packed one.
+// AuditEntry returns one entry with the rows of a packed one.
 func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id auth.AuditID) (auth.AuditEntry, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AuditEvent, error) {
-		return q.AuditEntry(ctx, tenant, int64(id))
-	})
+	row, err := s.queriesFor(classRead, only(tenant)).AuditEntry(ctx, tenant, int64(id))
 	if err != nil {
-		return auth.AuditEntry{}, fmt.Errorf("read audit entry %d: %w", id, err)
+		return auth.AuditEntry{}, wrap(err, "read audit entry %d", id)
 	}
 	return auditEntryFromRow(row)
 }
 
-// PlatformAudit returns up to limit entries of the platform's audit log, the latest first, before an id.
+// PlatformAudit returns entries of the platform's audit log, the latest first, before an id.
 func (s *Store) PlatformAudit(ctx context.Context, before auth.AuditID, limit int) ([]auth.AuditEntry, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlatformAuditEvent,
-		error,
-	) {
-		return q.PlatformAuditPage(ctx, int64(before), rowLimit(limit))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the platform's audit log: %w", err)
-	}
-	return each(rows, platformAuditEntryFromRow), nil
+	rows, err := s.queriesFor(classRead, everyTenant).PlatformAuditPage(ctx, int64(before), rowLimit(limit))
+	return each(rows, platformAuditEntryFromRow), wrap(err, "read the platform's audit log")
 }
 
 // RecordChange makes a change outside of the database and logs it.
 //
-// The entry is written and rolled back before the change, so that a database that cannot log prevents the change. After
-// the change it is written with the result. The tenant is not locked in between, so other writes do not wait. If the
-// last step fails, the change was made but not logged, and the error says so. A change that returns
-// rules.ErrOutcomeUnknown may have been made: it is logged with an after that says so, and is an error.
+// The entry is written and rolled back before the change, so that a database that cannot log prevents it. The tenant is
+// not locked in between, so other writes do not wait. A change that was made but not logged is an error that says so;
+// rules.ErrOutcomeUnknown is logged as such, and returned.
 func (s Writer) RecordChange(
 	ctx context.Context, tenant rules.TenantID, object auth.AuditObject, action auth.AuditAction,
 	change func(context.Context) (before, after any, err error),
@@ -194,7 +181,6 @@ func (s Writer) RecordChange(
 	return nil
 }
 
-// writeEntry writes an entry of the audit log, or rolls it back and returns undo if that is not nil.
 func (s Writer) writeEntry(ctx context.Context, tenant rules.TenantID, entry dbsqlc.WriteAuditParams,
 	undo error,
 ) error {
@@ -206,7 +192,6 @@ func (s Writer) writeEntry(ctx context.Context, tenant rules.TenantID, entry dbs
 	})
 }
 
-// auditImage encodes a value for the log; nil for none.
 func auditImage(value any) ([]byte, error) {
 	if value == nil {
 		return nil, nil

@@ -43,15 +43,14 @@ func (w *world) latest(t *testing.T) auth.AuditID {
 	return all[0].ID
 }
 
-// write is one call of a write method on our tenant, and what the audit log gets of it. R stands for the
-// id of the rule user, D for that of daily.
+// write is one call of a write method. R stands for the id of the rule user, D for that of daily.
 type write struct {
 	do   func(context.Context, *world) error
 	want []string
 	act  string
 }
 
-// writes are all methods that write, with more than one case where a method does more than one thing.
+// writes are all methods that write.
 func writes(t *testing.T) map[string]write {
 	t.Helper()
 	return map[string]write{

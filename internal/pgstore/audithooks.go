@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,23 +19,18 @@ var (
 	_ auth.AuditOutbox       = (*Store)(nil)
 )
 
-// AuditWebhook returns where a tenant's audit log is sent, and how far it was.
+// AuditWebhook returns a tenant's webhook and its progress.
 func (s *Store) AuditWebhook(ctx context.Context, tenant rules.TenantID) (auth.AuditWebhook, auth.AuditProgress,
 	error,
 ) {
+	q := s.queriesFor(classHeavy, only(tenant))
+	row, err := auditWebhookRow(ctx, q, tenant)
 	var waiting dbsqlc.AuditWaitingRow
-	row, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AuditWebhookRow, error) {
-			row, err := auditWebhookRow(ctx, q, tenant)
-			if err != nil {
-				return row, err
-			}
-			waiting, err = q.AuditWaiting(ctx, tenant, row.AuditWebhookProgress.SentTo, auth.MaxAuditWaiting)
-			return row, err
-		})
+	if err == nil {
+		waiting, err = q.AuditWaiting(ctx, tenant, row.AuditWebhookProgress.SentTo, auth.MaxAuditWaiting)
+	}
 	if err != nil {
-		return auth.AuditWebhook{}, auth.AuditProgress{},
-			fmt.Errorf("read the audit webhook of tenant %d: %w", tenant, err)
+		return auth.AuditWebhook{}, auth.AuditProgress{}, wrap(err, "read the audit webhook of tenant %d", tenant)
 	}
 	progress := auditProgressFromRow(&row)
 	if progress.Waiting = waiting.Entries; waiting.Entries > 0 {
@@ -45,7 +39,7 @@ func (s *Store) AuditWebhook(ctx context.Context, tenant rules.TenantID) (auth.A
 	return s.auditWebhookFromRow(row.AuditWebhook), progress, nil
 }
 
-// CreateAuditWebhook makes the tenant's webhook. What was logged before is not sent.
+// CreateAuditWebhook makes the tenant's webhook, which gets no earlier entries.
 func (s *Store) CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook auth.AuditWebhook) (auth.AuditWebhook,
 	error,
 ) {
@@ -67,10 +61,7 @@ func (s *Store) CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook 
 			}
 			return row, q.BeginAuditWebhook(ctx, webhook.Tenant, before)
 		})
-	if err != nil {
-		return auth.AuditWebhook{}, fmt.Errorf("create the audit webhook of tenant %d: %w", webhook.Tenant, err)
-	}
-	return created, nil
+	return created, wrap(err, "create the audit webhook of tenant %d", webhook.Tenant)
 }
 
 // UpdateAuditWebhook changes all but the secret.
@@ -86,16 +77,13 @@ func (s *Store) UpdateAuditWebhook(ctx context.Context, by rules.Actor, webhook 
 			if row, err = q.UpdateAuditWebhook(ctx, webhook.URL, webhook.Active, tenant); err != nil {
 				return row, err
 			}
-			// An attempt in flight may be at the former URL, and what it does must not delay the new one.
+			// An attempt in flight may be at the former URL, and must not delay the new one.
 			if err := q.DropJobsOfKinds(ctx, tenant, []string{auth.AuditWebhookKind}); err != nil {
 				return row, err
 			}
 			return row, resumeAuditWebhook(ctx, q, tenant)
 		})
-	if err != nil {
-		return auth.AuditWebhook{}, fmt.Errorf("update the audit webhook of tenant %d: %w", tenant, err)
-	}
-	return updated, nil
+	return updated, wrap(err, "update the audit webhook of tenant %d", tenant)
 }
 
 // RotateAuditSecret replaces the secret.
@@ -114,13 +102,10 @@ func (s *Store) RotateAuditSecret(
 			}
 			return q.RotateAuditSecret(ctx, sealed, tenant)
 		})
-	if err != nil {
-		return auth.AuditWebhook{}, fmt.Errorf("rotate the secret of the audit webhook of tenant %d: %w", tenant, err)
-	}
-	return rotated, nil
+	return rotated, wrap(err, "rotate the secret of the audit webhook of tenant %d", tenant)
 }
 
-// RemoveAuditWebhook ends the sending. What waits is not sent.
+// RemoveAuditWebhook ends the sending of entries.
 func (s *Store) RemoveAuditWebhook(ctx context.Context, by rules.Actor, tenant rules.TenantID,
 	expected rules.Expected,
 ) error {
@@ -134,13 +119,9 @@ func (s *Store) RemoveAuditWebhook(ctx context.Context, by rules.Actor, tenant r
 		// The tenant's next webhook must not inherit their back-off.
 		return q.DropJobsOfKinds(ctx, tenant, []string{auth.AuditWebhookKind, auth.AuditTestKind})
 	})
-	if err != nil {
-		return fmt.Errorf("remove the audit webhook of tenant %d: %w", tenant, err)
-	}
-	return nil
+	return wrap(err, "remove the audit webhook of tenant %d", tenant)
 }
 
-// resumeAuditWebhook ends the back-off, so that what waits is due at once.
 func resumeAuditWebhook(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID) error {
 	if err := q.ForgetAuditFailures(ctx, tenant); err != nil {
 		return err
@@ -163,7 +144,6 @@ func (s *Store) changeAuditWebhook(
 	return changed, err
 }
 
-// expectAuditWebhook returns an error unless the webhook has the expected version. The tenant is locked, so it stays.
 func expectAuditWebhook(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, expected rules.Expected) error {
 	row, err := auditWebhookRow(ctx, q, tenant)
 	if err != nil {
@@ -178,49 +158,37 @@ func auditWebhookRow(ctx context.Context, q *dbsqlc.Queries, tenant rules.Tenant
 
 // TestAuditWebhook asks for a test that is due at once.
 func (s *Store) TestAuditWebhook(ctx context.Context, tenant rules.TenantID) error {
-	_, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		if _, err := auditWebhookRow(ctx, q, tenant); err != nil {
-			return nil, err
-		}
-		asked, err := q.EnqueueJob(ctx, dbsqlc.EnqueueJobParams{TenantID: tenant, Kind: auth.AuditTestKind})
+	q := s.queriesFor(classWrite, only(tenant))
+	_, err := auditWebhookRow(ctx, q, tenant)
+	if err == nil {
+		var asked int64
+		asked, err = q.EnqueueJob(ctx, dbsqlc.EnqueueJobParams{TenantID: tenant, Kind: auth.AuditTestKind})
 		if err == nil && asked == 0 {
 			err = rules.ErrInUse
 		}
-		return nil, err
-	})
-	if err != nil {
-		return fmt.Errorf("test the audit webhook of tenant %d: %w", tenant, err)
 	}
-	return nil
+	return wrap(err, "test the audit webhook of tenant %d", tenant)
 }
 
 // AuditErrand returns a tenant's webhook for an attempt.
 func (s *Store) AuditErrand(ctx context.Context, tenant rules.TenantID) (auth.AuditErrand, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AuditWebhookRow, error) {
-		return auditWebhookRow(ctx, q, tenant)
-	})
-	if err != nil {
-		return auth.AuditErrand{}, fmt.Errorf("read the audit webhook of tenant %d: %w", tenant, err)
-	}
+	row, err := auditWebhookRow(ctx, s.queriesFor(classRead, only(tenant)), tenant)
 	return auth.AuditErrand{
 		AuditWebhook: s.auditWebhookFromRow(row.AuditWebhook), AuditProgress: auditProgressFromRow(&row),
 		TenantSlug: row.Slug,
-	}, nil
+	}, wrap(err, "read the audit webhook of tenant %d", tenant)
 }
 
-// AuditAfter returns the entries after one. Their order is that of their ids, and none with a lower id becomes visible
-// later, because all writers of a tenant lock it before they log. Packed ones have their rows, so that a few fill a
-// batch.
+// AuditAfter returns the entries after one, in the order of their ids. No lower id becomes visible later, because all
+// writers of a tenant lock it before they log.
 func (s *Store) AuditAfter(ctx context.Context, tenant rules.TenantID, after auth.AuditID,
 	limit int,
 ) ([]auth.AuditEntry, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
-		return q.AuditAfter(ctx, dbsqlc.AuditAfterParams{
-			TenantID: tenant, After: int64(after), PageSize: rowLimit(limit), AtMost: auth.MaxAuditRows,
-		})
+	rows, err := s.queriesFor(classRead, only(tenant)).AuditAfter(ctx, dbsqlc.AuditAfterParams{
+		TenantID: tenant, After: int64(after), PageSize: rowLimit(limit), AtMost: auth.MaxAuditRows,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the audit log of tenant %d: %w", tenant, err)
+		return nil, wrap(err, "read the audit log of tenant %d", tenant)
 	}
 	entries := make([]auth.AuditEntry, len(rows))
 	for i := range rows {
@@ -236,19 +204,14 @@ func (s *Store) FinishAuditBatch(ctx context.Context, job *jobs.Job, received au
 	failure string,
 ) error {
 	tenant := rules.TenantID(job.Tenant)
-	_, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		return nil, q.FinishAuditBatch(ctx, dbsqlc.FinishAuditBatchParams{
-			SentTo: int64(received), Succeeded: received != 0, HttpStatus: int32(status), Error: failure,
-			TenantID: tenant, JobID: job.ID, Claim: job.Claim,
-		})
+	err := s.queriesFor(classWrite, only(tenant)).FinishAuditBatch(ctx, dbsqlc.FinishAuditBatchParams{
+		SentTo: int64(received), Succeeded: received != 0, HttpStatus: int32(status), Error: failure,
+		TenantID: tenant, JobID: job.ID, Claim: job.Claim,
 	})
-	if err != nil {
-		return fmt.Errorf("store how the audit log of tenant %d was sent: %w", tenant, err)
-	}
-	return nil
+	return wrap(err, "store how the audit log of tenant %d was sent", tenant)
 }
 
-// FinishAuditTest stores the result of a test. One that was received ends the back-off of entries.
+// FinishAuditTest stores the result of a test; success ends the back-off of entries.
 func (s *Store) FinishAuditTest(ctx context.Context, job *jobs.Job, received bool, status int, failure string) error {
 	tenant := rules.TenantID(job.Tenant)
 	err := s.transaction(ctx, classBackground, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -260,13 +223,11 @@ func (s *Store) FinishAuditTest(ctx context.Context, job *jobs.Job, received boo
 		}
 		return resumeAuditWebhook(ctx, q, tenant)
 	})
-	if err != nil {
-		return fmt.Errorf("store the test of the audit webhook of tenant %d: %w", tenant, err)
-	}
-	return nil
+	return wrap(err, "store the test of the audit webhook of tenant %d", tenant)
 }
 
-// RestAuditWebhook ends a tenant's job if no entries are left. While somebody writes, that is seen a second later.
+// RestAuditWebhook ends a tenant's job if no entries are left, or lets it look again a second later while somebody
+// writes.
 func (s *Store) RestAuditWebhook(ctx context.Context, job *jobs.Job) (again time.Time, err error) {
 	tenant := rules.TenantID(job.Tenant)
 	err = s.transaction(ctx, classBackground, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -284,10 +245,7 @@ func (s *Store) RestAuditWebhook(ctx context.Context, job *jobs.Job) (again time
 		}
 		return err
 	})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("end the job of the audit webhook of tenant %d: %w", tenant, err)
-	}
-	return again, nil
+	return again, wrap(err, "end the job of the audit webhook of tenant %d", tenant)
 }
 
 func (s *Store) auditWebhookFromRow(row dbsqlc.AuditWebhook) auth.AuditWebhook {
@@ -297,20 +255,14 @@ func (s *Store) auditWebhookFromRow(row dbsqlc.AuditWebhook) auth.AuditWebhook {
 }
 
 func auditProgressFromRow(row *dbsqlc.AuditWebhookRow) auth.AuditProgress {
-	status := func(stored *int32) int {
-		if stored == nil {
-			return 0
-		}
-		return int(*stored)
-	}
 	p := &row.AuditWebhookProgress
 	return auth.AuditProgress{
 		SentTo: auth.AuditID(p.SentTo), Skipped: p.Skipped, Failures: int(p.Failures),
 		NextAttemptAt: sinceEpoch(row.NextRunAt), UnderWay: row.UnderWay,
 		AttemptedAt: orZero(p.AttemptedAt), SucceededAt: orZero(p.SucceededAt),
-		Status: status(p.HttpStatus), Error: p.Error,
+		Status: int(orZeroValue(p.HttpStatus)), Error: p.Error,
 		Test: auth.AuditTest{
-			Waits: row.TestWaits, EndedAt: orZero(p.TestedAt), Status: status(p.TestStatus), Error: p.TestError,
+			Waits: row.TestWaits, EndedAt: orZero(p.TestedAt), Status: int(orZeroValue(p.TestStatus)), Error: p.TestError,
 		},
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// siem is a receiver of audit logs. It drops entries that it has, as receivers should.
+// siem drops entries that it has, as receivers should.
 type siem struct {
 	*httptest.Server
 
@@ -112,7 +112,6 @@ func (w *world) carry(t *testing.T, sender auth.AuditSender) {
 	}
 }
 
-// wantPause fails unless a time is a pause from now, by a clock that may be behind.
 func wantPause(t *testing.T, at time.Time, pause time.Duration) {
 	t.Helper()
 	if left := time.Until(at); left > pause+time.Second || left < pause-pause/3-time.Second {
@@ -151,7 +150,7 @@ func TestAnAuditLogIsSentInOrderAndWhole(t *testing.T) {
 	if got := w.auditIDs(t, start); len(got) != 1 {
 		t.Errorf("%d entries wait at first, want that of the creation", len(got))
 	}
-	// Writers and couriers at once: an entry must not become visible behind the cursor.
+	// An entry must not become visible behind the cursor.
 	var users []string
 	for n := range 250 {
 		users = append(users, fmt.Sprint("user-", n))
@@ -219,7 +218,6 @@ func TestWhatWasReceivedIsStoredThoughTheProcessStops(t *testing.T) {
 	}
 }
 
-// forgetful is an outbox that stores no result.
 type forgetful struct{ auth.AuditOutbox }
 
 func (forgetful) FinishAuditBatch(context.Context, *jobs.Job, auth.AuditID, int, string) error {
@@ -239,7 +237,6 @@ func TestNothingIsLostWhenAProcessDiesBetweenSendingAndStoring(t *testing.T) {
 			p.Waiting, start)
 	}
 	w.due(t)
-	// Another one is killed before it could give the job back.
 	w.claim(t, auth.AuditWebhookKind)
 	w.change(t, 2)
 	w.carry(t, localSender())
@@ -273,7 +270,6 @@ func TestALateProcessDoesNotMoveTheCursorBack(t *testing.T) {
 	}
 }
 
-// between is an outbox that does something between the last reading of entries and the end of the job.
 type between struct {
 	auth.AuditOutbox
 	do func()
@@ -349,7 +345,6 @@ func TestAReceiverThatIsAwayIsTriedAgainAndShown(t *testing.T) {
 		strings.Contains(p.Error, "127.0.0.1") {
 		t.Errorf("without a receiver the state of %s is %+v", closed, p)
 	}
-	// It is never given up, and a change of the address is tried at once.
 	exec(t, w.url, "UPDATE job SET attempts = 1000")
 	w.due(t)
 	w.carry(t, localSender())
@@ -365,7 +360,6 @@ func TestAReceiverThatIsAwayIsTriedAgainAndShown(t *testing.T) {
 	if p := w.progress(t); p.Failures != 0 || p.Waiting != 0 || p.Error != "" || len(revived.received) != 2 {
 		t.Errorf("at another address %v were received, and the state is %+v", revived.received, p)
 	}
-	// While it is off, entries wait.
 	hook, _, _ = w.AuditWebhook(ctx, w.ours.ID)
 	hook.Active = false
 	must(w.UpdateAuditWebhook(ctx, tester, hook))(t)
@@ -381,7 +375,6 @@ func TestAReceiverThatIsAwayIsTriedAgainAndShown(t *testing.T) {
 	if p := w.progress(t); p.Test.Waits || p.Test.Status != 200 || p.Waiting != 1 {
 		t.Errorf("after a test the state is %+v", p)
 	}
-	// It is on again, and what waited is sent.
 	hook, _, _ = w.AuditWebhook(ctx, w.ours.ID)
 	hook.Active = true
 	must(w.UpdateAuditWebhook(ctx, tester, hook))(t)
@@ -411,7 +404,6 @@ func TestATestWhoseProcessesDieEnds(t *testing.T) {
 	}
 }
 
-// hole is a sender to which one tenant's receiver never answers.
 type hole struct {
 	auth.AuditSender
 	tenant  rules.TenantID
@@ -473,7 +465,6 @@ func TestATenantWithALongLogAndADeadReceiverHoldsNobodyBack(t *testing.T) {
 	if len(sender.reached) > 0 {
 		t.Error("a tenant has two attempts in flight, which could arrive out of order")
 	}
-	// When the receiver answers again, the log follows batch by batch, and others still take turns.
 	close(sender.open)
 	for range 20 {
 		<-sender.reached
@@ -549,8 +540,6 @@ func (e emptied) AuditErrand(ctx context.Context, tenant rules.TenantID) (auth.A
 	return errand, err
 }
 
-// TestNothingIsNoSuccess has the retention delete what a process has claimed: nothing is posted, so that the state
-// stays as it was.
 func TestNothingIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -574,7 +563,6 @@ func TestNothingIsNoSuccess(t *testing.T) {
 	}
 }
 
-// backOff lets a webhook fail until its next attempt is hours away.
 func (w *world) backOff(t *testing.T, target *siem) {
 	t.Helper()
 	target.set(http.StatusServiceUnavailable)

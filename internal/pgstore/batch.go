@@ -2,8 +2,8 @@ package pgstore
 
 const rowsPerTrip = 1000
 
-// inTrips sends one statement for each row, rowsPerTrip of them in a round trip, and returns the answers. On an error
-// it returns the first failed row's error and index; later errors only say that the transaction is over.
+// inTrips sends one statement for each row, rowsPerTrip in a round trip. An error is the first failed row's, with its
+// index: later ones only say that the transaction is over.
 func inTrips[Param, Row any](params []Param, send func([]Param, func(int, Row, error))) (answers []Row, failed int,
 	err error,
 ) {

@@ -65,8 +65,8 @@ func BenchmarkRead(b *testing.B) {
 	b.Run("a poll when one of 100,000 users changed", func(b *testing.B) { read(b, known, 2) })
 }
 
-// BenchmarkReread has 10,000 tenants with 100,000 rules and 1,000,000 overrides in all. database-ms/op is the processor
-// time of the backend, by /proc, for a process's work of a minute.
+// BenchmarkReread has 10,000 tenants with 100,000 rules and 1,000,000 overrides. database-ms/op is the processor time
+// of the backend, by /proc, for a process's work of a minute.
 func BenchmarkReread(b *testing.B) {
 	url := devdbtest.Postgres(b)
 	connection := must(pgx.Connect(b.Context(), url))(b)

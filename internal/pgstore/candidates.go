@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -10,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// CreateCandidate creates a shadow rule that is tried for the live rule in its CandidateFor, under a free name. Returns
-// rules.ErrExists if the live rule has a candidate, and rules.ErrInUse unless the live rule CanBeTried.
+// CreateCandidate creates a shadow rule that is tried for a live one. Returns rules.ErrExists if the live rule has a
+// candidate, and rules.ErrInUse unless it CanBeTried.
 func (s Writer) CreateCandidate(ctx context.Context, candidate rules.Rule) (created rules.Rule, err error) {
 	err = s.inTenant(ctx, classWrite, candidate.TenantID, func(ctx context.Context, w write) error {
 		live, err := w.ruleAt(ctx, candidate.CandidateFor, rules.AnyVersion)
@@ -44,14 +43,9 @@ func (s Writer) CreateCandidate(ctx context.Context, candidate rules.Rule) (crea
 		created = first(stored)
 		return err
 	})
-	if err != nil {
-		return rules.Rule{}, fmt.Errorf("create a candidate for rule %d: %w", candidate.CandidateFor, err)
-	}
-	return created, nil
+	return created, wrap(err, "create a candidate for rule %d", candidate.CandidateFor)
 }
 
-// withCandidates adds the candidates of rules that are removed. A file that removes a rule says itself which others
-// stay.
 func (w write) withCandidates(ctx context.Context, ids []rules.RuleID) ([]rules.RuleID, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -69,16 +63,13 @@ func (w write) withCandidates(ctx context.Context, ids []rules.RuleID) ([]rules.
 func (s *Store) Additional(
 	ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps violations.Steps, limit int,
 ) (found violations.Additional, err error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ComparedSubjectsRow, error) {
-			return q.ComparedSubjects(ctx, dbsqlc.ComparedSubjectsParams{
-				TenantID: tenant, Live: int64(live), Candidate: int64(candidate), Since: steps.Since,
-				Until:  steps.Until,
-				AtMost: int64(s.topRows), PageSize: int64(rowLimit(limit)),
-			})
-		})
+	rows, err := s.queriesFor(classHeavy, only(tenant)).ComparedSubjects(ctx, dbsqlc.ComparedSubjectsParams{
+		TenantID: tenant, Live: int64(live), Candidate: int64(candidate), Since: steps.Since,
+		Until:  steps.Until,
+		AtMost: int64(s.topRows), PageSize: int64(rowLimit(limit)),
+	})
 	if err != nil {
-		return found, fmt.Errorf("read whom candidate %d of rule %d would deny in addition: %w", candidate, live, err)
+		return found, wrap(err, "read whom candidate %d of rule %d would deny in addition", candidate, live)
 	}
 	for _, row := range rows {
 		found.Subjects = row.Subjects

@@ -17,20 +17,21 @@ var _ rules.CapacityStore = (*Store)(nil)
 
 // Capacity returns how many of each thing a tenant has and may have.
 func (s *Store) Capacity(ctx context.Context, tenant rules.TenantID) (rules.Capacity, error) {
-	capacity, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (rules.Capacity, error) {
-		return capacityOf(ctx, q, tenant)
-	})
-	if err != nil {
-		return rules.Capacity{}, fmt.Errorf("read the capacity of tenant %d: %w", tenant, err)
+	q := s.queriesFor(classRead, only(tenant))
+	version, err := q.CapacityVersion(ctx, tenant)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return rules.Capacity{}, wrap(err, "read the capacity of tenant %d", tenant)
 	}
-	return capacity, nil
+	rows, err := q.Capacity(ctx, tenant, each(rules.Things, func(t rules.Thing) string { return string(t) }))
+	return rules.Capacity{Version: version, Of: each(rows, capacityFromRow)},
+		wrap(err, "read the capacity of tenant %d", tenant)
 }
 
 // CapacityUses counts, for each thing, the tenants that hold 90 % of their capacity or more.
 func (s *Store) CapacityUses(ctx context.Context) (map[rules.Thing]rules.CapacityUse, error) {
 	rows, err := s.queriesFor(classBackground, everyTenant).CapacityUses(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("count the tenants near their capacity: %w", domainError(err))
+		return nil, wrap(err, "count the tenants near their capacity")
 	}
 	uses := map[rules.Thing]rules.CapacityUse{}
 	for _, row := range rows {
@@ -39,12 +40,10 @@ func (s *Store) CapacityUses(ctx context.Context) (map[rules.Thing]rules.Capacit
 	return uses, nil
 }
 
-// countsPerPage is how many numbers of what tenants hold are compared by one statement. Each counts up to a million
-// rows.
+// countsPerPage bounds the counts of one statement, each of up to a million rows.
 const countsPerPage = 100
 
-// recountHeld corrects the stored numbers of what tenants have, which manual SQL can make wrong. A tenant whose row
-// stays locked is left to the next round.
+// recountHeld corrects the numbers of what tenants have, which manual SQL can make wrong.
 func (s *Store) recountHeld(ctx context.Context) error {
 	var failed []error
 	for after := (dbsqlc.HeldCountsRow{}); ; {
@@ -76,11 +75,9 @@ func (s *Store) recountHeld(ctx context.Context) error {
 	}
 }
 
-// recountFailures is how many failures end a round, since the database may be away.
 const recountFailures = 10
 
-// PutCapacity replaces a tenant's exceptions. The tenant role may not write them, so this runs in the scope of all
-// tenants.
+// PutCapacity replaces a tenant's exceptions, in the scope of all tenants because the tenant role may not write them.
 func (s *Store) PutCapacity(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, exceptions rules.Exceptions, expected rules.Expected,
 ) (rules.Capacity, error) {
@@ -108,23 +105,11 @@ func (s *Store) PutCapacity(
 	return s.Capacity(ctx, tenant)
 }
 
-func capacityOf(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID) (rules.Capacity, error) {
-	version, err := q.CapacityVersion(ctx, tenant)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return rules.Capacity{}, err
-	}
-	rows, err := q.Capacity(ctx, tenant, each(rules.Things, func(t rules.Thing) string { return string(t) }))
-	return rules.Capacity{Version: version, Of: each(rows, capacityFromRow)}, err
-}
-
 func capacityOfThing(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID,
 	thing rules.Thing,
 ) (rules.ThingCapacity, error) {
 	rows, err := q.Capacity(ctx, tenant, []string{string(thing)})
-	if err != nil {
-		return rules.ThingCapacity{}, err
-	}
-	return capacityFromRow(first(rows)), nil
+	return capacityFromRow(first(rows)), err
 }
 
 func capacityFromRow(row dbsqlc.CapacityRow) rules.ThingCapacity {
@@ -134,8 +119,7 @@ func capacityFromRow(row dbsqlc.CapacityRow) rules.ThingCapacity {
 	}
 }
 
-// requireUserRoom refuses assignments that are too many together. The database refuses them too, but only once it has
-// written some of them, and then it does not know how many would follow.
+// requireUserRoom refuses too many assignments before any is written.
 func (w write) requireUserRoom(ctx context.Context, assignments []rules.Assignment) error {
 	capacity, err := capacityOfThing(ctx, w.Queries, w.tenant, rules.ThingUsers)
 	if err != nil || capacity.Room(int64(len(assignments))) == nil {

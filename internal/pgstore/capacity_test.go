@@ -33,7 +33,7 @@ func (w *world) allow(t *testing.T, thing rules.Thing, more int64) {
 	must(w.PutCapacity(t.Context(), tester, w.ours.ID, rules.Exceptions{thing: held + more}, rules.AnyVersion))(t)
 }
 
-// creations are all ways to create one more of each thing. The number makes each call create another.
+// creations are all ways to create one more of each thing.
 var creations = map[string]struct {
 	thing rules.Thing
 	do    func(ctx context.Context, t *testing.T, w *world, n int) error
@@ -165,7 +165,6 @@ func TestWhateverCreatesObeysTheCapacity(t *testing.T) {
 				t.Errorf("a refusal changed\n%s\nto\n%s", before, after)
 			}
 			w.countsAgree(t)
-			// Lowering removes nothing, and raising is enough.
 			none := rules.Exceptions{creation.thing: 0}
 			must(w.PutCapacity(t.Context(), tester, w.ours.ID, none, rules.AnyVersion))(t)
 			if now := w.capacity(t, creation.thing); now.Held != full.Held || now.Allowed != 0 || now.IsDefault {
@@ -263,7 +262,6 @@ func TestAFileIsRefusedAsAWhole(t *testing.T) {
 	if after := withoutCapacity(dump(t, connect(t, w.url), w.ours.ID)); after != before {
 		t.Errorf("our rows were\n%s\nand are\n%s", before, after)
 	}
-	// Users who leave make room for users who come, in one file.
 	must(w.AssignAll(ctx, w.ours.ID, onPlan("pro", users[:6_999]...)))(t)
 	swapped := append(onPlan("pro", users[7_000:7_100]...), onPlan("", users[:100]...)...)
 	must(w.AssignAll(ctx, w.ours.ID, swapped))(t)
@@ -273,7 +271,6 @@ func TestAFileIsRefusedAsAWhole(t *testing.T) {
 	w.countsAgree(t)
 }
 
-// TestCapacityIsTheNetOfAFile replaces one plan and one rule by others while the tenant is full.
 func TestCapacityIsTheNetOfAFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -321,7 +318,6 @@ func TestWhatWasRemovedMakesRoomAndItsRestorationNeedsIt(t *testing.T) {
 	must(w.PutCapacity(ctx, tester, w.ours.ID, nil, rules.Expected(1)))(t)
 	must(w.Revert(ctx, w.ours.ID, removal, false))(t)
 	w.countsAgree(t)
-	// An expired key makes room.
 	w.allow(t, rules.ThingKeys, 1)
 	brief := keyNamed(w.ours.ID, "brief")
 	brief.ExpiresAt = tomorrow()
@@ -363,7 +359,6 @@ func TestCapacityIsThePlatforms(t *testing.T) {
 		t.Errorf("the log has %+v", log)
 	}
 	wantError(t, second(w.Revert(ctx, w.ours.ID, log[0].ID, false)), rules.ErrFinal)
-	// The tenant role can change neither, nor count for others.
 	process, role := connect(t, runtimeOf(t, w.url)), tenantRoleOf(t, connect(t, w.url))
 	for _, sql := range []string{
 		"UPDATE tenant_capacity SET rules = 1000", "INSERT INTO tenant_capacity (tenant_id) VALUES ($1)",
@@ -445,7 +440,7 @@ func TestTenantsNearTheirCapacityAreCounted(t *testing.T) {
 	}
 }
 
-// TestWrongCountsRefuseNoRemovalAndAreCorrected: SQL by hand can miss the triggers that count.
+// SQL by hand can miss the triggers that count.
 func TestWrongCountsRefuseNoRemovalAndAreCorrected(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -474,7 +469,7 @@ func TestWrongCountsRefuseNoRemovalAndAreCorrected(t *testing.T) {
 	}
 }
 
-// TestCountsAreCorrectedPageByPageBesideWriters: a write that counts at its end has read the wrong number already.
+// A write that counts at its end has read the wrong number already.
 func TestCountsAreCorrectedPageByPageBesideWriters(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

@@ -2,15 +2,14 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// WriteCheckpoints writes checkpoints of any tenants, all or none. It leaves out what is older than the row in the
-// table, and what is about a tenant that was removed or from before the erasure of its user.
+// WriteCheckpoints leaves out checkpoints that are older than the stored one, of a removed tenant, or from before their
+// user's erasure.
 func (s *Store) WriteCheckpoints(ctx context.Context, rows []rules.Checkpoint) error {
 	var p dbsqlc.WriteCheckpointsParams
 	for i := range rows {
@@ -25,30 +24,21 @@ func (s *Store) WriteCheckpoints(ctx context.Context, rows []rules.Checkpoint) e
 		}
 		return q.WriteCheckpoints(ctx, p)
 	})
-	if err != nil {
-		return fmt.Errorf("write %d checkpoints: %w", len(rows), err)
-	}
-	return nil
+	return wrap(err, "write %d checkpoints", len(rows))
 }
 
-// CheckpointsAfter returns the next checkpoints after a place, of all tenants.
+// CheckpointsAfter returns a page of the checkpoints of all tenants.
 func (s *Store) CheckpointsAfter(ctx context.Context, after rules.CheckpointPlace, limit int) ([]rules.Checkpoint,
 	error,
 ) {
-	rows, err := askFor(ctx, s, classBackground, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.BucketCheckpoint, error) {
-			return q.CheckpointsAfter(ctx, dbsqlc.CheckpointsAfterParams{
-				TenantID: after.Tenant, RuleID: int64(after.Rule), Subject: []byte(after.Subject),
-				PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read checkpoints: %w", err)
-	}
-	return each(rows, checkpointFromRow), nil
+	rows, err := s.queriesFor(classBackground, everyTenant).CheckpointsAfter(ctx, dbsqlc.CheckpointsAfterParams{
+		TenantID: after.Tenant, RuleID: int64(after.Rule), Subject: []byte(after.Subject),
+		PageSize: rowLimit(limit),
+	})
+	return each(rows, checkpointFromRow), wrap(err, "read checkpoints")
 }
 
-// CheckpointsOf returns the checkpoints at some places, of any tenants, in any order.
+// CheckpointsOf returns the checkpoints of some buckets of any tenants.
 func (s *Store) CheckpointsOf(ctx context.Context, places []rules.CheckpointPlace) ([]rules.Checkpoint, error) {
 	var p struct {
 		tenants, rules []int64
@@ -59,40 +49,29 @@ func (s *Store) CheckpointsOf(ctx context.Context, places []rules.CheckpointPlac
 		p.subjects = append(p.subjects, []byte(places[i].Subject))
 	}
 	rows, err := s.queriesFor(classBackground, everyTenant).CheckpointsOfBuckets(ctx, p.tenants, p.rules, p.subjects)
-	if err != nil {
-		return nil, fmt.Errorf("read the checkpoints of %d buckets: %w", len(places), err)
-	}
-	return each(rows, checkpointFromRow), nil
+	return each(rows, checkpointFromRow), wrap(err, "read the checkpoints of %d buckets", len(places))
 }
 
 // TenantsWithCheckpoints returns which of some tenants have a checkpoint.
 func (s *Store) TenantsWithCheckpoints(ctx context.Context, tenants []rules.TenantID) ([]rules.TenantID, error) {
 	ids := each(tenants, func(id rules.TenantID) int64 { return int64(id) })
 	found, err := s.queriesFor(classBackground, everyTenant).TenantsWithCheckpoints(ctx, ids)
-	if err != nil {
-		return nil, fmt.Errorf("find out which of %d tenants have checkpoints: %w", len(tenants), err)
-	}
-	return each(found, func(id int64) rules.TenantID { return rules.TenantID(id) }), nil
+	return each(found, func(id int64) rules.TenantID { return rules.TenantID(id) }),
+		wrap(err, "find out which of %d tenants have checkpoints", len(tenants))
 }
 
-// CheckpointsOfUser returns the next checkpoints of a user's buckets after a place.
+// CheckpointsOfUser returns a page of the checkpoints of a user's buckets.
 func (s *Store) CheckpointsOfUser(ctx context.Context, tenant rules.TenantID, userID string,
 	after rules.CheckpointPlace, limit int,
 ) ([]rules.Checkpoint, error) {
 	if after == (rules.CheckpointPlace{}) {
 		after.Rule = math.MinInt64 // the rules of own limits are below 0
 	}
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.BucketCheckpoint, error) {
-			return q.CheckpointsOfUser(ctx, dbsqlc.CheckpointsOfUserParams{
-				TenantID: tenant, UserID: []byte(userID), RuleID: int64(after.Rule), Subject: []byte(after.Subject),
-				PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read the checkpoints of a user: %w", err)
-	}
-	return each(rows, checkpointFromRow), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).CheckpointsOfUser(ctx, dbsqlc.CheckpointsOfUserParams{
+		TenantID: tenant, UserID: []byte(userID), RuleID: int64(after.Rule), Subject: []byte(after.Subject),
+		PageSize: rowLimit(limit),
+	})
+	return each(rows, checkpointFromRow), wrap(err, "read the checkpoints of a user")
 }
 
 // DropCheckpoints deletes checkpoints that are still as they were read.
@@ -107,10 +86,7 @@ func (s *Store) DropCheckpoints(ctx context.Context, rows []rules.Checkpoint) (d
 		dropped, err = q.DropCheckpoints(ctx, p)
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("drop checkpoints: %w", err)
-	}
-	return dropped, nil
+	return dropped, wrap(err, "drop checkpoints")
 }
 
 func checkpointFromRow(row dbsqlc.BucketCheckpoint) rules.Checkpoint {

@@ -54,7 +54,6 @@ func TestTheNewerCheckpointStays(t *testing.T) {
 	if got := w.checkpoints(t); !slices.Equal(got, want) {
 		t.Errorf("the table has %q, want %q", got, want)
 	}
-	// A row that has changed since it was read stays.
 	old := []rules.Checkpoint{checkpointOf(ours, 7, "42", 10, ""), checkpointOf(ours, -7, "42", 10, "")}
 	if n := must(w.DropCheckpoints(t.Context(), old))(t); n != 1 {
 		t.Errorf("%d rows were dropped, want the one that is as it was", n)
@@ -84,7 +83,6 @@ func TestNothingBringsTheCheckpointsOfAnErasedUserBack(t *testing.T) {
 	}
 	w.erase(t, ours, "mallory")
 	w.erase(t, ours, long)
-	// Another process writes what it knew before.
 	if err := w.WriteCheckpoints(ctx, rows); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +99,6 @@ func TestNothingBringsTheCheckpointsOfAnErasedUserBack(t *testing.T) {
 	}
 }
 
-// TestAnErasureWaitsForTheWriteOfCheckpoints begins a write before an erasure, which ends after it.
 func TestAnErasureWaitsForTheWriteOfCheckpoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,8 +135,6 @@ func TestAnErasureWaitsForTheWriteOfCheckpoints(t *testing.T) {
 	}
 }
 
-// TestACheckpointIsOfTheUserWhoOwnsItsBucket finds buckets of the user that a rule names, and of a user with a long id.
-// A bucket whose rule was removed is not written.
 func TestACheckpointIsOfTheUserWhoOwnsItsBucket(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -177,8 +172,6 @@ func TestACheckpointIsOfTheUserWhoOwnsItsBucket(t *testing.T) {
 	}
 }
 
-// TestBucketsOfALongLimitSurviveTheirProcess writes the buckets of one process, loads them in another, and removes full
-// ones.
 func TestBucketsOfALongLimitSurviveTheirProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -235,8 +228,6 @@ func TestBucketsOfALongLimitSurviveTheirProcess(t *testing.T) {
 	}
 }
 
-// TestTenantsWithCheckpointsAreFoundByAnIndex has a tenant with many checkpoints, one whose only one is of a check's
-// own limit, and one with marks of erased users alone.
 func TestTenantsWithCheckpointsAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A class of query bounds the time of PostgreSQL's work. queriesFor, transaction and oneView, the only ways to the
-// database, take a class. The client gives up at the timeout and the server serverGrace later, so that a query ends
-// even if its process has gone.
+// A class bounds the time of PostgreSQL's work. The client gives up at the timeout and the server serverGrace later, so
+// that a query ends even if its process has gone.
 type class string
 
 const (
@@ -22,7 +21,7 @@ const (
 	classUpkeep     class = "upkeep"     // one step of retention; moving a day out of a default partition takes longest
 )
 
-// timeouts of all classes. docs/operations.md lists them, and a test compares.
+// docs/operations.md lists these, and a test compares.
 //
 //nolint:gochecknoglobals // a constant
 var timeouts = map[class]time.Duration{

@@ -56,7 +56,7 @@ func TestWhatTakesTooLongEnds(t *testing.T) {
 	}
 }
 
-// TestRealQueriesBelongToTheirClass locks tables, so that each method takes as long as its class allows.
+// Locked tables make each method take as long as its class allows.
 func TestRealQueriesBelongToTheirClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -108,8 +108,6 @@ func TestRealQueriesBelongToTheirClass(t *testing.T) {
 	}
 }
 
-// TestNoQueryRunsWithoutAClass reads the source: only wall.go reaches the pool and makes queries, and it asks for a
-// class.
 func TestNoQueryRunsWithoutAClass(t *testing.T) {
 	t.Parallel()
 	files := must(filepath.Glob("*.go"))(t)

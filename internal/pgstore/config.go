@@ -20,10 +20,7 @@ func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config rules
 		config, err = s.config(ctx, q, tenant)
 		return err
 	})
-	if err != nil {
-		return ruleset.Config{}, fmt.Errorf("read the configuration of tenant %d: %w", tenant, domainError(err))
-	}
-	return config, nil
+	return config, wrap(err, "read the configuration of tenant %d", tenant)
 }
 
 func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rules.TenantID) (ruleset.Config, error) {
@@ -90,8 +87,7 @@ func plansInUse(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID)
 	return plans, nil
 }
 
-// ChangeConfig makes the changes that a function derives from the present configuration, all or none, and locks the
-// tenant against other writes.
+// ChangeConfig makes the changes that a function derives from the present configuration, all or none.
 func (s Writer) ChangeConfig(
 	ctx context.Context, tenant rules.TenantID, change func(ruleset.Config) (ruleset.Changes, error),
 ) (changes ruleset.Changes, err error) {
@@ -108,13 +104,10 @@ func (s Writer) ChangeConfig(
 		}
 		return w.apply(ctx, current, changes)
 	})
-	if err != nil {
-		return ruleset.Changes{}, fmt.Errorf("change the configuration of tenant %d: %w", tenant, err)
-	}
-	return changes, nil
+	return changes, wrap(err, "change the configuration of tenant %d", tenant)
 }
 
-// apply writes changes in an order that keeps references valid, and replaces each After by the stored row.
+// apply keeps references valid by its order, and replaces each After by the stored row.
 func (w write) apply(ctx context.Context, current ruleset.Config, changes ruleset.Changes) error {
 	ids := make(map[rules.RuleIdentity]rules.RuleID, len(current.Rules))
 	for i := range current.Rules {
@@ -151,7 +144,6 @@ func (w write) apply(ctx context.Context, current ruleset.Config, changes rulese
 	return w.CountHeldNow(ctx, int64(w.tenant))
 }
 
-// countLater defers counting to CountRules and CountHeldNow, which this transaction must run.
 func (w write) countLater(ctx context.Context) error {
 	return errors.Join(w.CountRulesLater(ctx), w.CountHeldLater(ctx, int64(w.tenant)))
 }
@@ -174,7 +166,6 @@ func (w write) applyPlans(ctx context.Context, changes []ruleset.Change[rules.Pl
 	return nil
 }
 
-// applyRemovals removes overrides and rules. Plans are removed last, when no rule uses them.
 func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID,
 	changes ruleset.Changes,
 ) error {

@@ -49,28 +49,11 @@ func (s *Store) Crossings(
 	if before == (violations.CrossingPlace{}) {
 		before = violations.CrossingPlace{At: farAhead, Number: math.MaxInt64}
 	}
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.QuotaCrossing, error) {
-			switch {
-			case filter.UserID != "":
-				return q.CrossingsOfUserBefore(ctx, dbsqlc.CrossingsOfUserBeforeParams{
-					TenantID: tenant, UserID: filter.UserID, RuleID: int64(filter.Rule),
-					BeforeAt: before.At, BeforeID: before.Number, PageSize: rowLimit(limit),
-				})
-			case filter.Rule != 0:
-				return q.CrossingsOfRuleBefore(ctx, dbsqlc.CrossingsOfRuleBeforeParams{
-					TenantID: tenant, RuleID: filter.Rule, BeforeAt: before.At, BeforeID: before.Number,
-					PageSize: rowLimit(limit),
-				})
-			}
-			return q.CrossingsBefore(ctx, dbsqlc.CrossingsBeforeParams{
-				TenantID: tenant, BeforeAt: before.At, BeforeID: before.Number, PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read crossings: %w", err)
-	}
-	return each(rows, crossingFromRow), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).CrossingsBefore(ctx, dbsqlc.CrossingsBeforeParams{
+		TenantID: tenant, UserID: filter.UserID, RuleID: int64(filter.Rule), BeforeAt: before.At,
+		BeforeID: before.Number, PageSize: rowLimit(limit),
+	})
+	return each(rows, crossingFromRow), wrap(err, "read crossings")
 }
 
 func crossingFromRow(row dbsqlc.QuotaCrossing) violations.Crossing {

@@ -140,7 +140,6 @@ func TestCrossingsAreReadInPagesByRuleAndUser(t *testing.T) {
 	}
 }
 
-// TestCrossingsStayWhileTheirWindowLasts keeps what would be noted again otherwise.
 func TestCrossingsStayWhileTheirWindowLasts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// BenchmarkEffect shows effects of a tenant that recorded 10 million checks in the last day, among 1.2 million blocks
-// of 1,000 others. Loading them takes minutes, and 2 GB.
+// BenchmarkEffect shows effects of a tenant that recorded 10 million checks in a day, among 1.2 million blocks of
+// others. Loading them takes minutes, and 2 GB.
 func BenchmarkEffect(b *testing.B) {
 	const (
 		checks, users    = 10_000_000, 100_000
@@ -86,7 +86,6 @@ func BenchmarkEffect(b *testing.B) {
 			FROM generate_series(1, $3::integer) AS n,
 				LATERAL (SELECT $1::timestamptz + n * interval '0.07 seconds' AS at) AS b, tenant AS t
 			WHERE t.slug = 't' || 1 + (n * 7919 + $2::bigint) % 1000`, at, n, others/slots)
-		// A process makes a block a minute of each stratum with many checks, and one in five minutes of the others.
 		runs := map[[2]int][]traffic.Run{}
 		for range perSlot {
 			user := fmt.Sprint("user-", int(random.ExpFloat64()*users/5)%users)

@@ -96,8 +96,6 @@ func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 	}
 }
 
-// TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt: denied checks and costs outside of the sample do not push its checks
-// out.
 func TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -156,7 +154,6 @@ func TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt(t *testing.T) {
 	}
 }
 
-// TestAnEffectSaysHowFarBackItLooked: of a tenant with very many blocks it looks at the latest ones only.
 func TestAnEffectSaysHowFarBackItLooked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -26,22 +26,19 @@ var _ rules.UserRecords = (*Store)(nil)
 const (
 	erasureKind = "erase user"
 	// workTurn is how long an erasure or an export works before others have their turn.
-	workTurn = 2 * time.Second
-	// longestWork is above the longest piece.
-	longestWork = 6 * time.Minute
-	// erasuresAtOnce bounds the erasures that one process works on.
+	workTurn       = 2 * time.Second
+	longestWork    = 6 * time.Minute
 	erasuresAtOnce = 4
 
-	// erasedPerPiece is how many rows a piece looks at or changes, which takes less than a second.
+	// erasedPerPiece rows take less than a second.
 	erasedPerPiece = 5_000
-	// blocksPerPiece is how many blocks of recorded checks a piece rewrites, and seenPerPiece how many it looks at.
 	blocksPerPiece = 50
 	seenPerPiece   = 1_000
 )
 
-// EraseUser requests the erasure of a user, or returns the one that goes on, whose next try is then due, or
-// rules.ErrTooManyErasures. Checks in flight may still record the user after it has finished, and other processes keep
-// the user's plan and overrides for up to a minute.
+// EraseUser requests the erasure of a user, makes the next try of a running one due, or returns
+// rules.ErrTooManyErasures. Checks in flight may record the user after the end, and other processes keep plan and
+// overrides for a minute.
 func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID string) (rules.Erasure, error) {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
@@ -78,17 +75,14 @@ func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID str
 
 // Erasure returns an erasure by the id of its receipt.
 func (s *Store) Erasure(ctx context.Context, tenant rules.TenantID, id string) (rules.Erasure, error) {
+	q := s.queriesFor(classRead, only(tenant))
+	row, err := q.Erasure(ctx, tenant, id)
 	var next time.Time
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (row dbsqlc.UserErasure,
-		err error,
-	) {
-		if row, err = q.Erasure(ctx, tenant, id); err == nil {
-			next, err = nextTry(ctx, q, tenant, erasureKind, row.ErasureID)
-		}
-		return row, err
-	})
+	if err == nil {
+		next, err = nextTry(ctx, q, tenant, erasureKind, row.ErasureID)
+	}
 	if err != nil {
-		return rules.Erasure{}, fmt.Errorf("read the erasure %q: %w", id, err)
+		return rules.Erasure{}, wrap(err, "read the erasure %q", id)
 	}
 	return erasureFromRow(row, next)
 }
@@ -96,9 +90,7 @@ func (s *Store) Erasure(ctx context.Context, tenant rules.TenantID, id string) (
 // FillBuckets fills the buckets of a user, and returns how many.
 type FillBuckets func(ctx context.Context, tenant rules.TenantID, userID string) (int64, error)
 
-// ErasureWork returns the kind of job that erases users: it removes plan, overrides and crossings, makes violations,
-// counts, deliveries and the audit log anonymous, and fills buckets. It is never parked, because a user who is half
-// erased must not be forgotten.
+// ErasureWork returns the kind of job that erases users, which is never parked: nobody must stay half erased.
 func (s *Store) ErasureWork(fill FillBuckets) jobs.Kind {
 	return jobs.Kind{
 		Name: erasureKind, MaxConcurrent: erasuresAtOnce, PerTenant: 1, Timeout: longestWork, Attempts: jobs.Endless,
@@ -120,7 +112,7 @@ func (s *Store) ErasureWork(fill FillBuckets) jobs.Kind {
 	}
 }
 
-// inPieces does the pieces of some work until it is done or its turn is over, and returns when it goes on.
+// inPieces works until all is done or its turn is over, and returns when it goes on.
 func inPieces(piece func() (goesOn bool, err error)) (again time.Time, err error) {
 	for end := time.Now().Add(workTurn); ; {
 		goesOn, err := piece()
@@ -133,7 +125,6 @@ func inPieces(piece func() (goesOn bool, err error)) (again time.Time, err error
 	}
 }
 
-// noteErasureError stores why a try failed, in words for people who cannot see the log.
 func (s *Store) noteErasureError(ctx context.Context, tenant rules.TenantID, id int64, step string, cause error) error {
 	words := fmt.Sprintf("The step %s failed: %s", cmp.Or(step, "receipt"), inWords(cause))
 	if step == stepBuckets {
@@ -142,7 +133,6 @@ func (s *Store) noteErasureError(ctx context.Context, tenant rules.TenantID, id 
 	return s.queriesFor(classBackground, only(tenant)).NoteErasureError(ctx, words, tenant, id)
 }
 
-// inWords says why a piece of work failed, without anything that the log alone may have.
 func inWords(err error) string {
 	if err = domainError(err); errors.Is(err, rules.ErrAway) || errors.Is(err, context.DeadlineExceeded) {
 		return "the database was away, busy or full."
@@ -150,7 +140,6 @@ func inWords(err error) string {
 	return "the server's log has the reason."
 }
 
-// erasing is the transaction of one piece of an erasure.
 type erasing struct {
 	*dbsqlc.Queries
 	tenant rules.TenantID
@@ -160,16 +149,15 @@ type erasing struct {
 	filled int64  // buckets
 }
 
-// erasureStep takes a user out of one kind of records.
 type erasureStep struct {
 	name string
 	// writes is for what checks depend on; then the piece is a write of the tenant.
 	writes bool
-	// piece goes on at a place, "" at first, and returns the next one, or "" at the end.
+	// piece goes on after a position, "" at first, and returns the next one, or "" at the end.
 	piece func(e *erasing, ctx context.Context, at string) (rows int64, next string, err error)
 }
 
-// erasureSteps are all steps, in their order. Their names are part of the API.
+// The names of erasureSteps are part of the API.
 //
 //nolint:gochecknoglobals // a constant
 var erasureSteps = []erasureStep{
@@ -181,18 +169,17 @@ var erasureSteps = []erasureStep{
 	{"deliveries", false, (*erasing).deliveries},
 	{"traffic_blocks", false, (*erasing).traffic},
 	{"replays", false, (*erasing).replays},
-	// After the others, whose triggers log what they did.
+	// last because the triggers of the others log what they did
 	{"audit_entries", false, (*erasing).audit},
 	{"months", false, (*erasing).months},
 	{stepBuckets, false, (*erasing).buckets},
-	// After the others, so that an export that begins later finds nothing.
+	// last, so that an export that begins later finds nothing
 	{"exports", false, (*erasing).exports},
 }
 
-// stepBuckets fills buckets outside of the database. It does so before its transaction, so that none is open meanwhile.
+// stepBuckets fills buckets before its transaction, so that none is open meanwhile.
 const stepBuckets = "buckets"
 
-// begunStep is how the table has a step.
 type begunStep struct {
 	Name string     `json:"name"`
 	Rows int64      `json:"rows"`
@@ -200,8 +187,7 @@ type begunStep struct {
 	End  *time.Time `json:"end"`
 }
 
-// erasePiece does the next piece of an erasure, and returns its step and whether more is left. A piece and its row in
-// the table are one transaction, so whatever ends it, the next attempt goes on there and counts nothing twice.
+// erasePiece commits a piece with its row in the table, so the next attempt goes on there and counts nothing twice.
 func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64, fill FillBuckets) (name string,
 	goesOn bool, err error,
 ) {
@@ -210,7 +196,7 @@ func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64,
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("read erasure %d: %w", id, err)
+		return "", false, wrap(err, "read erasure %d", id)
 	}
 	begun, step, err := nextStep(open.Steps)
 	if err != nil {
@@ -227,7 +213,7 @@ func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64,
 		}
 	}
 	err = s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
-		// The tenant comes first, as in other writes; else two transactions could wait for each other.
+		// The tenant is locked first, as in other writes, against deadlocks.
 		var err error
 		switch {
 		case step == nil:
@@ -269,12 +255,11 @@ func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64,
 		return q.NoteErasure(ctx, steps, tenant, id)
 	})
 	if err != nil && !errors.Is(err, errUnchanged) {
-		return name, false, fmt.Errorf("erasure %d: %w", id, writeError(err))
+		return name, false, wrap(writeError(err), "erasure %d", id)
 	}
 	return name, step != nil, nil
 }
 
-// nextStep returns the steps that have begun, with the one to do next as the last of them. That is nil at the end.
 func nextStep(stored []byte) (begun []begunStep, next *erasureStep, err error) {
 	if err := json.Unmarshal(stored, &begun); err != nil {
 		return nil, nil, err
@@ -292,7 +277,6 @@ func nextStep(stored []byte) (begun []begunStep, next *erasureStep, err error) {
 	return begun, nil, nil
 }
 
-// finish writes the receipt to the audit log, and forgets the user.
 func (e *erasing) finish(ctx context.Context, id int64, begun []begunStep) error {
 	named, err := e.PatternsWith(ctx, e.tenant, e.user)
 	if err != nil {
@@ -343,8 +327,8 @@ func inSome(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string, in
 	}
 }
 
-// counts adds the user's counted denials to the count of all other subjects, and deletes the user's counts of checks.
-// It reads all of the tenant's counts, in order of time, because a subject can have the user's id anywhere.
+// counts moves the user's denials to all other subjects. The walk is over all counts, because a subject can have the
+// user's id anywhere.
 func (e *erasing) counts(ctx context.Context, at string) (rows int64, next string, err error) {
 	since := time.Unix(0, 0)
 	if at == "" {
@@ -392,7 +376,6 @@ func (e *erasing) recent(ctx context.Context) (rows int64, err error) {
 	return denials + checks, err
 }
 
-// deliveries takes the user's subjects from deliveries of alerts.
 func (e *erasing) deliveries(ctx context.Context, at string) (rows int64, next string, err error) {
 	after, upTo, err := e.after(ctx, at, e.DeliveriesPiece)
 	if err != nil || upTo == 0 {
@@ -413,7 +396,6 @@ func (e *erasing) deliveries(ctx context.Context, at string) (rows int64, next s
 	return rows, strconv.FormatInt(upTo, 10), err
 }
 
-// traffic takes the user's checks out of recorded blocks.
 func (e *erasing) traffic(ctx context.Context, at string) (rows int64, next string, err error) {
 	after := dbsqlc.TrafficBlocksPieceParams{
 		TenantID: e.tenant, UserID: e.user, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true},
@@ -448,14 +430,13 @@ func (e *erasing) traffic(ctx context.Context, at string) (rows int64, next stri
 	return rows, string(text), err
 }
 
-// blockPlace is the place of a recorded block.
 type blockPlace struct {
 	Day    time.Time `json:"day"`
 	Writer string    `json:"writer"`
 	Number int64     `json:"number"`
 }
 
-// replays deletes those that name the user. Those that run begin again, because they may have read the user's checks.
+// replays restarts those that run, because they may have read the user's checks.
 func (e *erasing) replays(ctx context.Context, _ string) (rows int64, next string, err error) {
 	if err := e.RestartReplays(ctx, e.tenant); err != nil {
 		return 0, "", err
@@ -464,7 +445,7 @@ func (e *erasing) replays(ctx context.Context, _ string) (rows int64, next strin
 	return rows, "", err
 }
 
-// audit walks through the audit log, because entries about overrides and buckets name users inside.
+// audit walks through the whole log, because entries about overrides and buckets name users inside.
 func (e *erasing) audit(ctx context.Context, at string) (rows int64, next string, err error) {
 	after, upTo, err := e.after(ctx, at, e.AuditPiece)
 	if err != nil || upTo == 0 {
@@ -476,7 +457,6 @@ func (e *erasing) audit(ctx context.Context, at string) (rows int64, next string
 	return rows, strconv.FormatInt(upTo, 10), err
 }
 
-// exports deletes the files, and begins those again that are being made for somebody else.
 func (e *erasing) exports(ctx context.Context, _ string) (rows int64, next string, err error) {
 	ids, err := e.LockExports(ctx, e.tenant) // no piece is written meanwhile
 	if err != nil {
@@ -498,7 +478,7 @@ func (e *erasing) exports(ctx context.Context, _ string) (rows int64, next strin
 	})
 }
 
-// months marks the user as erased too, so that no settlement counts the user again.
+// months marks the user as erased, so that no settlement counts the user again.
 func (e *erasing) months(ctx context.Context, _ string) (rows int64, next string, err error) {
 	if err := e.checkpoints(ctx); err != nil {
 		return 0, "", err
@@ -507,7 +487,6 @@ func (e *erasing) months(ctx context.Context, _ string) (rows int64, next string
 	return rows, "", err
 }
 
-// buckets erases the checkpoints of the buckets, which were filled before.
 func (e *erasing) buckets(ctx context.Context, _ string) (rows int64, next string, err error) {
 	return e.filled, "", e.checkpoints(ctx)
 }
@@ -519,7 +498,6 @@ func (e *erasing) checkpoints(ctx context.Context) error {
 	return e.EraseCheckpoints(ctx, e.tenant, []byte(e.user))
 }
 
-// after returns the id after which a walk goes on, and the last one of the piece; 0 at the end.
 func (e *erasing) after(ctx context.Context, at string,
 	piece func(context.Context, rules.TenantID, int64, int32) (int64, error),
 ) (after, upTo int64, err error) {
@@ -532,7 +510,6 @@ func (e *erasing) after(ctx context.Context, at string,
 	return after, upTo, err
 }
 
-// erasureFromRow lists all steps, also those that have not begun.
 func erasureFromRow(row dbsqlc.UserErasure, next time.Time) (rules.Erasure, error) {
 	var begun []begunStep
 	if err := json.Unmarshal(row.Steps, &begun); err != nil {
@@ -553,24 +530,22 @@ func erasureFromRow(row dbsqlc.UserErasure, next time.Time) (rules.Erasure, erro
 	}, nil
 }
 
-// CountsOfUser returns how often the user's buckets were denied in one day: the first with counts of the tenant since a
-// time. The next begins at the returned time, which is zero at the end.
+// CountsOfUser returns how often the user's buckets were denied in the first day with counts since a time, and when the
+// next day begins, or zero.
 func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since time.Time) (
 	counts []rules.SubjectCount, next time.Time, err error,
 ) {
-	rows, err := askFor(ctx, s, classLoad, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.CountedSubjectsWithRow, error) {
-			first, err := q.CountsPiece(ctx, tenant, since, 1)
-			if err != nil || first.Unix() == 0 {
-				return nil, err
-			}
-			next = midnight(first).AddDate(0, 0, 1)
-			return q.CountedSubjectsWith(ctx, dbsqlc.CountedSubjectsWithParams{
-				TenantID: tenant, Since: first, Until: next, UserID: userID,
-			})
-		})
+	q := s.queriesFor(classLoad, only(tenant))
+	first, err := q.CountsPiece(ctx, tenant, since, 1)
+	if err != nil || first.Unix() == 0 {
+		return nil, next, wrap(err, "read the counts of a user")
+	}
+	next = midnight(first).AddDate(0, 0, 1)
+	rows, err := q.CountedSubjectsWith(ctx, dbsqlc.CountedSubjectsWithParams{
+		TenantID: tenant, Since: first, Until: next, UserID: userID,
+	})
 	if err != nil {
-		return nil, next, fmt.Errorf("read the counts of a user: %w", err)
+		return nil, next, wrap(err, "read the counts of a user")
 	}
 	for _, row := range rows {
 		if isSubjectOf(row.KeyPattern, row.Subject, userID) {
@@ -583,28 +558,21 @@ func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID 
 	return counts, next, nil
 }
 
-// AuditOfUser returns the entries that name a user among the next entries after one, and the last of these; 0 at the
-// end. Of packed ones it returns the user's rows.
+// AuditOfUser returns the entries that name a user among the next ones after an id, and the last id, or 0 at the end.
 func (s *Store) AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, after auth.AuditID) (
 	entries []auth.AuditEntry, last auth.AuditID, err error,
 ) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditOfUserRow, error) {
-			upTo, err := q.AuditPiece(ctx, tenant, int64(after), erasedPerPiece)
-			if last = auth.AuditID(upTo); err != nil || upTo == 0 {
-				return nil, err
-			}
-			return q.AuditOfUser(ctx, dbsqlc.AuditOfUserParams{
-				TenantID: tenant, UserID: userID, After: int64(after), UpTo: upTo,
-			})
-		})
-	if err != nil {
-		return nil, 0, fmt.Errorf("read the audit entries about a user: %w", err)
+	q := s.queriesFor(classHeavy, only(tenant))
+	upTo, err := q.AuditPiece(ctx, tenant, int64(after), erasedPerPiece)
+	if err != nil || upTo == 0 {
+		return nil, 0, wrap(err, "read the audit entries about a user")
 	}
-	return auditEntriesFromRows(rows), last, nil
+	rows, err := q.AuditOfUser(ctx, dbsqlc.AuditOfUserParams{
+		TenantID: tenant, UserID: userID, After: int64(after), UpTo: upTo,
+	})
+	return auditEntriesFromRows(rows), auth.AuditID(upTo), wrap(err, "read the audit entries about a user")
 }
 
-// isSubjectOf reports whether a pattern's stored subject is one of a user.
 func isSubjectOf(pattern, subject, userID string) bool {
 	parsed, err := rules.ParsePattern(pattern)
 	return err == nil && parsed.HasStored(subject, userID)

@@ -14,8 +14,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// fillFor writes what the log, counts and violations of a tenant have about the user ada: half as many counts and half
-// as many violations as rows, and packed entries of the audit log with one row about ada among a thousand.
+// fillFor writes half as many counts and violations about ada as rows, and packed entries of the audit log with one row
+// about ada among a thousand.
 func fillFor(b *testing.B, db *pgx.Conn, tenant rules.TenantID, rule rules.RuleID, rows, packs int) {
 	b.Helper()
 	for _, sql := range []string{
@@ -48,8 +48,7 @@ func fillFor(b *testing.B, db *pgx.Conn, tenant rules.TenantID, rule rules.RuleI
 	}
 }
 
-// BenchmarkErasure erases a user with ten million rows, and with a row in each of 200 packed entries of the audit log.
-// The steps that take longest are reported apart.
+// BenchmarkErasure erases a user with ten million rows and 200 packed entries of the audit log.
 func BenchmarkErasure(b *testing.B) {
 	const rows, packs = 10_000_000, 200
 	for b.Loop() {

@@ -64,7 +64,7 @@ func TestATenantErasesAHundredUsersAtOnce(t *testing.T) {
 	must(w.EraseUser(ctx, w.ours.ID, "one-more"))(t)
 }
 
-// TestNoTransactionIsOpenWhileBucketsAreFilled, because their store may take as long as it likes.
+// The store of buckets may take as long as it likes.
 func TestNoTransactionIsOpenWhileBucketsAreFilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -123,8 +123,7 @@ func TestAnErasureReadsRecordedBlocksOnce(t *testing.T) {
 	}
 }
 
-// TestAnErasureDoesNotDeadlockWithARecorder holds the locks of a recorder's batch, which takes them in the order of the
-// rows, while an erasure waits for one of them.
+// A recorder's batch takes locks in the order of the rows.
 func TestAnErasureDoesNotDeadlockWithARecorder(t *testing.T) {
 	t.Parallel()
 	for name, batch := range map[string][2]string{

@@ -18,8 +18,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// TestAnErasedUserIsNowhere writes a user into every table that can name one, erases the user, and searches all rows of
-// all tables for the id.
 func TestAnErasedUserIsNowhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -101,7 +99,6 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 	if _, err := owner.Exec(ctx, "UPDATE audit_event SET act = ''"); !isRefusal(err) {
 		t.Errorf("afterwards the log may be changed: %v", err)
 	}
-	// Nobody is left to erase, and other tenants cannot be reached.
 	again := w.erase(t, ours, mallory)
 	delete(again, "buckets")
 	for step, rows := range again {
@@ -172,7 +169,6 @@ func TestAUserOfSubjectsThatWereCutIsErased(t *testing.T) {
 
 func threeBuckets(context.Context, rules.TenantID, string) (int64, error) { return 3, nil }
 
-// workOn works on an erasure, a turn after the other, until it has ended or failed.
 func (w *world) workOn(t *testing.T, kind jobs.Kind, tenant rules.TenantID, erasure rules.Erasure) rules.Erasure {
 	t.Helper()
 	for turn := 0; erasure.FinishedAt.IsZero() && erasure.Error == "" && turn < 100; turn++ {
@@ -196,8 +192,6 @@ func (w *world) erase(t *testing.T, tenant rules.TenantID, user string) map[stri
 	return rows
 }
 
-// TestAnErasureSurvivesProcessesThatAreKilled ends the connection or the process 50 times midway, and lets two
-// processes work at once in the end.
 func TestAnErasureSurvivesProcessesThatAreKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

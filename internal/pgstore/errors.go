@@ -16,7 +16,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// SQLSTATEs that the domain distinguishes.
 const (
 	stateUniqueViolation = "23505"
 	stateCheckViolation  = "23514"
@@ -25,8 +24,8 @@ const (
 	stateQueryCanceled   = "57014" // by statement_timeout, or by a database administrator
 )
 
-// writeError is domainError for a write. Text that cannot be stored is the caller's mistake here; a read of such text
-// finds nothing.
+// writeError is domainError for a write: text that cannot be stored is the caller's mistake, while a read of it finds
+// nothing.
 func writeError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == stateBadText {
@@ -35,8 +34,6 @@ func writeError(err error) error {
 	return domainError(err)
 }
 
-// domainError turns the database's errors into the domain's. Returns other errors, and errors that are the domain's
-// already, unchanged.
 func domainError(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("%w (%w)", rules.ErrNotFound, err)
@@ -49,7 +46,7 @@ func domainError(err error) error {
 		return err
 	}
 	switch {
-	case refusal.Code == stateQueryCanceled:
+	case refusal.Code == stateQueryCanceled && !errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w (%w)", context.DeadlineExceeded, err)
 	case refusal.Code == stateUniqueViolation:
 		return fmt.Errorf("%s %w", takenBy(refusal.ConstraintName), rules.ErrExists)
@@ -65,8 +62,15 @@ func domainError(err error) error {
 	return err
 }
 
-// isAway reports whether a statement failed because of the database or its other users, so that a retry may work. A
-// context that ended does not count, though it also breaks the connection.
+// wrap adds what was attempted to an error of the domain; nil stays nil.
+func wrap(err error, attempted string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(attempted, args...), domainError(err))
+}
+
+// isAway reports whether a retry may work. A context that ended does not count, though it also breaks the connection.
 func isAway(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
@@ -127,7 +131,6 @@ func takenBy(constraint string) string {
 	}
 }
 
-// foundOne returns rules.ErrNotFound if a statement touched no row.
 func foundOne(rows int64, err error) error {
 	if err == nil && rows == 0 {
 		return rules.ErrNotFound
@@ -135,7 +138,6 @@ func foundOne(rows int64, err error) error {
 	return err
 }
 
-// noSuchPlan is the error for a plan that the tenant does not have.
 func noSuchPlan(field, plan string) error {
 	return rules.FieldErrors{{Field: field, Message: fmt.Sprintf("must be a plan of the tenant, and %q is none", plan)}}
 }

@@ -88,7 +88,6 @@ func TestARuleThatEndedLongAgoIsRemovedAndCanBeBroughtBack(t *testing.T) {
 	}
 }
 
-// TestManyExpiredRulesOfATenantWaitForThoseOfOthers: a round removes some of each tenant's.
 func TestManyExpiredRulesOfATenantWaitForThoseOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -128,7 +127,6 @@ func TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost(t *testing.
 		t.Errorf("the rule ends at %s", got.ExpiresAt)
 	}
 
-	// If the rule is removed first, scheduling a change of it fails and names it.
 	_, err := w.Schedule(ctx, scheduled(time.Time{}, lost), withBurst(20, lost))
 	var wrong ruleset.RuleChangeErrors
 	if !errors.As(err, &wrong) || !errors.Is(wrong[0], rules.ErrNotFound) {
@@ -136,8 +134,6 @@ func TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost(t *testing.
 	}
 }
 
-// TestACandidateMadeDuringTheRemovalOfAnExpiredRuleKeepsIt: the rule was found to have none, and its removal waits for
-// the write that makes one.
 func TestACandidateMadeDuringTheRemovalOfAnExpiredRuleKeepsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

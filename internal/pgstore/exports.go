@@ -20,11 +20,9 @@ import (
 var _ rules.ExportReader = (*Store)(nil)
 
 const (
-	exportKind = "export"
-	// exportsAtOnce bounds the exports that one process works on.
+	exportKind    = "export"
 	exportsAtOnce = 2
-	// exportPiece and exportChunkBytes end a piece of an export: its time, and about the compressed bytes of its chunk.
-	// exportRestarts is how often erasures of users begin an export again.
+	// Erasures of users restart an export at most exportRestarts times.
 	exportRestarts   = 3
 	exportPiece      = time.Second
 	exportChunkBytes = 256 << 10
@@ -32,8 +30,7 @@ const (
 
 var errNoRoom = errors.New("no room for an export")
 
-// WriteExport writes the next page of an export, which a request in JSON describes. It goes on at a place, "" at first,
-// and returns the next one, or "" at the end.
+// WriteExport writes the page of an export after a cursor, "" at first, and returns the next one, or "" at the end.
 type WriteExport func(ctx context.Context, tenant rules.TenantID, request []byte, w io.Writer, place string) (
 	rows int, next string, err error)
 
@@ -62,36 +59,24 @@ func (s Writer) RequestExport(ctx context.Context, tenant rules.TenantID, reques
 		}
 		return enqueue(ctx, q, tenant, exportKind, row.ExportID, time.Time{})
 	})
-	if err != nil {
-		return rules.Export{}, fmt.Errorf("ask for an export of tenant %d: %w", tenant, err)
-	}
-	return exportFromRow(row, time.Time{}), nil
+	return exportFromRow(row, time.Time{}), wrap(err, "ask for an export of tenant %d", tenant)
 }
 
 // Export returns an export that has not expired.
 func (s *Store) Export(ctx context.Context, tenant rules.TenantID, id int64) (rules.Export, error) {
+	q := s.queriesFor(classRead, only(tenant))
+	row, err := q.Export(ctx, tenant, id, time.Now().Add(-rules.ExportKept))
 	var next time.Time
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (row dbsqlc.Export, err error) {
-		if row, err = q.Export(ctx, tenant, id, time.Now().Add(-rules.ExportKept)); err == nil {
-			next, err = nextTry(ctx, q, tenant, exportKind, id)
-		}
-		return row, err
-	})
-	if err != nil {
-		return rules.Export{}, fmt.Errorf("read export %d: %w", id, err)
+	if err == nil {
+		next, err = nextTry(ctx, q, tenant, exportKind, id)
 	}
-	return exportFromRow(row, next), nil
+	return exportFromRow(row, next), wrap(err, "read export %d", id)
 }
 
 // ExportChunk returns a part of an export's file, compressed by gzip.
 func (s *Store) ExportChunk(ctx context.Context, tenant rules.TenantID, id int64, number int) ([]byte, error) {
-	data, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]byte, error) {
-		return q.ExportChunk(ctx, tenant, id, int32(number))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read chunk %d of export %d: %w", number, id, err)
-	}
-	return data, nil
+	data, err := s.queriesFor(classRead, only(tenant)).ExportChunk(ctx, tenant, id, int32(number))
+	return data, wrap(err, "read chunk %d of export %d", number, id)
 }
 
 // ExportWork returns the kind of job that writes the files of exports.
@@ -129,15 +114,14 @@ func exportOf(job *jobs.Job) (rules.TenantID, int64, error) {
 	return rules.TenantID(job.Tenant), id, nil
 }
 
-// exportPiece writes the next chunk of an export, and returns whether more is left. The chunk and the place where it
-// ends are one transaction, so whatever ends it, the next attempt goes on there.
+// exportPiece commits the next chunk with its end, so the next attempt goes on there. Returns whether more is left.
 func (s *Store) exportPiece(ctx context.Context, tenant rules.TenantID, id int64, write WriteExport) (bool, error) {
 	open, err := s.queriesFor(classBackground, only(tenant)).OpenExport(ctx, tenant, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read export %d: %w", id, err)
+		return false, wrap(err, "read export %d", id)
 	}
 	var chunk bytes.Buffer
 	packed := gzip.NewWriter(&chunk)
@@ -188,14 +172,10 @@ func (s *Store) exportPiece(ctx context.Context, tenant rules.TenantID, id int64
 		err = s.queriesFor(classBackground, only(tenant)).FailExport(ctx, full, tenant, id)
 		goesOn = false
 	}
-	if err != nil {
-		return false, fmt.Errorf("store a chunk of export %d: %w", id, writeError(err))
-	}
-	return goesOn, nil
+	return goesOn, wrap(writeError(err), "store a chunk of export %d", id)
 }
 
-// makeRoom makes room for a chunk of an export, for which files of whoever has the most bytes go. Without room it says
-// what to do.
+// makeRoom deletes files of the maker with the most bytes, or says why there is no room.
 func (s *Store) makeRoom(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Export, chunk int64) (full string,
 	err error,
 ) {
@@ -217,13 +197,11 @@ func (s *Store) makeRoom(ctx context.Context, q *dbsqlc.Queries, row *dbsqlc.Exp
 	}
 }
 
-// exportLimits bound the compressed bytes of one file, of all files of a tenant and, about, of a chunk.
 type exportLimits struct {
 	file, tenant int64
 	chunk        int
 }
 
-// exceeded says what to do about too many bytes, or "".
 func (l exportLimits) exceeded(file, tenant int64) string {
 	switch {
 	case file > l.file:

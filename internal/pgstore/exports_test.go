@@ -53,7 +53,6 @@ func (w *world) fileOf(t *testing.T, export rules.Export) string {
 	return file.String()
 }
 
-// workOnExport works on an export, a turn after the other, until it has ended.
 func (w *world) workOnExport(t *testing.T, kind jobs.Kind, tenant rules.TenantID, export rules.Export) rules.Export {
 	t.Helper()
 	for turn := 0; export.FinishedAt.IsZero() && turn < 100; turn++ {
@@ -151,7 +150,6 @@ func TestAnExportGoesOnAfterTheDatabaseWasAway(t *testing.T) {
 	}
 }
 
-// TestWorkGoesOnOnceAFullDiskHasRoom lets the tables that exports and erasures write to refuse as a full disk does.
 func TestWorkGoesOnOnceAFullDiskHasRoom(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -271,7 +269,6 @@ func TestExportsFillNoMoreThanTheirTenantMay(t *testing.T) {
 	}
 }
 
-// An erasure throws away what open exports wrote before it, also the page that a process is about to write.
 func TestAnErasureBeginsOpenExportsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -306,7 +303,6 @@ func TestAnErasureBeginsOpenExportsAgain(t *testing.T) {
 	}
 }
 
-// TestErasuresBesideExportsLoseNoChunk: whenever an erasure comes between two pages, the file is whole in the end.
 func TestErasuresBesideExportsLoseNoChunk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -327,7 +323,7 @@ func TestErasuresBesideExportsLoseNoChunk(t *testing.T) {
 	kind := w.ExportWork(func(ctx context.Context, tenant rules.TenantID, request []byte, out io.Writer, place string) (
 		int, string, error,
 	) {
-		// The first erasure comes in the middle, the others while pages are written, and none after the end.
+		// The first erasure comes in the middle, the others while pages are written.
 		for place == "10" && restarts() < 1 || place == "30" && restarts() < erasures {
 			runtime.Gosched()
 		}

@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,17 +14,12 @@ import (
 
 var _ auth.FactorStore = (*Store)(nil)
 
-// SecondFactor returns what is stored of an account's second factor.
+// SecondFactor returns the second factor of an account.
 func (s *Store) SecondFactor(ctx context.Context, account auth.AccountID) (auth.SecondFactor, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SecondFactorRow, error) {
-		return q.SecondFactor(ctx, account)
-	})
-	if err != nil {
-		return auth.SecondFactor{}, fmt.Errorf("read the second factor of account %d: %w", account, err)
-	}
+	row, err := s.queriesFor(classRead, everyTenant).SecondFactor(ctx, account)
 	return auth.SecondFactor{
 		Since: orZero(row.SecondFactorAt), Sealed: row.SecondFactor.Secret, RecoveryCodes: int(row.RecoveryCodes),
-	}, nil
+	}, wrap(err, "read the second factor of account %d", account)
 }
 
 // BeginSecondFactor stores a secret that waits for its first code.
@@ -40,13 +34,10 @@ func (s *Store) BeginSecondFactor(ctx context.Context, account auth.AccountID, s
 		}
 		return commitIdempotent(ctx, q)
 	})
-	if err != nil {
-		return fmt.Errorf("begin the second factor of account %d: %w", account, err)
-	}
-	return nil
+	return wrap(err, "begin the second factor of account %d", account)
 }
 
-// TurnSecondFactorOn makes the waiting factor count. The session stays, the account's others end.
+// TurnSecondFactorOn makes the waiting factor count, and ends the account's other sessions.
 func (s *Store) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session auth.Session,
 	codes []auth.Digest,
 ) (account auth.Account, err error) {
@@ -65,10 +56,7 @@ func (s *Store) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session 
 		}
 		return q.KeepSession(ctx, id, session.ID)
 	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("turn the second factor of account %d on: %w", id, err)
-	}
-	return account, nil
+	return account, wrap(err, "turn the second factor of account %d on", id)
 }
 
 // TurnSecondFactorOff removes a factor and its recovery codes.
@@ -90,10 +78,7 @@ func (s *Store) TurnSecondFactorOff(ctx context.Context, by rules.Actor, id auth
 		_, err = q.EndSessions(ctx, id)
 		return err
 	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("turn the second factor of account %d off: %w", id, err)
-	}
-	return account, nil
+	return account, wrap(err, "turn the second factor of account %d off", id)
 }
 
 // ReplaceRecoveryCodes replaces the codes of an account that has a factor.
@@ -106,10 +91,7 @@ func (s *Store) ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, accoun
 		}
 		return replaceRecoveryCodes(ctx, q, account, codes)
 	})
-	if err != nil {
-		return fmt.Errorf("replace the recovery codes of account %d: %w", account, err)
-	}
-	return nil
+	return wrap(err, "replace the recovery codes of account %d", account)
 }
 
 func replaceRecoveryCodes(ctx context.Context, q *dbsqlc.Queries, account auth.AccountID, codes []auth.Digest) error {
@@ -125,26 +107,16 @@ func replaceRecoveryCodes(ctx context.Context, q *dbsqlc.Queries, account auth.A
 
 // UseTimeStep uses up the codes of a time step and of earlier ones.
 func (s *Store) UseTimeStep(ctx context.Context, account auth.AccountID, step int64, sealed, sealedAgain []byte) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, foundOne(q.UseTimeStep(ctx, dbsqlc.UseTimeStepParams{
-			AccountID: account, Step: step, Secret: sealed, SealedAgain: sealedAgain,
-		}))
-	})
-	if err != nil {
-		return fmt.Errorf("use a code of account %d: %w", account, err)
-	}
-	return nil
+	err := foundOne(s.queriesFor(classWrite, everyTenant).UseTimeStep(ctx, dbsqlc.UseTimeStepParams{
+		AccountID: account, Step: step, Secret: sealed, SealedAgain: sealedAgain,
+	}))
+	return wrap(err, "use a code of account %d", account)
 }
 
 // UseRecoveryCode uses up a recovery code.
 func (s *Store) UseRecoveryCode(ctx context.Context, account auth.AccountID, code auth.Digest) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, foundOne(q.UseRecoveryCode(ctx, account, code[:]))
-	})
-	if err != nil {
-		return fmt.Errorf("use a recovery code of account %d: %w", account, err)
-	}
-	return nil
+	err := foundOne(s.queriesFor(classWrite, everyTenant).UseRecoveryCode(ctx, account, code[:]))
+	return wrap(err, "use a recovery code of account %d", account)
 }
 
 // CreatePending stores a sign-in that waits for the second factor, and deletes old ones.
@@ -160,44 +132,25 @@ func (s *Store) CreatePending(
 		}
 		return q.DropOldPendingSignIns(ctx, account, int32(most), now)
 	})
-	if err != nil {
-		return fmt.Errorf("begin a sign-in of account %d: %w", account, err)
-	}
-	return nil
+	return wrap(err, "begin a sign-in of account %d", account)
 }
 
 // TryPending counts an attempt at a pending sign-in's second factor.
 func (s *Store) TryPending(ctx context.Context, token auth.Digest, now time.Time, most int) (account auth.Account,
 	passwordHash string, tries int, err error,
 ) {
-	row, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.TryPendingSignInRow, error) {
-			return q.TryPendingSignIn(ctx, token[:], now, int32(most))
-		})
-	if err != nil {
-		return auth.Account{}, "", 0, fmt.Errorf("continue a sign-in: %w", err)
-	}
-	return accountFromRow(row.Account), row.Account.PasswordHash, int(row.Attempts), nil
+	row, err := s.queriesFor(classWrite, everyTenant).TryPendingSignIn(ctx, token[:], now, int32(most))
+	return accountFromRow(row.Account), row.Account.PasswordHash, int(row.Attempts), wrap(err, "continue a sign-in")
 }
 
 // EndPending deletes a pending sign-in.
 func (s *Store) EndPending(ctx context.Context, token auth.Digest) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, foundOne(q.DropPendingSignIn(ctx, token[:]))
-	})
-	if err != nil {
-		return fmt.Errorf("end a pending sign-in: %w", err)
-	}
-	return nil
+	err := foundOne(s.queriesFor(classWrite, everyTenant).DropPendingSignIn(ctx, token[:]))
+	return wrap(err, "end a pending sign-in")
 }
 
 // ConfirmSession notes that the session's owner has signed in again.
 func (s *Store) ConfirmSession(ctx context.Context, session int64) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, q.ConfirmSession(ctx, session)
-	})
-	if err != nil {
-		return fmt.Errorf("confirm session %d: %w", session, err)
-	}
-	return nil
+	err := s.queriesFor(classWrite, everyTenant).ConfirmSession(ctx, session)
+	return wrap(err, "confirm session %d", session)
 }

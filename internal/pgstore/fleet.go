@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/fleet"
@@ -23,39 +22,30 @@ func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 		RulesAgeMs:  r.RulesAge.Milliseconds(),
 		Database:    r.Database,
 		Redis:       r.Redis,
-		RedisDown:   append([]string{}, r.RedisDown...), // the column takes no null
+		RedisDown:   listOf(r.RedisDown),
 		Checks:      r.Checks,
 		Degraded:    r.Degraded,
 		SpanMs:      r.Span.Milliseconds(),
-		Algorithms:  append([]string{}, r.Algorithms...),
+		Algorithms:  listOf(r.Algorithms),
 	})
-	if err != nil {
-		return fmt.Errorf("report process %s: %w", r.ID, writeError(err))
-	}
-	return nil
+	return wrap(writeError(err), "report process %s", r.ID)
 }
 
 // EndProcess deletes a process's report.
 func (s *Store) EndProcess(ctx context.Context, id string) error {
-	if err := s.queriesFor(classRecord, everyTenant).EndProcess(ctx, id); err != nil {
-		return fmt.Errorf("take the report of process %s back: %w", id, domainError(err))
-	}
-	return nil
+	err := s.queriesFor(classRecord, everyTenant).EndProcess(ctx, id)
+	return wrap(err, "take the report of process %s back", id)
 }
 
 // Processes returns at most a thousand reports.
 func (s *Store) Processes(ctx context.Context, within time.Duration) (reports []fleet.Report, now time.Time,
 	err error,
 ) {
-	rows, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) (rows []dbsqlc.ApiProcess, err error) {
-			if now, err = q.Now(ctx); err != nil {
-				return nil, err
-			}
-			return q.Processes(ctx, within.Seconds())
-		})
-	if err != nil {
-		return nil, now, fmt.Errorf("read the reports of processes: %w", err)
+	q := s.queriesFor(classRead, everyTenant)
+	now, err = q.Now(ctx)
+	var rows []dbsqlc.ApiProcess
+	if err == nil {
+		rows, err = q.Processes(ctx, within.Seconds())
 	}
 	return each(rows, func(row dbsqlc.ApiProcess) fleet.Report {
 		return fleet.Report{
@@ -76,5 +66,5 @@ func (s *Store) Processes(ctx context.Context, within time.Duration) (reports []
 			Count: fleet.Count{Checks: row.Checks, Degraded: row.Degraded},
 			Span:  time.Duration(row.SpanMs) * time.Millisecond,
 		}
-	}), now.UTC(), nil
+	}), now.UTC(), wrap(err, "read the reports of processes")
 }

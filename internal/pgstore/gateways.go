@@ -16,27 +16,17 @@ import (
 
 // Gateways returns a tenant's mappings by kind.
 func (s *Store) Gateways(ctx context.Context, tenant rules.TenantID) ([]rules.Gateway, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Gateway, error) {
-		return q.Gateways(ctx, tenant)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read gateways: %w", err)
-	}
-	return each(rows, gatewayFromRow), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).Gateways(ctx, tenant)
+	return each(rows, gatewayFromRow), wrap(err, "read gateways")
 }
 
 // Gateway returns one mapping.
 func (s *Store) Gateway(ctx context.Context, tenant rules.TenantID, kind rules.GatewayKind) (rules.Gateway, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Gateway, error) {
-		return q.Gateway(ctx, tenant, kind)
-	})
-	if err != nil {
-		return rules.Gateway{}, fmt.Errorf("read gateway %s: %w", kind, err)
-	}
-	return gatewayFromRow(row), nil
+	row, err := s.queriesFor(classRead, only(tenant)).Gateway(ctx, tenant, kind)
+	return gatewayFromRow(row), wrap(err, "read gateway %s", kind)
 }
 
-// PutGateway creates the mapping of its kind (rules.NoneStored) or replaces it (its Revision, or rules.AnyVersion).
+// PutGateway creates the mapping of its kind (rules.NoneStored) or replaces it.
 func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected rules.Expected) (put rules.Gateway,
 	err error,
 ) {
@@ -52,10 +42,7 @@ func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected 
 		put, err = w.putGateway(ctx, gateway)
 		return err
 	})
-	if err != nil {
-		return rules.Gateway{}, fmt.Errorf("put gateway %s: %w", gateway.Kind, err)
-	}
-	return put, nil
+	return put, wrap(err, "put gateway %s", gateway.Kind)
 }
 
 // RemoveGateway removes a mapping, so that the default one holds.
@@ -72,13 +59,9 @@ func (s Writer) RemoveGateway(ctx context.Context, tenant rules.TenantID, kind r
 		}
 		return w.removeGateway(ctx, kind)
 	})
-	if err != nil {
-		return fmt.Errorf("remove gateway %s: %w", kind, err)
-	}
-	return nil
+	return wrap(err, "remove gateway %s", kind)
 }
 
-// gatewayAt returns the stored mapping, or a zero one if there is none and that is expected.
 func (w write) gatewayAt(ctx context.Context, kind rules.GatewayKind, expected rules.Expected) (rules.Gateway, error) {
 	row, err := w.Gateway(ctx, w.tenant, kind)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -115,7 +98,7 @@ func (w write) applyGateways(ctx context.Context, changes []ruleset.Change[rules
 	return nil
 }
 
-// sameDocument compares two JSON texts; the database formats them anew.
+// sameDocument compares JSON, since the database formats texts anew.
 func sameDocument(a, b string) bool {
 	var one, other any
 	return json.Unmarshal([]byte(a), &one) == nil && json.Unmarshal([]byte(b), &other) == nil &&

@@ -8,10 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Grant gives a role the rights that the programs need, and revokes all others. The role reads and writes rows of every
-// table, but it can only read and append to the audit logs and the security log, and only read the schema's version. It
-// may become the tenant role; see Secure. It must not own the tables, since owners may do everything. Run Grant again
-// for tables of later migrations, as `admin migrate --grant-to` does.
+// Grant gives a role the rights that the programs need, and revokes all others: it can only append to the audit logs
+// and the security log. The role must not own the tables, since owners may do everything. Run Grant again for tables of
+// later migrations.
 func Grant(ctx context.Context, databaseURL, role string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeouts[classBulk])
 	defer cancel()

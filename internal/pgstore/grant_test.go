@@ -14,8 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// TestTheAuditLogCannotBeTamperedWith tries as the role that the programs run as, which all other tests
-// write as, and as the owner of the tables.
 func TestTheAuditLogCannotBeTamperedWith(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -122,13 +120,12 @@ func TestACutTransactionLeavesAllAsItWas(t *testing.T) {
 	if after := dump(t, killer, ours); after != before {
 		t.Errorf("our rows were\n%s\nand are now\n%s", before, after)
 	}
-	// Whatever each of many writes answers: the rule's version, the revision and the log agree.
 	since := w.latest(t)
 	tenant := must(w.Tenant(ctx, ours))(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Two hundred, and for as long as it takes until some were cut and some were not.
+		// Two hundred writes, and more until some were cut and some were not.
 		deadline, answered, failed := time.Now().Add(time.Minute), 0, 0
 		for n := 0; n < 200 || (answered == 0 || failed == 0) && time.Now().Before(deadline); n++ {
 			rule, err := w.Rule(ctx, ours, w.ours.user.ID)

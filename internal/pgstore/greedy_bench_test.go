@@ -37,9 +37,9 @@ type postman struct{}
 
 func (postman) Send(context.Context, *auth.Letter) error { return nil }
 
-// BenchmarkBesideAGreedyTenant measures how long two processes take for a tenant's webhook, message and erasure, beside
-// a tenant with 100,000 queued webhooks whose receiver does not answer, with the erasure of a user with ten million
-// rows and 200 packed entries of the audit log, and with one import of 1,000 overrides after the other.
+// BenchmarkBesideAGreedyTenant measures how long a tenant's webhook, message and erasure take beside a tenant with
+// 100,000 queued webhooks whose receiver does not answer, an erasure of ten million rows, and one import of 1,000
+// overrides after the other.
 func BenchmarkBesideAGreedyTenant(b *testing.B) {
 	const webhooks, rows, packs, overrides = 100_000, 10_000_000, 200, 1000
 	ctx, url := b.Context(), devdbtest.Postgres(b)

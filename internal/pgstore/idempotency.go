@@ -17,32 +17,28 @@ import (
 func (s *Store) BeginIdempotent(ctx context.Context, request auth.IdempotentRequest,
 	lease time.Duration,
 ) (auth.IdempotentRequest, []byte, error) {
-	begun := request
-	earlier, err := ask(ctx, s, only(request.Tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) (earlier dbsqlc.IdempotentRow, err error) {
-			row, err := q.BeginIdempotent(ctx, dbsqlc.BeginIdempotentParams{
-				TenantID: request.Tenant, KeyDigest: request.Key[:], Caller: request.Caller,
-				Fingerprint:  request.Fingerprint[:],
-				LeaseSeconds: lease.Seconds(),
-			})
-			if !errors.Is(err, pgx.ErrNoRows) {
-				begun = request.Begun(row.Attempt)
-				if beyond := row.Number - auth.IdempotencyPerCaller; err == nil && beyond > 0 {
-					err = q.DropCallersIdempotent(ctx, request.Tenant, request.Caller, beyond)
-				}
-				return earlier, err
-			}
-			earlier, err = q.Idempotent(ctx, request.Tenant, request.Key[:])
-			if errors.Is(err, pgx.ErrNoRows) { // it ended just now
-				return earlier, auth.IdempotencyRunningError{}
-			}
-			return earlier, err
-		})
+	const attempted = "begin a request that may be repeated"
+	q := s.queriesFor(classWrite, only(request.Tenant))
+	row, err := q.BeginIdempotent(ctx, dbsqlc.BeginIdempotentParams{
+		TenantID: request.Tenant, KeyDigest: request.Key[:], Caller: request.Caller,
+		Fingerprint: request.Fingerprint[:], LeaseSeconds: lease.Seconds(),
+	})
+	if err == nil {
+		if beyond := row.Number - auth.IdempotencyPerCaller; beyond > 0 {
+			err = q.DropCallersIdempotent(ctx, request.Tenant, request.Caller, beyond)
+		}
+		return request.Begun(row.Attempt), nil, wrap(err, attempted)
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return request, nil, wrap(err, attempted)
+	}
+	earlier, err := q.Idempotent(ctx, request.Tenant, request.Key[:])
+	if errors.Is(err, pgx.ErrNoRows) { // it ended just now
+		err = auth.IdempotencyRunningError{}
+	}
 	switch {
 	case err != nil:
-		return request, nil, fmt.Errorf("begin a request that may be repeated: %w", err)
-	case begun.Attempt() > 0:
-		return begun, nil, nil
+		return request, nil, wrap(err, attempted)
 	case string(earlier.Fingerprint) != string(request.Fingerprint[:]):
 		return request, nil, auth.ErrIdempotencyReused
 	case !earlier.Committed:
@@ -56,26 +52,17 @@ func (s *Store) BeginIdempotent(ctx context.Context, request auth.IdempotentRequ
 
 // KeepAnswer stores the answer of a request that may be repeated.
 func (s *Store) KeepAnswer(ctx context.Context, begun auth.IdempotentRequest, answer []byte) error {
-	_, err := ask(ctx, s, only(begun.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, q.KeepAnswer(ctx, dbsqlc.KeepAnswerParams{
-			Answer: answer, TenantID: begun.Tenant, KeyDigest: begun.Key[:], Attempt: begun.Attempt(),
-		})
+	err := s.queriesFor(classWrite, only(begun.Tenant)).KeepAnswer(ctx, dbsqlc.KeepAnswerParams{
+		Answer: answer, TenantID: begun.Tenant, KeyDigest: begun.Key[:], Attempt: begun.Attempt(),
 	})
-	if err != nil {
-		return fmt.Errorf("keep an answer: %w", err)
-	}
-	return nil
+	return wrap(err, "keep an answer")
 }
 
 // ForgetIdempotent lets a request that has changed nothing be sent again.
 func (s *Store) ForgetIdempotent(ctx context.Context, begun auth.IdempotentRequest) error {
-	_, err := ask(ctx, s, only(begun.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, q.ForgetIdempotent(ctx, begun.Tenant, begun.Key[:], begun.Attempt())
-	})
-	if err != nil {
-		return fmt.Errorf("forget a request: %w", err)
-	}
-	return nil
+	q := s.queriesFor(classWrite, only(begun.Tenant))
+	err := q.ForgetIdempotent(ctx, begun.Tenant, begun.Key[:], begun.Attempt())
+	return wrap(err, "forget a request")
 }
 
 func commitIdempotent(ctx context.Context, q *dbsqlc.Queries) error {

@@ -26,7 +26,6 @@ func TestARequestSurvivesTheEndOfItsProcess(t *testing.T) {
 	if _, _, err := begin(); !errors.As(err, &running) || running.Left < 50*time.Second {
 		t.Errorf("while it runs: %v, %v", err, running.Left)
 	}
-	// The first process stands still until its lease has ended, and another one begins.
 	exec(t, w.url, "UPDATE idempotency SET lease_ends_at = now() - interval '1 second'")
 	second, _, err := begin()
 	if err != nil || second.Attempt() != 2 {
@@ -40,7 +39,6 @@ func TestARequestSurvivesTheEndOfItsProcess(t *testing.T) {
 	if err := create(second); err != nil {
 		t.Fatal(err)
 	}
-	// The request is carried out, so neither the end of the lease nor forgetting lets anybody begin again.
 	exec(t, w.url, "UPDATE idempotency SET lease_ends_at = now() - interval '1 second'")
 	if err := w.ForgetIdempotent(ctx, second); err != nil {
 		t.Fatal(err)
@@ -57,7 +55,6 @@ func TestARequestSurvivesTheEndOfItsProcess(t *testing.T) {
 	other.Fingerprint = auth.Digest{3}
 	_, _, err = w.BeginIdempotent(ctx, other, time.Minute)
 	wantError(t, err, auth.ErrIdempotencyReused)
-	// After a day the key is free.
 	exec(t, w.url, "UPDATE idempotency SET started_at = now() - interval '25 hours'")
 	if _, answer, err := w.BeginIdempotent(ctx, other, time.Minute); err != nil || answer != nil {
 		t.Errorf("after a day: %q, %v", answer, err)
@@ -94,8 +91,6 @@ func TestRequestsAreKeptForADayAndSomeOfEachCaller(t *testing.T) {
 	}
 }
 
-// TestACallersRequestsAreNotReadToKeepTheirCap reads plans: however many requests a caller has made, one more reads the
-// last and those that it deletes.
 func TestACallersRequestsAreNotReadToKeepTheirCap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

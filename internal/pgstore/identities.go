@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,15 +16,8 @@ var _ auth.IdentityStore = (*Store)(nil)
 
 // AccountOf returns the account that an identity signs in to, and its password's hash.
 func (s *Store) AccountOf(ctx context.Context, issuer, subject string) (auth.Account, string, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AccountOfIdentityRow,
-		error,
-	) {
-		return q.AccountOfIdentity(ctx, issuer, subject)
-	})
-	if err != nil {
-		return auth.Account{}, "", fmt.Errorf("read the account of an identity: %w", err)
-	}
-	return accountFromRow(row.Account), row.Account.PasswordHash, nil
+	row, err := s.queriesFor(classRead, everyTenant).AccountOfIdentity(ctx, issuer, subject)
+	return accountFromRow(row.Account), row.Account.PasswordHash, wrap(err, "read the account of an identity")
 }
 
 // CreateWithIdentity makes an account and its identity.
@@ -40,24 +32,16 @@ func (s *Store) CreateWithIdentity(ctx context.Context, by rules.Actor, account 
 		created = accountFromRow(row)
 		return createIdentity(ctx, q, created.ID, identity)
 	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("create an account for an identity: %w", err)
-	}
-	return created, nil
+	return created, wrap(err, "create an account for an identity")
 }
 
 func createIdentity(ctx context.Context, q *dbsqlc.Queries, account auth.AccountID,
 	identity auth.LinkedIdentity,
 ) error {
-	params := dbsqlc.CreateIdentityParams{
-		AccountID: account, Issuer: identity.Issuer, Subject: identity.Subject,
-		Email: identity.Email,
-	}
-	if !identity.LastUsedAt.IsZero() {
-		used := identity.LastUsedAt.Truncate(time.Minute)
-		params.LastUsedAt = &used
-	}
-	return q.CreateIdentity(ctx, params)
+	return q.CreateIdentity(ctx, dbsqlc.CreateIdentityParams{
+		AccountID: account, Issuer: identity.Issuer, Subject: identity.Subject, Email: identity.Email,
+		LastUsedAt: orNull(identity.LastUsedAt.Truncate(time.Minute)),
+	})
 }
 
 // Link adds an identity to an account.
@@ -65,14 +49,10 @@ func (s *Store) Link(ctx context.Context, by rules.Actor, account auth.AccountID
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		return createIdentity(ctx, q, account, identity)
 	})
-	if err != nil {
-		return fmt.Errorf("link an identity with account %d: %w", account, err)
-	}
-	return nil
+	return wrap(err, "link an identity with account %d", account)
 }
 
-// Unlink removes an identity of an account. The account is locked, so that of two who remove the last two, the second
-// fails.
+// Unlink locks the account, so that of two who remove its last two identities the second fails.
 func (s *Store) Unlink(ctx context.Context, by rules.Actor, account auth.AccountID, identity int64, needsOther bool,
 	issuers []string,
 ) error {
@@ -89,38 +69,24 @@ func (s *Store) Unlink(ctx context.Context, by rules.Actor, account auth.Account
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("unlink identity %d of account %d: %w", identity, account, err)
-	}
-	return nil
+	return wrap(err, "unlink identity %d of account %d", identity, account)
 }
 
 // Identities returns the identities of an account, the oldest first.
 func (s *Store) Identities(ctx context.Context, account auth.AccountID) ([]auth.LinkedIdentity, error) {
-	rows, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccountIdentity, error) {
-			return q.Identities(ctx, account)
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read the identities of account %d: %w", account, err)
-	}
+	rows, err := s.queriesFor(classRead, everyTenant).Identities(ctx, account)
 	return each(rows, func(row dbsqlc.AccountIdentity) auth.LinkedIdentity {
 		return auth.LinkedIdentity{
 			ID: row.IdentityID, Issuer: row.Issuer, Subject: row.Subject, Email: row.Email,
 			CreatedAt: row.CreatedAt.UTC(), LastUsedAt: orZero(row.LastUsedAt),
 		}
-	}), nil
+	}), wrap(err, "read the identities of account %d", account)
 }
 
 // IdentityUsed notes a sign-in.
 func (s *Store) IdentityUsed(ctx context.Context, identity auth.LinkedIdentity) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		return nil, q.IdentityUsed(ctx, identity.Email, identity.Issuer, identity.Subject)
-	})
-	if err != nil {
-		return fmt.Errorf("note the use of an identity: %w", err)
-	}
-	return nil
+	err := s.queriesFor(classWrite, everyTenant).IdentityUsed(ctx, identity.Email, identity.Issuer, identity.Subject)
+	return wrap(err, "note the use of an identity")
 }
 
 // UseFlow notes that a sign-in was used, and forgets some that have expired.
@@ -131,26 +97,17 @@ func (s *Store) UseFlow(ctx context.Context, flow auth.Digest, until time.Time) 
 		}
 		return q.UseSignIn(ctx, flow[:], until)
 	})
-	if err != nil {
-		return fmt.Errorf("note a sign-in at a provider: %w", err)
-	}
-	return nil
+	return wrap(err, "note a sign-in at a provider")
 }
 
 // GrantedRoles returns the roles of an account that groups may give.
 func (s *Store) GrantedRoles(ctx context.Context, account auth.AccountID, issuer string,
 	slugs []string,
 ) ([]auth.GrantedRole, error) {
-	rows, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.GrantedRolesRow, error) {
-			return q.GrantedRoles(ctx, account, slugs, issuer)
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read the roles of account %d: %w", account, err)
-	}
+	rows, err := s.queriesFor(classRead, everyTenant).GrantedRoles(ctx, account, slugs, issuer)
 	return each(rows, func(row dbsqlc.GrantedRolesRow) auth.GrantedRole {
 		return auth.GrantedRole{Tenant: row.TenantID, Slug: row.Slug, Role: auth.Role(row.Role), Issuer: row.GrantedBy}
-	}), nil
+	}), wrap(err, "read the roles of account %d", account)
 }
 
 // GrantRole makes the role of an account in a tenant what the groups of an issuer say.
@@ -181,10 +138,7 @@ func (s *Store) GrantRole(ctx context.Context, by rules.Actor, account auth.Acco
 		}
 		return q.RevokeInvitationsBy(ctx, tenant, int64(account))
 	})
-	if err != nil {
-		return fmt.Errorf("grant account %d a role: %w", account, err)
-	}
-	return nil
+	return wrap(err, "grant account %d a role", account)
 }
 
 // GrantAdmin makes an account a platform admin, or no longer one.
@@ -207,8 +161,5 @@ func (s *Store) GrantAdmin(ctx context.Context, by rules.Actor, account auth.Acc
 		}
 		return q.RevokeInvitationsOfAccount(ctx, account)
 	})
-	if err != nil {
-		return fmt.Errorf("grant account %d the platform: %w", account, err)
-	}
-	return nil
+	return wrap(err, "grant account %d the platform", account)
 }

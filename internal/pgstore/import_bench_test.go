@@ -14,7 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// BenchmarkImport imports 10,000 new overrides, and counts what that adds to PostgreSQL's log and to the audit log.
+// BenchmarkImport also counts what it adds to PostgreSQL's log and to the audit log.
 func BenchmarkImport(b *testing.B) {
 	const overrides = 10_000
 	ctx, url := b.Context(), devdbtest.Postgres(b)

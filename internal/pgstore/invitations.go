@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Invite stores an invitation, and replaces the open one of the same address.
+// Invite replaces the open invitation of the same address.
 func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation,
 	token auth.Digest,
 ) (created auth.Invitation, err error) {
@@ -66,13 +66,9 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 		created.Mail = &mail
 		return err
 	})
-	if err != nil {
-		return auth.Invitation{}, fmt.Errorf("invite to tenant %d: %w", tenant, err)
-	}
-	return created, nil
+	return created, wrap(err, "invite to tenant %d", tenant)
 }
 
-// accountOf returns an actor's account; nil for none.
 func accountOf(by rules.Actor) (*auth.AccountID, error) {
 	if by.Kind != rules.ActorAccount {
 		return nil, nil //nolint:nilnil // nil means none: a command has no account
@@ -88,19 +84,13 @@ func accountOf(by rules.Actor) (*auth.AccountID, error) {
 func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]auth.Invitation,
 	error,
 ) {
-	invitations, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]auth.Invitation, error) {
-			rows, err := q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
-			if err != nil {
-				return nil, err
-			}
-			invitations := each(rows, invitationFromRow)
-			return invitations, addMail(ctx, q, tenant, invitations)
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read invitations: %w", err)
+	q := s.queriesFor(classRead, only(tenant))
+	rows, err := q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
+	invitations := each(rows, invitationFromRow)
+	if err == nil {
+		err = addMail(ctx, q, tenant, invitations)
 	}
-	return invitations, nil
+	return invitations, wrap(err, "read invitations")
 }
 
 func addMail(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, invitations []auth.Invitation) error {
@@ -125,23 +115,13 @@ func (s *Store) RevokeInvitation(ctx context.Context, by rules.Actor, tenant rul
 	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		return foundOne(q.RevokeInvitation(ctx, tenant, id))
 	})
-	if err != nil {
-		return fmt.Errorf("revoke invitation %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "revoke invitation %d", id)
 }
 
 // InvitationOf returns the open invitation with a token, and its tenant.
 func (s *Store) InvitationOf(ctx context.Context, token auth.Digest) (auth.Invitation, rules.Tenant, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.InvitationByTokenRow,
-		error,
-	) {
-		return q.InvitationByToken(ctx, token[:])
-	})
-	if err != nil {
-		return auth.Invitation{}, rules.Tenant{}, fmt.Errorf("read an invitation by its token: %w", err)
-	}
-	return invitationFromRow(row.Invitation), tenantFromRow(row.Tenant), nil
+	row, err := s.queriesFor(classRead, everyTenant).InvitationByToken(ctx, token[:])
+	return invitationFromRow(row.Invitation), tenantFromRow(row.Tenant), wrap(err, "read an invitation by its token")
 }
 
 // Accept makes an account a member by an invitation to its address.
@@ -175,10 +155,7 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest,
 		member, err = useInvitation(ctx, q, open, account)
 		return err
 	})
-	if err != nil {
-		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
-	}
-	return member, nil
+	return member, wrap(err, "accept invitation %d", open.ID)
 }
 
 // AcceptAsNew creates an account for the invited address and makes it a member.
@@ -211,15 +188,11 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 			member, err = useInvitation(ctx, q, open, created.ID)
 			return err
 		})
-	if err != nil {
-		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
-	}
-	return member, nil
+	return member, wrap(err, "accept invitation %d", open.ID)
 }
 
-// createInvited creates the account of an invited address. An unproven account belongs to the tenant that invited it:
-// if the tenant invites the address again, the account goes to the person who accepts, with a new name and password,
-// and the former holder's sessions, links, identities, second factor and recovery codes are deleted.
+// createInvited gives an unproven account, which belongs to the tenant that invited it, to the person who accepts. The
+// former holder's sessions, links, identities, second factor and recovery codes are deleted.
 func createInvited(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (auth.Account,
 	error,
 ) {
@@ -239,7 +212,6 @@ func createInvited(ctx context.Context, q *dbsqlc.Queries, account auth.Account,
 	return accountFromRow(row), err
 }
 
-// mayAccept returns an error unless an invitation is open and its tenant is not suspended. The tenant is locked.
 func mayAccept(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation) error {
 	if _, err := q.OpenInvitation(ctx, invitation.TenantID, invitation.ID); err != nil {
 		return err

@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -20,7 +19,7 @@ var (
 	_ rules.JobStore  = Writer{}
 )
 
-// claimLock is an advisory lock: one process at a time claims jobs, so that caps are exact.
+// claimLock makes one process at a time claim jobs, so that caps are exact.
 const claimLock = 0x736c75696365_01
 
 // PlanJobs makes the jobs of periodic kinds that are missing.
@@ -35,10 +34,7 @@ func (s *Store) PlanJobs(ctx context.Context, kinds []jobs.Kind) error {
 	err := s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		return q.PlanJobs(ctx, names, pauses)
 	})
-	if err != nil {
-		return fmt.Errorf("plan periodic jobs: %w", err)
-	}
-	return nil
+	return wrap(err, "plan periodic jobs")
 }
 
 // ClaimJobs leases due jobs, and counts those that are parked.
@@ -65,10 +61,7 @@ func (s *Store) ClaimJobs(ctx context.Context, asked []jobs.Claim) (claimed []jo
 		parked, err = q.CountParkedJobs(ctx)
 		return err
 	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("claim jobs: %w", err)
-	}
-	return claimed, parked, nil
+	return claimed, parked, wrap(err, "claim jobs")
 }
 
 // RenewJobs renews leases, and returns the ids of the jobs that are still of these claims.
@@ -78,10 +71,7 @@ func (s *Store) RenewJobs(ctx context.Context, held []jobs.Job) (ids []int64, er
 			each(held, func(j jobs.Job) int64 { return j.ID }), each(held, func(j jobs.Job) int64 { return j.Claim }))
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("renew the leases of jobs: %w", err)
-	}
-	return ids, nil
+	return ids, wrap(err, "renew the leases of jobs")
 }
 
 // FinishJob stores a result, unless another claim was made since.
@@ -98,44 +88,30 @@ func (s *Store) FinishJob(ctx context.Context, job *jobs.Job, result jobs.Result
 			Pause: result.Pause.Seconds(), TookMs: result.Took.Milliseconds(), JobID: job.ID, Claim: job.Claim,
 		})
 	})
-	if err != nil {
-		return fmt.Errorf("finish job %d: %w", job.ID, err)
-	}
-	return nil
+	return wrap(err, "finish job %d", job.ID)
 }
 
 // ParkedJobs returns the parked jobs of all tenants, latest first, before an id.
 func (s *Store) ParkedJobs(ctx context.Context, before int64, limit int) ([]rules.Job, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ParkedJobsRow, error) {
-		return q.ParkedJobs(ctx, before, rowLimit(limit))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read parked jobs: %w", err)
-	}
+	rows, err := s.queriesFor(classRead, everyTenant).ParkedJobs(ctx, before, rowLimit(limit))
 	return each(rows, func(row dbsqlc.ParkedJobsRow) rules.Job {
 		return rules.Job{
 			ID: row.JobID, Kind: row.Kind, Tenant: row.Slug, About: row.About, Attempts: int(row.Attempts),
 			Error: row.Error, LastRunAt: orZero(row.LastRunAt), Took: time.Duration(row.TookMs) * time.Millisecond,
 		}
-	}), nil
+	}), wrap(err, "read parked jobs")
 }
 
 // PeriodicJobs returns the periodic jobs by kind.
 func (s *Store) PeriodicJobs(ctx context.Context) ([]rules.Job, error) {
-	rows, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PeriodicJobsRow, error) {
-			return q.PeriodicJobs(ctx)
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read periodic jobs: %w", err)
-	}
+	rows, err := s.queriesFor(classRead, everyTenant).PeriodicJobs(ctx)
 	return each(rows, func(row dbsqlc.PeriodicJobsRow) rules.Job {
 		return rules.Job{
 			ID: row.JobID, Kind: row.Kind, Running: row.LeaseEndsAt != nil, Attempts: int(row.Attempts),
 			Error: row.Error, NextRunAt: row.NextRunAt.UTC(), LastRunAt: orZero(row.LastRunAt),
 			Took: time.Duration(row.TookMs) * time.Millisecond, Lag: time.Duration(row.LagMs) * time.Millisecond,
 		}
-	}), nil
+	}), wrap(err, "read periodic jobs")
 }
 
 // RetryJob makes a parked job due now, with all of its attempts.
@@ -144,10 +120,7 @@ func (s Writer) RetryJob(ctx context.Context, id int64) error {
 		_, err := q.RetryJob(ctx, id)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("retry job %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "retry job %d", id)
 }
 
 // RemoveJob removes a parked job for good.
@@ -156,13 +129,9 @@ func (s Writer) RemoveJob(ctx context.Context, id int64) error {
 		_, err := q.RemoveJob(ctx, id)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("remove job %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "remove job %d", id)
 }
 
-// nextTry returns when a job is attempted next; zero during an attempt, and if it is parked or gone.
 func nextTry(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, kind string, about int64) (time.Time,
 	error,
 ) {
@@ -173,7 +142,6 @@ func nextTry(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, kind
 	return at.UTC(), err
 }
 
-// enqueue adds a job of a tenant, in the transaction that makes it necessary. The zero time is now.
 func enqueue(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, kind string, about int64,
 	at time.Time,
 ) error {

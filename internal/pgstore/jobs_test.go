@@ -52,7 +52,7 @@ func (w *world) jobsLike(t *testing.T, condition string) (n int) {
 	return n
 }
 
-// TestAClaimLocksOnlyWhatItTakes: a row that was locked and not changed keeps the transaction in xmax.
+// A row that was locked and not changed keeps the transaction in xmax.
 func TestAClaimLocksOnlyWhatItTakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -108,8 +108,8 @@ func TestParkedJobsAreCountedUpToAThousand(t *testing.T) {
 	}
 }
 
-// TestALongQueueIsNotReadByAClaim has 100,000 jobs of a tenant that became due at once, as when all subjects fire an
-// alert. Statistics may know nothing of them yet.
+// 100,000 jobs of a tenant are due at once, as when all subjects fire an alert. Statistics may know nothing of them
+// yet.
 func TestALongQueueIsNotReadByAClaim(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

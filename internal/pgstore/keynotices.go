@@ -15,9 +15,8 @@ import (
 var _ auth.KeyNoticeStore = (*Store)(nil)
 
 const (
-	// keyNoticeLock is an advisory lock: one process at a time sends notices about keys.
+	// keyNoticeLock makes one process at a time send notices about keys.
 	keyNoticeLock = 0x736c75696365_03
-	// keysPerRound caps the keys of one transaction. The next round goes on.
 	keysPerRound  = 2000
 	keysPerMail   = 50
 	keyRecipients = 50
@@ -35,7 +34,7 @@ type keyNotice struct {
 	creators   []string // ids of accounts
 }
 
-// TellOfExpiringKeys queues mail about keys that expire soon. The same transaction marks these keys as notified.
+// TellOfExpiringKeys queues mail about keys that expire soon.
 func (s *Store) TellOfExpiringKeys(ctx context.Context, now time.Time) (messages int, err error) {
 	dayEnds := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 	err = s.tellOfKeys(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -63,10 +62,7 @@ func (s *Store) TellOfExpiringKeys(ctx context.Context, now time.Time) (messages
 		messages, err = mailKeyNotices(ctx, q, auth.MailKeysExpire, notices, now.Add(reminderGivenUp))
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("tell of keys that expire: %w", err)
-	}
-	return messages, nil
+	return messages, wrap(err, "tell of keys that expire")
 }
 
 // TellOfKeysLeft writes keys whose creators have left to the security log, and queues mail about them.
@@ -106,10 +102,7 @@ func (s *Store) TellOfKeysLeft(ctx context.Context, now time.Time, byMail bool) 
 		_, err = mailKeyNotices(ctx, q, auth.MailKeysLeft, notices, now.Add(leftGivenUp))
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("tell of keys whose creators have left: %w", err)
-	}
-	return left, nil
+	return left, wrap(err, "tell of keys whose creators have left")
 }
 
 func (s *Store) tellOfKeys(ctx context.Context, do func(context.Context, *dbsqlc.Queries) error) error {
@@ -122,7 +115,6 @@ func (s *Store) tellOfKeys(ctx context.Context, do func(context.Context, *dbsqlc
 	})
 }
 
-// lastNotice returns the notice of a tenant. Rows come in the order of their tenants.
 func lastNotice(notices *[]*keyNotice, tenant rules.TenantID, slug, name string) *keyNotice {
 	if n := len(*notices); n > 0 && (*notices)[n-1].tenant == tenant {
 		return (*notices)[n-1]

@@ -10,8 +10,6 @@ import (
 	"time"
 )
 
-// TestKeysOfThoseWhoStayAreNotRead has many keys of one creator. The search for keys that were left behind jumps over
-// them.
 func TestKeysOfThoseWhoStayAreNotRead(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
@@ -11,42 +10,32 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Keys returns up to limit API keys of a tenant, or service keys for tenant 0, revoked ones included, the latest first,
-// before an id.
+// Keys returns API keys of a tenant, or service keys for tenant 0, the latest first, before an id.
 func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]auth.NamedKey, error) {
-	keys, err := ask(ctx, s, keysOf(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]auth.NamedKey, error) {
-		var createdAt *time.Time
-		if before != "" {
-			key, err := readKey(ctx, q, tenant, before)
-			if err != nil {
-				return nil, err
-			}
-			createdAt = &key.CreatedAt
+	const attempted = "read API keys"
+	q := s.queriesFor(classRead, keysOf(tenant))
+	var createdAt *time.Time
+	if before != "" {
+		key, err := readKey(ctx, q, tenant, before)
+		if err != nil {
+			return nil, wrap(err, attempted)
 		}
-		if tenant == 0 {
-			rows, err := q.ServiceKeys(ctx, createdAt, before, rowLimit(limit))
-			return each(rows, serviceKeyFromRow), err
-		}
-		rows, err := q.Keys(ctx, dbsqlc.KeysParams{
-			TenantID: tenant, BeforeCreatedAt: createdAt, BeforeKeyID: before, PageSize: rowLimit(limit),
-		})
-		return each(rows, usedKeyFromRow), err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read API keys: %w", err)
+		createdAt = &key.CreatedAt
 	}
-	return keys, nil
+	if tenant == 0 {
+		rows, err := q.ServiceKeys(ctx, createdAt, before, rowLimit(limit))
+		return each(rows, serviceKeyFromRow), wrap(err, attempted)
+	}
+	rows, err := q.Keys(ctx, dbsqlc.KeysParams{
+		TenantID: tenant, BeforeCreatedAt: createdAt, BeforeKeyID: before, PageSize: rowLimit(limit),
+	})
+	return each(rows, usedKeyFromRow), wrap(err, attempted)
 }
 
-// Key returns one API key of a tenant, or a service key for tenant 0, even if it is revoked.
+// Key returns one API key of a tenant, or a service key for tenant 0.
 func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (auth.NamedKey, error) {
-	key, err := ask(ctx, s, keysOf(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.NamedKey, error) {
-		return readKey(ctx, q, tenant, keyID)
-	})
-	if err != nil {
-		return auth.NamedKey{}, fmt.Errorf("read API key %q: %w", keyID, err)
-	}
-	return key, nil
+	key, err := readKey(ctx, s.queriesFor(classRead, keysOf(tenant)), tenant, keyID)
+	return key, wrap(err, "read API key %q", keyID)
 }
 
 func keysOf(tenant rules.TenantID) scope {
@@ -59,27 +48,20 @@ func keysOf(tenant rules.TenantID) scope {
 func readKey(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, keyID string) (auth.NamedKey, error) {
 	if tenant == 0 {
 		row, err := q.ServiceKey(ctx, keyID)
-		if err != nil {
-			return auth.NamedKey{}, err
-		}
-		return serviceKeyFromRow(dbsqlc.ServiceKeysRow(row)), nil
+		return serviceKeyFromRow(dbsqlc.ServiceKeysRow(row)), err
 	}
 	row, err := q.Key(ctx, tenant, keyID)
-	if err != nil {
-		return auth.NamedKey{}, err
-	}
-	return usedKeyFromRow(dbsqlc.KeysRow(row)), nil
+	return usedKeyFromRow(dbsqlc.KeysRow(row)), err
 }
 
-// keyTable is a write of a tenant's API keys, or of service keys, which have no tenant. An interface would make the
-// linker keep every query.
+// keyTable is not an interface, which would make the linker keep every query. Without a tenant it is about service
+// keys.
 type keyTable struct {
 	q        *dbsqlc.Queries
 	tenant   rules.TenantID
 	revision int64
 }
 
-// inKeys runs a function in a write of a tenant's API keys, or of service keys for tenant 0.
 func (s Writer) inKeys(ctx context.Context, tenant rules.TenantID, do func(context.Context, keyTable) error) error {
 	if tenant == 0 {
 		return s.inTransactionAs(ctx, s.by, func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -89,22 +71,18 @@ func (s Writer) inKeys(ctx context.Context, tenant rules.TenantID, do func(conte
 	return s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error { return do(ctx, w.keys()) })
 }
 
-// CreateKey stores an API key with the digest of its secret; a service key if it has no tenant.
+// CreateKey stores a key; a service key if it has no tenant.
 func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.NamedKey, err error) {
 	err = s.inKeys(ctx, key.TenantID, func(ctx context.Context, keys keyTable) error {
 		key.CreatedBy = s.by
 		created, err = keys.createKey(ctx, key)
 		return err
 	})
-	if err != nil {
-		return auth.NamedKey{}, fmt.Errorf("create API key %q: %w", key.ID, err)
-	}
-	return created, nil
+	return created, wrap(err, "create API key %q", key.ID)
 }
 
-// RotateKey creates a key with the old one's name, permissions, networks and, unless next has one, expiry. The old one
-// expires after the grace period, or at its own expiry if that is earlier. A revoked or expired key is FieldErrors on
-// key_id.
+// RotateKey creates a key like the old one, which expires after the grace period or at its own expiry. A key that is
+// not in force is FieldErrors on key_id.
 func (s Writer) RotateKey(
 	ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next auth.NamedKey,
 	grace time.Duration,
@@ -129,13 +107,10 @@ func (s Writer) RotateKey(
 		}
 		return err
 	})
-	if err != nil {
-		return auth.NamedKey{}, auth.NamedKey{}, fmt.Errorf("rotate API key %q: %w", keyID, err)
-	}
-	return old, created, nil
+	return old, created, wrap(err, "rotate API key %q", keyID)
 }
 
-// RevokeKey ends an API key for good. A revoked key is rules.ErrNotFound.
+// RevokeKey ends an API key for good; a revoked one is rules.ErrNotFound.
 func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) error {
 	err := s.inKeys(ctx, tenant, func(ctx context.Context, keys keyTable) error {
 		key, err := keys.keyAt(ctx, keyID, rules.AnyVersion)
@@ -150,10 +125,7 @@ func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID stri
 		}
 		return keys.revokeKey(ctx, keyID)
 	})
-	if err != nil {
-		return fmt.Errorf("revoke API key %q: %w", keyID, err)
-	}
-	return nil
+	return wrap(err, "revoke API key %q", keyID)
 }
 
 // KeepKey notes that a key stays although its creator has left. Returns rules.ErrFinal for a revoked key, and
@@ -177,15 +149,11 @@ func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string
 		kept, err = keys.keyAt(ctx, keyID, rules.AnyVersion)
 		return err
 	})
-	if err != nil {
-		return auth.NamedKey{}, fmt.Errorf("keep API key %q: %w", keyID, err)
-	}
-	return kept, nil
+	return kept, wrap(err, "keep API key %q", keyID)
 }
 
 func (w write) keys() keyTable { return keyTable{w.Queries, w.tenant, w.revision} }
 
-// keyAt locks and returns a key if its revision is the expected one.
 func (k keyTable) keyAt(ctx context.Context, keyID string, expected rules.Expected) (auth.NamedKey, error) {
 	if k.tenant == 0 {
 		if _, err := k.q.LockServiceKey(ctx, keyID); err != nil {
@@ -206,38 +174,25 @@ func (k keyTable) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedK
 			Networks: listOf(key.Networks), ExpiresAt: orNull(key.ExpiresAt),
 			CreatedByKind: string(key.CreatedBy.Kind), CreatedByID: key.CreatedBy.ID, CreatedByName: key.CreatedBy.Name,
 		})
-		if err != nil {
-			return auth.NamedKey{}, err
-		}
-		return serviceKeyFromRow(dbsqlc.ServiceKeysRow{ServiceKey: row}), nil
+		return serviceKeyFromRow(dbsqlc.ServiceKeysRow{ServiceKey: row}), err
 	}
 	row, err := k.q.CreateKey(ctx, dbsqlc.CreateKeyParams{
 		TenantID: k.tenant, KeyID: key.ID, Name: key.Name, Digest: key.Digest[:], Permissions: key.Permissions,
 		ExpiresAt: orNull(key.ExpiresAt), Revision: k.revision, Networks: listOf(key.Networks),
 		CreatedByKind: string(key.CreatedBy.Kind), CreatedByID: key.CreatedBy.ID, CreatedByName: key.CreatedBy.Name,
 	})
-	if err != nil {
-		return auth.NamedKey{}, err
-	}
-	return namedKeyFromRow(row), nil
+	return namedKeyFromRow(row), err
 }
 
-// expireKey sets when a key expires; zero is never.
 func (k keyTable) expireKey(ctx context.Context, keyID string, at time.Time) (auth.NamedKey, error) {
 	if k.tenant == 0 {
 		row, err := k.q.EndServiceKey(ctx, &at, nil, keyID)
-		if err != nil {
-			return auth.NamedKey{}, err
-		}
-		return serviceKeyFromRow(dbsqlc.ServiceKeysRow{ServiceKey: row}), nil
+		return serviceKeyFromRow(dbsqlc.ServiceKeysRow{ServiceKey: row}), err
 	}
 	row, err := k.q.ExpireKey(ctx, dbsqlc.ExpireKeyParams{
 		ExpiresAt: orNull(at), Revision: k.revision, TenantID: k.tenant, KeyID: keyID,
 	})
-	if err != nil {
-		return auth.NamedKey{}, err
-	}
-	return namedKeyFromRow(row), nil
+	return namedKeyFromRow(row), err
 }
 
 func (k keyTable) revokeKey(ctx context.Context, keyID string) error {
@@ -249,7 +204,6 @@ func (k keyTable) revokeKey(ctx context.Context, keyID string) error {
 	return foundOne(k.q.RevokeKey(ctx, k.revision, k.tenant, keyID))
 }
 
-// keepKey sets since when a key is kept; zero: it is not.
 func (k keyTable) keepKey(ctx context.Context, keyID string, at time.Time) error {
 	if k.tenant == 0 {
 		return k.q.KeepServiceKey(ctx, keyID)
@@ -265,26 +219,16 @@ func listOf[T any](list []T) []T { return append([]T{}, list...) }
 
 // ServiceKeyUsed notes that a service key was used, at most once a minute.
 func (s *Store) ServiceKeyUsed(ctx context.Context, keyID string) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, q.ServiceKeyUsed(ctx, keyID)
-	})
-	if err != nil {
-		return fmt.Errorf("record the use of service key %q: %w", keyID, err)
-	}
-	return nil
+	err := s.queriesFor(classWrite, everyTenant).ServiceKeyUsed(ctx, keyID)
+	return wrap(err, "record the use of service key %q", keyID)
 }
 
-// RecordKeyUses stores when API keys were last used; see snapshot.KeyUses. Key ids are unique among all tenants.
+// RecordKeyUses stores when API keys were last used; see snapshot.KeyUses.
 func (s *Store) RecordKeyUses(ctx context.Context, uses []snapshot.KeyUse) error {
 	ids, at := make([]string, len(uses)), make([]time.Time, len(uses))
 	for i := range uses {
 		ids[i], at[i] = uses[i].KeyID, uses[i].At
 	}
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, q.RecordKeyUses(ctx, ids, at)
-	})
-	if err != nil {
-		return fmt.Errorf("record the use of %d API keys: %w", len(uses), err)
-	}
-	return nil
+	err := s.queriesFor(classWrite, everyTenant).RecordKeyUses(ctx, ids, at)
+	return wrap(err, "record the use of %d API keys", len(uses))
 }

@@ -11,21 +11,15 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// requireKnown refuses rules whose algorithm a live process does not know, or which adapt or have a meter while one
-// knows nothing of that. Every write that puts a rule into force calls this. Rules that take no part in checks are
-// accepted, so that a rule can always be turned off. Whatever reports itself knows token buckets, so rules of these
-// cost no query.
+// requireKnown is called by every write that puts a rule into force. Rules without part in checks are accepted, so that
+// a rule can always be turned off.
 func (w write) requireKnown(ctx context.Context, all ...rules.Rule) error {
 	return requireKnown(ctx, w.Queries, all)
 }
 
-// RequireKnown returns rules.UnknownToProcessError if a live process does not know a feature that one of the rules
-// needs. A write of these rules would be refused with the same error.
+// RequireKnown returns rules.UnknownToProcessError if a live process does not know a feature that a rule needs.
 func (s *Store) RequireKnown(ctx context.Context, all []rules.Rule) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, requireKnown(ctx, q, all)
-	})
-	return err
+	return domainError(requireKnown(ctx, s.queriesFor(classRead, everyTenant), all))
 }
 
 func requireKnown(ctx context.Context, queries *dbsqlc.Queries, all []rules.Rule) error {
@@ -57,14 +51,11 @@ func requireKnown(ctx context.Context, queries *dbsqlc.Queries, all []rules.Rule
 
 // KnownToAll reports whether every live process knows a word.
 func (s *Store) KnownToAll(ctx context.Context, word string) (bool, error) {
-	return ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
-		var unknown rules.UnknownToProcessError
-		err := requireKnownWord(ctx, q, word)
-		if errors.As(err, &unknown) {
-			return false, nil
-		}
-		return err == nil, err
-	})
+	err := requireKnownWord(ctx, s.queriesFor(classRead, everyTenant), word)
+	if errors.As(err, new(rules.UnknownToProcessError)) {
+		return false, nil
+	}
+	return err == nil, domainError(err)
 }
 
 func requireKnownWord(ctx context.Context, queries *dbsqlc.Queries, word string) error {

@@ -57,14 +57,12 @@ func TestTheControlLoopStepsRulesThatCanHelpTheBackend(t *testing.T) {
 		t.Errorf("another process steps at once again, to %v", shares)
 	}
 
-	// Ten seconds later the next process goes on where the last one was.
 	exec(t, w.url, "UPDATE rate_limit_step SET stepped_at = stepped_at - interval '1 minute' WHERE tenant_id = $1",
 		w.ours.ID)
 	if shares := w.round(t); shares[live.ID] != 49 {
 		t.Errorf("a minute later the share is %v", shares)
 	}
 
-	// Without reports the step is not renewed.
 	before := w.polledStep(t, live)
 	exec(t, w.url, "DELETE FROM backend_report")
 	exec(t, w.url, "UPDATE rate_limit_step SET ends_at = clock_timestamp() + interval '10 seconds' WHERE tenant_id = "+

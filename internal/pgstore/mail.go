@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,40 +23,28 @@ func (s *Store) QueueMail(ctx context.Context, mail auth.Mail, limits auth.MailL
 		queued, err = queueMail(ctx, q, mail, limits)
 		return err
 	})
-	if err != nil {
-		return auth.Mail{}, fmt.Errorf("queue mail: %w", domainError(err))
-	}
-	return queued, nil
+	return queued, wrap(err, "queue mail")
 }
 
 // CreateMailedLink stores the link of a message, instead of the account's former one for the same purpose.
 func (s *Store) CreateMailedLink(ctx context.Context, account auth.AccountID, purpose auth.MailKind, token auth.Digest,
 	expiresAt time.Time,
 ) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		return nil, q.CreateMailedLink(ctx, dbsqlc.CreateMailedLinkParams{
-			AccountID: account, Purpose: string(purpose), TokenDigest: token[:], ExpiresAt: expiresAt,
-		})
+	err := s.queriesFor(classWrite, everyTenant).CreateMailedLink(ctx, dbsqlc.CreateMailedLinkParams{
+		AccountID: account, Purpose: string(purpose), TokenDigest: token[:], ExpiresAt: expiresAt,
 	})
-	if err != nil {
-		return fmt.Errorf("store a link for account %d: %w", account, err)
-	}
-	return nil
+	return wrap(err, "store a link for account %d", account)
 }
 
 // MailedLinkOf returns the account of an open link.
 func (s *Store) MailedLinkOf(ctx context.Context, purpose auth.MailKind, token auth.Digest) (auth.Account, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) {
-		id, err := q.MailedLinkOf(ctx, token[:], string(purpose))
-		if err != nil {
-			return dbsqlc.Account{}, err
-		}
-		return q.Account(ctx, id)
-	})
+	q := s.queriesFor(classRead, everyTenant)
+	id, err := q.MailedLinkOf(ctx, token[:], string(purpose))
 	if err != nil {
-		return auth.Account{}, fmt.Errorf("read a mailed link: %w", err)
+		return auth.Account{}, wrap(err, "read a mailed link")
 	}
-	return accountFromRow(row), nil
+	row, err := q.Account(ctx, id)
+	return accountFromRow(row), wrap(err, "read a mailed link")
 }
 
 // UseLink uses a link up, and returns its account and the hash of the password.
@@ -71,10 +58,7 @@ func (s *Store) UseLink(ctx context.Context, purpose auth.MailKind, token auth.D
 		row, err = q.Account(ctx, id)
 		return err
 	})
-	if err != nil {
-		return auth.Account{}, "", fmt.Errorf("use a link: %w", err)
-	}
-	return accountFromRow(row), row.PasswordHash, nil
+	return accountFromRow(row), row.PasswordHash, wrap(err, "use a link")
 }
 
 // ResetPassword uses a link up: it replaces the password and ends all sessions.
@@ -96,10 +80,7 @@ func (s *Store) ResetPassword(ctx context.Context, by rules.Actor, token auth.Di
 		account = accountFromRow(row)
 		return err
 	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("reset a password: %w", err)
-	}
-	return account, nil
+	return account, wrap(err, "reset a password")
 }
 
 // ProveByMail uses a link up that proves the address of an account.
@@ -122,24 +103,17 @@ func (s *Store) ProveByMail(ctx context.Context, by rules.Actor, token auth.Dige
 		proven = accountFromRow(row)
 		return err
 	})
-	if err != nil {
-		return auth.Account{}, fmt.Errorf("prove an address by mail: %w", err)
-	}
-	return proven, nil
+	return proven, wrap(err, "prove an address by mail")
 }
 
 func queueMail(ctx context.Context, q *dbsqlc.Queries, mail auth.Mail, limits auth.MailLimits) (auth.Mail, error) {
-	var invitation *int64
-	if mail.Invitation != 0 {
-		invitation = &mail.Invitation
-	}
 	facts, err := json.Marshal(mail.Facts)
 	if err != nil || mail.Facts == nil {
 		facts = []byte("{}")
 	}
 	row, err := q.QueueMail(ctx, dbsqlc.QueueMailParams{
 		Facts: facts, TenantID: int64(mail.Tenant), Kind: string(mail.Kind), Recipient: mail.To,
-		AccountID: int64(mail.Account), InvitationID: invitation,
+		AccountID: int64(mail.Account), InvitationID: unlessZero(mail.Invitation),
 		GiveUpAt: mail.GiveUpAt, MostQueued: limits.Queued, MostADay: limits.Day,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -155,90 +129,58 @@ func queueMail(ctx context.Context, q *dbsqlc.Queries, mail auth.Mail, limits au
 
 // MailToSend returns a message that was not sent.
 func (s *Store) MailToSend(ctx context.Context, tenant rules.TenantID, id int64) (auth.Mail, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Mail, error) {
-		return q.MailToSend(ctx, tenant, id)
-	})
-	if err != nil {
-		return auth.Mail{}, fmt.Errorf("read mail %d: %w", id, err)
-	}
-	return mailFromRow(row), nil
+	row, err := s.queriesFor(classRead, everyTenant).MailToSend(ctx, tenant, id)
+	return mailFromRow(row), wrap(err, "read mail %d", id)
 }
 
 // FinishMail stores the result of an attempt, and deletes some old mail.
 func (s *Store) FinishMail(ctx context.Context, job *jobs.Job, mail *auth.Mail) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		if err := q.DropOldMail(ctx); err != nil {
-			return nil, err
-		}
-		return nil, q.FinishMail(ctx, dbsqlc.FinishMailParams{
+	q := s.queriesFor(classWrite, everyTenant)
+	err := q.DropOldMail(ctx)
+	if err == nil {
+		err = q.FinishMail(ctx, dbsqlc.FinishMailParams{
 			State: string(mail.State), Error: mail.Error, TenantID: mail.Tenant, MailID: mail.ID,
 			JobID: job.ID, Claim: job.Claim,
 		})
-	})
-	if err != nil {
-		return fmt.Errorf("finish mail %d: %w", mail.ID, err)
 	}
-	return nil
+	return wrap(err, "finish mail %d", mail.ID)
 }
 
 // GiveUpMail ends a message that was not sent.
 func (s *Store) GiveUpMail(ctx context.Context, job *jobs.Job, id int64, failure string) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		return nil, q.GiveUpMail(ctx, dbsqlc.GiveUpMailParams{
-			Error: failure, TenantID: rules.TenantID(job.Tenant), MailID: id, JobID: job.ID, Claim: job.Claim,
-		})
+	err := s.queriesFor(classWrite, everyTenant).GiveUpMail(ctx, dbsqlc.GiveUpMailParams{
+		Error: failure, TenantID: rules.TenantID(job.Tenant), MailID: id, JobID: job.ID, Claim: job.Claim,
 	})
-	if err != nil {
-		return fmt.Errorf("give mail %d up: %w", id, err)
-	}
-	return nil
+	return wrap(err, "give mail %d up", id)
 }
 
 // DropMail deletes a message that was not sent.
 func (s *Store) DropMail(ctx context.Context, mail *auth.Mail) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		return nil, q.DropMail(ctx, mail.Tenant, mail.ID)
-	})
-	if err != nil {
-		return fmt.Errorf("delete mail %d: %w", mail.ID, err)
-	}
-	return nil
+	err := s.queriesFor(classWrite, everyTenant).DropMail(ctx, mail.Tenant, mail.ID)
+	return wrap(err, "delete mail %d", mail.ID)
 }
 
 // Mails returns the mail of all tenants, the latest first, before an id.
 func (s *Store) Mails(ctx context.Context, before int64, limit int) ([]auth.Mail, error) {
-	rows, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MailsBeforeRow, error) {
-			return q.MailsBefore(ctx, before, rowLimit(limit))
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read mail: %w", err)
-	}
+	rows, err := s.queriesFor(classRead, everyTenant).MailsBefore(ctx, before, rowLimit(limit))
 	return each(rows, func(row dbsqlc.MailsBeforeRow) auth.Mail {
 		mail := mailFromRow(row.Mail)
 		mail.NextAttemptAt = orZero(row.NextRunAt)
 		return mail
-	}), nil
+	}), wrap(err, "read mail")
 }
 
 // RenewInvitation replaces the token of an open invitation.
 func (s *Store) RenewInvitation(ctx context.Context, tenant rules.TenantID, id int64,
 	token auth.Digest,
 ) (auth.Invitation, rules.Tenant, error) {
-	var of rules.Tenant
-	invitation, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Invitation, error) {
-		row, err := q.Tenant(ctx, tenant)
-		if err != nil {
-			return auth.Invitation{}, err
-		}
-		of = tenantFromRow(row)
-		renewed, err := q.RenewInvitation(ctx, token[:], tenant, id)
-		return invitationFromRow(renewed), err
-	})
-	if err != nil {
-		return auth.Invitation{}, rules.Tenant{}, fmt.Errorf("renew invitation %d: %w", id, err)
+	q := s.queriesFor(classWrite, only(tenant))
+	of, err := q.Tenant(ctx, tenant)
+	var renewed dbsqlc.Invitation
+	if err == nil {
+		renewed, err = q.RenewInvitation(ctx, token[:], tenant, id)
 	}
-	return invitation, of, nil
+	return invitationFromRow(renewed), tenantFromRow(of), wrap(err, "renew invitation %d", id)
 }
 
 func mailFromRow(row dbsqlc.Mail) auth.Mail {
@@ -246,9 +188,7 @@ func mailFromRow(row dbsqlc.Mail) auth.Mail {
 		ID: row.MailID, Tenant: row.TenantID, Kind: auth.MailKind(row.Kind), To: row.Recipient, Account: row.AccountID,
 		CreatedAt: row.CreatedAt.UTC(), GiveUpAt: row.GiveUpAt.UTC(), State: auth.MailState(row.State),
 		Attempts: int(row.Attempts), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
-	}
-	if row.InvitationID != nil {
-		mail.Invitation = *row.InvitationID
+		Invitation: orZeroValue(row.InvitationID),
 	}
 	if json.Unmarshal(row.Facts, &mail.Facts) != nil {
 		mail.Facts = nil // cannot happen: it was stored by queueMail

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -13,55 +12,33 @@ import (
 func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after string, limit int) ([]auth.Membership,
 	error,
 ) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembershipsAfterRow,
-		error,
-	) {
-		return q.MembershipsAfter(ctx, account, after, rowLimit(limit))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the memberships of account %d: %w", account, err)
-	}
+	rows, err := s.queriesFor(classRead, everyTenant).MembershipsAfter(ctx, account, after, rowLimit(limit))
 	return each(rows, func(row dbsqlc.MembershipsAfterRow) auth.Membership {
 		return auth.Membership{Tenant: tenantFromRow(row.Tenant), Role: row.Role}
-	}), nil
+	}), wrap(err, "read the memberships of account %d", account)
 }
 
 // RoleIn returns the role that an account has in a tenant.
 func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.AccountID) (auth.Role, error) {
-	role, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Role, error) {
-		return q.RoleIn(ctx, tenant, account)
-	})
-	if err != nil {
-		return "", fmt.Errorf("read the role of account %d: %w", account, err)
-	}
-	return role, nil
+	role, err := s.queriesFor(classRead, only(tenant)).RoleIn(ctx, tenant, account)
+	return role, wrap(err, "read the role of account %d", account)
 }
 
 // Members returns a tenant's members by e-mail address, from a position.
 func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after auth.AccountPlace, limit int) ([]auth.Member,
 	error,
 ) {
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembersAfterRow, error) {
-			return q.MembersAfter(ctx, dbsqlc.MembersAfterParams{
-				TenantID: tenant, After: after.Email, AfterID: int64(after.ID), PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read members: %w", err)
-	}
-	return each(rows, func(row dbsqlc.MembersAfterRow) auth.Member { return memberFromRow(dbsqlc.MemberRow(row)) }), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).MembersAfter(ctx, dbsqlc.MembersAfterParams{
+		TenantID: tenant, After: after.Email, AfterID: int64(after.ID), PageSize: rowLimit(limit),
+	})
+	return each(rows, func(row dbsqlc.MembersAfterRow) auth.Member { return memberFromRow(dbsqlc.MemberRow(row)) }),
+		wrap(err, "read members")
 }
 
 // Member returns one member of a tenant.
 func (s *Store) Member(ctx context.Context, tenant rules.TenantID, account auth.AccountID) (auth.Member, error) {
-	member, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Member, error) {
-		return readMember(ctx, q, tenant, account)
-	})
-	if err != nil {
-		return auth.Member{}, fmt.Errorf("read member %d: %w", account, err)
-	}
-	return member, nil
+	member, err := readMember(ctx, s.queriesFor(classRead, only(tenant)), tenant, account)
+	return member, wrap(err, "read member %d", account)
 }
 
 // AddMember makes an account a member.
@@ -78,10 +55,7 @@ func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.Tena
 		added, err = readMember(ctx, q, tenant, account)
 		return err
 	})
-	if err != nil {
-		return auth.Member{}, fmt.Errorf("add member %d: %w", account, err)
-	}
-	return added, nil
+	return added, wrap(err, "add member %d", account)
 }
 
 // ChangeRole gives a member another role.
@@ -102,14 +76,10 @@ func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Memb
 		changed, err = readMember(ctx, q, tenant, account)
 		return err
 	})
-	if err != nil {
-		return auth.Member{}, fmt.Errorf("change the role of member %d: %w", account, err)
-	}
-	return changed, nil
+	return changed, wrap(err, "change the role of member %d", account)
 }
 
-// RemoveMember ends a membership; the account stays. cancels is whether the scheduled changes of the account that wait
-// are canceled.
+// RemoveMember ends a membership, and with cancels the account's waiting scheduled changes; the account stays.
 func (s *Store) RemoveMember(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, expected rules.Expected,
 	cancels bool,
@@ -128,14 +98,10 @@ func (s *Store) RemoveMember(
 		}
 		return q.RevokeInvitationsBy(ctx, tenant, int64(account))
 	})
-	if err != nil {
-		return fmt.Errorf("remove member %d: %w", account, err)
-	}
-	return nil
+	return wrap(err, "remove member %d", account)
 }
 
-// mayLose returns an error if a member may not lose the role. The tenant is locked, so when two owners remove each
-// other the second one fails.
+// mayLose is asked while the tenant is locked, so when two owners remove each other the second one fails.
 func mayLose(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID,
 	expected rules.Expected, role auth.Role,
 ) error {
@@ -160,10 +126,7 @@ func readMember(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, a
 	error,
 ) {
 	row, err := q.Member(ctx, tenant, account)
-	if err != nil {
-		return auth.Member{}, err
-	}
-	return memberFromRow(row), nil
+	return memberFromRow(row), err
 }
 
 func memberFromRow(row dbsqlc.MemberRow) auth.Member {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,25 +15,19 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Overrides returns up to limit overrides of a rule by user, expired ones included, beginning after one user.
+// Overrides returns overrides of a rule by user, expired ones included, beginning after one user.
 func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, after string,
 	limit int,
 ) ([]rules.Override, error) {
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
-			return q.OverridesAfter(ctx, dbsqlc.OverridesAfterParams{
-				TenantID: tenant, RuleID: rule, After: after,
-				PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read overrides of rule %d: %w", rule, err)
-	}
-	return each(rows, overrideFromRow), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).OverridesAfter(ctx, dbsqlc.OverridesAfterParams{
+		TenantID: tenant, RuleID: rule, After: after,
+		PageSize: rowLimit(limit),
+	})
+	return each(rows, overrideFromRow), wrap(err, "read overrides of rule %d", rule)
 }
 
-// FindOverrides returns up to limit overrides of a tenant that a filter selects, from a position. Indexes serve a rule
-// and users in a list by user, and ends in a list by end. With any other filter a page looks at 2,000 overrides.
+// FindOverrides returns overrides that a filter selects, from a position. A page looks at 2,000 overrides for a filter
+// that no index serves.
 func (s *Store) FindOverrides(
 	ctx context.Context, tenant rules.TenantID, filter rules.OverrideFilter, after rules.OverridePlace, limit int,
 ) (page rules.OverridePage, err error) {
@@ -45,12 +38,9 @@ func (s *Store) FindOverrides(
 	if !isIndexed(filter) {
 		most = max(most, int(s.lookedAt))
 	}
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
-			return overridesAfter(ctx, q, tenant, &filter, after, rowLimit(most))
-		})
+	rows, err := overridesAfter(ctx, s.queriesFor(classRead, only(tenant)), tenant, &filter, after, rowLimit(most))
 	if err != nil {
-		return page, fmt.Errorf("find overrides: %w", err)
+		return page, wrap(err, "find overrides")
 	}
 	for i := range rows {
 		override := overrideFromRow(rows[i])
@@ -109,42 +99,28 @@ func isIndexed(filter rules.OverrideFilter) bool {
 	return filter == rules.OverrideFilter{Rule: filter.Rule, User: filter.User, UserPrefix: filter.UserPrefix}
 }
 
-// endOfTime is later than any expiry.
 var endOfTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// OverridesOfUser returns up to limit overrides of a user by rule, expired ones included, beginning after one rule.
+// OverridesOfUser returns overrides of a user by rule, expired ones included, beginning after one rule.
 func (s *Store) OverridesOfUser(
 	ctx context.Context, tenant rules.TenantID, userID string, after rules.RuleID, limit int,
 ) ([]rules.Override, error) {
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
-			return q.OverridesOfUser(ctx, dbsqlc.OverridesOfUserParams{
-				TenantID: tenant, UserID: userID, After: after,
-				PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read overrides of user %q: %w", userID, err)
-	}
-	return each(rows, overrideFromRow), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).OverridesOfUser(ctx, dbsqlc.OverridesOfUserParams{
+		TenantID: tenant, UserID: userID, After: after,
+		PageSize: rowLimit(limit),
+	})
+	return each(rows, overrideFromRow), wrap(err, "read overrides of user %q", userID)
 }
 
 // Override returns a user's override for a rule, even if it expired.
 func (s *Store) Override(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string) (rules.Override,
 	error,
 ) {
-	row, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitOverride, error) {
-			return q.Override(ctx, tenant, rule, userID)
-		})
-	if err != nil {
-		return rules.Override{}, fmt.Errorf("read the override of rule %d for user %q: %w", rule, userID, err)
-	}
-	return overrideFromRow(row), nil
+	row, err := s.queriesFor(classRead, only(tenant)).Override(ctx, tenant, rule, userID)
+	return overrideFromRow(row), wrap(err, "read the override of rule %d for user %q", rule, userID)
 }
 
-// PutOverride creates the user's override for the rule (rules.NoneStored) or replaces the existing one (its Revision,
-// or rules.AnyStored).
+// PutOverride creates the override (rules.NoneStored) or replaces it (its Revision, or rules.AnyStored).
 func (s Writer) PutOverride(ctx context.Context, override rules.Override,
 	expected rules.Expected,
 ) (stored rules.Override, err error) {
@@ -158,13 +134,10 @@ func (s Writer) PutOverride(ctx context.Context, override rules.Override,
 		stored, err = w.putOverride(ctx, override)
 		return err
 	})
-	if err != nil {
-		return rules.Override{}, fmt.Errorf("override rule %d for user %q: %w", override.RuleID, override.UserID, err)
-	}
-	return stored, nil
+	return stored, wrap(err, "override rule %d for user %q", override.RuleID, override.UserID)
 }
 
-// RemoveOverride removes a user's override, so that the rule's own limit holds again.
+// RemoveOverride lets the rule's own limit hold again for a user.
 func (s Writer) RemoveOverride(
 	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string, expected rules.Expected,
 ) error {
@@ -181,13 +154,9 @@ func (s Writer) RemoveOverride(
 		}
 		return w.removeOverride(ctx, rule, userID)
 	})
-	if err != nil {
-		return fmt.Errorf("remove the override of rule %d for user %q: %w", rule, userID, err)
-	}
-	return nil
+	return wrap(err, "remove the override of rule %d for user %q", rule, userID)
 }
 
-// overrideAt returns the stored override, or zero if there is none, if its revision is the expected one.
 func (w write) overrideAt(ctx context.Context, rule rules.RuleID, userID string,
 	expected rules.Expected,
 ) (rules.Override, error) {
@@ -216,8 +185,7 @@ func (w write) removeOverride(ctx context.Context, rule rules.RuleID, userID str
 	return err
 }
 
-// putOverrides writes up to rowsPerTrip by a statement, and returns the index of a row that an error is about. The
-// database does not say which row it refuses, so that is the first one of its statement.
+// putOverrides blames the first row of a refused statement, since the database does not say which row it was.
 func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored []rules.Override, failed int,
 	err error,
 ) {
@@ -262,7 +230,6 @@ func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored [
 	return stored, 0, nil
 }
 
-// removeOverrides uses only the rule and user of each, and returns the index of a row that an error is about.
 func (w write) removeOverrides(ctx context.Context, all []rules.Override) (failed int, err error) {
 	for begin := 0; begin < len(all); begin += rowsPerTrip {
 		params := dbsqlc.RemoveOverridesParams{TenantID: w.tenant, Revision: w.revision}

@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// mustGoOn fails unless the other tenant can save, read its audit log and erase a user, each within five seconds.
+// mustGoOn fails unless the other tenant can save, read its audit log and erase a user within five seconds.
 func (w *world) mustGoOn(t *testing.T) {
 	t.Helper()
 	steps := []struct {
@@ -46,8 +46,6 @@ func (w *world) mustGoOn(t *testing.T) {
 	}
 }
 
-// TestAnImportHoldsNoNeighbourBack keeps the transaction of an import open, after all of its rows and packed entries
-// were written.
 func TestAnImportHoldsNoNeighbourBack(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -65,8 +63,7 @@ func TestAnImportHoldsNoNeighbourBack(t *testing.T) {
 	must(importing.Exec(t.Context(), "COMMIT"))(t)
 }
 
-// TestAnErasureAmongPackedEntriesHoldsNoNeighbourBack erases a user who is in each of 21 packed entries of 30 rows, in
-// pieces of 60 rows, and stops one piece in the middle of its transaction.
+// The erased user is in 21 packed entries of 30 rows; a piece of 60 rows stops in the middle of its transaction.
 func TestAnErasureAmongPackedEntriesHoldsNoNeighbourBack(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

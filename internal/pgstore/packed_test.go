@@ -20,7 +20,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// importOverrides writes overrides of the rule user by an import, and returns its entries.
 func (w *world) importOverrides(t *testing.T, many int) []auth.AuditEntry {
 	t.Helper()
 	since := w.latest(t)
@@ -200,8 +199,6 @@ func TestARowOfAPackedEntryIsUndone(t *testing.T) {
 	}
 }
 
-// TestAPackedSaveIsUndoneAsAWhole: a rule that was removed with many overrides returns with them, and users who were
-// moved return to their plans.
 func TestAPackedSaveIsUndoneAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -349,7 +346,6 @@ func TestAPackedEntryIsSentWithItsRows(t *testing.T) {
 	}
 }
 
-// TestAReceiptIsNoSpelling undoes an entry about a user whose id looks like that of a receipt, but not a receipt.
 func TestAReceiptIsNoSpelling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,9 +18,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// people is a database with two tenants that have an owner, a second owner, a viewer and an open
-// invitation each. Tests use the first, by the role of the programs; that nothing of the second was touched
-// is checked at the end.
+// people has two tenants with an owner, a second owner, a viewer and an open invitation each. Its end checks that
+// nothing of the second was touched.
 type people struct {
 	*pgstore.Store
 	url          string
@@ -200,7 +199,6 @@ func TestTwoOwnersWhoRemoveEachOtherLeaveOne(t *testing.T) {
 		if lost := errors.Is(errs[0], auth.ErrLastOwner) != errors.Is(errs[1], auth.ErrLastOwner); !lost {
 			t.Fatalf("round %d: %v and %v, want one that is the last", round, errs[0], errs[1])
 		}
-		// Both are owners again.
 		if errs[0] == nil {
 			p.ours.owner = must(p.AddMember(ctx, p.ours.by, tenant, one.Account.ID, auth.Owner))(t)
 		} else {

@@ -12,26 +12,16 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Plans returns up to limit plans of a tenant by name, beginning after one.
+// Plans returns plans by name, beginning after one.
 func (s *Store) Plans(ctx context.Context, tenant rules.TenantID, after string, limit int) ([]rules.PlanUse, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanUsesRow, error) {
-		return q.PlanUses(ctx, tenant, after, rowLimit(limit))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read plans: %w", err)
-	}
-	return each(rows, planUseFromRow), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).PlanUses(ctx, tenant, after, rowLimit(limit))
+	return each(rows, planUseFromRow), wrap(err, "read plans")
 }
 
 // Plan returns one plan.
 func (s *Store) Plan(ctx context.Context, tenant rules.TenantID, name string) (rules.PlanUse, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanUseRow, error) {
-		return q.PlanUse(ctx, tenant, name)
-	})
-	if err != nil {
-		return rules.PlanUse{}, fmt.Errorf("read plan %q: %w", name, err)
-	}
-	return planUseFromRow(dbsqlc.PlanUsesRow(row)), nil
+	row, err := s.queriesFor(classRead, only(tenant)).PlanUse(ctx, tenant, name)
+	return planUseFromRow(dbsqlc.PlanUsesRow(row)), wrap(err, "read plan %q", name)
 }
 
 // CreatePlan creates a plan; its name may be that of a removed one.
@@ -40,13 +30,10 @@ func (s Writer) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.
 		created, err = w.createPlan(ctx, plan)
 		return err
 	})
-	if err != nil {
-		return rules.Plan{}, fmt.Errorf("create plan: %w", err)
-	}
-	return created, nil
+	return created, wrap(err, "create plan")
 }
 
-// UpdatePlan changes a plan's description and position, if its Revision is still the stored one.
+// UpdatePlan changes a plan's description and position.
 func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.Plan, err error) {
 	err = s.inTenant(ctx, classWrite, plan.TenantID, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, plan.Name)
@@ -63,13 +50,10 @@ func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.
 		updated, err = w.updatePlan(ctx, plan)
 		return err
 	})
-	if err != nil {
-		return rules.Plan{}, fmt.Errorf("update plan %q: %w", plan.Name, err)
-	}
-	return updated, nil
+	return updated, wrap(err, "update plan %q", plan.Name)
 }
 
-// RemovePlan removes a plan. Returns rules.ErrInUse while rules or users are on it or it is the tenant's default.
+// RemovePlan returns rules.ErrInUse while rules or users are on the plan or it is the tenant's default.
 func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name string, expected rules.Expected) error {
 	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, name)
@@ -81,14 +65,11 @@ func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name stri
 		}
 		return w.removePlan(ctx, name)
 	})
-	if err != nil {
-		return fmt.Errorf("remove plan %q: %w", name, err)
-	}
-	return nil
+	return wrap(err, "remove plan %q", name)
 }
 
-// ReplacePlan removes a plan after it put the plan's users on another one and removed the plan's rules. Returns
-// rules.ErrInUse if the plan is the tenant's default.
+// ReplacePlan removes a plan with its rules, and puts its users on another one. Returns rules.ErrInUse for the tenant's
+// default plan.
 func (s Writer) ReplacePlan(ctx context.Context, tenant rules.TenantID, name, by string,
 	expected rules.Expected,
 ) error {
@@ -116,10 +97,7 @@ func (s Writer) ReplacePlan(ctx context.Context, tenant rules.TenantID, name, by
 		}
 		return w.removePlan(ctx, name)
 	})
-	if err != nil {
-		return fmt.Errorf("replace plan %q by %q: %w", name, by, err)
-	}
-	return nil
+	return wrap(err, "replace plan %q by %q", name, by)
 }
 
 func (w write) removeRulesOfPlan(ctx context.Context, name string) error {
@@ -196,8 +174,7 @@ func (w write) planSet(ctx context.Context) (map[string]bool, error) {
 	return plans, err
 }
 
-// requirePlan refuses a reference to a plan that does not exist; "" refers to none. The foreign key alone would accept
-// a plan that was removed.
+// requirePlan refuses plans that were removed, which the foreign key alone would accept.
 func (w write) requirePlan(ctx context.Context, field, name string) error {
 	if name == "" {
 		return nil

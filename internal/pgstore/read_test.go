@@ -26,7 +26,6 @@ func TestAReadShowsSignsOfLifeWhileTenantsHaveNoRows(t *testing.T) {
 	}
 }
 
-// TestEachWriteOfARowChangesItsTenantsDigest writes by hand, without triggers and revisions.
 func TestEachWriteOfARowChangesItsTenantsDigest(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

@@ -15,8 +15,7 @@ import (
 
 const erasedAtOnce = 2000
 
-// RestoreTenant undoes RemoveTenant; the tenant stays suspended. Returns rules.ErrNotFound for a slug of no removed
-// tenant, and rules.ErrFinal once the erasure has begun.
+// RestoreTenant undoes RemoveTenant; the tenant stays suspended. Returns rules.ErrFinal once the erasure has begun.
 func (s Writer) RestoreTenant(ctx context.Context, slug string) (restored rules.Tenant, err error) {
 	err = s.inTransactionAs(ctx, s.by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.RestoreTenant(ctx, slug)
@@ -28,21 +27,12 @@ func (s Writer) RestoreTenant(ctx context.Context, slug string) (restored rules.
 		restored = tenantFromRow(row)
 		return err
 	})
-	if err != nil {
-		return rules.Tenant{}, fmt.Errorf("restore tenant %s: %w", slug, err)
-	}
-	return restored, nil
+	return restored, wrap(err, "restore tenant %s", slug)
 }
 
-// RemovedTenants returns up to limit removed tenants by slug, beginning after one.
+// RemovedTenants returns removed tenants by slug, beginning after one.
 func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]rules.RemovedTenant, error) {
-	rows, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RemovedTenantsRow, error) {
-			return q.RemovedTenants(ctx, after, rowLimit(limit))
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read removed tenants: %w", err)
-	}
+	rows, err := s.queriesFor(classRead, everyTenant).RemovedTenants(ctx, after, rowLimit(limit))
 	return each(rows, func(row dbsqlc.RemovedTenantsRow) rules.RemovedTenant {
 		removed := rules.RemovedTenant{
 			Slug: row.Slug, Name: row.Name, RemovedAt: row.RemovedAt.UTC(), BeganAt: orZero(row.BeganAt),
@@ -52,20 +42,17 @@ func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]
 			removed.Rows = nil // cannot happen: the database's function counts them
 		}
 		return removed
-	}), nil
+	}), wrap(err, "read removed tenants")
 }
 
-// EraseRemovedTenants erases the rows of tenants that were removed before a time, in short transactions. A tenant that
-// fails does not keep later ones from being erased. forget removes what is elsewhere, before the rows; where it fails,
-// nothing personal is left. Returns the number of tenants whose rows are erased.
+// EraseRemovedTenants erases the rows of tenants that were removed before a time. A failure of forget, which removes
+// data elsewhere, stops no erasure.
 func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time,
 	forget func(context.Context, rules.TenantID) error,
 ) (erased int, err error) {
-	tenants, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) {
-		return q.RemovedTenantsToErase(ctx, before)
-	})
+	tenants, err := s.queriesFor(classRead, everyTenant).RemovedTenantsToErase(ctx, before)
 	if err != nil {
-		return 0, fmt.Errorf("look for removed tenants: %w", err)
+		return 0, wrap(err, "look for removed tenants")
 	}
 	var failures []error
 	for _, tenant := range tenants {
@@ -74,13 +61,7 @@ func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time,
 		}
 		var err error
 		for isDone := false; err == nil && !isDone; {
-			err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
-				if err := q.SetActor(ctx, actorSetting(rules.Actor{
-					Kind: rules.ActorSystem, Name: "sluice",
-					Act: "erase a removed tenant",
-				})); err != nil {
-					return err
-				}
+			err = s.upkeepAs(ctx, "erase a removed tenant", func(ctx context.Context, q *dbsqlc.Queries) (err error) {
 				isDone, err = q.EraseRemovedTenant(ctx, int64(tenant), erasedAtOnce)
 				return err
 			})
@@ -91,7 +72,7 @@ func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time,
 		case ctx.Err() != nil:
 			return erased, err
 		default:
-			failures = append(failures, fmt.Errorf("erase removed tenant %d: %w", tenant, err))
+			failures = append(failures, wrap(err, "erase removed tenant %d", tenant))
 		}
 	}
 	return erased, errors.Join(failures...)

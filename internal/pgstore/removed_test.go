@@ -120,8 +120,7 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 	}
 }
 
-// thingsOfAccounts returns a query for each table of no tenant that refers to accounts: what those have that have not
-// proven their address.
+// thingsOfAccounts has a query for each table of no tenant that refers to accounts.
 func thingsOfAccounts(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	return lines(t, conn, `SELECT format('SELECT to_jsonb(o)::text FROM %s AS o JOIN account AS a ON a.account_id = o.%I

@@ -20,8 +20,7 @@ var (
 
 const maxHistory = 20_000
 
-// History returns the state that checks depended on since a time, by undoing the audit log's entries on the present
-// state.
+// History undoes the audit log's entries on the present state.
 func (s *Store) History(ctx context.Context, tenant rules.TenantID, since time.Time) (*replay.History, error) {
 	h := &replay.History{KnownSince: since}
 	err := s.oneView(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -55,10 +54,7 @@ func (s *Store) History(ctx context.Context, tenant rules.TenantID, since time.T
 		slices.Reverse(h.Changes)
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the history of tenant %d: %w", tenant, err)
-	}
-	return h, nil
+	return h, wrap(err, "read the history of tenant %d", tenant)
 }
 
 type past struct {
@@ -99,7 +95,6 @@ type pastOverride struct {
 	InForceSince time.Time `json:"in_force_since"`
 }
 
-// undo applies the inverse of an entry, and adds the entry to the history as a change.
 func (p *past) undo(h *replay.History, entry *dbsqlc.TrafficHistoryRow) error {
 	change := replay.Change{At: entry.At.UTC()}
 	id := p.tenant.ID
@@ -187,13 +182,10 @@ func (s Writer) RequestReplay(ctx context.Context, tenant rules.TenantID, reques
 		job = replayFromRow(row)
 		return enqueue(ctx, q, tenant, replay.JobKind, job.ID, time.Time{})
 	})
-	if err != nil {
-		return replay.Job{}, fmt.Errorf("request a replay: %w", err)
-	}
-	return job, nil
+	return job, wrap(err, "request a replay")
 }
 
-// CancelReplay ends a replay that waits or runs. A replay that has ended stays unchanged.
+// CancelReplay ends a replay that waits or runs.
 func (s Writer) CancelReplay(ctx context.Context, tenant rules.TenantID, id int64) (job replay.Job, err error) {
 	err = s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if _, err := q.CancelReplay(ctx, tenant, id); err != nil {
@@ -203,10 +195,7 @@ func (s Writer) CancelReplay(ctx context.Context, tenant rules.TenantID, id int6
 		job = replayFromRow(row)
 		return err
 	})
-	if err != nil {
-		return replay.Job{}, fmt.Errorf("cancel replay %d: %w", id, err)
-	}
-	return job, nil
+	return job, wrap(err, "cancel replay %d", id)
 }
 
 func replayFromRow(row dbsqlc.Replay) replay.Job {
@@ -221,13 +210,8 @@ func replayFromRow(row dbsqlc.Replay) replay.Job {
 
 // Replay returns one replay.
 func (s *Store) Replay(ctx context.Context, tenant rules.TenantID, id int64) (replay.Job, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Replay, error) {
-		return q.Replay(ctx, tenant, id)
-	})
-	if err != nil {
-		return replay.Job{}, fmt.Errorf("read replay %d: %w", id, err)
-	}
-	return replayFromRow(row), nil
+	row, err := s.queriesFor(classRead, only(tenant)).Replay(ctx, tenant, id)
+	return replayFromRow(row), wrap(err, "read replay %d", id)
 }
 
 // Replays returns a page of replays, the latest first, without files and results.
@@ -235,12 +219,7 @@ func (s *Store) Replays(ctx context.Context, tenant rules.TenantID, before int64
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ReplaysRow, error) {
-		return q.Replays(ctx, tenant, before, rowLimit(limit))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list replays: %w", err)
-	}
+	rows, err := s.queriesFor(classRead, only(tenant)).Replays(ctx, tenant, before, rowLimit(limit))
 	return each(rows, func(row dbsqlc.ReplaysRow) replay.Job {
 		return replay.Job{
 			Tenant: row.TenantID, ID: row.ReplayID, RequestedAt: row.RequestedAt.UTC(), By: row.RequestedByName,
@@ -249,7 +228,7 @@ func (s *Store) Replays(ctx context.Context, tenant rules.TenantID, before int64
 			FinishedAt: orZero(row.FinishedAt),
 			Failure:    row.Failure,
 		}
-	}), nil
+	}), wrap(err, "list replays")
 }
 
 // BeginReplay lets a claim of a job run a replay.
@@ -258,10 +237,7 @@ func (s *Store) BeginReplay(ctx context.Context, tenant rules.TenantID, id, clai
 	if err == nil && row.State != string(replay.Running) {
 		err = rules.ErrNotFound // it was canceled while no process ran it
 	}
-	if err != nil {
-		return replay.Job{}, fmt.Errorf("begin replay %d: %w", id, domainError(err))
-	}
-	return replayFromRow(row), nil
+	return replayFromRow(row), wrap(err, "begin replay %d", id)
 }
 
 // NoteReplay stores a replay's progress, and returns whether somebody canceled it.
@@ -269,10 +245,7 @@ func (s *Store) NoteReplay(ctx context.Context, job *replay.Job, progress float6
 	isCanceled, err = s.queriesFor(classBackground, only(job.Tenant)).NoteReplay(ctx, dbsqlc.NoteReplayParams{
 		Progress: progress, TenantID: job.Tenant, ReplayID: job.ID, Claim: job.Claim,
 	})
-	if err != nil {
-		return false, fmt.Errorf("store the progress of replay %d: %w", job.ID, domainError(err))
-	}
-	return isCanceled, nil
+	return isCanceled, wrap(err, "store the progress of replay %d", job.ID)
 }
 
 // FinishReplay stores the end of a replay.
@@ -281,8 +254,5 @@ func (s *Store) FinishReplay(ctx context.Context, job *replay.Job) (stored bool,
 		TenantID: job.Tenant, ReplayID: job.ID, Claim: job.Claim, State: string(job.State), Failure: job.Failure,
 		Result: job.Result,
 	})
-	if err != nil {
-		return false, fmt.Errorf("store the end of replay %d: %w", job.ID, domainError(err))
-	}
-	return rows > 0, nil
+	return rows > 0, wrap(err, "store the end of replay %d", job.ID)
 }

@@ -164,7 +164,7 @@ func TestAReplayWaitsRunsAndEnds(t *testing.T) {
 	if !slices.Equal(log, want) {
 		t.Errorf("the audit log has %q, want %q", log, want)
 	}
-	// A running replay may have read the user's checks, so it begins again, and its result is not stored.
+	// A running replay may have read the user's checks, so it begins again.
 	round(t, runnerOf(w, w)) // the job of the one that was canceled has nothing to do
 	claimed := w.claimReplay(t)
 	running := must(w.BeginReplay(ctx, ours, must(strconv.ParseInt(claimed.About, 10, 64))(t), claimed.Claim))(t)
@@ -197,7 +197,6 @@ func TestOldReplaysMakeRoom(t *testing.T) {
 	}
 }
 
-// heldStore lets the replays of one tenant wait in the midst of their checks until held is closed.
 type heldStore struct {
 	*pgstore.Store
 	tenant  rules.TenantID
@@ -243,8 +242,6 @@ func (w *world) state(t *testing.T, tenant rules.TenantID, id int64, want replay
 	}
 }
 
-// TestALongReplayDelaysNoOtherTenants lets one tenant's replays hang: another tenant's runs meanwhile, and only one of
-// its own.
 func TestALongReplayDelaysNoOtherTenants(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

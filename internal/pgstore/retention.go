@@ -15,9 +15,7 @@ import (
 )
 
 const (
-	daysAhead = 3
-	// rowsPerDrop is how many rows one transaction drops, and blocksPerDrop how many blocks of recorded checks, which
-	// are large.
+	daysAhead     = 3
 	rowsPerDrop   = 10_000
 	blocksPerDrop = 500
 
@@ -33,10 +31,8 @@ const (
 	linkRetention = 24 * time.Hour
 	// The audit log shows an invitation for longer.
 	invitationRetention = 30 * 24 * time.Hour
-	// parkedRetention is how long a parked job waits for a person.
-	parkedRetention = 30 * 24 * time.Hour
-	// longestDrop is how many transactions one run spends. The next run goes on at once.
-	longestDrop = 200
+	parkedRetention     = 30 * 24 * time.Hour
+	longestDrop         = 200
 )
 
 // Kept is what a step of retention did.
@@ -58,9 +54,8 @@ const (
 	recentEvery = 5 * time.Minute
 )
 
-// Retention returns the periodic jobs that make the partitions of yesterday, today, the next days and every day with
-// rows in a default partition, and drop rows older than the retention. Each kind of data has its own job, so that a
-// failure or much work holds back no other.
+// Retention returns the periodic jobs that make and drop partitions and drop old rows. Each kind of data has its own
+// job, so that a failure or much work holds back no other.
 func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []jobs.Kind) {
 	for _, one := range s.retentions(keep) {
 		kinds = append(kinds, jobs.Kind{
@@ -82,8 +77,8 @@ func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []
 }
 
 func (s *Store) retentions(keep violations.Retention) []retention {
-	recent := s.drops("recent denials", violations.RecentKept, (*dbsqlc.Queries).DropRecentDenials)
-	callers := s.drops("callers", violations.CallersKept, (*dbsqlc.Queries).DropCallers)
+	recent := s.dropsBefore("recent denials", "recent_denial", "slot", violations.RecentKept)
+	callers := s.dropsBefore("callers", "recent_check", "minute", violations.CallersKept)
 	recent.every, callers.every = recentEvery, recentEvery
 	all := []retention{
 		recent, callers,
@@ -96,22 +91,22 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 			}),
 		s.drops("counts of users' months", keep.Counts, (*dbsqlc.Queries).DropUserMonths),
 		s.drops("counts of months' users", keep.Counts, (*dbsqlc.Queries).DropMonthUsers),
-		s.drops("crossings", keep.Counts, (*dbsqlc.Queries).DropCrossings),
+		s.dropsBefore("crossings", "quota_crossing", "window_end", keep.Counts),
 		s.drops("deliveries of alerts", keep.Details, (*dbsqlc.Queries).DropAlertDeliveries),
-		s.drops("numbers of batches", batchRetention, (*dbsqlc.Queries).DropRecorderBatches),
-		s.drops("removed overrides", tombstoneRetention, (*dbsqlc.Queries).DropOverrideTombstones),
-		s.drops("ended steps", tombstoneRetention, (*dbsqlc.Queries).DropStepTombstones),
-		s.drops("removed assignments", unassignedRetention, (*dbsqlc.Queries).DropAssignmentTombstones),
+		s.dropsBefore("numbers of batches", "recorder_batch", "written_at", batchRetention),
+		s.dropsBefore("removed overrides", "rate_limit_override", "removed_at", tombstoneRetention),
+		s.dropsBefore("ended steps", "rate_limit_step", "ends_at", tombstoneRetention),
+		s.dropsBefore("removed assignments", "plan_assignment", "removed_at", unassignedRetention),
 		s.drops("parked jobs", parkedRetention, (*dbsqlc.Queries).DropParkedJobs),
-		s.drops("receipts of erasures", keep.Counts, (*dbsqlc.Queries).DropErasures),
+		s.dropsBefore("receipts of erasures", "user_erasure", "finished_at", keep.Counts),
 		s.dropsPieces("files of exports", 10, // of up to 128 MB
 			func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
 				return q.DropExports(ctx, now.Add(-rules.ExportKept), atMost)
 			}),
-		s.drops("sessions", sessionRetention, (*dbsqlc.Queries).DropSessions),
-		s.drops("links in mail", linkRetention, (*dbsqlc.Queries).DropExpiredLinks),
+		s.dropsBefore("sessions", "session", "created_at", sessionRetention),
+		s.dropsBefore("links in mail", "mailed_link", "expires_at", linkRetention),
 		s.drops("invitations", invitationRetention, (*dbsqlc.Queries).DropInvitations),
-		s.drops("idempotency keys", auth.IdempotencyKept, (*dbsqlc.Queries).DropIdempotent),
+		s.dropsBefore("idempotency keys", "idempotency", "started_at", auth.IdempotencyKept),
 		s.keepsDays("days of recorded checks", "traffic_block", rules.MaxRecordDays*24*time.Hour),
 		s.dropsPieces("recorded checks", blocksPerDrop,
 			func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
@@ -137,6 +132,15 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 
 type dropRows func(q *dbsqlc.Queries, ctx context.Context, at time.Time, atMost int32) (int64, error)
 
+func (s *Store) dropsBefore(name, table, column string, after time.Duration) retention {
+	return s.drops(name, after,
+		func(q *dbsqlc.Queries, ctx context.Context, before time.Time, atMost int32) (int64, error) {
+			return q.DropRowsBefore(ctx, dbsqlc.DropRowsBeforeParams{
+				Relation: table, AtColumn: column, Before: before, AtMost: atMost,
+			})
+		})
+}
+
 func (s *Store) drops(name string, after time.Duration, drop dropRows) retention {
 	return s.dropsPieces(name, s.droppedPerPiece,
 		func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
@@ -148,13 +152,7 @@ func (s *Store) dropsPieces(name string, piece int32, drop dropRows) retention {
 	return retention{name, keepEvery, func(ctx context.Context, now time.Time) (kept Kept, err error) {
 		rows := int64(piece)
 		for pieces := 0; rows == int64(piece) && pieces < longestDrop; pieces++ {
-			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
-				if err := q.SetActor(ctx, actorSetting(rules.Actor{
-					Kind: rules.ActorSystem, Name: "sluice",
-					Act: "retention",
-				})); err != nil {
-					return err
-				}
+			err := s.upkeepAs(ctx, "retention", func(ctx context.Context, q *dbsqlc.Queries) (err error) {
 				rows, err = drop(q, ctx, now, piece)
 				return err
 			})
@@ -214,4 +212,13 @@ func (s *Store) keepsDays(name, table string, after time.Duration) retention {
 
 func (s *Store) upkeep(ctx context.Context, step func(context.Context, *dbsqlc.Queries) error) error {
 	return s.transaction(ctx, classUpkeep, everyTenant, step)
+}
+
+func (s *Store) upkeepAs(ctx context.Context, act string, step func(context.Context, *dbsqlc.Queries) error) error {
+	return s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if err := q.SetActor(ctx, actorSetting(system(act))); err != nil {
+			return err
+		}
+		return step(ctx, q)
+	})
 }

@@ -62,7 +62,6 @@ func TestUpkeepMakesPartitionsAndDropsWhatIsOld(t *testing.T) {
 		t.Fatalf("before any upkeep the partitions are %v, want 8 rows in the default one", got)
 	}
 	kept := must(w.KeepViolations(ctx, now, keep))(t)
-	// Counts are kept for longer. Decisions and recorded checks have no rows yet.
 	if want := (pgstore.Kept{DaysMade: 7 + 8 + 5 + 5}); kept != want {
 		t.Errorf("the first upkeep did %+v, want %+v", kept, want)
 	}

@@ -18,11 +18,7 @@ import (
 )
 
 // Revert undoes one entry of the audit log, or with whole all entries of its change, and returns the id of the new
-// entry about the same object, of a packed entry the first one. Returns an auth.UndoError if an object was changed
-// later (rules.ErrChanged), if a change of its kind cannot be undone (rules.ErrFinal), or if an object cannot become
-// what it was; then nothing is undone. An entry is undone if its object is still as the entry left it in all that
-// people can change. A removed rule returns under its id, without overrides that have ended since. A scheduled change
-// that was made stays made.
+// entry about the same object. If anything cannot be undone, nothing is, and it returns an auth.UndoError.
 func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, whole bool) (auth.AuditID,
 	error,
 ) {
@@ -36,7 +32,6 @@ func (s Writer) RevertRow(ctx context.Context, tenant rules.TenantID, audit auth
 	return s.revert(ctx, tenant, audit, row, false)
 }
 
-// isErased reports whether an entry is about a user who was erased, whom undoing it would make anew, or a receipt.
 func isErased(entry auth.AuditEntry) bool {
 	for _, text := range []json.RawMessage{entry.Before, entry.After} {
 		if image, err := decodeImage[erasedImage](text); err == nil && image != nil && image.Erased {
@@ -46,12 +41,10 @@ func isErased(entry auth.AuditEntry) bool {
 	return false
 }
 
-// erasedImage has the mark of erase_from_audit_image.
 type erasedImage struct {
 	Erased bool `json:"erased"`
 }
 
-// revert undoes all rows if row is 0, without those about users who were erased.
 func (s Writer) revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, row int, whole bool) (
 	revert auth.AuditID, err error,
 ) {
@@ -94,10 +87,7 @@ func (s Writer) revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 			revert = auth.AuditID(id)
 			return err
 		})
-	if err != nil {
-		return 0, fmt.Errorf("revert audit entry %d: %w", audit, err)
-	}
-	return revert, nil
+	return revert, wrap(err, "revert audit entry %d", audit)
 }
 
 func (w write) unpacked(ctx context.Context, audit auth.AuditID) ([]auth.AuditEntry, error) {
@@ -109,7 +99,6 @@ func (w write) unpacked(ctx context.Context, audit auth.AuditID) ([]auth.AuditEn
 	return entry.Unpacked(), err
 }
 
-// entriesOf returns the entries of a change, the latest first, or rules.ErrFinal if there are too many.
 func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, error) {
 	rows, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
 		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: change, PageSize: auth.MaxUndone + 1,
@@ -143,8 +132,8 @@ func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, 
 	return entries, nil
 }
 
-// withoutEnded leaves out removed overrides that have ended since, because the database refuses them and they would
-// change nothing. It leaves out none if nothing else is undone, so that the caller is told why.
+// withoutEnded leaves out removed overrides that have ended since, which the database refuses, unless nothing else is
+// undone.
 func (w write) withoutEnded(ctx context.Context, entries []auth.AuditEntry) ([]auth.AuditEntry, error) {
 	now, err := w.DatabaseTime(ctx)
 	if err != nil {
@@ -169,9 +158,8 @@ func (w write) withoutEnded(ctx context.Context, entries []auth.AuditEntry) ([]a
 	return kept, nil
 }
 
-// revertAll undoes entries, or returns all that clash. An error of the database ends the transaction, and so the
-// search. An object whose values are refused is tried again after the others, which may have made room for it. An
-// override is not, because the database itself refuses it.
+// revertAll returns all entries that clash. An object whose values are refused is tried again after the others, which
+// may have made room for it; an override is not, because the database's refusal ends the transaction.
 func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 	var clashes []auth.UndoClash
 	var refused []auth.AuditEntry
@@ -202,7 +190,6 @@ func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 	return nil
 }
 
-// isClash reports whether an error says that an object cannot become what it was.
 func isClash(err error) bool {
 	return errors.As(err, new(rules.FieldErrors)) || slices.ContainsFunc([]error{
 		rules.ErrChanged, rules.ErrFinal, rules.ErrInUse, rules.ErrExists, rules.ErrNotFound, auth.ErrLastOwner,
@@ -232,7 +219,6 @@ func (w write) revert(ctx context.Context, entry auth.AuditEntry) error {
 	}
 }
 
-// revertWith decodes the images of an entry: nil before a creation and after a removal.
 func revertWith[Image any](ctx context.Context, entry auth.AuditEntry,
 	revert func(ctx context.Context, before, after *Image) error,
 ) error {
@@ -255,8 +241,6 @@ func decodeImage[Image any](text json.RawMessage) (*Image, error) {
 	return image, json.Unmarshal(text, image)
 }
 
-// unlessChanged returns rules.ErrChanged unless the object is stored as the entry left it. A missing object has
-// changed.
 func unlessChanged(same bool, err error) error {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), errors.Is(err, rules.ErrNotFound):
@@ -300,7 +284,7 @@ func (w write) revertTenant(ctx context.Context, before, after *tenantImage) err
 	}
 	stored, err := w.Tenant(ctx, w.tenant)
 	present, former, left := tenantFromRow(stored), before.tenant(), after.tenant()
-	// Whether a second factor is required is changed by its owners only, after signing in again.
+	// Only owners change whether a second factor is required, after signing in again.
 	former.Settings.RequireSecondFactor = present.Settings.RequireSecondFactor
 	left.Settings.RequireSecondFactor = present.Settings.RequireSecondFactor
 	if err := unlessChanged(sameTenant(present, left), err); err != nil {
@@ -422,7 +406,6 @@ func (i *overrideImage) override() rules.Override {
 	}
 }
 
-// revertOverride returns rules.FieldErrors on expires_at if the override would have ended.
 func (w write) revertOverride(ctx context.Context, before, after *overrideImage) error {
 	if after == nil {
 		if _, err := w.overrideAt(ctx, before.RuleID, before.UserID, rules.NoneStored); err != nil {
@@ -473,7 +456,6 @@ type keyImage struct {
 	KeptAt    *time.Time `json:"kept_at"`
 }
 
-// revertKey revokes a created key, or restores a key's expiry until the key has expired, and whether it is kept.
 func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 	if after == nil {
 		return fmt.Errorf("a revoked API key stays revoked: %w", rules.ErrFinal)
@@ -498,10 +480,9 @@ func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 	return err
 }
 
-// alertImage is an alert's row. The log lacks its secrets.
+// The audit log lacks an alert's secrets.
 type alertImage map[string]json.RawMessage
 
-// isTurnedOff reports whether the change from before to after did nothing but turn the alert off.
 func isTurnedOff(before, after alertImage) bool {
 	if string(before["is_active"]) != "true" || string(after["is_active"]) != "false" {
 		return false
@@ -516,8 +497,7 @@ func isTurnedOff(before, after alertImage) bool {
 	return maps.EqualFunc(left(before), left(after), slices.Equal[json.RawMessage])
 }
 
-// revertAlert turns an alert on that was turned off, such as with its rule. No other change can be undone, because the
-// log lacks secrets.
+// revertAlert only turns on an alert that was turned off, since the log lacks secrets.
 func (w write) revertAlert(ctx context.Context, before, after *alertImage) error {
 	if before == nil || after == nil || !isTurnedOff(*before, *after) {
 		return fmt.Errorf("a change of an alert: %w", rules.ErrFinal)

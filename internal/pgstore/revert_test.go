@@ -37,8 +37,7 @@ func (w *world) content(t *testing.T) (text string) {
 	return text
 }
 
-// TestEveryWriteCanBeReverted reverts what each write logged, the latest first, entry by entry or each change as a
-// whole, and expects all to be as before; and then reverts the reverts.
+// Reverts go entry by entry or each change as a whole, the latest first; then the reverts are reverted.
 func TestEveryWriteCanBeReverted(t *testing.T) {
 	t.Parallel()
 	final := []string{
@@ -100,8 +99,6 @@ func (w *world) revertSince(t *testing.T, since auth.AuditID, whole bool) (rever
 	return reverts
 }
 
-// TestAWholeChangeIsUndoneOrNothing: a removed rule returns with its candidate, its overrides and its alerts, unless
-// one of them cannot.
 func TestAWholeChangeIsUndoneOrNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -137,8 +134,6 @@ func TestAWholeChangeIsUndoneOrNothing(t *testing.T) {
 	}
 }
 
-// TestAReplacedPlanGivesItsUsersAndComesBack: one transaction moves its users and removes its rules and itself, and one
-// undo brings all of it back.
 func TestAReplacedPlanGivesItsUsersAndComesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -291,8 +286,6 @@ func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 	}
 }
 
-// TestAnOverrideThatHasEndedKeepsNothingFromComingBack: the database stores no override that has ended, so undoing
-// leaves it away, unless it is all that is undone.
 func TestAnOverrideThatHasEndedKeepsNothingFromComingBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -334,8 +327,7 @@ func TestAnOverrideThatHasEndedKeepsNothingFromComingBack(t *testing.T) {
 	}
 }
 
-// TestAnOverrideThatTheDatabaseRefusesEndsTheUndoing: it would end before the rule is in force again, which only the
-// database knows.
+// Only the database knows that the override would end before the rule is in force again.
 func TestAnOverrideThatTheDatabaseRefusesEndsTheUndoing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -376,7 +368,7 @@ func TestARevivedRuleIsLaterThanAllBefore(t *testing.T) {
 	}
 }
 
-// TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides: the rule's row alone does not show the removal.
+// The rule's row alone does not show the removal.
 func TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -428,7 +420,6 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 		t.Errorf("the entry of the undoing is about %+v", entry.Object)
 	}
 
-	// The position was taken meanwhile: nothing is undone.
 	promotion = promote()
 	must(w.CreateRule(ctx, shadow))(t)
 	promoted := w.content(t)
@@ -440,8 +431,6 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 	}
 }
 
-// TestUndoingAPromotionRestoresTheShadowRuleWithItsCandidate: the promoted rule was enforced before, so it has a
-// candidate, which the promotion removes too.
 func TestUndoingAPromotionRestoresTheShadowRuleWithItsCandidate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -292,8 +292,7 @@ func TestAPatternThatDoesNotParseLeavesOutOneRule(t *testing.T) {
 	}
 }
 
-// A file that names users on their plans is read, and writes no row: not even a lock, which PostgreSQL stores in the
-// row.
+// PostgreSQL stores even a lock in the row.
 func TestUsersWhoStayOnTheirPlanAreNotWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

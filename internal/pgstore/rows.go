@@ -14,8 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// This file has all conversions from rows to the domain.
-
 func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
 	values := make([]Value, len(rows))
 	for i := range rows {
@@ -24,7 +22,6 @@ func each[Row, Value any](rows []Row, convert func(Row) Value) []Value {
 	return values
 }
 
-// first returns the first value, or zero if there is none.
 func first[Value any](values []Value) (value Value) {
 	if len(values) > 0 {
 		value = values[0]
@@ -32,7 +29,7 @@ func first[Value any](values []Value) (value Value) {
 	return value
 }
 
-// rowLimit converts a limit for the database, which refuses negative ones. There is always room for one more row.
+// rowLimit always leaves room for one more row.
 func rowLimit(limit int) int32 { return int32(min(max(limit, 0), math.MaxInt32-1)) }
 
 func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
@@ -105,7 +102,6 @@ func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
 	return rule, nil
 }
 
-// columns are the fields of a rule that have a column each. The others are in the column parameters.
 var columns = []string{
 	"rate_per_second", "rate_unit", "burst_capacity", "algorithm", "mode", "action", "failure_mode", "is_active",
 	"expires_at", "description",
@@ -130,7 +126,7 @@ var knownParameters = func() (names []string) {
 	return names
 }()
 
-// oneOf returns the constant that equals a word, so that a hundred thousand rules share the memory of their words.
+// oneOf returns the equal constant, so that a hundred thousand rules share the memory of their words.
 func oneOf[T ~string](word T, constants ...T) T {
 	if i := slices.Index(constants, word); i >= 0 {
 		return constants[i]
@@ -138,8 +134,8 @@ func oneOf[T ~string](word T, constants ...T) T {
 	return word
 }
 
-// rulesFromRows skips rules whose pattern or parameters do not parse. Only something other than Sluice can have written
-// them, and one such row must not block all others.
+// rulesFromRows skips rules that do not parse: only something other than Sluice can have written them, and one must not
+// block all others.
 func (s *Store) rulesFromRows(ctx context.Context, rows []dbsqlc.RateLimitRule) []rules.Rule {
 	readable := make([]rules.Rule, 0, len(rows))
 	for _, row := range rows {
@@ -229,7 +225,6 @@ func serviceKeyFromRow(row dbsqlc.ServiceKeysRow) auth.NamedKey {
 	})
 }
 
-// auditRow is a row of any query that reads entries or objects of packed ones.
 type auditRow interface {
 	dbsqlc.AuditPageRow | dbsqlc.AuditOfObjectsRow | dbsqlc.AuditRowsOfObjectsRow | dbsqlc.AuditOfUserRow
 }
@@ -255,7 +250,6 @@ func auditEntriesFromRows[Row auditRow](rows []Row) []auth.AuditEntry {
 	})
 }
 
-// auditEntryFromRow returns an entry with the objects that are packed in it.
 func auditEntryFromRow(row dbsqlc.AuditEvent) (auth.AuditEntry, error) {
 	entry := first(auditEntriesFromRows([]dbsqlc.AuditPageRow{{
 		TenantID: row.TenantID, AuditID: row.AuditID, At: row.At, ActorKind: row.ActorKind, ActorID: row.ActorID,
@@ -301,7 +295,6 @@ func shownImage(image json.RawMessage) json.RawMessage {
 	return imageIDs.ReplaceAll(image, []byte(`$1"$2"`))
 }
 
-// wholeSeconds returns nil for none.
 func wholeSeconds(length *time.Duration) *int64 {
 	if length == nil {
 		return nil
@@ -318,7 +311,6 @@ func orZeroValue[T any](value *T) (zero T) {
 	return *value
 }
 
-// unlessZero is the inverse of orZeroValue.
 func unlessZero[T comparable](value T) *T {
 	var zero T
 	if value == zero {
@@ -341,7 +333,6 @@ func sinceEpoch(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// orNull is the inverse of orZero.
 func orNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -16,8 +16,8 @@ import (
 
 const actPromote = "promote"
 
-// PromoteRule copies a shadow rule's limit to the live rule beside it and removes the shadow rule. Without a live rule
-// it enforces the shadow rule itself. The enforced rule is active.
+// PromoteRule copies a shadow rule's limit to the live rule beside it and removes the shadow rule, or enforces the
+// shadow rule itself if live is 0.
 func (s Writer) PromoteRule(
 	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID,
 	liveExpected rules.Expected,
@@ -48,10 +48,7 @@ func (s Writer) PromoteRule(
 		}
 		return w.promote(ctx, &shadow, &inForce)
 	})
-	if err != nil {
-		return rules.Rule{}, fmt.Errorf("promote rule %d: %w", candidate, err)
-	}
-	return inForce, nil
+	return inForce, wrap(err, "promote rule %d", candidate)
 }
 
 func (w write) promote(ctx context.Context, shadow, live *rules.Rule) error {
@@ -72,10 +69,9 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) error {
 	return w.removeRule(ctx, shadow.ID)
 }
 
-// ChangeRules creates, updates and removes many rules, all or none. Returns each rule before and after; both are the
-// same for an update without effect. A dry run is rolled back. An error about single changes is a
-// ruleset.RuleChangeErrors. If a rule for all plans is removed, and rules with its pattern and name are created for
-// plans, these inherit its overrides: the rule of the user's plan or, for a user without one, each of them.
+// ChangeRules creates, updates and removes many rules, all or none; a dry run is rolled back. An error about single
+// changes is a ruleset.RuleChangeErrors. If a rule for all plans gives way to rules with its pattern and name for
+// single plans, these inherit its overrides.
 func (s Writer) ChangeRules(
 	ctx context.Context, tenant rules.TenantID, changes []ruleset.RuleChange, dryRun bool,
 ) (made []ruleset.RuleChanged, err error) {
@@ -147,8 +143,6 @@ func (w write) rulesToChange(ctx context.Context, changes []ruleset.RuleChange) 
 	return before, nil
 }
 
-// findRoom notes the changes that cannot create their rule: its plan does not exist, its identity is taken, or too many
-// rules have its pattern and plan.
 func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, removed map[rules.RuleID]bool,
 	wrong ruleset.RuleChangeErrors,
 ) error {
@@ -194,7 +188,7 @@ func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, remov
 	return nil
 }
 
-// changeRules makes checked changes. Removals come first, since a new rule may have the identity of a removed one.
+// changeRules removes first, since a new rule may have the identity of a removed one.
 func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule,
 	changes []ruleset.RuleChange,
 ) ([]ruleset.RuleChanged, error) {
@@ -258,12 +252,10 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	return made, errors.Join(w.CountRules(ctx, int64(w.tenant)), w.CountHeldNow(ctx, int64(w.tenant)))
 }
 
-// maxMovedOverrides bounds what one save writes and holds in memory: rules times overrides could be millions.
 const maxMovedOverrides = 5000
 
-// moveOverrides gives overrides of removed rules for all plans to the rules that were created for plans in their place,
-// and notes the moved ones. Checks of users without an assigned plan may name any, so each of the new rules gets
-// theirs. More than maxMovedOverrides are refused.
+// moveOverrides gives overrides of removed rules for all plans to their heirs. Users without an assigned plan may name
+// any, so each heir gets theirs.
 func (w write) moveOverrides(ctx context.Context, overrides []dbsqlc.UnexpiredOverridesOfRulesRow,
 	made []ruleset.RuleChanged,
 ) error {

@@ -47,8 +47,7 @@ func TestManyRulesAreChangedAtOnce(t *testing.T) {
 	}
 }
 
-// TestASplitMovesABoundedNumberOfOverrides has 2,501 users without an assigned plan, whose overrides two rules would
-// take over.
+// Two rules would take over the overrides of 2,501 users without an assigned plan.
 func TestASplitMovesABoundedNumberOfOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -85,8 +84,6 @@ func TestASplitMovesABoundedNumberOfOverrides(t *testing.T) {
 	}
 }
 
-// TestASplitKeepsOverrides takes a limit of all plans apart: users with an assigned plan keep their override on it,
-// others on each of the new rules, and the rest is named.
 func TestASplitKeepsOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

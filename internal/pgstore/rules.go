@@ -14,44 +14,41 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// Rules returns up to limit rules of a tenant that a filter selects, by id, beginning after one. A filter looks at
-// 2,000 rules a page.
+// Rules returns rules that a filter selects, by id, beginning after one; it looks at 2,000 rules a page.
 func (s *Store) Rules(
 	ctx context.Context, tenant rules.TenantID, filter rules.RuleFilter, after rules.RuleID, limit int,
 ) (page rules.RulePage, err error) {
 	if limit <= 0 {
 		return page, nil
 	}
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-			last := rules.RuleID(math.MaxInt64)
-			if filter != (rules.RuleFilter{}) && filter.Pattern == "" { // an index finds the few rules of a pattern
-				end, err := q.RulesLookedAt(ctx, tenant, after, s.lookedAt)
-				switch {
-				case err == nil:
-					last, page.Next = end, end
-				case !errors.Is(err, pgx.ErrNoRows):
-					return nil, err
-				}
-			}
-			return q.RulesPage(ctx, dbsqlc.RulesPageParams{
-				TenantID:   tenant,
-				After:      after,
-				Last:       last,
-				Scope:      string(filter.Scope),
-				Plan:       filter.Plan,
-				Name:       filter.Name,
-				Meter:      (*string)(filter.Meter),
-				Mode:       string(filter.Mode),
-				Action:     string(filter.Action),
-				IsActive:   filter.Active,
-				KeyPattern: filter.Pattern,
-				Containing: filter.Text,
-				PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
-			})
-		})
+	q := s.queriesFor(classRead, only(tenant))
+	last := rules.RuleID(math.MaxInt64)
+	if filter != (rules.RuleFilter{}) && filter.Pattern == "" { // an index finds the few rules of a pattern
+		end, err := q.RulesLookedAt(ctx, tenant, after, s.lookedAt)
+		switch {
+		case err == nil:
+			last, page.Next = end, end
+		case !errors.Is(err, pgx.ErrNoRows):
+			return rules.RulePage{}, wrap(err, "read rules")
+		}
+	}
+	rows, err := q.RulesPage(ctx, dbsqlc.RulesPageParams{
+		TenantID:   tenant,
+		After:      after,
+		Last:       last,
+		Scope:      string(filter.Scope),
+		Plan:       filter.Plan,
+		Name:       filter.Name,
+		Meter:      (*string)(filter.Meter),
+		Mode:       string(filter.Mode),
+		Action:     string(filter.Action),
+		IsActive:   filter.Active,
+		KeyPattern: filter.Pattern,
+		Containing: filter.Text,
+		PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
+	})
 	if err != nil {
-		return rules.RulePage{}, fmt.Errorf("read rules: %w", err)
+		return rules.RulePage{}, wrap(err, "read rules")
 	}
 	if len(rows) > limit {
 		rows = rows[:limit]
@@ -67,23 +64,20 @@ func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.R
 	if limit <= 0 {
 		return page, nil
 	}
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-			last, err := q.MatrixLast(ctx, dbsqlc.MatrixLastParams{
-				TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Rows: int64(limit),
-				Rules: s.matrixRules,
-			})
-			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-				return nil, err
-			}
-			page.Next = rules.RuleIdentity{Pattern: last.KeyPattern, Name: last.Name}
-			return q.MatrixPage(ctx, dbsqlc.MatrixPageParams{
-				TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name,
-				ToEnd: err != nil, LastPattern: last.KeyPattern, LastName: last.Name,
-			})
-		})
+	q := s.queriesFor(classRead, only(tenant))
+	last, err := q.MatrixLast(ctx, dbsqlc.MatrixLastParams{
+		TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Rows: int64(limit), Rules: s.matrixRules,
+	})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return rules.MatrixPage{}, wrap(err, "read the plan matrix")
+	}
+	page.Next = rules.RuleIdentity{Pattern: last.KeyPattern, Name: last.Name}
+	rows, err := q.MatrixPage(ctx, dbsqlc.MatrixPageParams{
+		TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name,
+		ToEnd: err != nil, LastPattern: last.KeyPattern, LastName: last.Name,
+	})
 	if err != nil {
-		return rules.MatrixPage{}, fmt.Errorf("read the plan matrix: %w", err)
+		return rules.MatrixPage{}, wrap(err, "read the plan matrix")
 	}
 	page.Rules = s.rulesFromRows(ctx, rows)
 	return page, nil
@@ -91,48 +85,29 @@ func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.R
 
 // Rule returns one rule.
 func (s *Store) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID) (rules.Rule, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitRule, error) {
-		return q.Rule(ctx, tenant, id)
-	})
+	row, err := s.queriesFor(classRead, only(tenant)).Rule(ctx, tenant, id)
 	if err != nil {
-		return rules.Rule{}, fmt.Errorf("read rule %d: %w", id, err)
+		return rules.Rule{}, wrap(err, "read rule %d", id)
 	}
 	return ruleFromRow(row)
 }
 
 // RulesByID returns the rules that exist among some ids.
 func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-			return q.RulesByID(ctx, tenant, ruleNumbers(ids))
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read %d rules: %w", len(ids), err)
-	}
-	return s.rulesFromRows(ctx, rows), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).RulesByID(ctx, tenant, ruleNumbers(ids))
+	return s.rulesFromRows(ctx, rows), wrap(err, "read %d rules", len(ids))
 }
 
 // Meters returns what a tenant's rules count beside requests.
 func (s *Store) Meters(ctx context.Context, tenant rules.TenantID) ([]rules.Meter, error) {
-	names, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]string, error) {
-		return q.Meters(ctx, tenant)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read what rules count: %w", err)
-	}
-	return each(names, func(name string) rules.Meter { return rules.Meter(name) }), nil
+	names, err := s.queriesFor(classRead, only(tenant)).Meters(ctx, tenant)
+	return each(names, func(name string) rules.Meter { return rules.Meter(name) }), wrap(err, "read what rules count")
 }
 
 // RulesEver returns rules by id, also those that were removed.
 func (s *Store) RulesEver(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-			return q.RulesEver(ctx, tenant, ruleNumbers(ids))
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read %d rules of any time: %w", len(ids), err)
-	}
-	return s.rulesFromRows(ctx, rows), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).RulesEver(ctx, tenant, ruleNumbers(ids))
+	return s.rulesFromRows(ctx, rows), wrap(err, "read %d rules of any time", len(ids))
 }
 
 func ruleNumbers(ids []rules.RuleID) []int64 {
@@ -149,13 +124,10 @@ func (s Writer) CreateRule(ctx context.Context, rule rules.Rule) (created rules.
 		created = first(stored)
 		return err
 	})
-	if err != nil {
-		return rules.Rule{}, fmt.Errorf("create rule %s: %w", rule.Identity(), err)
-	}
-	return created, nil
+	return created, wrap(err, "create rule %s", rule.Identity())
 }
 
-// UpdateRule changes all of a rule except its identity, if its Version is still the stored one.
+// UpdateRule changes all of a rule except its identity.
 func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.Rule, err error) {
 	err = s.inTenant(ctx, classWrite, rule.TenantID, func(ctx context.Context, w write) error {
 		if updated, err = w.ruleAt(ctx, rule.ID, rules.Expected(rule.Version)); err != nil {
@@ -167,13 +139,10 @@ func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.
 		updated, err = w.updateRule(ctx, &updated, &rule)
 		return err
 	})
-	if err != nil {
-		return rules.Rule{}, fmt.Errorf("update rule %d: %w", rule.ID, err)
-	}
-	return updated, nil
+	return updated, wrap(err, "update rule %d", rule.ID)
 }
 
-// RemoveRule removes a rule with its candidate and its overrides, which may be many.
+// RemoveRule removes a rule with its candidate and its overrides.
 func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, expected rules.Expected) error {
 	err := s.inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		if _, err := w.ruleAt(ctx, id, expected); err != nil {
@@ -181,10 +150,7 @@ func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.
 		}
 		return w.removeRule(ctx, id)
 	})
-	if err != nil {
-		return fmt.Errorf("remove rule %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "remove rule %d", id)
 }
 
 func (w write) ruleAt(ctx context.Context, id rules.RuleID, expected rules.Expected) (rules.Rule, error) {
@@ -198,7 +164,6 @@ func (w write) ruleAt(ctx context.Context, id rules.RuleID, expected rules.Expec
 	return ruleFromRow(row)
 }
 
-// requireRoom refuses a rule whose plan does not exist or whose pattern and plan have too many rules.
 func (w write) requireRoom(ctx context.Context, rule *rules.Rule) error {
 	if err := w.requirePlan(ctx, "plan", rule.Plan); err != nil {
 		return err
@@ -285,8 +250,6 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 	return rulesAsStored(rows)
 }
 
-// updateRules expects the stored rules as Before, and lets rules adapt in the place of rules that the caller is about
-// to remove.
 func (w write) updateRules(ctx context.Context, changes []ruleset.Change[rules.Rule], removed ...rules.RuleID) (
 	updated []rules.Rule, failed int, err error,
 ) {
@@ -329,8 +292,8 @@ func (w write) updateRules(ctx context.Context, changes []ruleset.Change[rules.R
 	return rulesAsStored(rows)
 }
 
-// removeRules removes rules with their overrides, and turns off their alerts, which could never fire. Overrides go
-// first, so that a restored rule's limit is later than their ends.
+// removeRules turns off the rules' alerts, which could never fire. Overrides go first, so that a restored rule's limit
+// is later than their ends.
 func (w write) removeRules(ctx context.Context, ids []rules.RuleID) (failed int, err error) {
 	if len(ids) == 0 {
 		return 0, nil

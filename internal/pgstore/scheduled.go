@@ -17,11 +17,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// Schedule stores a change, which takes effect at StartsAt, for all its rules or none. after holds the rules as the
-// change would leave them now, in the change's order, at their Versions. A change without a start is made at once, at
-// the database's time. The change that it replaces is canceled: rules.ErrChanged if that no longer waits. Errors are
-// rules.ErrTooManyScheduled, or by rule index: rules.FieldErrors on change if nothing would change, rules.ErrChanged,
-// rules.ErrNotFound or rules.ErrScheduledOverlap.
+// Schedule stores a change of after, the rules as it would leave them now, for StartsAt, or makes it at once if that is
+// zero. The waiting change that it replaces is canceled, or is rules.ErrChanged. Errors are rules.ErrTooManyScheduled,
+// or by rule index: rules.FieldErrors, rules.ErrChanged, rules.ErrNotFound or rules.ErrScheduledOverlap.
 func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange,
 	after []rules.Rule,
 ) (scheduled rules.ScheduledChange, err error) {
@@ -55,10 +53,7 @@ func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange,
 	} else {
 		err = s.inTenant(ctx, classBulk, change.TenantID, create)
 	}
-	if err != nil {
-		return rules.ScheduledChange{}, fmt.Errorf("schedule a change of %d rules: %w", len(after), err)
-	}
-	return scheduled, nil
+	return scheduled, wrap(err, "schedule a change of %d rules", len(after))
 }
 
 func (w write) createScheduled(
@@ -116,7 +111,6 @@ func (w write) fieldsToSchedule(ctx context.Context, change *rules.ScheduledChan
 	}
 	overlapping := map[rules.RuleID]bool{}
 	for _, row := range open {
-		// One that is in force may be past its end, and not taken back yet.
 		if !waits && row.IsInForce ||
 			change.Overlaps(&rules.ScheduledChange{StartsAt: row.StartsAt, EndsAt: orZero(row.EndsAt)}) {
 			overlapping[row.RuleID] = true
@@ -165,8 +159,7 @@ func (w write) liveRules(ctx context.Context, ids []rules.RuleID) (map[rules.Rul
 	return live, nil
 }
 
-// CancelScheduled cancels a waiting change, and takes back one that is in force. A change that has ended stays
-// unchanged.
+// CancelScheduled cancels a waiting change, and takes back one that is in force.
 func (s Writer) CancelScheduled(ctx context.Context, tenant rules.TenantID, id int64) (after rules.ScheduledChange,
 	err error,
 ) {
@@ -187,10 +180,7 @@ func (s Writer) CancelScheduled(ctx context.Context, tenant rules.TenantID, id i
 		after = scheduledFromRow(row, parts)
 		return err
 	})
-	if err != nil {
-		return rules.ScheduledChange{}, fmt.Errorf("cancel the scheduled change %d: %w", id, err)
-	}
-	return after, nil
+	return after, wrap(err, "cancel the scheduled change %d", id)
 }
 
 func (w write) cancelReplaced(ctx context.Context, id int64) error {
@@ -224,61 +214,39 @@ func scheduledAt(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, 
 
 // ScheduledChange returns one change.
 func (s *Store) ScheduledChange(ctx context.Context, tenant rules.TenantID, id int64) (rules.ScheduledChange, error) {
-	change, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) (rules.ScheduledChange, error) {
-			row, parts, err := scheduledAt(ctx, q, tenant, id)
-			return scheduledFromRow(row, parts), err
-		})
-	if err != nil {
-		return rules.ScheduledChange{}, fmt.Errorf("read the scheduled change %d: %w", id, err)
-	}
-	return change, nil
+	row, parts, err := scheduledAt(ctx, s.queriesFor(classRead, only(tenant)), tenant, id)
+	return scheduledFromRow(row, parts), wrap(err, "read the scheduled change %d", id)
 }
 
-// ScheduledChanges returns a page of changes with ids below before, latest first; 0 begins at the latest.
+// ScheduledChanges returns changes with ids below before, latest first; 0 begins at the latest.
 func (s *Store) ScheduledChanges(
 	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, isOpen bool, before int64, limit int,
 ) ([]rules.ScheduledChange, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	found, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (found []rules.ScheduledChange,
-		err error,
-	) {
-		rows, err := q.ScheduledChanges(ctx, dbsqlc.ScheduledChangesParams{
-			TenantID: tenant, Before: before, RuleID: int64(rule), IsOpen: isOpen, PageSize: rowLimit(limit),
-		})
-		if err != nil {
-			return nil, err
-		}
-		parts, err := q.ScheduledRules(ctx, tenant,
-			each(rows, func(row dbsqlc.ScheduledChange) int64 { return row.ChangeID }))
-		if err != nil {
-			return nil, err
-		}
-		of := map[int64][]dbsqlc.ScheduledChangeRule{}
-		for _, part := range parts {
-			of[part.ChangeID] = append(of[part.ChangeID], part)
-		}
-		return each(rows, func(row dbsqlc.ScheduledChange) rules.ScheduledChange {
-			return scheduledFromRow(row,
-				of[row.ChangeID])
-		}), nil
+	q := s.queriesFor(classRead, only(tenant))
+	rows, err := q.ScheduledChanges(ctx, dbsqlc.ScheduledChangesParams{
+		TenantID: tenant, Before: before, RuleID: int64(rule), IsOpen: isOpen, PageSize: rowLimit(limit),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list scheduled changes: %w", err)
+		return nil, wrap(err, "list scheduled changes")
 	}
-	return found, nil
+	parts, err := q.ScheduledRules(ctx, tenant,
+		each(rows, func(row dbsqlc.ScheduledChange) int64 { return row.ChangeID }))
+	of := map[int64][]dbsqlc.ScheduledChangeRule{}
+	for _, part := range parts {
+		of[part.ChangeID] = append(of[part.ChangeID], part)
+	}
+	return each(rows, func(row dbsqlc.ScheduledChange) rules.ScheduledChange {
+		return scheduledFromRow(row, of[row.ChangeID])
+	}), wrap(err, "list scheduled changes")
 }
 
 // DatabaseTime returns the time by the database's clock.
 func (s *Store) DatabaseTime(ctx context.Context) (time.Time, error) {
-	now, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) { return q.DatabaseTime(ctx) })
-	if err != nil {
-		return now, fmt.Errorf("read the database's time: %w", err)
-	}
-	return now, nil
+	now, err := s.queriesFor(classRead, everyTenant).DatabaseTime(ctx)
+	return now, wrap(err, "read the database's time")
 }
 
 func scheduledFromRow(row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule) rules.ScheduledChange {

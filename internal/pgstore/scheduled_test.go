@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// monday is when the changes of these tests begin, and friday when they end.
 var (
 	monday = time.Now().Add(24 * time.Hour).UTC().Truncate(time.Microsecond)
 	friday = monday.Add(4 * 24 * time.Hour)
@@ -133,7 +132,6 @@ func TestAScheduledChangeDoesNotOverwriteWhatWasEditedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestChangesOneAfterTheOtherLeaveWhatWasBefore also if the later one was scheduled first.
 func TestChangesOneAfterTheOtherLeaveWhatWasBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -151,7 +149,6 @@ func TestChangesOneAfterTheOtherLeaveWhatWasBefore(t *testing.T) {
 	w.scheduledIs(t, second, rule.Burst, rules.ScheduledDone)
 }
 
-// TestAChangeMadeAtOnceWaitsForTheEndOfTheOneBefore, which is past and not taken back yet.
 func TestAChangeMadeAtOnceWaitsForTheEndOfTheOneBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -222,7 +219,6 @@ func TestAScheduledChangeThatCannotBeMadeSaysWhy(t *testing.T) {
 	}
 }
 
-// TestManyDueChangesDelayNoOtherTenants lets all changes of a greedy tenant be due before another's.
 func TestManyDueChangesDelayNoOtherTenants(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -248,7 +244,6 @@ func TestManyDueChangesDelayNoOtherTenants(t *testing.T) {
 	w.scheduledIs(t, small, 20, rules.ScheduledInForce)
 }
 
-// TestWorkThatSomebodyWaitsForIsNeverParked, because its row would wait for ever once the job is removed.
 func TestWorkThatSomebodyWaitsForIsNeverParked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

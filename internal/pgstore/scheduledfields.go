@@ -9,7 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// titleOf says what a change is of: "user:{user_id} on pro", "12 limits of pro", "2 rules of several plans".
+// titleOf returns "user:{user_id} on pro", "12 limits of pro", "2 rules of several plans".
 func titleOf(after []rules.Rule, fields [][]byte) string {
 	plan := cmp.Or(after[0].Plan, "all plans")
 	if len(after) == 1 {
@@ -27,7 +27,6 @@ func titleOf(after []rules.Rule, fields [][]byte) string {
 	return fmt.Sprintf("%d limits of %s", len(after), plan)
 }
 
-// isLimitOnly reports whether a change is of a rate or a burst and of nothing else.
 func isLimitOnly(fields []byte) bool {
 	var named map[string]json.RawMessage
 	if json.Unmarshal(fields, &named) != nil {
@@ -49,7 +48,6 @@ func fieldsOf(rule *rules.Rule) (map[string]json.RawMessage, error) {
 	return fields, err
 }
 
-// changedFields returns the fields that differ, as they are after, or rules.FieldErrors if there are none.
 func changedFields(before, after *rules.Rule) ([]byte, error) {
 	was, err := fieldsOf(before)
 	if err != nil {

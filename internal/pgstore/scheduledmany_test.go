@@ -89,7 +89,6 @@ func TestAChangeOfAColumnIsMadeAndTakenBackAsOne(t *testing.T) {
 		t.Errorf("the second rule has the changes %+v", listed)
 	}
 
-	// Each step is one change in the audit log, with an entry of each rule.
 	got := lines(t, connect(t, w.url),
 		`SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE object_kind = 'rule'), min(actor_name))
 		FROM audit_event WHERE tenant_id = $1 AND act = $2 GROUP BY change_id ORDER BY change_id`, w.ours.ID,
@@ -249,8 +248,6 @@ func TestAChangeWithoutAStartIsMadeAtOnce(t *testing.T) {
 	w.endedAs(t, change, rules.ScheduledDone, "", "", "")
 }
 
-// TestAScheduledChangeIsMadeAlsoIfWhoScheduledItHasLeft: it is the tenant's by then, as a limit is that somebody has
-// saved.
 func TestAScheduledChangeIsMadeAlsoIfWhoScheduledItHasLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

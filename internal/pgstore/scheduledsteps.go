@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -15,13 +17,11 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// scheduledKind is the kind of job that makes a tenant's due changes and takes them back.
 const scheduledKind = "scheduled changes"
 
-// ScheduledWork returns the kind of job that makes due changes of rules and takes them back. A job makes all of its
-// tenant's due changes, the earliest first, so changes of one rule keep their order although attempts can fail. Due
-// times are compared with the database's clock, because it also set the start of changes that begin at once. It is
-// never parked: without its job a change would wait for ever.
+// ScheduledWork returns the kind of job that makes a tenant's due changes and takes them back, the earliest first, so
+// that changes of one rule keep their order. Due times are compared with the database's clock, which also set the start
+// of changes that begin at once. The job is never parked: a change would wait for ever.
 func (s *Store) ScheduledWork() jobs.Kind {
 	const atOnce, longest = 4, 5 * time.Minute
 	return jobs.Kind{
@@ -45,11 +45,8 @@ func (s *Store) StepScheduledOf(ctx context.Context, tenant rules.TenantID, id i
 	err error,
 ) {
 	for failed := int64(0); ; {
-		first, err := ask(ctx, s, only(tenant),
-			func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.ScheduledChange, error) {
-				return q.FirstOpenScheduledChange(ctx, tenant)
-			})
-		if errors.Is(err, rules.ErrNotFound) || err == nil && first.DueAt.After(now) {
+		first, err := s.queriesFor(classRead, only(tenant)).FirstOpenScheduledChange(ctx, tenant)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && first.DueAt.After(now) {
 			break
 		}
 		if err == nil {
@@ -57,7 +54,7 @@ func (s *Store) StepScheduledOf(ctx context.Context, tenant rules.TenantID, id i
 			err = s.StepScheduled(ctx, &due, now)
 		}
 		if err != nil && (ctx.Err() != nil || failed == first.ChangeID) {
-			return time.Time{}, err
+			return time.Time{}, domainError(err)
 		}
 		if err != nil { // it has failed for good, unless it is the first again
 			failed = first.ChangeID
@@ -65,21 +62,18 @@ func (s *Store) StepScheduledOf(ctx context.Context, tenant rules.TenantID, id i
 				first.ChangeID, "error", err)
 		}
 	}
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.ScheduledChange, error) {
-		return q.ScheduledChange(ctx, tenant, id)
-	})
-	if errors.Is(err, rules.ErrNotFound) || err == nil && row.DueAt == nil {
+	row, err := s.queriesFor(classRead, only(tenant)).ScheduledChange(ctx, tenant, id)
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && row.DueAt == nil {
 		return time.Time{}, nil
 	}
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, domainError(err)
 	}
 	return *row.DueAt, nil
 }
 
 // StepScheduled makes a due change or takes it back, as the account that scheduled it, even if that account has left
-// the tenant. A change that another process stepped or that was canceled stays unchanged. Any error except an outage of
-// the database fails the change for good.
+// the tenant. Any error except an outage of the database fails the change for good.
 func (s *Store) StepScheduled(ctx context.Context, due *rules.ScheduledChange, now time.Time) error {
 	writer := s.As(due.By).acting(scheduledAct(due.ID))
 	err := panics.Do(s.log, "a scheduled change", func() error {
@@ -113,7 +107,6 @@ const removedBefore = "The rule was removed before."
 
 func scheduledAct(id int64) string { return fmt.Sprintf("scheduled change %d", id) }
 
-// refusalOf returns the reason, for people, why a rule cannot be changed, or "" for other errors.
 func refusalOf(err error) string {
 	var wrong rules.FieldErrors
 	var unknown rules.UnknownToProcessError
@@ -138,8 +131,6 @@ func (s Writer) failScheduled(ctx context.Context, due *rules.ScheduledChange, f
 	})
 }
 
-// makeNow makes a change that was just created, for all its rules or none. Its audit entries name the change, as for
-// changes that waited.
 func (w write) makeNow(
 	ctx context.Context, by rules.Actor, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, now time.Time,
 ) (dbsqlc.ScheduledChange, error) {
@@ -197,7 +188,7 @@ func (w write) stepMade(
 	return w.stepScheduled(ctx, row)
 }
 
-// takeBack restores the fields that a change set. A rule is left out if one of these fields was edited meanwhile.
+// takeBack leaves out a rule if one of the fields that the change set was edited meanwhile.
 func (w write) takeBack(
 	ctx context.Context, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, now time.Time,
 ) (dbsqlc.ScheduledChange, error) {
@@ -225,9 +216,8 @@ func (w write) takeBack(
 	return w.stepScheduled(ctx, row)
 }
 
-// setParts sets the fields that fieldsOf returns for each rule, stores the result of each part, and returns how many
-// rules were set. A rule is left out, with a Failure, if it was removed, if fieldsOf refuses it, if it would not be
-// valid, or if it would be one too many that adapts. Parts with a Failure are skipped.
+// setParts returns how many rules were set. Rules that fieldsOf refuses, or that would not be valid, are left out with
+// a Failure.
 func (w write) setParts(
 	ctx context.Context, parts []dbsqlc.ScheduledChangeRule, removed string,
 	fieldsOf func(part *dbsqlc.ScheduledChangeRule, live *rules.Rule) (fields []byte, refusal string, err error),
@@ -298,7 +288,6 @@ func (w write) requireValid(ctx context.Context, before, after *rules.Rule) erro
 	return w.requireKnown(ctx, *after)
 }
 
-// leaveOutAdapting leaves out, with a Failure, the last rules that would begin to adapt, while there is no room.
 func (w write) leaveOutAdapting(
 	ctx context.Context, changed []ruleset.Change[rules.Rule], parts []*dbsqlc.ScheduledChangeRule,
 ) (fitting []ruleset.Change[rules.Rule], err error) {
@@ -319,7 +308,6 @@ func (w write) leaveOutAdapting(
 	}
 }
 
-// updateMany updates valid rules. A tenant's rules are counted once, at the end.
 func (w write) updateMany(ctx context.Context, changed []ruleset.Change[rules.Rule]) error {
 	if len(changed) == 0 {
 		return nil
@@ -345,7 +333,6 @@ func (w write) stepScheduled(ctx context.Context, row dbsqlc.ScheduledChange) (d
 	})
 }
 
-// leftOut says for people how many rules a step has left out. A single rule says why.
 func leftOut(parts []dbsqlc.ScheduledChangeRule, number int, done string) string {
 	switch {
 	case number == 0:

@@ -31,7 +31,7 @@ var (
 )
 
 // CheckSchema returns an error, which says what to run, if a schema is older than this binary needs. A newer schema is
-// fine: processes of the previous release run on the new schema while a release is rolled out.
+// fine, as during a rollout.
 func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeouts[classRead])
 	defer cancel()
@@ -106,8 +106,7 @@ func SchemaVersion(ctx context.Context, databaseURL string) (version int64, err 
 	return schemaVersion(ctx, conn)
 }
 
-// schemaVersion reads the version. Unlike goose it does not create the table, because a process's role may lack the
-// right.
+// schemaVersion does not create the table, unlike goose, because a process's role may lack the right.
 func schemaVersion(ctx context.Context, conn *pgx.Conn) (version int64, err error) {
 	var migrated, unreleased bool
 	err = conn.QueryRow(ctx, "SELECT to_regclass('"+VersionTable+"') IS NOT NULL, to_regclass('"+unreleasedTable+"') "+

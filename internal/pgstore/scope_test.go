@@ -14,15 +14,13 @@ import (
 
 var queryName = regexp.MustCompile(`(?m)^-- name: (\w+) `)
 
-// TestOnlyQueriesThatMustCrossTenantsRunInTheScopeOfAll reads the package's source. A query of a tenant's table that is
-// asked in that scope has lost its second wall.
+// A query of a tenant's table that is asked in the scope of all has lost its second wall.
 func TestOnlyQueriesThatMustCrossTenantsRunInTheScopeOfAll(t *testing.T) {
 	t.Parallel()
 	besides := []string{"CreateTenant", "Tenants", "TenantBySlug", "SetActor"} // of tenant.sql
 	mayCross := map[string]bool{}
 	for _, file := range must(filepath.Glob("../../db/queries/*.sql"))(t) {
 		text := string(must(os.ReadFile(file))(t))
-		// a table without tenants
 		isPlatforms := filepath.Base(file) == "platform.sql" || !strings.Contains(text, "tenant_id")
 		for _, name := range queryName.FindAllStringSubmatch(text, -1) {
 			mayCross[name[1]] = isPlatforms || slices.Contains(besides, name[1])

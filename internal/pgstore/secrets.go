@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -11,17 +10,17 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// The purposes of secrets; a purpose and a tenant are needed to open one.
+// A secret's purpose and tenant are needed to open it.
 const (
 	alertUse = "alert"
 	auditUse = "audit webhook"
 )
 
-// SealWith makes the Store seal the secrets of alerts and audit webhooks, and open sealed ones. Call it before the
-// Store's first use. Without it, or without a key in the vault, secrets are stored in plain text.
+// SealWith makes the Store seal the secrets of alerts and audit webhooks; call it before the Store's first use. Without
+// a key, secrets are stored in plain text.
 func (s *Store) SealWith(vault auth.Vault) { s.vault = vault }
 
-// opened returns a stored secret. isClosed means that it is sealed under a key that is not configured.
+// opened reports as isClosed a secret that is sealed under a key that is not configured.
 func (s *Store) opened(use string, tenant rules.TenantID, stored string) (secret string, isClosed bool) {
 	secret, err := s.vault.OpenText(use, int64(tenant), stored)
 	return secret, err != nil
@@ -35,26 +34,21 @@ func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, err
 	return s.vault.SealText(alertUse, int64(alert.Tenant), alert.Secret)
 }
 
-// secretsPerPage is how many secrets SealSecrets reads at once.
 const secretsPerPage = 500
 
-// SealSecrets seals the secrets that are stored as they are, or sealed under a former key, under the present one. Each
-// is a transaction of its own, which the audit log shows as the system's. Returns how many it sealed, and how many it
-// cannot open.
+// SealSecrets seals secrets that are in plain text, or sealed under a former key, and counts those that it cannot open.
+// Each is a transaction of its own, which the audit log shows as the system's.
 func (s *Store) SealSecrets(ctx context.Context) (sealed, closed int, err error) {
 	if !s.vault.HasKey() {
 		return 0, 0, nil
 	}
 	for after := (dbsqlc.SecretsToSealRow{}); ; {
-		page, err := askFor(ctx, s, classBackground, everyTenant,
-			func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.SecretsToSealRow, error) {
-				return q.SecretsToSeal(ctx, dbsqlc.SecretsToSealParams{
-					Prefix: s.vault.SealedPrefix(), AfterTenant: int64(after.TenantID), AfterAlert: after.AlertID,
-					PageSize: secretsPerPage,
-				})
-			})
+		page, err := s.queriesFor(classBackground, everyTenant).SecretsToSeal(ctx, dbsqlc.SecretsToSealParams{
+			Prefix: s.vault.SealedPrefix(), AfterTenant: int64(after.TenantID), AfterAlert: after.AlertID,
+			PageSize: secretsPerPage,
+		})
 		if err != nil {
-			return sealed, closed, fmt.Errorf("look for secrets to seal: %w", err)
+			return sealed, closed, wrap(err, "look for secrets to seal")
 		}
 		for _, row := range page {
 			after = row
@@ -63,7 +57,7 @@ func (s *Store) SealSecrets(ctx context.Context) (sealed, closed int, err error)
 				closed++
 			case errors.Is(err, rules.ErrNotFound): // the tenant was removed
 			case err != nil:
-				return sealed, closed, fmt.Errorf("seal a secret of tenant %d: %w", row.TenantID, err)
+				return sealed, closed, wrap(err, "seal a secret of tenant %d", row.TenantID)
 			case isSealed:
 				sealed++
 			}
@@ -74,8 +68,7 @@ func (s *Store) SealSecrets(ctx context.Context) (sealed, closed int, err error)
 	}
 }
 
-// sealSecret seals one secret, unless it was changed meanwhile. Its version stays, because nothing that people see
-// changes.
+// sealSecret keeps the version, because nothing that people see changes.
 func (s *Store) sealSecret(ctx context.Context, row dbsqlc.SecretsToSealRow) (isSealed bool, err error) {
 	use := alertUse
 	if row.AlertID == 0 {
@@ -89,8 +82,7 @@ func (s *Store) sealSecret(ctx context.Context, row dbsqlc.SecretsToSealRow) (is
 	if err != nil {
 		return false, err
 	}
-	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "seal the secret"}
-	err = s.inTenantAs(ctx, by, row.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
+	err = s.inTenantAs(ctx, system("seal the secret"), row.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
 		var changed int64
 		if use == auditUse {
 			changed, err = q.SealAuditSecret(ctx, sealed, row.TenantID, row.Secret)

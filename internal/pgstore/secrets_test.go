@@ -133,7 +133,6 @@ func TestSecretsOfBeforeAreSealedAndKeysCanBeChanged(t *testing.T) {
 	seal(0, 0)
 }
 
-// TestAnAlertWhoseKeyIsGoneCanBeTurnedOffAndMended: its deliveries say why they fail.
 func TestAnAlertWhoseKeyIsGoneCanBeTurnedOffAndMended(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)

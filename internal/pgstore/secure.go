@@ -10,24 +10,20 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Row-level security has two policies on each table with a column tenant_id. every_row lets all roles see all rows, as
-// before; what a role may do is a matter of its grants. one_tenant restricts that for one role, the tenant role: it
-// sees and writes the rows of the tenant in the setting sluice.tenant, and none without it. The processes log in as
-// another role, and become the tenant role for the time of a query or transaction (see scope).
+// Row-level security has two policies on each table with a column tenant_id. every_row lets all roles see all rows;
+// one_tenant restricts the tenant role to the tenant in the setting sluice.tenant.
 //
-// The owner of the tables is exempt (there is no FORCE ROW LEVEL SECURITY), because pg_dump refuses tables that it may
-// see only in part, and because the functions that make partitions run as the owner. Queries for a tenant never run as
-// the owner, even if the process logs in as one.
+// The owner of the tables is exempt, because pg_dump refuses tables that it may see only in part, and because the
+// functions that make partitions run as the owner.
 //
 // Secure is no migration, because roles are no part of a database: a dump restored on another server comes without its
-// tenant role. `admin migrate` runs Secure each time, and it changes only what is missing.
+// tenant role.
 
 const (
 	findTenantRole = `SELECT r.rolname FROM pg_policy AS p JOIN pg_roles AS r ON r.oid = ANY (p.polroles)
 		WHERE p.polrelid = to_regclass('public.tenant') AND p.polname = 'one_tenant'`
 
-	// Two databases on one server have two tenant roles: with a shared role, a login of one database could read the
-	// other.
+	// With a shared role, a login of one database could read another database of the server.
 	nameTenantRole = `SELECT coalesce((` + findTenantRole +
 		`), (left(current_database(), 56) || '_tenant')::name::text)`
 
@@ -42,20 +38,20 @@ const (
 			EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid AND polname = 'one_tenant')
 		FROM pg_class AS c WHERE c.oid = $1::text::regclass`
 
-	// The cast is part of the setting's side, so that the condition is served by the indexes, which all begin with
-	// tenant_id. PostgreSQL leaves the setting at '' after a transaction that set it.
+	// The cast is on the setting, so that indexes that begin with tenant_id serve the condition. PostgreSQL leaves the
+	// setting at '' after a transaction that set it.
 	oneTenant = `CREATE POLICY one_tenant ON %s AS RESTRICTIVE TO %s
 		USING (tenant_id = nullif(current_setting('sluice.tenant', true), '')::bigint)`
 
-	// grantLock makes grants follow one another, because concurrent ones fail on the same catalog rows.
+	// Concurrent grants fail on the same catalog rows.
 	grantLock = "SELECT pg_advisory_xact_lock(hashtext('sluice grant'))"
 
 	stateDuplicateObject       = "42710"
 	stateInsufficientPrivilege = "42501"
 )
 
-// Secure creates the tenant role, gives it its rights, and sets the policies of each tenant's tables. Each table is a
-// transaction of its own, so that writers wait for one table at a time.
+// Secure creates the tenant role, and sets the policies of each tenant's tables, one table at a time so that writers
+// wait briefly.
 func Secure(ctx context.Context, databaseURL string) (err error) {
 	conn, err := connect(ctx, databaseURL)
 	if err != nil {
@@ -88,7 +84,7 @@ func Secure(ctx context.Context, databaseURL string) (err error) {
 		return fmt.Errorf("grant to %s: %w", role, err)
 	}
 	// The role that migrates may run commands too. Without the right to grant this, CheckSchema reports the missing
-	// grant at the next command.
+	// grant.
 	_ = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var self string
 		if err := tx.QueryRow(ctx, "SELECT current_user").Scan(&self); err != nil {
@@ -99,7 +95,6 @@ func Secure(ctx context.Context, databaseURL string) (err error) {
 	return nil
 }
 
-// createTenantRole creates the tenant role unless it exists, and refuses a role that policies would not hold back.
 func createTenantRole(ctx context.Context, conn *pgx.Conn, role string) error {
 	const find = `SELECT rolcanlogin OR rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = $1`
 	var unfit bool
@@ -129,8 +124,7 @@ func createTenantRole(ctx context.Context, conn *pgx.Conn, role string) error {
 	return nil
 }
 
-// secureTable sets the policies of one table. The lock timeout is short, because other statements queue behind a
-// waiting lock.
+// The lock timeout is short, because other statements queue behind a waiting lock.
 func secureTable(ctx context.Context, tx pgx.Tx, table, role string) error {
 	if _, err := tx.Exec(ctx, grantLock); err != nil {
 		return fmt.Errorf("wait for another process that migrates: %w", err)
@@ -156,8 +150,8 @@ func secureTable(ctx context.Context, tx pgx.Tx, table, role string) error {
 	return err
 }
 
-// grantToTenantRole gives the tenant role what queries for a tenant need, and revokes all other rights. In the table
-// account, which belongs to no tenant, the role may read names and addresses but no password hashes.
+// grantToTenantRole revokes all other rights. In the table account, which belongs to no tenant, the role may read names
+// and addresses but no password hashes.
 func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []string) error {
 	if _, err := tx.Exec(ctx, grantLock); err != nil {
 		return fmt.Errorf("wait for another process that grants: %w", err)
@@ -198,9 +192,8 @@ func letBecomeTenant(ctx context.Context, tx pgx.Tx, login, role string) error {
 	return changeRole(ctx, tx, statement)
 }
 
-// keepFromInheriting keeps a login role from inheriting the tenant role's rights. With them it would inherit the
-// restriction, and see no row in the scope of every tenant. Since PostgreSQL 16 a membership says so, before that a
-// role.
+// A login that inherits the tenant role's restriction would see no row in the scope of every tenant. Since PostgreSQL
+// 16 a membership says so, before that a role.
 func keepFromInheriting(ctx context.Context, tx pgx.Tx, login, role string) error {
 	var membershipsInherit, inherits bool
 	var others int
@@ -219,7 +212,6 @@ func keepFromInheriting(ctx context.Context, tx pgx.Tx, login, role string) erro
 	return changeRole(ctx, tx, "ALTER ROLE "+quoteName(login)+" NOINHERIT")
 }
 
-// changeRole runs a statement. Without the right to, the error says that an administrator must.
 func changeRole(ctx context.Context, tx pgx.Tx, statement string) error {
 	_, err := tx.Exec(ctx, statement)
 	var refusal *pgconn.PgError
@@ -232,7 +224,7 @@ func changeRole(ctx context.Context, tx pgx.Tx, statement string) error {
 
 const (
 	inheritedByMembership = "current_setting('server_version_num')::integer >= 160000"
-	// mayBecome is the name of the right to SET ROLE. Before PostgreSQL 16 every member had it.
+	// Before PostgreSQL 16 every member had the right to SET ROLE.
 	mayBecome = "CASE WHEN " + inheritedByMembership + " THEN 'SET' ELSE 'MEMBER' END"
 )
 

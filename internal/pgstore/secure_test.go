@@ -21,7 +21,7 @@ func migrateAs(t *testing.T, databaseURL, role string) (roleURL string, err erro
 	return u.String(), migrate.Up(t.Context(), u.String(), slog.New(slog.DiscardHandler))
 }
 
-// owned is an empty database whose owner is no superuser, as managed services have it.
+// The owner is no superuser, as in managed services.
 func ownedDatabase(t *testing.T, attributes string) (superURL, owner string) {
 	t.Helper()
 	superURL = devdbtest.EmptyPostgres(t)
@@ -93,7 +93,6 @@ func TestAnOwnerWhoMayCreateRolesNeedsNobody(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// A role that inherits would see nothing in the scope of all tenants.
 	exec(t, superURL, fmt.Sprintf("ALTER ROLE %s INHERIT", app))
 	if err := pgstore.CheckSchema(t.Context(), u.String()); err == nil || !strings.Contains(err.Error(), "inherits") {
 		t.Errorf("a role that inherits is told %v", err)
@@ -104,8 +103,7 @@ func TestAnOwnerWhoMayCreateRolesNeedsNobody(t *testing.T) {
 	}
 }
 
-// TestMigrateSecuresAgain migrates a database that lost its tenant role, as a dump that was restored on another server
-// has.
+// A dump that was restored on another server has no tenant role.
 func TestMigrateSecuresAgain(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.EmptyPostgres(t)
@@ -147,7 +145,6 @@ func TestMigrateSecuresAgain(t *testing.T) {
 	}
 }
 
-// TestARoleOfTheReleaseBeforeGoesOn logs in as a role with rights on all tables that was granted nothing since.
 func TestARoleOfTheReleaseBeforeGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

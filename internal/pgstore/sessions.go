@@ -1,9 +1,8 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"net/netip"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -14,14 +13,10 @@ import (
 func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live auth.Live) (created auth.Session,
 	err error,
 ) {
-	var ip *netip.Addr
-	if session.IP.IsValid() {
-		ip = &session.IP
-	}
 	account := session.Account
 	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.CreateSession(ctx, dbsqlc.CreateSessionParams{
-			TokenDigest: session.Token[:], UserAgent: session.UserAgent, Ip: ip, Provider: session.Provider,
+			TokenDigest: session.Token[:], UserAgent: session.UserAgent, Ip: unlessZero(session.IP), Provider: session.Provider,
 			AccountID: account.ID, PasswordHash: session.PasswordHash, SecondFactor: session.SecondFactor,
 		})
 		if err != nil {
@@ -35,28 +30,20 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 			AccountID: account.ID, SeenSince: live.SeenSince, CreatedSince: live.CreatedSince, Most: auth.MaxSessions,
 		})
 	})
-	if err != nil {
-		return auth.Session{}, fmt.Errorf("create a session of account %d: %w", account.ID, err)
-	}
-	return created, nil
+	return created, wrap(err, "create a session of account %d", account.ID)
 }
 
 // SessionOf returns the session with a token. Failing to note its use is not an error.
 func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live, use auth.Use) (auth.Session, error) {
-	row, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
-			return q.SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
-		})
+	row, err := s.queriesFor(classRead, everyTenant).SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
 	if err != nil {
-		return auth.Session{}, fmt.Errorf("read a session by its token: %w", err)
+		return auth.Session{}, wrap(err, "read a session by its token")
 	}
 	session := sessionFromRow(row.Session, accountFromRow(row.Account))
 	if use != auth.Used || !row.ToBeNoted {
 		return session, nil
 	}
-	_, err = ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, q.NoteSessionSeen(ctx, session.ID)
-	})
+	err = s.queriesFor(classWrite, everyTenant).NoteSessionSeen(ctx, session.ID)
 	if err != nil {
 		s.log.WarnContext(ctx, "a session's use was not noted", "session_id", session.ID, "error", err)
 	}
@@ -69,38 +56,24 @@ func (s *Store) Sessions(ctx context.Context, account auth.AccountID, live auth.
 	if err != nil {
 		return nil, err
 	}
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Session, error) {
-		return q.Sessions(ctx, account, live.SeenSince, live.CreatedSince)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the sessions of account %d: %w", account, err)
-	}
-	return each(rows, func(row dbsqlc.Session) auth.Session { return sessionFromRow(row, holder) }), nil
+	rows, err := s.queriesFor(classRead, everyTenant).Sessions(ctx, account, live.SeenSince, live.CreatedSince)
+	return each(rows, func(row dbsqlc.Session) auth.Session { return sessionFromRow(row, holder) }),
+		wrap(err, "read the sessions of account %d", account)
 }
 
 // EndSession ends one session of an account.
 func (s *Store) EndSession(ctx context.Context, account auth.AccountID, id int64) error {
-	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		return struct{}{}, foundOne(q.EndSession(ctx, account, id))
-	})
-	if err != nil {
-		return fmt.Errorf("end session %d of account %d: %w", id, account, err)
-	}
-	return nil
+	err := foundOne(s.queriesFor(classWrite, everyTenant).EndSession(ctx, account, id))
+	return wrap(err, "end session %d of account %d", id, account)
 }
 
 // EndSessions ends all sessions of an account and returns their number.
 func (s *Store) EndSessions(ctx context.Context, account auth.AccountID) (int64, error) {
-	ended, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		return q.EndSessions(ctx, account)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("end the sessions of account %d: %w", account, err)
-	}
-	return ended, nil
+	ended, err := s.queriesFor(classWrite, everyTenant).EndSessions(ctx, account)
+	return ended, wrap(err, "end the sessions of account %d", account)
 }
 
-// SignOutAccount ends all sessions of an account in the name of somebody else, which the platform's audit log has.
+// SignOutAccount ends all sessions of an account in the name of somebody else.
 func (s *Store) SignOutAccount(ctx context.Context, by rules.Actor, id auth.AccountID) error {
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		ended, err := q.EndSessions(ctx, id)
@@ -109,29 +82,19 @@ func (s *Store) SignOutAccount(ctx context.Context, by rules.Actor, id auth.Acco
 		}
 		return q.NoteSessionsEnded(ctx, int64(id), ended)
 	})
-	if err != nil {
-		return fmt.Errorf("sign account %d out: %w", id, err)
-	}
-	return nil
+	return wrap(err, "sign account %d out", id)
 }
 
 func sessionFromRow(row dbsqlc.Session, account auth.Account) auth.Session {
-	session := auth.Session{
-		ID:         row.SessionID,
-		Account:    account,
-		CreatedAt:  row.CreatedAt.UTC(),
-		LastSeenAt: row.LastSeenAt.UTC(),
-		UserAgent:  row.UserAgent,
-		Provider:   row.Provider,
-
+	return auth.Session{
+		ID:           row.SessionID,
+		Account:      account,
+		CreatedAt:    row.CreatedAt.UTC(),
+		LastSeenAt:   row.LastSeenAt.UTC(),
+		UserAgent:    row.UserAgent,
+		IP:           orZeroValue(row.Ip),
+		Provider:     row.Provider,
 		SecondFactor: row.SecondFactor,
-		ConfirmedAt:  row.CreatedAt.UTC(),
+		ConfirmedAt:  cmp.Or(orZero(row.ConfirmedAt), row.CreatedAt.UTC()),
 	}
-	if row.ConfirmedAt != nil {
-		session.ConfirmedAt = row.ConfirmedAt.UTC()
-	}
-	if row.Ip != nil {
-		session.IP = *row.Ip
-	}
-	return session
 }

@@ -51,8 +51,6 @@ func TestAChangedLimitComesIntoForceLater(t *testing.T) {
 	}
 }
 
-// TestEachLimitOfAUserIsLaterThanTheOneBefore walks one user through changes of rule and override,
-// and expects that each limit which then holds for the user is later than the one before.
 func TestEachLimitOfAUserIsLaterThanTheOneBefore(t *testing.T) {
 	t.Parallel()
 	for _, clock := range []string{"while the clock goes on", "after the clock stepped back"} {

@@ -29,17 +29,15 @@ func (s *Store) Lead(ctx context.Context, holder string, lasts time.Duration) (n
 	case errors.Is(err, pgx.ErrNoRows):
 		return now, false, nil
 	case err != nil:
-		return now, false, fmt.Errorf("lead the control loop: %w", domainError(err))
+		return now, false, wrap(err, "lead the control loop")
 	}
 	return now.UTC(), true, nil
 }
 
 // EndLead ends a process's leadership.
 func (s *Store) EndLead(ctx context.Context, holder string) error {
-	if err := s.queriesFor(classBackground, everyTenant).EndLead(ctx, adaptRole, holder); err != nil {
-		return fmt.Errorf("end the lead of the control loop: %w", domainError(err))
-	}
-	return nil
+	err := s.queriesFor(classBackground, everyTenant).EndLead(ctx, adaptRole, holder)
+	return wrap(err, "end the lead of the control loop")
 }
 
 // WriteReports adds reports of backends to those of the present slice.
@@ -53,10 +51,8 @@ func (s *Store) WriteReports(ctx context.Context, reports []adapt.BackendReport)
 		p.Errors = append(p.Errors, r.Errors)
 		p.Latencies = append(p.Latencies, arrayText(&r.Latency))
 	}
-	if err := s.queriesFor(classBackground, everyTenant).BackendsReported(ctx, p); err != nil {
-		return fmt.Errorf("store reports of backends: %w", domainError(err))
-	}
-	return nil
+	err := s.queriesFor(classBackground, everyTenant).BackendsReported(ctx, p)
+	return wrap(err, "store reports of backends")
 }
 
 func arrayText(h *adapt.Histogram) string {
@@ -73,10 +69,7 @@ func arrayText(h *adapt.Histogram) string {
 // BackendReports returns the slices of all tenants' backends after a time.
 func (s *Store) BackendReports(ctx context.Context, after time.Time) ([]adapt.BackendSlice, error) {
 	rows, err := s.queriesFor(classBackground, everyTenant).BackendReports(ctx, after)
-	if err != nil {
-		return nil, fmt.Errorf("read reports of backends: %w", domainError(err))
-	}
-	return each(rows, sliceFromRow), nil
+	return each(rows, sliceFromRow), wrap(err, "read reports of backends")
 }
 
 func sliceFromRow(row dbsqlc.BackendReport) adapt.BackendSlice {
@@ -88,19 +81,14 @@ func sliceFromRow(row dbsqlc.BackendReport) adapt.BackendSlice {
 
 // DropBackendReports deletes slices before a time.
 func (s *Store) DropBackendReports(ctx context.Context, before time.Time) error {
-	if err := s.queriesFor(classBackground, everyTenant).DropBackendReports(ctx, before); err != nil {
-		return fmt.Errorf("drop old reports of backends: %w", domainError(err))
-	}
-	return nil
+	err := s.queriesFor(classBackground, everyTenant).DropBackendReports(ctx, before)
+	return wrap(err, "drop old reports of backends")
 }
 
 // RecentSteps returns the steps of all tenants that end after a time.
 func (s *Store) RecentSteps(ctx context.Context, after time.Time) ([]rules.Step, error) {
 	rows, err := s.queriesFor(classBackground, everyTenant).RecentSteps(ctx, after)
-	if err != nil {
-		return nil, fmt.Errorf("read steps: %w", domainError(err))
-	}
-	return each(rows, stepFromRow), nil
+	return each(rows, stepFromRow), wrap(err, "read steps")
 }
 
 // PutSteps writes steps of one tenant, unless somebody else is writing.
@@ -129,10 +117,7 @@ func (s *Store) PutSteps(
 		})
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("write steps of tenant %d: %w", tenant, writeError(err))
-	}
-	return written, nil
+	return written, wrap(writeError(err), "write steps of tenant %d", tenant)
 }
 
 func stepFromRow(row dbsqlc.RateLimitStep) rules.Step {
@@ -145,38 +130,34 @@ func stepFromRow(row dbsqlc.RateLimitStep) rules.Step {
 
 // Adapting returns how the rules of a tenant that adapt stand.
 func (s *Store) Adapting(ctx context.Context, tenant rules.TenantID) (standing []adapt.Standing, err error) {
-	type rows struct {
-		rules   []dbsqlc.RateLimitRule
-		steps   []dbsqlc.RateLimitStep
-		reports []dbsqlc.BackendReport
+	const attempted = "read the rules that adapt"
+	q := s.queriesFor(classRead, only(tenant))
+	ruleRows, err := q.AdaptingRules(ctx, tenant)
+	if err != nil || len(ruleRows) == 0 {
+		return nil, wrap(err, attempted)
 	}
-	found, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (found rows, err error) {
-		if found.rules, err = q.AdaptingRules(ctx, tenant); err != nil || len(found.rules) == 0 {
-			return found, err
-		}
-		if found.steps, err = q.Steps(ctx, tenant); err != nil {
-			return found, err
-		}
-		found.reports, err = q.BackendReportsOfTenant(ctx, tenant)
-		return found, err
-	})
+	stepRows, err := q.Steps(ctx, tenant)
 	if err != nil {
-		return nil, fmt.Errorf("read the rules that adapt: %w", err)
+		return nil, wrap(err, attempted)
+	}
+	reports, err := q.BackendReportsOfTenant(ctx, tenant)
+	if err != nil {
+		return nil, wrap(err, attempted)
 	}
 	steps := map[rules.RuleID]*rules.Step{}
-	for _, row := range found.steps {
+	for _, row := range stepRows {
 		step := stepFromRow(row)
 		steps[step.RuleID] = &step
 	}
 	seen := map[string]*adapt.Seen{}
-	for _, row := range found.reports {
+	for _, row := range reports {
 		slice := sliceFromRow(row)
 		if seen[slice.Backend] == nil {
 			seen[slice.Backend] = new(adapt.Seen)
 		}
 		seen[slice.Backend].Add(&slice.Seen)
 	}
-	for _, rule := range s.rulesFromRows(ctx, found.rules) {
+	for _, rule := range s.rulesFromRows(ctx, ruleRows) {
 		if rule.Adapts() {
 			standing = append(standing, adapt.Standing{
 				Rule: rule, Step: steps[rule.ID],
@@ -187,8 +168,6 @@ func (s *Store) Adapting(ctx context.Context, tenant rules.TenantID) (standing [
 	return standing, nil
 }
 
-// requireAdaptRoom refuses to let more than rules.MaxAdapting rules of a tenant adapt, besides rules that are about to
-// be removed.
 func (w write) requireAdaptRoom(ctx context.Context, all []rules.Rule, removed ...rules.RuleID) error {
 	var adapting []int64
 	written := ruleNumbers(removed)

@@ -165,7 +165,6 @@ func TestALimitComesIntoForceAfterTheStepsBeforeIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rule := w.adapting(t, "a")
-	// As if the clock had stepped back since.
 	step := w.step(t, rule, 70)
 	exec(t, w.url,
 		`UPDATE rate_limit_step SET in_force_since = in_force_since + interval '1 hour', ends_at = ends_at + interval '1 hour'
@@ -212,7 +211,6 @@ func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
 	if _, err := w.CreateRule(t.Context(), one); !errors.As(err, &wrong) || wrong[0].Field != "adapt" {
 		t.Errorf("one more rule that adapts: %v", err)
 	}
-	// Of several changes, the one that begins to adapt is named.
 	plain := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:{user_id}", "", "plain")))(t)
 	begins := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:{user_id}", "", "begins")))(t)
 	plain.Burst++
@@ -229,7 +227,6 @@ func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
 	last.Adapt.FloorPercent = 30
 	last = must(w.UpdateRule(t.Context(), last))(t)
 
-	// A promotion moves an adapting limit, and its undoing moves it back, so neither needs room for one more.
 	last.Mode = rules.ModeShadow
 	last = must(w.UpdateRule(t.Context(), last))(t)
 	live := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, last.Pattern.String(), last.Plan, "live")))(t)

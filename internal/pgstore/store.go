@@ -1,15 +1,14 @@
 // Package pgstore keeps tenants, their rules, and accounts in PostgreSQL 15 or later.
 //
-// All writes that checks depend on are made by a [Writer], and the database's triggers log them in an audit log. Each
-// write is one transaction that locks its tenant's row, so a tenant's revisions and audit entries become visible in
-// order. Reads and writes for a tenant see only its rows, by row-level security: see scope.
+// A [Writer] makes all writes that checks depend on, and triggers log them in an audit log. Each write locks its
+// tenant's row, so a tenant's revisions and audit entries become visible in order. Row-level security limits reads and
+// writes for a tenant to its rows.
 //
-// Each query has the deadline of its class: see timeouts. While the database is away, methods return rules.ErrAway or
+// Each query has the deadline of its class. While the database is away, methods return rules.ErrAway or
 // context.DeadlineExceeded, never rules.ErrNotFound. Nothing is retried, since a write whose answer was lost may have
 // happened.
 //
-// A Store uses no session state, so it works behind a pooler in transaction mode. Only Migrate needs a direct
-// connection, because its advisory lock belongs to a session.
+// A Store uses no session state, so it works behind a pooler in transaction mode.
 package pgstore
 
 import (
@@ -39,7 +38,6 @@ import (
 const (
 	connectTimeout = 5 * time.Second
 
-	// maxConns caps the connections, which are made when needed.
 	maxConns    = 20
 	pingTimeout = 2 * time.Second
 
@@ -47,37 +45,34 @@ const (
 	pageSize = 5000
 	// lookedAt caps the rows that a page of a list looks at for a filter without an index.
 	lookedAt = 2000
-	// matrixRules is how many rules end a page of a plan matrix; see rules.MatrixPage. 10,000 are about 7 MB of JSON.
+	// matrixRules end a page of a plan matrix; 10,000 are about 7 MB of JSON.
 	matrixRules = 10_000
 )
 
-// Store reads and writes all tables. All methods are safe for concurrent use.
+// Store reads and writes all tables, and is safe for concurrent use.
 type Store struct {
 	pool                  *pgxpool.Pool
 	log                   *slog.Logger
 	pageSize              int32
 	lookedAt, matrixRules int64
 	topRows               int32
-	// userMonths caps, approximately, the users that are counted for one tenant and month.
-	userMonths int32
-	// countsPerPage is how many numbers of what tenants hold are compared at once.
-	countsPerPage   int32
-	erasedPerPiece  int32
-	droppedPerPiece int32
-	exportLimits    exportLimits
-	turns           *shares.Shares // see turn
-	timeouts        map[class]time.Duration
-	vault           auth.Vault // see SealWith
+	userMonths            int32
+	countsPerPage         int32
+	erasedPerPiece        int32
+	droppedPerPiece       int32
+	exportLimits          exportLimits
+	turns                 *shares.Shares // see turn
+	timeouts              map[class]time.Duration
+	vault                 auth.Vault // see SealWith
 
 	unreadable atomic.Int64
 }
 
-// Writer writes tenants and what belongs to them, in the name of one actor.
+// Writer writes what belongs to tenants, in the name of one actor.
 //
-// A write is all or nothing, is recorded in the audit log in the same transaction, and raises its tenant's revision
-// unless it changed nothing. Writers of one tenant wait for each other. It expects validated values and returns them as
-// stored, with ids, versions, times and revisions of its own. A method with a rules.Expected, or with a row that has a
-// version, returns rules.ErrChanged unless that matches the stored one.
+// A write is all or nothing, is recorded in the audit log, and raises its tenant's revision unless it changed nothing.
+// Writers of one tenant wait for each other. A Writer expects validated values. A method with a rules.Expected, or with
+// a row that has a version, returns rules.ErrChanged unless that matches the stored one.
 type Writer struct {
 	*Store
 	by rules.Actor
@@ -94,9 +89,8 @@ var (
 // As returns a Writer, whose writes are logged as the actor's.
 func (s *Store) As(by rules.Actor) Writer { return Writer{s, by} }
 
-// Open returns a Store for the database at a URL. The first query connects, so that a process starts even if the
-// database is away. The URL may limit the pool with pool_max_conns, as pgxpool.ParseConfig describes; the default is
-// 20.
+// Open returns a Store for the database at a URL, which may limit the pool with pool_max_conns. The first query
+// connects, so that a process starts even if the database is away.
 func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -121,10 +115,9 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	}, nil
 }
 
-// setDefaults sets parameters that the URL leaves out. pgx's default is named prepared statements, which the URL cannot
-// choose either: a pooler mixes them up between sessions, and from the sixth time on PostgreSQL plans them without
-// their values. A query with optional filters then misses the index of its filter: of 1.5 million violations it read
-// all, in 2.7 s instead of 1 ms. CacheDescribe caches parameter types only.
+// setDefaults replaces pgx's default of named prepared statements: a pooler mixes them up between sessions, and from
+// the sixth time on PostgreSQL plans them without their values. A query with optional filters then misses the index of
+// its filter: of 1.5 million violations it read all, in 2.7 s instead of 1 ms.
 func setDefaults(config *pgx.ConnConfig) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = connectTimeout
@@ -143,41 +136,34 @@ func (s *Store) Connections() int { return int(s.pool.Config().MaxConns) }
 // UnreadableRules counts stored rules that were skipped because their pattern did not parse.
 func (s *Store) UnreadableRules() int64 { return s.unreadable.Load() }
 
-// write is a transaction that locks its tenant against other writes.
 type write struct {
 	*dbsqlc.Queries
 	tenant   rules.TenantID
 	revision int64 // the tenant's new one
 }
 
-// errUnchanged rolls back a write without effect.
 var errUnchanged = errors.New("unchanged")
 
 // inTenant runs a function in a write of a tenant. Any error, errUnchanged included, rolls back.
 func (s Writer) inTenant(ctx context.Context, class class, tenant rules.TenantID,
 	do func(context.Context, write) error,
 ) error {
-	end, err := s.turn(ctx, tenant, false)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return s.writeTenant(ctx, class, tenant, do)
+	return s.inTurn(ctx, class, tenant, false, do)
 }
 
 func (s Writer) inBulk(ctx context.Context, tenant rules.TenantID, do func(context.Context, write) error) error {
-	end, err := s.turn(ctx, tenant, true)
+	return s.inTurn(ctx, classBulk, tenant, true, do)
+}
+
+func (s Writer) inTurn(ctx context.Context, class class, tenant rules.TenantID, isBulk bool,
+	do func(context.Context, write) error,
+) error {
+	end, err := s.turn(ctx, tenant, isBulk)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return s.writeTenant(ctx, classBulk, tenant, do)
-}
-
-func (s Writer) writeTenant(ctx context.Context, class class, tenant rules.TenantID,
-	do func(context.Context, write) error,
-) error {
-	err := s.transaction(ctx, class, only(tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
+	err = s.transaction(ctx, class, only(tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
 		raised, err := queries.RaiseRevision(ctx, tenant, actorSetting(s.by))
 		if err != nil {
 			return s.lockError(ctx, tenant, err)
@@ -193,8 +179,7 @@ func (s Writer) writeTenant(ctx context.Context, class class, tenant rules.Tenan
 	return writeError(err)
 }
 
-// inTenantAs runs a function in a transaction for what a tenant owns and no check depends on, such as members. Like
-// inTenant it locks the tenant and sets the actor, but it raises no revision.
+// inTenantAs is inTenant for what no check depends on, such as members, and raises no revision.
 func (s *Store) inTenantAs(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, do func(context.Context, *dbsqlc.Queries) error,
 ) error {
@@ -222,8 +207,7 @@ func (s *Store) inTenantReaching(
 	return writeError(err)
 }
 
-// lockError maps an error of the statement that locks the tenant's row. If the database still answers other statements,
-// a deadline that passed here was spent waiting for a write in another process.
+// lockError blames another writer for a deadline that passed at the tenant's row, if the database still answers.
 func (s *Store) lockError(ctx context.Context, tenant rules.TenantID, err error) error {
 	if errors.Is(domainError(err), context.DeadlineExceeded) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
@@ -235,12 +219,15 @@ func (s *Store) lockError(ctx context.Context, tenant rules.TenantID, err error)
 	return fmt.Errorf("tenant %d: %w", tenant, err)
 }
 
-// acting names what a write does, where its rows do not show that, unless the actor names it already.
 func (s Writer) acting(act string) Writer {
 	if s.by.Act == "" {
 		s.by.Act = act
 	}
 	return s
+}
+
+func system(act string) rules.Actor {
+	return rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: act}
 }
 
 func actorSetting(by rules.Actor) string {
@@ -253,31 +240,10 @@ func actorSetting(by rules.Actor) string {
 	return string(text)
 }
 
-// expect returns rules.ErrChanged unless the stored version, 0 for none, is the expected one.
+// expect takes 0 for no stored version.
 func expect(expected rules.Expected, stored int64) error {
 	if expected == rules.AnyVersion || expected == rules.AnyStored && stored != 0 || int64(expected) == stored {
 		return nil
 	}
 	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)
-}
-
-func ask[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T,
-	error,
-) {
-	return askFor(ctx, s, classRead, of, query)
-}
-
-func askMuch[T any](ctx context.Context, s *Store, of scope,
-	query func(context.Context, *dbsqlc.Queries) (T, error),
-) (T, error) {
-	return askFor(ctx, s, classHeavy, of, query)
-}
-
-func askFor[T any](
-	ctx context.Context, s *Store, class class, of scope, query func(context.Context, *dbsqlc.Queries) (T, error),
-) (answer T, err error) {
-	ctx, cancel := s.within(ctx, class)
-	defer cancel()
-	answer, err = query(ctx, s.queriesFor(class, of))
-	return answer, domainError(err)
 }

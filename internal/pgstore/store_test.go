@@ -222,7 +222,6 @@ func TestListsContinueAfterARow(t *testing.T) {
 	}
 }
 
-// TestADatabaseThatDoesNotAnswerIsAnErrorInTime listens and never says anything.
 func TestADatabaseThatDoesNotAnswerIsAnErrorInTime(t *testing.T) {
 	t.Parallel()
 	blackHole := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// CreateTenant creates a tenant, and the default plan that it names. Unlike others, it and UpdateTenant validate,
-// because a number too large for its column would wrap around.
+// CreateTenant creates a tenant and its default plan. Settings are validated here and in UpdateTenant, because a number
+// too large for its column would wrap around.
 func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created rules.Tenant, err error) {
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, wrong)
@@ -45,14 +45,10 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 		}
 		return commitIdempotent(ctx, queries)
 	})
-	if err != nil {
-		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, writeError(err))
-	}
-	return created, nil
+	return created, wrap(writeError(err), "create tenant %s", tenant.Slug)
 }
 
-// UpdateTenant changes all of a tenant except its slug and where its buckets are, if its Version is still the stored
-// one.
+// UpdateTenant changes all of a tenant except its slug.
 func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated rules.Tenant, err error) {
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("update tenant %d: %w", tenant.ID, wrong)
@@ -73,14 +69,11 @@ func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated 
 		updated, err = w.updateTenant(ctx, tenant)
 		return err
 	})
-	if err != nil {
-		return rules.Tenant{}, fmt.Errorf("update tenant %d: %w", tenant.ID, err)
-	}
-	return updated, nil
+	return updated, wrap(err, "update tenant %d", tenant.ID)
 }
 
-// RemoveTenant removes a suspended tenant; it returns rules.ErrInUse for one that is not suspended. The slug stays
-// taken. The rows are erased after a grace period, during which RestoreTenant undoes it.
+// RemoveTenant returns rules.ErrInUse for a tenant that is not suspended. The rows are erased after a grace period,
+// during which RestoreTenant undoes it.
 func (s Writer) RemoveTenant(ctx context.Context, id rules.TenantID, expected rules.Expected) error {
 	err := s.inTenant(ctx, classWrite, id, func(ctx context.Context, w write) error {
 		stored, err := w.Tenant(ctx, w.tenant)
@@ -95,10 +88,7 @@ func (s Writer) RemoveTenant(ctx context.Context, id rules.TenantID, expected ru
 		}
 		return w.RemoveTenant(ctx, w.tenant)
 	})
-	if err != nil {
-		return fmt.Errorf("remove tenant %d: %w", id, err)
-	}
-	return nil
+	return wrap(err, "remove tenant %d", id)
 }
 
 func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Tenant, error) {
@@ -135,33 +125,18 @@ func sameTenant(a, b rules.Tenant) bool {
 
 // Tenant returns the tenant with an id.
 func (s *Store) Tenant(ctx context.Context, id rules.TenantID) (rules.Tenant, error) {
-	row, err := ask(ctx, s, only(id), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
-		return q.Tenant(ctx, id)
-	})
-	if err != nil {
-		return rules.Tenant{}, fmt.Errorf("read tenant %d: %w", id, err)
-	}
-	return tenantFromRow(row), nil
+	row, err := s.queriesFor(classRead, only(id)).Tenant(ctx, id)
+	return tenantFromRow(row), wrap(err, "read tenant %d", id)
 }
 
 // TenantBySlug returns the tenant with a slug.
 func (s *Store) TenantBySlug(ctx context.Context, slug string) (rules.Tenant, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
-		return q.TenantBySlug(ctx, slug)
-	})
-	if err != nil {
-		return rules.Tenant{}, fmt.Errorf("read tenant %q: %w", slug, err)
-	}
-	return tenantFromRow(row), nil
+	row, err := s.queriesFor(classRead, everyTenant).TenantBySlug(ctx, slug)
+	return tenantFromRow(row), wrap(err, "read tenant %q", slug)
 }
 
-// Tenants returns up to limit tenants whose slug or name contains a text, by slug, beginning after one.
+// Tenants returns tenants whose slug or name contains a text, by slug, beginning after one.
 func (s *Store) Tenants(ctx context.Context, text, after string, limit int) ([]rules.Tenant, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Tenant, error) {
-		return q.Tenants(ctx, after, text, rowLimit(limit))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read tenants: %w", err)
-	}
-	return each(rows, tenantFromRow), nil
+	rows, err := s.queriesFor(classRead, everyTenant).Tenants(ctx, after, text, rowLimit(limit))
+	return each(rows, tenantFromRow), wrap(err, "read tenants")
 }

@@ -25,12 +25,11 @@ var (
 )
 
 const (
-	// blocksPerPage is how many blocks are in memory at once while a range is read: some megabytes.
+	// blocksPerPage blocks are some megabytes of memory.
 	blocksPerPage = 16
-	// latestBlocks caps the blocks that Latest looks at. A process makes at most seven a minute of a tenant, unless it
-	// has more checks than fit.
+	// latestBlocks caps the blocks that Latest looks at. A process makes at most seven a minute.
 	latestBlocks = 20_000
-	// longestBlock is far more than the time from a block's first to its last check: recorders end it after 5 minutes.
+	// longestBlock is far more than the 5 minutes after which recorders end a block.
 	longestBlock = time.Hour
 )
 
@@ -54,14 +53,10 @@ func (s *Store) WriteTraffic(ctx context.Context, blocks []traffic.Block) error 
 }
 
 func writeBlock(ctx context.Context, q *dbsqlc.Queries, b *traffic.Block) error {
-	users := b.Users
-	if users == nil {
-		users = []string{}
-	}
 	written, err := q.WriteTrafficBlock(ctx, dbsqlc.WriteTrafficBlockParams{
 		TenantID: b.Tenant, Day: dayOf(b.First), Writer: b.Writer, Number: b.Number, FirstAt: b.First, LastAt: b.Last,
 		Stratum: int16(b.Stratum), Level: int16(b.Level), Checks: int32(b.Checks),
-		Seen: b.Seen, LeftOut: b.LeftOut, Dropped: b.Dropped, Users: users, Payload: b.Payload,
+		Seen: b.Seen, LeftOut: b.LeftOut, Dropped: b.Dropped, Users: listOf(b.Users), Payload: b.Payload,
 	})
 	if err != nil || written == 0 {
 		return err
@@ -80,35 +75,26 @@ func dayOf(at time.Time) pgtype.Date {
 func (s *Store) TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []traffic.Usage, all int64, tenants int,
 	err error,
 ) {
-	ids := make([]int64, len(of))
-	for i, id := range of {
-		ids[i] = int64(id)
-	}
 	q := s.queriesFor(classBackground, everyTenant)
-	rows, err := q.TrafficUses(ctx, dayOf(time.Now()), ids)
+	rows, err := q.TrafficUses(ctx, dayOf(time.Now()), each(of, func(id rules.TenantID) int64 { return int64(id) }))
 	if err != nil {
-		return nil, 0, 0, fmt.Errorf("read the use of recorded checks: %w", err)
+		return nil, 0, 0, wrap(err, "read the use of recorded checks")
 	}
 	total, err := q.TrafficTotal(ctx)
-	if err != nil {
-		return nil, 0, 0, fmt.Errorf("read the use of recorded checks: %w", err)
-	}
 	return each(rows, func(row dbsqlc.TrafficUsesRow) traffic.Usage {
 		return traffic.Usage{
 			Tenant: row.TenantID, Days: int(row.RecordDays), Bytes: row.Bytes,
 			TodayBytes: row.TodayBytes, YesterdayBytes: int64(row.YesterdayBytes),
 		}
-	}), total.Bytes, int(total.Tenants), nil
+	}), total.Bytes, int(total.Tenants), wrap(err, "read the use of recorded checks")
 }
 
 // UsageOf returns what a tenant has recorded.
 func (s *Store) UsageOf(ctx context.Context, tenant rules.TenantID) (u traffic.Usage, err error) {
 	u.Tenant = tenant
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficDay, error) {
-		return q.TrafficDays(ctx, tenant)
-	})
+	rows, err := s.queriesFor(classRead, only(tenant)).TrafficDays(ctx, tenant)
 	if err != nil {
-		return u, fmt.Errorf("read the use of recorded checks: %w", err)
+		return u, wrap(err, "read the use of recorded checks")
 	}
 	for i := range rows {
 		row := &rows[i]
@@ -126,7 +112,7 @@ func (s *Store) UsageOf(ctx context.Context, tenant rules.TenantID) (u traffic.U
 	return u, nil
 }
 
-// Blocks reads a page at a time, day by day: a page is then one range of the index.
+// Blocks reads day by day: a page is then one range of the index.
 func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Range) iter.Seq2[traffic.Block, error] {
 	return func(yield func(traffic.Block, error) bool) {
 		p := dbsqlc.TrafficBlocksParams{
@@ -135,12 +121,9 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 			PageSize: blocksPerPage,
 		}
 		for last := dayOf(of.Until).Time; !p.Day.Time.After(last); {
-			rows, err := askMuch(ctx, s, only(tenant),
-				func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
-					return q.TrafficBlocks(ctx, p)
-				})
+			rows, err := s.queriesFor(classHeavy, only(tenant)).TrafficBlocks(ctx, p)
 			if err != nil {
-				yield(traffic.Block{}, fmt.Errorf("read recorded checks: %w", err))
+				yield(traffic.Block{}, wrap(err, "read recorded checks"))
 				return
 			}
 			for i := range rows {
@@ -158,23 +141,20 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 	}
 }
 
-// BlocksOfUser first lists the blocks with the user among the newest 20,000, then reads them in pages.
+// BlocksOfUser lists the blocks with the user among the newest 20,000, then reads them in pages.
 func (s *Store) BlocksOfUser(
 	ctx context.Context, tenant rules.TenantID, user string, of traffic.Range, checks int64,
 ) (since time.Time, blocks iter.Seq2[traffic.Block, error], err error) {
 	if since, err = s.Latest(ctx, tenant, of, math.MaxInt64, math.MaxInt64); err != nil {
 		return since, nil, err
 	}
-	places, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficPlacesOfUserRow, error) {
-			return q.TrafficPlacesOfUser(ctx, dbsqlc.TrafficPlacesOfUserParams{
-				TenantID: tenant, UserID: user, FirstDay: dayOf(since), LastDay: dayOf(of.Until), Since: since,
-				Until:        of.Until,
-				LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), Begun: since.Add(-longestBlock),
-			})
-		})
+	places, err := s.queriesFor(classHeavy, only(tenant)).TrafficPlacesOfUser(ctx, dbsqlc.TrafficPlacesOfUserParams{
+		TenantID: tenant, UserID: user, FirstDay: dayOf(since), LastDay: dayOf(of.Until), Since: since,
+		Until:        of.Until,
+		LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), Begun: since.Add(-longestBlock),
+	})
 	if err != nil {
-		return since, nil, fmt.Errorf("find the recorded checks of a user: %w", err)
+		return since, nil, wrap(err, "find the recorded checks of a user")
 	}
 	for i := range places {
 		if checks -= int64(places[i].Checks); checks <= 0 && places[i].FirstAt.After(since) {
@@ -198,12 +178,9 @@ func (s *Store) blocksAt(ctx context.Context, tenant rules.TenantID,
 				p.Days, p.Writers, p.Numbers = append(p.Days, place.Day), append(p.Writers, place.Writer),
 					append(p.Numbers, place.Number)
 			}
-			rows, err := askMuch(ctx, s, only(tenant),
-				func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
-					return q.TrafficBlocksAt(ctx, p)
-				})
+			rows, err := s.queriesFor(classHeavy, only(tenant)).TrafficBlocksAt(ctx, p)
 			if err != nil {
-				yield(traffic.Block{}, fmt.Errorf("read recorded checks: %w", err))
+				yield(traffic.Block{}, wrap(err, "read recorded checks"))
 				return
 			}
 			for i := range rows {
@@ -230,18 +207,16 @@ func blockFromRow(row *dbsqlc.TrafficBlock) traffic.Block {
 func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Range, checks, seen int64) (time.Time,
 	error,
 ) {
-	since, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
-		return q.LatestTraffic(ctx, dbsqlc.LatestTrafficParams{
-			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), Checks: checks, Seen: seen,
-			AtMost: latestBlocks, Begun: of.Since.Add(-longestBlock),
-		})
+	since, err := s.queriesFor(classHeavy, only(tenant)).LatestTraffic(ctx, dbsqlc.LatestTrafficParams{
+		TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
+		LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), Checks: checks, Seen: seen,
+		AtMost: latestBlocks, Begun: of.Since.Add(-longestBlock),
 	})
 	switch {
-	case errors.Is(err, rules.ErrNotFound):
+	case errors.Is(err, pgx.ErrNoRows):
 		return of.Since, nil
 	case err != nil:
-		return time.Time{}, fmt.Errorf("find the latest recorded checks: %w", err)
+		return time.Time{}, wrap(err, "find the latest recorded checks")
 	case since.Before(of.Since):
 		return of.Since, nil
 	}
@@ -250,14 +225,11 @@ func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 
 // Summary describes a range.
 func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.Range) (sum traffic.Summary, err error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficSummaryRow, error) {
-			return q.TrafficSummary(ctx, dbsqlc.TrafficSummaryParams{
-				TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
-			})
-		})
+	rows, err := s.queriesFor(classHeavy, only(tenant)).TrafficSummary(ctx, dbsqlc.TrafficSummaryParams{
+		TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
+	})
 	if err != nil {
-		return sum, fmt.Errorf("describe recorded checks: %w", err)
+		return sum, wrap(err, "describe recorded checks")
 	}
 	for i := range rows {
 		row := &rows[i]
@@ -280,7 +252,6 @@ func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.R
 	return sum, nil
 }
 
-// eraseFromBlock takes a user's checks out of a recorded block.
 func (e *erasing) eraseFromBlock(ctx context.Context, place *dbsqlc.TrafficBlocksPieceRow) error {
 	row, err := e.TrafficBlock(ctx,
 		dbsqlc.TrafficBlockParams{TenantID: e.tenant, Day: place.Day, Writer: place.Writer, Number: place.Number})
@@ -296,12 +267,8 @@ func (e *erasing) eraseFromBlock(ctx context.Context, place *dbsqlc.TrafficBlock
 		rest = block
 		rest.SetRuns(nil)
 	}
-	users := rest.Users
-	if users == nil {
-		users = []string{}
-	}
 	return e.RewriteTrafficBlock(ctx, dbsqlc.RewriteTrafficBlockParams{
 		TenantID: e.tenant, Day: place.Day, Writer: place.Writer, Number: place.Number,
-		Checks: int32(rest.Checks), Users: users, Payload: rest.Payload,
+		Checks: int32(rest.Checks), Users: listOf(rest.Users), Payload: rest.Payload,
 	})
 }

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestRecordedChecksAreReadByTheirPlace has many blocks of two tenants, in one partition. A page of them, and the
-// search for the latest ones, read about as many rows as they need, whatever else the tenant and its neighbour
+// A page of blocks, and the search for the latest ones, read about as many rows as they need, whatever else was
 // recorded.
 func TestRecordedChecksAreReadByTheirPlace(t *testing.T) {
 	t.Parallel()

@@ -13,20 +13,17 @@ import (
 const (
 	// turnTimeout bounds the wait for the tenant's other writes in this process.
 	turnTimeout = 5 * time.Second
-	// maxWaiting caps the waiting writes of one account; more are refused at once.
+	// maxWaiting caps the waiting writes of one account.
 	maxWaiting = 64
-	// manyRows is more than a list shows at once.
-	manyRows = 501
+	manyRows   = 501
 )
 
-// newTurns returns semaphores of one unit for each tenant. Without them, waiting writes would each hold a connection
-// while the tenant's row is locked.
+// newTurns keeps waiting writes from holding a connection each while the tenant's row is locked.
 func newTurns() *shares.Shares {
 	return shares.New(shares.Limits{PerTenant: 1, Waiting: maxWaiting, Timeout: turnTimeout})
 }
 
-// ObserveShares calls show with a function that counts the writes that run and those that wait for another of their
-// tenant.
+// ObserveShares calls show with a function that counts the tenants' running and waiting writes.
 func (s *Store) ObserveShares(show func(class string, count func() shares.Count)) {
 	show("turns", s.turns.Count)
 }
@@ -39,8 +36,8 @@ func classFor(rows int) class {
 }
 
 // turn waits until no other write of the tenant runs in this process. Meanwhile the request releases its unit of the
-// semaphore, so that one tenant's writes hold up nobody else. A write in bulk keeps the unit: acquiring another one
-// during the tenant's turn would hold up the tenant's small writes.
+// semaphore, so that one tenant's writes hold up nobody else. A bulk write keeps the unit: acquiring another one would
+// hold up the tenant's small writes.
 func (s *Store) turn(ctx context.Context, tenant rules.TenantID, isBulk bool) (end func(), err error) {
 	slot := shares.SlotOf(ctx)
 	caller := slot.Caller()

@@ -8,9 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// userData says of each column that could hold an end user's id or address what erasing a user does with it. A new
-// column must be added here: either EraseUser handles it and ExportUserData shows it, or there is a reason why it need
-// not.
+// userData says of each column that could hold an end user's id or address how erasing handles it and ExportUserData
+// shows it, or why not. A new column must be added here.
 var userData = map[string]string{
 	"access_event": "about people who sign in and their keys: tenant kind who typed ip user_agent detail request_id " +
 		"key_id",

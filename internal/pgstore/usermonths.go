@@ -58,53 +58,35 @@ func (s *Store) UserMonths(
 	if after != nil {
 		from = *after
 	}
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.UserMonthsRow, error) {
-			return q.UserMonths(ctx, dbsqlc.UserMonthsParams{
-				TenantID: tenant, Month: dayOf(month), FromUser: from.User, FromMeter: string(from.Meter),
-				IsFirst: after == nil, PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read the users of a month: %w", err)
-	}
+	rows, err := s.queriesFor(classHeavy, only(tenant)).UserMonths(ctx, dbsqlc.UserMonthsParams{
+		TenantID: tenant, Month: dayOf(month), FromUser: from.User, FromMeter: string(from.Meter),
+		IsFirst: after == nil, PageSize: rowLimit(limit),
+	})
 	return each(rows, func(row dbsqlc.UserMonthsRow) traffic.UserMonth {
 		return userMonthFromRow(
 			dbsqlc.MonthsOfUserRow(row))
-	}), nil
+	}), wrap(err, "read the users of a month")
 }
 
 // MonthsOfUser reads one row for each month and meter.
 func (s *Store) MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string,
 	months []time.Time,
 ) ([]traffic.UserMonth, error) {
-	rows, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MonthsOfUserRow, error) {
-			return q.MonthsOfUser(ctx, tenant, each(months, dayOf), user)
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read the months of a user: %w", err)
-	}
-	return each(rows, userMonthFromRow), nil
+	rows, err := s.queriesFor(classRead, only(tenant)).MonthsOfUser(ctx, tenant, each(months, dayOf), user)
+	return each(rows, userMonthFromRow), wrap(err, "read the months of a user")
 }
 
 // KnownUsers looks at the newest lookAt rows of violations.
 func (s *Store) KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time,
 	limit int,
 ) ([]traffic.KnownUser, error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KnownUsersRow, error) {
-			return q.KnownUsers(ctx, dbsqlc.KnownUsersParams{
-				TenantID: tenant, Prefix: prefix, Month: dayOf(month), MonthBefore: dayOf(month.AddDate(0, -1, 0)),
-				AtMost: lookAt, PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("find users: %w", err)
-	}
+	rows, err := s.queriesFor(classHeavy, only(tenant)).KnownUsers(ctx, dbsqlc.KnownUsersParams{
+		TenantID: tenant, Prefix: prefix, Month: dayOf(month), MonthBefore: dayOf(month.AddDate(0, -1, 0)),
+		AtMost: lookAt, PageSize: rowLimit(limit),
+	})
 	return each(rows, func(row dbsqlc.KnownUsersRow) traffic.KnownUser {
 		return traffic.KnownUser{ID: row.UserID, Plan: row.Plan}
-	}), nil
+	}), wrap(err, "find users")
 }
 
 func userMonthFromRow(row dbsqlc.MonthsOfUserRow) traffic.UserMonth {

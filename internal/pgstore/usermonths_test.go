@@ -91,7 +91,6 @@ func TestUsersAreCountedOnceByMonthWhileTheirTenantRecords(t *testing.T) {
 	}
 }
 
-// TestASettlementBringsNoErasedUserBack settles what a user reserved before the erasure. A check afterwards counts.
 func TestASettlementBringsNoErasedUserBack(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -120,7 +119,6 @@ func TestASettlementBringsNoErasedUserBack(t *testing.T) {
 	}
 }
 
-// TestAMonthWithTooManyUsersGetsNoMore: users who were counted before still are, and other tenants have their own room.
 func TestAMonthWithTooManyUsersGetsNoMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,7 +242,7 @@ func TestProcessesTogetherCountTheUsersOfAMonth(t *testing.T) {
 	}
 }
 
-// TestErasingAMonthReadsTheUserOnly: all tenants' counts wait meanwhile.
+// All tenants' counts wait meanwhile.
 func TestErasingAMonthReadsTheUserOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,7 +270,6 @@ func TestErasingAMonthReadsTheUserOnly(t *testing.T) {
 	}
 }
 
-// TestABatchOfCountsReadsItsUsersOnly: what a month has beside them costs nothing.
 func TestABatchOfCountsReadsItsUsersOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -19,51 +19,34 @@ const (
 	spread = 10 * time.Second
 )
 
-// Assignments returns up to limit assignments by user id, beginning after one: those of a plan ("" for all) whose user
-// id has a prefix.
+// Assignments returns assignments by user id, beginning after one: those of a plan ("" for all) whose user id has a
+// prefix.
 func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string,
 	limit int,
 ) ([]rules.Assignment, error) {
-	rows, err := askFor(ctx, s, classFor(limit), only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
-			return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
-				TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read plan assignments: %w", err)
-	}
-	return each(rows, assignmentFromRow), nil
+	rows, err := s.queriesFor(classFor(limit), only(tenant)).AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
+		TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
+	})
+	return each(rows, assignmentFromRow), wrap(err, "read plan assignments")
 }
 
 // Assignment returns the plan that is assigned to a user.
 func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID string) (rules.Assignment, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.PlanAssignment, error) {
-		return q.Assignment(ctx, tenant, userID)
-	})
-	if err != nil {
-		return rules.Assignment{}, fmt.Errorf("read the plan of user %q: %w", userID, err)
-	}
-	return assignmentFromRow(row), nil
+	row, err := s.queriesFor(classRead, only(tenant)).Assignment(ctx, tenant, userID)
+	return assignmentFromRow(row), wrap(err, "read the plan of user %q", userID)
 }
 
-// IsSentPlan reports whether the plan of a user's denial at a time, which is not the user's own, exists and was named
-// by the denied check.
+// IsSentPlan reports whether a denied check named a plan that is not the user's own.
 func (s *Store) IsSentPlan(ctx context.Context, tenant rules.TenantID, userID, plan string, deniedAt time.Time) (bool,
 	error,
 ) {
-	isSent, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
-		return q.IsSentPlan(ctx, dbsqlc.IsSentPlanParams{
-			TenantID: tenant, UserID: userID, Plan: plan, DeniedAt: deniedAt.Add(-spread),
-		})
+	isSent, err := s.queriesFor(classRead, only(tenant)).IsSentPlan(ctx, dbsqlc.IsSentPlanParams{
+		TenantID: tenant, UserID: userID, Plan: plan, DeniedAt: deniedAt.Add(-spread),
 	})
-	if err != nil {
-		return false, fmt.Errorf("find out who named the plan of user %q: %w", userID, err)
-	}
-	return isSent, nil
+	return isSent, wrap(err, "find out who named the plan of user %q", userID)
 }
 
-// Assign puts a user on a plan or, with "", back on the tenant's default; then the returned assignment is Removed.
+// Assign puts a user on a plan or, with "", back on the tenant's default.
 func (s Writer) Assign(ctx context.Context, assignment rules.Assignment,
 	expected rules.Expected,
 ) (stored rules.Assignment, err error) {
@@ -71,10 +54,7 @@ func (s Writer) Assign(ctx context.Context, assignment rules.Assignment,
 		stored, err = w.assign(ctx, assignment, expected)
 		return err
 	})
-	if err != nil {
-		return rules.Assignment{}, fmt.Errorf("assign plan %q to user %q: %w", assignment.Plan, assignment.UserID, err)
-	}
-	return stored, nil
+	return stored, wrap(err, "assign plan %q to user %q", assignment.Plan, assignment.UserID)
 }
 
 func (w write) assign(ctx context.Context, assignment rules.Assignment, expected rules.Expected) (rules.Assignment,
@@ -102,8 +82,8 @@ func (w write) assign(ctx context.Context, assignment rules.Assignment, expected
 	return after, err
 }
 
-// AssignAll assigns many users and returns how many were on another plan before. Unlike others it validates, because
-// one malformed id among thousands would fail the statement without saying which.
+// AssignAll returns how many users were on another plan before. Assignments are validated here, because the statement
+// would not say which of thousands is malformed.
 func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (changed int64,
 	err error,
 ) {
@@ -134,13 +114,10 @@ func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignment
 		changed, err = w.assignAll(ctx, assignments)
 		return unlessNone(changed, err)
 	})
-	if err != nil {
-		return 0, fmt.Errorf("assign plans: %w", err)
-	}
-	return changed, nil
+	return changed, wrap(err, "assign plans")
 }
 
-// assignAll expects that the plans exist. Users who lose their plan come first, so that they make room for others.
+// assignAll unassigns first, which makes room for others.
 func (w write) assignAll(ctx context.Context, assignments []rules.Assignment) (changed int64, err error) {
 	var users, plans, unassigned []string
 	for _, a := range assignments {

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// maxStoryRules caps the rules of a user's story: those with overrides, and those that name the user.
 const maxStoryRules = 500
 
 // UserStory reads the entries of each object by the log's index.
@@ -24,42 +22,38 @@ func (s *Store) UserStory(
 	if before == (auth.LogCursor{}) {
 		before = auth.LogCursor{At: farAhead, ID: math.MaxInt64}
 	}
-	entries, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]auth.AuditEntry, error) {
-		overridden, err := q.RulesEverOverridden(ctx, tenant, userID, maxStoryRules)
-		if err != nil {
-			return nil, err
-		}
-		named, err := q.RulesEverOfPattern(ctx, tenant, patternOfUser(userID), maxStoryRules)
-		if err != nil {
-			return nil, err
-		}
-		number := func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) }
-		var all []auth.AuditEntry
-		for kind, ids := range map[string][]string{
-			"user":     {userID},
-			"rule":     each(named, number),
-			"override": each(overridden, func(rule rules.RuleID) string { return number(rule) + ":" + userID }),
-		} {
-			rows, err := q.AuditOfObjects(ctx, dbsqlc.AuditOfObjectsParams{
-				TenantID: tenant, ObjectKind: kind, ObjectIds: ids, Since: since,
-				BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit),
-			})
-			if err != nil {
-				return nil, err
-			}
-			packed, err := q.AuditRowsOfObjects(ctx, dbsqlc.AuditRowsOfObjectsParams{
-				TenantID: tenant, ObjectKind: kind, ObjectIds: ids, Since: since,
-				BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit),
-			})
-			if err != nil {
-				return nil, err
-			}
-			all = append(append(all, auditEntriesFromRows(rows)...), auditEntriesFromRows(packed)...)
-		}
-		return all, nil
-	})
+	const attempted = "read the story of a user"
+	q := s.queriesFor(classRead, only(tenant))
+	overridden, err := q.RulesEverOverridden(ctx, tenant, userID, maxStoryRules)
 	if err != nil {
-		return nil, fmt.Errorf("read the story of a user: %w", err)
+		return nil, wrap(err, attempted)
+	}
+	named, err := q.RulesEverOfPattern(ctx, tenant, patternOfUser(userID), maxStoryRules)
+	if err != nil {
+		return nil, wrap(err, attempted)
+	}
+	number := func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) }
+	var entries []auth.AuditEntry
+	for kind, ids := range map[string][]string{
+		"user":     {userID},
+		"rule":     each(named, number),
+		"override": each(overridden, func(rule rules.RuleID) string { return number(rule) + ":" + userID }),
+	} {
+		rows, err := q.AuditOfObjects(ctx, dbsqlc.AuditOfObjectsParams{
+			TenantID: tenant, ObjectKind: kind, ObjectIds: ids, Since: since,
+			BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit),
+		})
+		if err != nil {
+			return nil, wrap(err, attempted)
+		}
+		packed, err := q.AuditRowsOfObjects(ctx, dbsqlc.AuditRowsOfObjectsParams{
+			TenantID: tenant, ObjectKind: kind, ObjectIds: ids, Since: since,
+			BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit),
+		})
+		if err != nil {
+			return nil, wrap(err, attempted)
+		}
+		entries = append(append(entries, auditEntriesFromRows(rows)...), auditEntriesFromRows(packed)...)
 	}
 	entries = latestFirst(entries)
 	return entries[:min(len(entries), limit)], nil
@@ -69,21 +63,15 @@ func (s *Store) UserStory(
 func (s *Store) DenialsOfUser(
 	ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time, limit int,
 ) ([]violations.UserDenials, error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DenialsOfUserRow, error) {
-			return q.DenialsOfUser(ctx, dbsqlc.DenialsOfUserParams{
-				TenantID: tenant, UserID: userID, Since: since, Until: until, AtMost: int64(s.topRows),
-				PageSize: rowLimit(limit),
-			})
-		})
-	if err != nil {
-		return nil, fmt.Errorf("count the denials of a user: %w", err)
-	}
+	rows, err := s.queriesFor(classHeavy, only(tenant)).DenialsOfUser(ctx, dbsqlc.DenialsOfUserParams{
+		TenantID: tenant, UserID: userID, Since: since, Until: until, AtMost: int64(s.topRows),
+		PageSize: rowLimit(limit),
+	})
 	return each(rows, func(row dbsqlc.DenialsOfUserRow) violations.UserDenials {
 		return violations.UserDenials{
 			Hour: row.Hour.UTC(), Rule: row.RuleID, Mode: rules.Mode(row.Mode), Denied: row.Denied, Exact: row.IsExact,
 		}
-	}), nil
+	}), wrap(err, "count the denials of a user")
 }
 
 func patternOfUser(userID string) string {

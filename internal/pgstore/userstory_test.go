@@ -53,20 +53,16 @@ func TestDenialsOfAUserAreExactWhereCountsNameTheUser(t *testing.T) {
 	if got := get(hour.Add(time.Hour)); !reflect.DeepEqual(got, want[1:]) {
 		t.Errorf("the denials of the first hour are %+v, want %+v", got, want[1:])
 	}
-	// The counts of neighbours in the same tenant push older ones out of the rows that are looked at.
 	w.LookAtTop(2)
 	if got := get(hour.Add(2 * time.Hour)); len(got) == 0 || got[0] != later || len(got) > 1 && got[1].Exact {
 		t.Errorf("looking at two counts found %+v", got)
 	}
 }
 
-// TestABusyNeighbourTakesNothingFromAStory: a story looks at some of the newest counts and rows, of its own tenant
-// alone.
 func TestABusyNeighbourTakesNothingFromAStory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	hour, third := time.Now().UTC().Truncate(time.Hour).Add(-2*time.Hour), w.found(t, "third")
-	// 50,000 newer counts and a newer violation, also of a user with the same id.
 	exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
 		SELECT $1, $3::timestamptz + make_interval(mins => 1 + n % 50), $2, CASE WHEN n <= 50 THEN '42'
 			ELSE n::text END, false, 1, 0

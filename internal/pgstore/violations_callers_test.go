@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// accepted are so many allowed checks.
 func accepted(tenant rules.TenantID, user, ip string, times int64) *violations.Check {
 	return &violations.Check{
 		Tenant: tenant, Request: &rules.Request{UserID: user, IP: netip.MustParseAddr(ip), Endpoint: "/search"},

@@ -17,8 +17,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// commitCutter stands between a Store and PostgreSQL, swallows the answer to every other COMMIT, which the server has
-// executed by then, and cuts its connection.
+// commitCutter swallows the answer to every other COMMIT, which the server has executed by then, and cuts its
+// connection.
 type commitCutter struct {
 	server  string
 	commits atomic.Int64

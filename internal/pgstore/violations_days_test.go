@@ -40,7 +40,7 @@ func TestATenantSeesItsOwnCountsInEveryPartition(t *testing.T) {
 	}
 }
 
-// TestRecentCountsAreReadFromTheirPartitions reads plans, because a reader of all partitions is slow and right.
+// A reader of all partitions is slow and right, so this reads plans.
 func TestRecentCountsAreReadFromTheirPartitions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
@@ -16,11 +18,9 @@ import (
 
 var _ violations.Store = (*Store)(nil)
 
-// lookAt is how many rows a page looks at, at most.
 const lookAt = 10_000
 
-// Violations returns a page; see violations.Store. Reads the index of the first of these that the filter names exactly:
-// user, address, endpoint, rule. Without one it reads all rows of the time.
+// Violations reads the index of the first of these that the filter names exactly: user, address, endpoint, rule.
 func (s *Store) Violations(
 	ctx context.Context, tenant rules.TenantID, f *violations.Filter, before violations.ID, limit int,
 ) (page violations.Page, err error) {
@@ -35,7 +35,7 @@ func (s *Store) Violations(
 		TenantID: tenant, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, LookAt: lookAt,
 		ByUser: of.ByUser, ByAddress: of.ByAddress, ByEndpoint: of.ByEndpoint, ByRule: of.ByRule,
 		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Meter: f.Meter, Plan: f.Plan,
-		Network:  networkText(f),
+		Network:  networkText(f.IP),
 		Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix, PageSize: rowLimit(limit) + 1,
 	}
 	class := classFor(limit)
@@ -67,14 +67,8 @@ func (s *Store) Violations(
 
 // Violation returns one row.
 func (s *Store) Violation(ctx context.Context, tenant rules.TenantID, id violations.ID) (violations.Violation, error) {
-	row, err := ask(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitViolation, error) {
-			return q.Violation(ctx, tenant, id.At, id.Number)
-		})
-	if err != nil {
-		return violations.Violation{}, fmt.Errorf("read violation %s: %w", id, err)
-	}
-	return violationFromRow(row), nil
+	row, err := s.queriesFor(classRead, only(tenant)).Violation(ctx, tenant, id.At, id.Number)
+	return violationFromRow(row), wrap(err, "read violation %s", id)
 }
 
 // ViolationsBeside returns other violations of the same user and minute.
@@ -103,14 +97,11 @@ func (s *Store) ViolationsArrived(
 	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, since time.Time, within time.Duration,
 	limit int,
 ) (arrived []violations.Violation, more bool, err error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
-			return q.ViolationsArrived(ctx, dbsqlc.ViolationsArrivedParams{
-				TenantID: tenant, Since: orNull(since), Seconds: within.Seconds(), PageSize: rowLimit(limit),
-			})
-		})
+	rows, err := s.queriesFor(classHeavy, only(tenant)).ViolationsArrived(ctx, dbsqlc.ViolationsArrivedParams{
+		TenantID: tenant, Since: orNull(since), Seconds: within.Seconds(), PageSize: rowLimit(limit),
+	})
 	if err != nil {
-		return nil, false, fmt.Errorf("read the violations that arrived: %w", err)
+		return nil, false, wrap(err, "read the violations that arrived")
 	}
 	for _, row := range rows {
 		if v := violationFromRow(row); filter.Wants(&v) {
@@ -122,35 +113,27 @@ func (s *Store) ViolationsArrived(
 
 // ArrivedAt returns when a row was written.
 func (s *Store) ArrivedAt(ctx context.Context, tenant rules.TenantID, id violations.ID) (time.Time, error) {
-	at, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
-		if id == (violations.ID{}) {
-			return q.Now(ctx)
-		}
-		return q.ViolationArrivedAt(ctx, tenant, id.At, id.Number)
-	})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read when violation %s arrived: %w", id, err)
+	q := s.queriesFor(classRead, only(tenant))
+	if id == (violations.ID{}) {
+		now, err := q.Now(ctx)
+		return now.UTC(), wrap(err, "read the database's time")
 	}
-	return at.UTC(), nil
+	at, err := q.ViolationArrivedAt(ctx, tenant, id.At, id.Number)
+	return at.UTC(), wrap(err, "read when violation %s arrived", id)
 }
 
-// DeniedInMinute reads one count. Without room in a recorder, a minute's violations were counted in a later one.
+// DeniedInMinute takes the violation's own count as a minimum: without room in a recorder, it was counted in a later
+// minute.
 func (s *Store) DeniedInMinute(ctx context.Context, of *violations.Violation) (int64, error) {
-	denied, err := ask(ctx, s, only(of.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		return q.DeniedInMinute(ctx, dbsqlc.DeniedInMinuteParams{
-			TenantID: of.Tenant, RuleID: of.Rule, Minute: of.ID.At.Truncate(time.Minute), Subject: of.Subject,
-		})
+	denied, err := s.queriesFor(classRead, only(of.Tenant)).DeniedInMinute(ctx, dbsqlc.DeniedInMinuteParams{
+		TenantID: of.Tenant, RuleID: of.Rule, Minute: of.ID.At.Truncate(time.Minute), Subject: of.Subject,
 	})
-	if errors.Is(err, rules.ErrNotFound) {
+	if errors.Is(err, pgx.ErrNoRows) {
 		return of.Count, nil
 	}
-	if err != nil {
-		return 0, fmt.Errorf("read how often rule %d denied in a minute: %w", of.Rule, err)
-	}
-	return max(denied, of.Count), nil
+	return max(denied, of.Count), wrap(err, "read how often rule %d denied in a minute", of.Rule)
 }
 
-// indexOf returns what the index has that finds the rows to look at; zero values for all rows of the time.
 func indexOf(f *violations.Filter) (user string, address *netip.Addr, endpoint string, rule int64) {
 	switch {
 	case f.UserID != "":
@@ -180,11 +163,11 @@ func indexed(f *violations.Filter) bool {
 	return rest == violations.Filter{}
 }
 
-func networkText(f *violations.Filter) string {
-	if !f.IP.IsValid() {
+func networkText(network netip.Prefix) string {
+	if !network.IsValid() {
 		return ""
 	}
-	return f.IP.String()
+	return network.String()
 }
 
 func violationFromRow(row dbsqlc.RateLimitViolation) violations.Violation {
@@ -210,26 +193,22 @@ func violationFromRow(row dbsqlc.RateLimitViolation) violations.Violation {
 		LimitText: row.LimitText,
 		Meter:     rules.Meter(row.Meter),
 		UserID:    orEmpty(row.UserID),
+		IP:        orZeroValue(row.IpAddress),
 		Endpoint:  orEmpty(row.Endpoint),
 		Method:    orEmpty(row.Method),
 		Plan:      orEmpty(row.Plan),
 		Cost:      tokens(row.Cost),
 		Count:     row.Count,
 		LastAt:    row.LastAt.UTC(),
-	}
-	if row.IpAddress != nil {
-		v.IP = *row.IpAddress
+
+		RetryAfter: time.Duration(orZeroValue(row.RetryAfterMs)) * time.Millisecond,
 	}
 	if row.TokensAtTime != nil {
 		v.Tokens, v.TokensKnown = tokens(*row.TokensAtTime), true
 	}
-	if row.RetryAfterMs != nil {
-		v.RetryAfter = time.Duration(*row.RetryAfterMs) * time.Millisecond
-	}
 	return v
 }
 
-// tokens is the inverse of violations.Tokens.Float.
 func tokens(amount float64) violations.Tokens {
 	return violations.Tokens(math.Round(amount * float64(violations.Token)))
 }

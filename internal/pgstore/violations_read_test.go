@@ -150,7 +150,6 @@ func TestAPageWithoutAnIndexSaysHowFarItLooked(t *testing.T) {
 	}
 }
 
-// all reads page after page.
 func (w *world) all(t *testing.T, filter *violations.Filter) (all []violations.Violation) {
 	t.Helper()
 	for next := (violations.ID{}); ; {

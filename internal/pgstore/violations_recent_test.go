@@ -22,7 +22,6 @@ func refused(tenant rules.TenantID, rule *rules.Rule, user, ip, endpoint string)
 	}
 }
 
-// processes are the recorders of some processes.
 type processes []*violations.Recorder
 
 func (w *world) processes(n int) (all processes) {
@@ -32,7 +31,6 @@ func (w *world) processes(n int) (all processes) {
 	return all
 }
 
-// flush writes at once, as processes do.
 func (all processes) flush(t *testing.T) {
 	t.Helper()
 	var flushing sync.WaitGroup
@@ -46,7 +44,6 @@ func (all processes) flush(t *testing.T) {
 	flushing.Wait()
 }
 
-// figures are what an answer says of each value.
 func figures(values []violations.TopValue) map[string]int64 {
 	all := map[string]int64{}
 	for _, v := range values {
@@ -273,7 +270,6 @@ func TestRecentDenialsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestRecentDenialsAreWrittenEachSecond also while a process writes the rest seldom.
 func TestRecentDenialsAreWrittenEachSecond(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,8 +16,7 @@ import (
 
 var _ violations.Sink = (*Store)(nil)
 
-// WriteViolations writes a batch of counts and violations of any tenants within 5 s. Times more than five minutes ahead
-// of the database's clock become five minutes ahead.
+// WriteViolations writes a batch of any tenants within 5 s.
 func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) error {
 	err := s.transaction(ctx, classRecord, everyTenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		fresh, err := queries.BatchWritten(ctx, batch.Writer, batch.Number)
@@ -44,9 +43,8 @@ func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) er
 	return nil
 }
 
-// recordError returns violations.ErrRefused for rows that can never be stored: the server would refuse their values
-// again. A failed check constraint is retried: the only one is the default partition's, and a row fails it if its day's
-// partition was made meanwhile.
+// recordError returns violations.ErrRefused for rows that can never be stored. A failed check constraint is retried:
+// only the default partition has one, and a row fails it if its day's partition was made meanwhile.
 func recordError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && len(refusal.Code) == 5 && refusal.Code != stateCheckViolation {

@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 // spans are the lengths, in minutes, of the sums that are kept beside minutes.
 var spans = []int32{60, 6 * 60, 24 * 60}
 
-// spanOf returns the longest span that divides a step, or 0 if only minutes do.
 func spanOf(step time.Duration) (minutes int32) {
 	for _, span := range spans {
 		if step%(time.Duration(span)*time.Minute) == 0 {
@@ -28,58 +26,49 @@ func spanOf(step time.Duration) (minutes int32) {
 func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID,
 	steps violations.Steps,
 ) ([]violations.Point, error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
-			if span := spanOf(steps.Step); span > 0 {
-				return q.DecisionsBySpan(ctx, dbsqlc.DecisionsBySpanParams{
-					TenantID: tenant, RuleID: rule, SpanMinutes: span, Since: steps.Since, Until: steps.Until,
-					StepSeconds: steps.Step.Seconds(),
-				})
-			}
-			minutes, err := q.DecisionsByMinute(ctx, dbsqlc.DecisionsByMinuteParams{
-				TenantID: tenant, RuleID: rule, Since: steps.Since, Until: steps.Until,
-				StepSeconds: steps.Step.Seconds(),
-			})
-			return each(minutes,
-					func(m dbsqlc.DecisionsByMinuteRow) dbsqlc.DecisionsBySpanRow {
-						return dbsqlc.DecisionsBySpanRow(
-							m)
-					}),
-				err
+	q := s.queriesFor(classHeavy, only(tenant))
+	var rows []dbsqlc.DecisionsBySpanRow
+	var err error
+	if span := spanOf(steps.Step); span > 0 {
+		rows, err = q.DecisionsBySpan(ctx, dbsqlc.DecisionsBySpanParams{
+			TenantID: tenant, RuleID: rule, SpanMinutes: span, Since: steps.Since, Until: steps.Until,
+			StepSeconds: steps.Step.Seconds(),
 		})
-	if err != nil {
-		return nil, fmt.Errorf("read how checks were decided: %w", err)
+	} else {
+		var minutes []dbsqlc.DecisionsByMinuteRow
+		minutes, err = q.DecisionsByMinute(ctx, dbsqlc.DecisionsByMinuteParams{
+			TenantID: tenant, RuleID: rule, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
+		})
+		rows = each(minutes,
+			func(m dbsqlc.DecisionsByMinuteRow) dbsqlc.DecisionsBySpanRow { return dbsqlc.DecisionsBySpanRow(m) })
 	}
 	return each(rows, func(row dbsqlc.DecisionsBySpanRow) violations.Point {
 		return violations.Point{
 			At: row.At.UTC(), Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
 		}
-	}), nil
+	}), wrap(err, "read how checks were decided")
 }
 
 // Totals reads the longest spans within the time, and shorter ones or minutes at its ends.
 func (s *Store) Totals(
 	ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps violations.Steps,
 ) (totals map[rules.RuleID]violations.Verdicts, err error) {
-	byHour := dbsqlc.TotalsByHourParams{
-		TenantID: tenant, RuleIds: ruleNumbers(of), Since: steps.Since,
-		Until: steps.Until,
+	q := s.queriesFor(classHeavy, only(tenant))
+	params := dbsqlc.TotalsByHourParams{
+		TenantID: tenant, RuleIds: ruleNumbers(of), Since: steps.Since, Until: steps.Until,
 	}
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByHourRow, error) {
-			if steps.Step < time.Hour {
-				byHour.InnerSince, byHour.InnerUntil = steps.Within(time.Hour)
-				return q.TotalsByHour(ctx, byHour)
-			}
-			byHour.InnerSince, byHour.InnerUntil = steps.Within(24 * time.Hour)
-			byDay, err := q.TotalsByDay(ctx, dbsqlc.TotalsByDayParams(byHour))
-			return each(byDay, func(row dbsqlc.TotalsByDayRow) dbsqlc.TotalsByHourRow {
-				return dbsqlc.TotalsByHourRow(
-					row)
-			}), err
-		})
+	var rows []dbsqlc.TotalsByHourRow
+	if steps.Step < time.Hour {
+		params.InnerSince, params.InnerUntil = steps.Within(time.Hour)
+		rows, err = q.TotalsByHour(ctx, params)
+	} else {
+		params.InnerSince, params.InnerUntil = steps.Within(24 * time.Hour)
+		var days []dbsqlc.TotalsByDayRow
+		days, err = q.TotalsByDay(ctx, dbsqlc.TotalsByDayParams(params))
+		rows = each(days, func(row dbsqlc.TotalsByDayRow) dbsqlc.TotalsByHourRow { return dbsqlc.TotalsByHourRow(row) })
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read what %d rules decided: %w", len(of), err)
+		return nil, wrap(err, "read what %d rules decided", len(of))
 	}
 	totals = make(map[rules.RuleID]violations.Verdicts, len(rows))
 	for _, row := range rows {
@@ -92,42 +81,37 @@ func (s *Store) Totals(
 func (s *Store) TotalsOfDays(ctx context.Context, tenant rules.TenantID, since,
 	until time.Time,
 ) ([]violations.RuleVerdicts, error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByRuleRow, error) {
-			return q.TotalsByRule(ctx, tenant, since, until)
-		})
-	if err != nil {
-		return nil, fmt.Errorf("read what all rules decided: %w", err)
-	}
+	rows, err := s.queriesFor(classHeavy, only(tenant)).TotalsByRule(ctx, tenant, since, until)
 	return each(rows, func(row dbsqlc.TotalsByRuleRow) violations.RuleVerdicts {
 		return violations.RuleVerdicts{
 			Rule:     row.RuleID,
 			Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
 		}
-	}), nil
+	}), wrap(err, "read what all rules decided")
 }
 
 // TopRules reads minutes or spans like Decisions.
 func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps,
 	limit int,
 ) (top violations.RuleTop, err error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
-			if span := spanOf(steps.Step); span > 0 {
-				return q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
-					TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, AtMost: s.topRows,
-					PageSize: rowLimit(limit),
-				})
-			}
-			minutes, err := q.RulesByDenialsInMinutes(ctx, dbsqlc.RulesByDenialsInMinutesParams{
-				TenantID: tenant, Since: steps.Since, Until: steps.Until, AtMost: s.topRows, PageSize: rowLimit(limit),
-			})
-			return each(minutes, func(m dbsqlc.RulesByDenialsInMinutesRow) dbsqlc.RulesByDenialsInSpansRow {
-				return dbsqlc.RulesByDenialsInSpansRow(m)
-			}), err
+	q := s.queriesFor(classHeavy, only(tenant))
+	var rows []dbsqlc.RulesByDenialsInSpansRow
+	if span := spanOf(steps.Step); span > 0 {
+		rows, err = q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
+			TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, AtMost: s.topRows,
+			PageSize: rowLimit(limit),
 		})
+	} else {
+		var minutes []dbsqlc.RulesByDenialsInMinutesRow
+		minutes, err = q.RulesByDenialsInMinutes(ctx, dbsqlc.RulesByDenialsInMinutesParams{
+			TenantID: tenant, Since: steps.Since, Until: steps.Until, AtMost: s.topRows, PageSize: rowLimit(limit),
+		})
+		rows = each(minutes, func(m dbsqlc.RulesByDenialsInMinutesRow) dbsqlc.RulesByDenialsInSpansRow {
+			return dbsqlc.RulesByDenialsInSpansRow(m)
+		})
+	}
 	if err != nil {
-		return top, fmt.Errorf("read which rules denied most: %w", err)
+		return top, wrap(err, "read which rules denied most")
 	}
 	for _, row := range rows {
 		if row.LookedAt >= int64(s.topRows) {
@@ -156,15 +140,12 @@ func (s *Store) ViolationsInSteps(
 		TenantID: tenant, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(), AtMost: s.topRows,
 		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Meter: f.Meter,
 		Plan:   f.Plan,
-		UserID: f.UserID, Network: networkText(f), Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix,
+		UserID: f.UserID, Network: networkText(f.IP), Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix,
 	}
 	params.ByUser, params.ByAddress, params.ByEndpoint, params.ByRule = indexOf(f)
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ViolationsInStepsRow, error) {
-			return q.ViolationsInSteps(ctx, params)
-		})
+	rows, err := s.queriesFor(classHeavy, only(tenant)).ViolationsInSteps(ctx, params)
 	if err != nil {
-		return counts, fmt.Errorf("count violations over time: %w", err)
+		return counts, wrap(err, "count violations over time")
 	}
 	for _, row := range rows {
 		counts.LookedAt, counts.LookedBackTo = row.LookedAt, row.LookedBackTo.UTC()
@@ -181,17 +162,14 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 	if recentSince.IsZero() {
 		recentSince = of.Until
 	}
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
-			return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
-				Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until,
-				RuleID: int64(of.Rule), Mode: string(of.Mode), Meter: of.Meter,
-				RecentSince: recentSince, SlotSeconds: violations.SlotLength.Seconds(),
-				AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
-			})
-		})
+	rows, err := s.queriesFor(classHeavy, only(tenant)).TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
+		Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until,
+		RuleID: int64(of.Rule), Mode: string(of.Mode), Meter: of.Meter,
+		RecentSince: recentSince, SlotSeconds: violations.SlotLength.Seconds(),
+		AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
+	})
 	if err != nil {
-		return top, fmt.Errorf("read what violations share: %w", err)
+		return top, wrap(err, "read what violations share")
 	}
 	for _, row := range rows {
 		if row.Value != "" {
@@ -220,12 +198,9 @@ func (s *Store) Present(
 	if params.ByRule {
 		params.Dimension = string(violations.ByEndpoint) // each dimension has all denials
 	}
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PresentDenialsRow, error) {
-			return q.PresentDenials(ctx, params)
-		})
+	rows, err := s.queriesFor(classHeavy, only(tenant)).PresentDenials(ctx, params)
 	if err != nil {
-		return present, fmt.Errorf("read what is denied at present: %w", err)
+		return present, wrap(err, "read what is denied at present")
 	}
 	for _, row := range rows {
 		if row.Value == "" {
@@ -243,15 +218,12 @@ func (s *Store) Present(
 func (s *Store) Busiest(
 	ctx context.Context, tenant rules.TenantID, by violations.Dimension, minute time.Time, limit int,
 ) (busiest violations.Busiest, err error) {
-	rows, err := askMuch(ctx, s, only(tenant),
-		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.BusiestCallersRow, error) {
-			return q.BusiestCallers(ctx, dbsqlc.BusiestCallersParams{
-				TenantID: tenant, Dimension: string(by), Minute: minute, Earlier: minute.Add(-violations.CallersBefore),
-				PageSize: rowLimit(limit),
-			})
-		})
+	rows, err := s.queriesFor(classHeavy, only(tenant)).BusiestCallers(ctx, dbsqlc.BusiestCallersParams{
+		TenantID: tenant, Dimension: string(by), Minute: minute, Earlier: minute.Add(-violations.CallersBefore),
+		PageSize: rowLimit(limit),
+	})
 	if err != nil {
-		return busiest, fmt.Errorf("read who makes most checks: %w", err)
+		return busiest, wrap(err, "read who makes most checks")
 	}
 	for _, row := range rows {
 		caller := violations.Caller{Value: row.Value, Checks: row.Checks, Before: row.Earlier}

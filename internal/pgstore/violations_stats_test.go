@@ -245,7 +245,6 @@ func TestTopsAreExactWhereCountsNameTheValue(t *testing.T) {
 		want         map[string]int64
 		unattributed int64
 	}{
-		// Nobody knows whose address this is.
 		"users": {
 			violations.TopOf{Dimension: violations.ByUser},
 			map[string]int64{"a": 1_000_000, "b": 505},

@@ -41,8 +41,7 @@ func (b *batches) of(tallies ...violations.Tally) *violations.Batch {
 	return &violations.Batch{Writer: "test", Number: b.number, Tallies: tallies}
 }
 
-// record writes a violation for each of some variations of one, for both tenants: theirs are the same
-// but for a method that ours never have.
+// record writes variations of a violation for both tenants; only theirs have the method.
 func (w *world) record(t *testing.T, at time.Time, variations ...func(*violations.Violation)) {
 	t.Helper()
 	batch := violations.Batch{Writer: t.Name(), Number: at.UnixNano()}

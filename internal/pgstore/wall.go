@@ -16,44 +16,38 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A scope limits the rows that statements may touch. PostgreSQL enforces it by row-level security: statements in the
-// scope of a tenant run as the tenant role, whose policies hide the rows of other tenants. A query that forgets its
-// tenant then finds nothing instead of everything. See Secure for the role and its policies.
+// A scope limits the rows that statements may touch. In the scope of a tenant they run as the tenant role, whose
+// policies hide other tenants' rows: a query that forgets its tenant finds nothing instead of everything.
 type scope struct {
 	tenant rules.TenantID
 	every  bool
 }
 
-// only is the scope of a tenant's own rows. Everything that acts for one tenant uses it.
 func only(tenant rules.TenantID) scope { return scope{tenant: tenant} }
 
-// everyTenant is the scope of the login role, which policies do not restrict, for the queries of
-// db/queries/platform.sql, and for tables that belong to no tenant, such as account and session.
+// everyTenant is for the queries of db/queries/platform.sql, and for tables that belong to no tenant.
 var everyTenant = scope{every: true} //nolint:gochecknoglobals // a constant
 
 const (
-	// serverGrace is how much longer than its client the server works on a statement, so that callers get the
-	// client's error. Without a limit of its own a server works on after the client has left.
+	// serverGrace makes callers get the client's error. Without a limit of its own a server works on after the client
+	// has left.
 	serverGrace = 500 * time.Millisecond
 
 	limitStatement = "SELECT set_config('statement_timeout', $1, true)"
 	enterTenant    = "SELECT set_config('role', $1, true), set_config('sluice.tenant', $2, true), " +
 		"set_config('statement_timeout', $3, true)"
 
-	// In a transaction there is another limit: the time between its statements.
 	andIdle          = ", set_config('idle_in_transaction_session_timeout', "
 	limitTransaction = limitStatement + andIdle + "$2, true)"
 	enterTransaction = enterTenant + andIdle + "$4, true)"
 )
 
-// queriesFor returns queries that run outside of a transaction, each in a scope, within the time of a class, and in one
-// round trip.
+// queriesFor returns queries that each run in a scope outside of a transaction, in one round trip.
 func (s *Store) queriesFor(class class, of scope) *dbsqlc.Queries {
 	return dbsqlc.New(s.walled(class, of))
 }
 
-// transaction runs a function in a transaction and a scope, within the time of a class. To begin and to enter the scope
-// costs no round trip of its own, and a function without a statement costs none at all.
+// transaction begins and enters its scope with the first statement, without a round trip of their own.
 func (s *Store) transaction(ctx context.Context, class class, of scope,
 	do func(context.Context, *dbsqlc.Queries) error,
 ) error {
@@ -95,8 +89,6 @@ func (s *Store) begin(ctx context.Context, class class, of scope, begin string,
 	return tx.end(ctx, do(ctx, sending(tx.send)))
 }
 
-// beginning is a transaction that begins with its first statement: what begins it and enters its scope is sent together
-// with that.
 type beginning struct {
 	conn     *pgx.Conn
 	begin    string
@@ -125,7 +117,6 @@ func (b *beginning) send(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 	return results
 }
 
-// end commits, or rolls back after an error.
 func (b *beginning) end(ctx context.Context, err error) error {
 	switch {
 	case b.tx == nil:
@@ -137,8 +128,8 @@ func (b *beginning) end(ctx context.Context, err error) error {
 	return b.tx.Commit(ctx)
 }
 
-// walled runs each statement in a scope. Settings and statement travel together, before the one Sync message that ends
-// PostgreSQL's implicit transaction, so the settings end with the statement, also behind a pooler in transaction mode.
+// walled sends settings and statement before the one Sync message that ends PostgreSQL's implicit transaction, so the
+// settings end with the statement, also behind a pooler in transaction mode.
 func (s *Store) walled(class class, of scope) dbsqlc.DBTX {
 	return sending(func(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 		return s.sendIn(ctx, class, of, batch)
@@ -224,7 +215,6 @@ func (t *trip) Close() error {
 	return err
 }
 
-// tripRows closes its round trip after the last row.
 type tripRows struct {
 	pgx.Rows
 	trip pgx.BatchResults
@@ -274,18 +264,16 @@ func (r refused) Tx() pgx.Tx                       { return nil }
 
 func (of scope) tenantSetting() string { return strconv.FormatInt(int64(of.tenant), 10) }
 
-// serverLimit returns a context's remaining time and serverPatience, as a setting in milliseconds.
 func serverLimit(ctx context.Context) string {
 	deadline, _ := ctx.Deadline() // a class has given it one
 	left := max(0, time.Until(deadline))
 	return strconv.FormatInt((left + serverGrace).Milliseconds(), 10)
 }
 
-// tenantRoleKey is where a connection remembers the name of the tenant role, so that it is looked up once.
 const tenantRoleKey = "sluice tenant role"
 
-// tenantRole returns the role that the database's policies restrict. Its name is read from the policies, because roles
-// belong to a server and a server may hold several databases of Sluice.
+// tenantRole reads the role's name from the policies, once for a connection, because a server may hold several
+// databases of Sluice.
 func tenantRole(ctx context.Context, conn *pgx.Conn) (string, error) {
 	remembered := conn.PgConn().CustomData()
 	if role, ok := remembered[tenantRoleKey].(string); ok {

@@ -26,8 +26,7 @@ import (
 
 const insufficientPrivilege = "42501"
 
-// TestEachTableOfTenantsHasItsPolicies reads the catalog, so that a new table without policies, or with rights that
-// nobody meant to give, fails.
+// A new table without policies, or with rights that nobody meant to give, fails.
 func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, devdbtest.Postgres(t))
@@ -150,7 +149,6 @@ func TestRawSQLOfATenantReachesOneTenant(t *testing.T) {
 	}
 }
 
-// TestAQueryThatForgetsItsTenantFindsOneTenant sends queries without a condition the way the store sends its own.
 func TestAQueryThatForgetsItsTenantFindsOneTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -170,7 +168,6 @@ func TestAQueryThatForgetsItsTenantFindsOneTenant(t *testing.T) {
 	}
 }
 
-// TestScopesLeaveNothingBehind looks at the one connection of a store after each way to use it.
 func TestScopesLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -223,7 +220,6 @@ func TestScopesLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// TestTheServerGivesUpWithItsClient leaves a query and a transaction, and waits until the server has left them too.
 func TestTheServerGivesUpWithItsClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -266,7 +262,6 @@ func TestAScopeCostsNoRoundTrip(t *testing.T) {
 			return store.TransactionOf(ctx, ours,
 				func(*dbsqlc.Queries) error { return nil })
 		}, 0},
-		// The first statement locks the tenant, and the last one commits.
 		"a write": {func() error {
 			written++
 			return second(store.As(tester).CreatePlan(ctx,
@@ -305,8 +300,7 @@ func countTrips(t *testing.T, databaseURL string) (proxied string, trips *atomic
 	return proxied, trips
 }
 
-// behindProxy returns the address of a proxy before a database. For each connection it calls watch, whose functions it
-// calls before it passes on what the client sent or receives.
+// behindProxy calls the functions of watch before it passes on what a client sent or receives.
 func behindProxy(t *testing.T, databaseURL string, watch func() (sent, received func())) (proxied string) {
 	t.Helper()
 	u := must(url.Parse(databaseURL))(t)
@@ -333,7 +327,6 @@ func behindProxy(t *testing.T, databaseURL string, watch func() (sent, received 
 	return u.String()
 }
 
-// relay copies until one side closes, and calls seen before it passes bytes on.
 func relay(to, from net.Conn, seen func()) {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -405,7 +398,6 @@ func tenantRoleOf(t *testing.T, conn *pgx.Conn) string {
 		WHERE polname = 'one_tenant' AND polrelid = 'tenant'::regclass`)[0]
 }
 
-// tablesOfTenants are all tables with a column tenant_id, without partitions.
 func tablesOfTenants(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	return lines(t, conn, `SELECT relname::text FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid

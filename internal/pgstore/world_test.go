@@ -27,9 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(devdbtest.Main(m))
 }
 
-// world is a database with two tenants that own the same objects under the same names, but for one plan each. Tests use
-// the first; the end of the test checks that no row of the second was touched. The writer's role does not own the
-// tables, as in production; url is the owner's.
+// world has two tenants with the same objects, but for one plan each; its end checks that no row of the second was
+// touched. The writer's role does not own the tables, as in production; url is the owner's.
 type world struct {
 	pgstore.Writer
 	url          string
@@ -57,7 +56,6 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// seeded has what every world begins with.
 var seeded world
 
 func openWorld(t *testing.T) *world {
@@ -226,7 +224,6 @@ func (w *world) poll(t *testing.T, newerThan map[rules.TenantID]int64) (all snap
 	return all
 }
 
-// revisions are what a watcher that has read everything would poll with.
 func (w *world) revisions(t *testing.T) map[rules.TenantID]int64 {
 	t.Helper()
 	revisions := map[rules.TenantID]int64{}

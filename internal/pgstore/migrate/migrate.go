@@ -1,7 +1,6 @@
 // Package migrate brings a database's schema to the version of this binary.
 //
-// It stands apart from pgstore, because only programs that change a schema need goose: the program that answers checks
-// does not link it.
+// Only programs that migrate link goose, so the package stands apart from pgstore.
 package migrate
 
 import (
@@ -21,18 +20,14 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 )
 
-// answerTimeout is how long the database has for one answer about the version or the lock.
 const answerTimeout = 5 * time.Second
 
-// Up brings a database's schema to the version of this binary, one transaction per migration. If several run at
-// once, one migrates and the others wait for up to five minutes. A newer schema is left as it is. Up takes at most
-// 15 minutes, and fails after 5 seconds if the database does not answer what its version is or who has the lock.
+// Up migrates within 15 minutes, one transaction per migration, and leaves a newer schema as it is. Concurrent callers
+// wait for up to five minutes.
 func Up(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	return up(ctx, databaseURL, log, timeouts{all: 15 * time.Minute, lock: 5 * time.Minute, answer: answerTimeout})
 }
 
-// timeouts bounds Up's waits: in all, for another process that migrates, and for one answer about the version or the
-// lock.
 type timeouts struct{ all, lock, answer time.Duration }
 
 func up(ctx context.Context, databaseURL string, log *slog.Logger, limits timeouts) (err error) {
@@ -84,7 +79,7 @@ func open(databaseURL string, limits timeouts) (*goose.Provider, *sql.DB, error)
 	return migrations, conn, nil
 }
 
-// locker is goose's lock with bounded waits; goose takes and releases its own without a deadline.
+// locker is goose's lock with bounded waits.
 type locker struct{ limits timeouts }
 
 func (l locker) SessionLock(ctx context.Context, conn *sql.Conn) error {

@@ -35,7 +35,6 @@ type AccessEventsOfParams struct {
 	PageSize  int32
 }
 
-// The latest first.
 func (q *Queries) AccessEventsOf(ctx context.Context, arg AccessEventsOfParams) ([]AccessEvent, error) {
 	rows, err := q.db.Query(ctx, accessEventsOf,
 		arg.TenantID,

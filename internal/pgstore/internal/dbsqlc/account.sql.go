@@ -182,7 +182,7 @@ ORDER BY account_id
 FOR NO KEY UPDATE
 `
 
-// Platform admins who can sign in, locked, so that of two who remove each other the second sees who is left.
+// Locks platform admins who can sign in, so that of two who remove each other the second sees who is left.
 func (q *Queries) LockPlatformAdmins(ctx context.Context) ([]auth.AccountID, error) {
 	rows, err := q.db.Query(ctx, lockPlatformAdmins)
 	if err != nil {
@@ -279,7 +279,7 @@ WHERE a.account_id = $3
 RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
 `
 
-// Gives an account to another holder, whom the former one's identities, second factor and recovery codes do not serve.
+// The former holder's identities, second factor and recovery codes do not serve the new holder.
 func (q *Queries) TakeOverAccount(ctx context.Context, name string, passwordHash string, accountID auth.AccountID) (Account, error) {
 	row := q.db.QueryRow(ctx, takeOverAccount, name, passwordHash, accountID)
 	var i Account
@@ -307,7 +307,6 @@ WHERE unproven_in = $1::bigint AND lower(email) = lower($2::text COLLATE "C")
 FOR NO KEY UPDATE
 `
 
-// The account of a tenant that has this address and has not proven it, locked.
 func (q *Queries) UnprovenAccount(ctx context.Context, tenant int64, email string) (Account, error) {
 	row := q.db.QueryRow(ctx, unprovenAccount, tenant, email)
 	var i Account

@@ -131,7 +131,7 @@ SELECT coalesce((
 ), timestamptz 'epoch')::timestamptz AS minute
 `
 
-// The first minute after a time in which a rule, 0 for checks as a whole, counted a check; the epoch: none.
+// Returns the epoch for none; rule 0 is checks as a whole.
 func (q *Queries) CountedSince(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID, since time.Time) (time.Time, error) {
 	row := q.db.QueryRow(ctx, countedSince, tenantID, ruleID, since)
 	var minute time.Time
@@ -221,7 +221,7 @@ type SealAlertSecretParams struct {
 	Stored   string
 }
 
-// Its version stays, because nothing that people see changes.
+// The version stays, because nothing that people see changes.
 func (q *Queries) SealAlertSecret(ctx context.Context, arg SealAlertSecretParams) (int64, error) {
 	result, err := q.db.Exec(ctx, sealAlertSecret,
 		arg.Sealed,
@@ -297,7 +297,7 @@ UPDATE alert SET is_active = true, version = version + 1, updated_at = now()
 WHERE tenant_id = $1 AND alert_id = $2 AND version = $3
 `
 
-// If it is as the write that turned it off left it.
+// If the alert is as the write that turned it off left it.
 func (q *Queries) TurnOnAlert(ctx context.Context, tenantID rules.TenantID, alertID int64, version int64) (int64, error) {
 	result, err := q.db.Exec(ctx, turnOnAlert, tenantID, alertID, version)
 	if err != nil {

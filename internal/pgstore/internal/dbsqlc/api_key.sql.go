@@ -228,8 +228,7 @@ type KeysRow struct {
 	CreatorLeft bool
 }
 
-// The latest first, before a key. A creator has left if the account may no longer sign in, or is neither a member nor a
-// platform admin.
+// A creator has left if the account may no longer sign in, or is neither a member nor a platform admin.
 func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
 	rows, err := q.db.Query(ctx, keys,
 		arg.TenantID,

@@ -70,7 +70,7 @@ type AuditLookedAtRow struct {
 	AuditID int64
 }
 
-// The last of so many entries before a place, back to a time; none if there are fewer.
+// No row if there are fewer.
 func (q *Queries) AuditLookedAt(ctx context.Context, arg AuditLookedAtParams) (AuditLookedAtRow, error) {
 	row := q.db.QueryRow(ctx, auditLookedAt,
 		arg.TenantID,
@@ -140,10 +140,8 @@ type AuditPageRow struct {
 	RowNumber  int32
 }
 
-// Entries are read by the first of these that the filter names, each with an index: the change, the object, the actor,
-// the kind of object; else all. The parameters by_… hold that one; parameters without by_ filter the rows that the
-// index finds.
-// The latest first, between two places, without their rows.
+// An index finds entries by the first of these that the filter names: the change, the object, the actor, the kind of
+// object. The parameters by_… hold that one.
 func (q *Queries) AuditPage(ctx context.Context, arg AuditPageParams) ([]AuditPageRow, error) {
 	rows, err := q.db.Query(ctx, auditPage,
 		arg.TenantID,
@@ -238,7 +236,6 @@ type AuditRowsOfObjectsRow struct {
 	RowNumber  int32
 }
 
-// What packed entries have about some objects of one kind before a place, the latest first.
 func (q *Queries) AuditRowsOfObjects(ctx context.Context, arg AuditRowsOfObjectsParams) ([]AuditRowsOfObjectsRow, error) {
 	rows, err := q.db.Query(ctx, auditRowsOfObjects,
 		arg.TenantID,
@@ -292,7 +289,6 @@ ORDER BY at DESC, audit_id DESC
 LIMIT 1
 `
 
-// The id of the last entry about an object that this transaction wrote.
 func (q *Queries) LatestOfChange(ctx context.Context, tenantID rules.TenantID, objectKind string, objectID string) (int64, error) {
 	row := q.db.QueryRow(ctx, latestOfChange, tenantID, objectKind, objectID)
 	var audit_id int64
@@ -315,7 +311,6 @@ type WriteAuditParams struct {
 	After      []byte
 }
 
-// For changes outside of the database.
 func (q *Queries) WriteAudit(ctx context.Context, arg WriteAuditParams) (int64, error) {
 	row := q.db.QueryRow(ctx, writeAudit,
 		arg.TenantID,

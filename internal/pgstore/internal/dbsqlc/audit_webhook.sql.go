@@ -34,8 +34,7 @@ type AuditAfterParams struct {
 	AtMost   int32
 }
 
-// The oldest first, of so many objects that the last entry has the at_most-th. A tenant's entries become visible in the
-// order of their ids, because its writers lock the tenant.
+// Returns so many objects that the last entry has the at_most-th.
 func (q *Queries) AuditAfter(ctx context.Context, arg AuditAfterParams) ([]AuditEvent, error) {
 	rows, err := q.db.Query(ctx, auditAfter,
 		arg.TenantID,
@@ -92,7 +91,6 @@ type AuditWaitingRow struct {
 	Oldest  time.Time
 }
 
-// How many entries wait to be sent, up to a number, and since when the oldest does.
 func (q *Queries) AuditWaiting(ctx context.Context, tenantID rules.TenantID, after int64, atMost int32) (AuditWaitingRow, error) {
 	row := q.db.QueryRow(ctx, auditWaiting, tenantID, after, atMost)
 	var i AuditWaitingRow
@@ -124,7 +122,7 @@ type AuditWebhookRow struct {
 	TestWaits            bool
 }
 
-// With its jobs: when entries are attempted, the epoch for never, and now; and whether a test waits.
+// next_run_at is the epoch for never, and now.
 func (q *Queries) AuditWebhook(ctx context.Context, kind string, testKind string, tenantID rules.TenantID) (AuditWebhookRow, error) {
 	row := q.db.QueryRow(ctx, auditWebhook, kind, testKind, tenantID)
 	var i AuditWebhookRow
@@ -221,7 +219,7 @@ type FinishAuditBatchParams struct {
 	Claim      int64
 }
 
-// The entries up to sent_to were received, or the attempt failed. Has no effect if the job is no longer of the claim.
+// Has no effect if the job is no longer of the claim.
 func (q *Queries) FinishAuditBatch(ctx context.Context, arg FinishAuditBatchParams) error {
 	_, err := q.db.Exec(ctx, finishAuditBatch,
 		arg.SentTo,
@@ -311,8 +309,8 @@ WHERE j.tenant_id = $1 AND j.job_id = $2 AND j.claim = $3
     )
 `
 
-// Ends a job unless there are entries to send. All writers of entries lock the tenant, as the caller does, so the next
-// entry makes a new job.
+// Ends a job unless there are entries to send. All writers lock the tenant, as the caller does, so the next entry makes
+// a new job.
 func (q *Queries) RestAuditWebhook(ctx context.Context, tenantID rules.TenantID, jobID int64, claim int64) (int64, error) {
 	result, err := q.db.Exec(ctx, restAuditWebhook, tenantID, jobID, claim)
 	if err != nil {
@@ -346,7 +344,6 @@ const sealAuditSecret = `-- name: SealAuditSecret :execrows
 UPDATE audit_webhook SET secret = $1 WHERE tenant_id = $2 AND secret = $3
 `
 
-// Its version stays, because nothing that people see changes.
 func (q *Queries) SealAuditSecret(ctx context.Context, sealed string, tenantID rules.TenantID, stored string) (int64, error) {
 	result, err := q.db.Exec(ctx, sealAuditSecret, sealed, tenantID, stored)
 	if err != nil {

@@ -328,9 +328,8 @@ type NewerKeysParams struct {
 	PageSize      int32
 }
 
-// Includes revoked keys, so that processes tell revoked keys from unknown ones. A full read of a tenant includes only
-// those of the last 30 days: a client that makes and revokes keys in a loop must not
-// fill the memory of processes.
+// Includes revoked keys, so that processes tell revoked keys from unknown ones. A full read has only those of the last
+// 30 days: a client that makes and revokes keys in a loop must not fill the memory of processes.
 func (q *Queries) NewerKeys(ctx context.Context, arg []NewerKeysParams) *NewerKeysBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -422,7 +421,7 @@ type NewerOverridesParams struct {
 	PageSize      int32
 }
 
-// With removed overrides, because processes need to know since when the rule's own limit holds again.
+// Removed overrides tell processes since when the rule's own limit holds again.
 func (q *Queries) NewerOverrides(ctx context.Context, arg []NewerOverridesParams) *NewerOverridesBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -694,7 +693,7 @@ type NewerStepsParams struct {
 	PageSize      int32
 }
 
-// With ended steps, because processes need to know since when the rule's own limit holds again.
+// Ended steps tell processes since when the rule's own limit holds again.
 func (q *Queries) NewerSteps(ctx context.Context, arg []NewerStepsParams) *NewerStepsBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -795,8 +794,8 @@ type PutStepParams struct {
 	RuleID       rules.RuleID
 }
 
-// Nothing happens if the rule does not adapt. The step comes into force after everything that the rule's buckets may
-// have seen: after its end each version of the rule counts as a microsecond later than the one before.
+// The step comes into force after everything that the rule's buckets may have seen: after its end each version of the
+// rule counts as a microsecond later than the one before.
 func (q *Queries) PutStep(ctx context.Context, arg []PutStepParams) *PutStepBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -862,8 +861,7 @@ type RemoveRuleParams struct {
 	RuleID   rules.RuleID
 }
 
-// It is removed after everything that its buckets may have seen, so that all that holds once it is
-// revived is later.
+// The removal is later than everything that the rule's buckets may have seen, and a revival later still.
 func (q *Queries) RemoveRule(ctx context.Context, arg []RemoveRuleParams) *RemoveRuleBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -960,9 +958,8 @@ type UpdateRuleParams struct {
 	RuleID           rules.RuleID
 }
 
-// A limit that changes comes into force after everything that this rule's buckets may have seen: its own earlier
-// limits, overrides that ended, and steps. An enforced rule is no candidate any more. Parameters that a newer release
-// knows stay as they are.
+// A limit that changes comes into force after everything that this rule's buckets may have seen. An enforced rule is no
+// candidate any more. Parameters that a newer release knows stay as they are.
 func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *UpdateRuleBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {

@@ -38,7 +38,6 @@ type CapacityRow struct {
 	IsDefault       bool
 }
 
-// What a tenant holds of each thing and may hold.
 func (q *Queries) Capacity(ctx context.Context, tenantID rules.TenantID, things []string) ([]CapacityRow, error) {
 	rows, err := q.db.Query(ctx, capacity, tenantID, things)
 	if err != nil {
@@ -69,7 +68,7 @@ const capacityVersion = `-- name: CapacityVersion :one
 SELECT version FROM tenant_capacity WHERE tenant_id = $1
 `
 
-// Of the tenant's exceptions; no row if it never had any.
+// No row if the tenant never had exceptions.
 func (q *Queries) CapacityVersion(ctx context.Context, tenantID rules.TenantID) (int64, error) {
 	row := q.db.QueryRow(ctx, capacityVersion, tenantID)
 	var version int64
@@ -82,7 +81,6 @@ SELECT count(*) FROM plan_assignment
 WHERE tenant_id = $1 AND user_id = ANY ($2::text[]) AND removed_at IS NULL
 `
 
-// How many of some users have a plan assigned.
 func (q *Queries) CountAssigned(ctx context.Context, tenantID rules.TenantID, userIds []string) (int64, error) {
 	row := q.db.QueryRow(ctx, countAssigned, tenantID, userIds)
 	var count int64
@@ -94,7 +92,7 @@ const countHeldLater = `-- name: CountHeldLater :exec
 SELECT count_held_later($1)
 `
 
-// Defers counting plans, rules and overrides to CountHeldNow, which this transaction must run; see count_held_later.
+// This transaction must run CountHeldNow; see count_held_later.
 func (q *Queries) CountHeldLater(ctx context.Context, tenantID int64) error {
 	_, err := q.db.Exec(ctx, countHeldLater, tenantID)
 	return err

@@ -41,7 +41,7 @@ type DecisionsByMinuteRow struct {
 	CostTaken float64
 }
 
-// By rule, 0 for checks as a whole, in steps that begin at multiples of step seconds.
+// Steps begin at multiples of step seconds; rule 0 is checks as a whole.
 func (q *Queries) DecisionsByMinute(ctx context.Context, arg DecisionsByMinuteParams) ([]DecisionsByMinuteRow, error) {
 	rows, err := q.db.Query(ctx, decisionsByMinute,
 		arg.StepSeconds,
@@ -113,7 +113,6 @@ type RulesByDenialsInMinutesRow struct {
 	LookedBackTo time.Time
 }
 
-// Of the newest so many rows.
 func (q *Queries) RulesByDenialsInMinutes(ctx context.Context, arg RulesByDenialsInMinutesParams) ([]RulesByDenialsInMinutesRow, error) {
 	rows, err := q.db.Query(ctx, rulesByDenialsInMinutes,
 		arg.PageSize,

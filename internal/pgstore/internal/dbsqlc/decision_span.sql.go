@@ -42,7 +42,6 @@ type DecisionsBySpanRow struct {
 	CostTaken float64
 }
 
-// DecisionsByMinute for steps of one or several spans.
 func (q *Queries) DecisionsBySpan(ctx context.Context, arg DecisionsBySpanParams) ([]DecisionsBySpanRow, error) {
 	rows, err := q.db.Query(ctx, decisionsBySpan,
 		arg.StepSeconds,
@@ -117,7 +116,6 @@ type RulesByDenialsInSpansRow struct {
 	LookedBackTo time.Time
 }
 
-// Of the newest so many rows.
 func (q *Queries) RulesByDenialsInSpans(ctx context.Context, arg RulesByDenialsInSpansParams) ([]RulesByDenialsInSpansRow, error) {
 	rows, err := q.db.Query(ctx, rulesByDenialsInSpans,
 		arg.PageSize,
@@ -197,8 +195,7 @@ type TotalsByDayRow struct {
 	CostTaken float64
 }
 
-// What rules decided in all, rule 0 being all checks: days inside, and hours at both ends, because that is
-// exact and reads few rows.
+// Like TotalsByHour, with days inside and hours at both ends.
 func (q *Queries) TotalsByDay(ctx context.Context, arg TotalsByDayParams) ([]TotalsByDayRow, error) {
 	rows, err := q.db.Query(ctx, totalsByDay,
 		arg.TenantID,
@@ -274,8 +271,7 @@ type TotalsByHourRow struct {
 	CostTaken float64
 }
 
-// What rules decided in all, rule 0 being all checks: hours inside, and minutes at both ends, because that is
-// exact and reads few rows.
+// Sums of hours inside and minutes at both ends are exact and few rows. Rule 0 is all checks.
 func (q *Queries) TotalsByHour(ctx context.Context, arg TotalsByHourParams) ([]TotalsByHourRow, error) {
 	rows, err := q.db.Query(ctx, totalsByHour,
 		arg.TenantID,
@@ -329,7 +325,7 @@ type TotalsByRuleRow struct {
 	CostTaken float64
 }
 
-// What each rule decided in whole days, rule 0 being all checks. Negative numbers are no rules.
+// Rule 0 is all checks; negative numbers are no rules.
 func (q *Queries) TotalsByRule(ctx context.Context, tenantID rules.TenantID, since time.Time, until time.Time) ([]TotalsByRuleRow, error) {
 	rows, err := q.db.Query(ctx, totalsByRule, tenantID, since, until)
 	if err != nil {

@@ -46,8 +46,7 @@ type AlertDeliveriesBeforeRow struct {
 	MailError string
 }
 
-// With the next attempt of each, the epoch for none, and the state of the message that carries it; ” if none does, or
-// if it is no longer kept.
+// next_run_at is the epoch for none; the mail's state is ” if no message carries the delivery.
 func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveriesBeforeParams) ([]AlertDeliveriesBeforeRow, error) {
 	rows, err := q.db.Query(ctx, alertDeliveriesBefore,
 		arg.TenantID,
@@ -173,7 +172,7 @@ type DeliveryToSendRow struct {
 	RuleDetail  string
 }
 
-// No row if it was delivered. The rule's detail tells rules of one pattern apart.
+// No row if it was delivered.
 func (q *Queries) DeliveryToSend(ctx context.Context, tenantID rules.TenantID, deliveryID int64) (DeliveryToSendRow, error) {
 	row := q.db.QueryRow(ctx, deliveryToSend, tenantID, deliveryID)
 	var i DeliveryToSendRow
@@ -247,7 +246,7 @@ type FinishAlertDeliveryParams struct {
 	Claim      int64
 }
 
-// Has no effect if it was delivered or silenced meanwhile. Only the job's present claim stores a failure.
+// Has no effect on a delivery that was delivered or silenced; only the job's present claim stores a failure.
 func (q *Queries) FinishAlertDelivery(ctx context.Context, arg FinishAlertDeliveryParams) error {
 	_, err := q.db.Exec(ctx, finishAlertDelivery,
 		arg.Delivered,
@@ -278,7 +277,7 @@ type GiveUpDeliveryParams struct {
 	Claim      int64
 }
 
-// An empty error keeps that of the last attempt. Has no effect if the job is no longer of the claim.
+// An empty error keeps that of the last attempt.
 func (q *Queries) GiveUpDelivery(ctx context.Context, arg GiveUpDeliveryParams) error {
 	_, err := q.db.Exec(ctx, giveUpDelivery,
 		arg.Error,
@@ -299,7 +298,7 @@ WHERE d.tenant_id = $1 AND d.alert_id = $2
 RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced, kind, per_subject, threshold, window_minutes, mode
 `
 
-// No row if it was delivered. One whose mail failed gets new mail.
+// No row if it was delivered; one whose mail failed gets new mail.
 func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantID, alertID int64, deliveryID int64) (Delivery, error) {
 	row := q.db.QueryRow(ctx, retryAlertDelivery, tenantID, alertID, deliveryID)
 	var i Delivery
@@ -335,7 +334,7 @@ WHERE tenant_id = $1 AND alert_id = ANY ($2::bigint[]) AND state = 'pending'
     AND NOT is_test
 `
 
-// What waits is not sent when the silence has ended, or the alert is on again: it is old by then.
+// Waiting deliveries would be old by the end of the silence.
 func (q *Queries) SilenceDeliveries(ctx context.Context, tenantID rules.TenantID, alertIds []int64) error {
 	_, err := q.db.Exec(ctx, silenceDeliveries, tenantID, alertIds)
 	return err
@@ -357,7 +356,7 @@ WHERE a.tenant_id = $1 AND a.alert_id = $2 AND NOT EXISTS (
 RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced, kind, per_subject, threshold, window_minutes, mode
 `
 
-// No row while the previous test is pending, which takes seconds, since it is attempted once.
+// No row while the previous test is pending.
 func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertID int64) (Delivery, error) {
 	row := q.db.QueryRow(ctx, testAlert, tenantID, alertID)
 	var i Delivery

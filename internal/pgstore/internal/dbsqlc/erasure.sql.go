@@ -54,7 +54,6 @@ type AuditOfUserRow struct {
 	RowNumber  int32
 }
 
-// The entries of a piece of the log that name a user, and the objects of packed ones that do.
 func (q *Queries) AuditOfUser(ctx context.Context, arg AuditOfUserParams) ([]AuditOfUserRow, error) {
 	rows, err := q.db.Query(ctx, auditOfUser,
 		arg.TenantID,
@@ -110,7 +109,7 @@ SELECT coalesce(max(e.audit_id), 0)::bigint FROM (
 WHERE e.earlier < $3::integer
 `
 
-// The last of the next entries after one, the one with the at_most-th object; 0 for none.
+// Returns the entry with the at_most-th object after one; 0 for none.
 func (q *Queries) AuditPiece(ctx context.Context, tenantID rules.TenantID, after int64, atMost int32) (int64, error) {
 	row := q.db.QueryRow(ctx, auditPiece, tenantID, after, atMost)
 	var column_1 int64
@@ -210,8 +209,8 @@ type CountedSubjectsWithRow struct {
 	Denied     int64
 }
 
-// The subjects that a user's id may be in, as AppendSubject writes it and StoredSubject cuts it; whose they are is
-// up to their rule's pattern.
+// Finds subjects that the id may be in, as AppendSubject writes it and StoredSubject cuts it. The rule's pattern
+// decides whose they are.
 func (q *Queries) CountedSubjectsWith(ctx context.Context, arg CountedSubjectsWithParams) ([]CountedSubjectsWithRow, error) {
 	rows, err := q.db.Query(ctx, countedSubjectsWith,
 		arg.TenantID,
@@ -253,7 +252,7 @@ SELECT coalesce(max(c.minute), 'epoch')::timestamptz FROM (
 ) AS c
 `
 
-// The last minute of the next counts since one; the epoch for none.
+// Returns the epoch for none.
 func (q *Queries) CountsPiece(ctx context.Context, tenantID rules.TenantID, since time.Time, atMost int32) (time.Time, error) {
 	row := q.db.QueryRow(ctx, countsPiece, tenantID, since, atMost)
 	var column_1 time.Time
@@ -270,7 +269,7 @@ SELECT coalesce(max(d.delivery_id), 0)::bigint FROM (
 ) AS d
 `
 
-// The last of the next deliveries after one; 0 for none.
+// Returns 0 for none.
 func (q *Queries) DeliveriesPiece(ctx context.Context, tenantID rules.TenantID, after int64, atMost int32) (int64, error) {
 	row := q.db.QueryRow(ctx, deliveriesPiece, tenantID, after, atMost)
 	var column_1 int64
@@ -301,7 +300,7 @@ type DeliveriesWithRow struct {
 	KeyPattern string
 }
 
-// The deliveries of alerts about a subject that contains a text, or was cut and may have contained it.
+// Includes subjects that were cut, and may have contained the text.
 func (q *Queries) DeliveriesWith(ctx context.Context, arg DeliveriesWithParams) ([]DeliveriesWithRow, error) {
 	rows, err := q.db.Query(ctx, deliveriesWith,
 		arg.TenantID,
@@ -363,8 +362,8 @@ VALUES ($1, 0, sha256($2::bytea),
 ON CONFLICT (tenant_id, rule_id, subject) DO UPDATE SET stamp = excluded.stamp
 `
 
-// Inserts a mark too. Other processes may still have earlier states and settlements of the user, which WriteCheckpoints
-// and CountUserMonths then refuse.
+// The mark makes WriteCheckpoints and CountUserMonths refuse earlier states and settlements that other processes still
+// have.
 func (q *Queries) EraseCheckpoints(ctx context.Context, tenantID rules.TenantID, userID []byte) error {
 	_, err := q.db.Exec(ctx, eraseCheckpoints, tenantID, userID)
 	return err
@@ -449,7 +448,6 @@ WHERE r.tenant_id = $1 AND r.dimension = g.dimension AND r.slot = g.slot AND r.r
     AND r.mode = g.mode AND r.value = '' AND r.other
 `
 
-// Deletes the user's recent denials, and adds their numbers to the rows of other users, which LockRecentDenials made.
 func (q *Queries) EraseRecentDenials(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseRecentDenials, tenantID, userID)
 	if err != nil {
@@ -487,7 +485,6 @@ type EraseSubjectsParams struct {
 	Subjects []string
 }
 
-// Adds the counts of subjects to the rows of all other subjects, which LockSubjects made and locked.
 func (q *Queries) EraseSubjects(ctx context.Context, arg EraseSubjectsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, eraseSubjects,
 		arg.TenantID,
@@ -511,7 +508,7 @@ WHERE v.tenant_id = $1 AND v.user_id = $2::text
         LIMIT $3::integer)
 `
 
-// The rows stay, so that counts stay right, and nobody is in them.
+// The rows stay, so that counts stay right.
 func (q *Queries) EraseViolations(ctx context.Context, tenantID rules.TenantID, userID string, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseViolations, tenantID, userID, atMost)
 	if err != nil {
@@ -543,12 +540,9 @@ func (q *Queries) Erasure(ctx context.Context, tenantID rules.TenantID, receiptI
 }
 
 const erasureOfUser = `-- name: ErasureOfUser :one
-
 SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, error, finished_at FROM user_erasure WHERE tenant_id = $1 AND user_id = $2::text
 `
 
-// Erasing one user of a tenant; see Store.ErasureWork.
-// The one that goes on.
 func (q *Queries) ErasureOfUser(ctx context.Context, tenantID rules.TenantID, userID string) (UserErasure, error) {
 	row := q.db.QueryRow(ctx, erasureOfUser, tenantID, userID)
 	var i UserErasure
@@ -593,7 +587,7 @@ WHERE tenant_id = $1 AND erasure_id = $2 AND finished_at IS NULL
 FOR UPDATE
 `
 
-// The open one, so that two processes do not work on it at once.
+// Two processes must not work on it at once.
 func (q *Queries) LockErasure(ctx context.Context, tenantID rules.TenantID, erasureID int64) (UserErasure, error) {
 	row := q.db.QueryRow(ctx, lockErasure, tenantID, erasureID)
 	var i UserErasure
@@ -622,7 +616,7 @@ ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied
 `
 
-// Locks the user's recent denials, and the rows that EraseRecentDenials adds them to, as LockSubjects does with counts.
+// Locks also the rows that EraseRecentDenials adds to.
 func (q *Queries) LockRecentDenials(ctx context.Context, tenantID rules.TenantID, userID string) error {
 	_, err := q.db.Exec(ctx, lockRecentDenials, tenantID, userID)
 	return err
@@ -649,8 +643,8 @@ type LockSubjectsParams struct {
 	Subjects []string
 }
 
-// Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where
-// they are missing. ViolationsCounted locks in the same order, else the two could wait for each other.
+// Locks the counts of subjects and the rows of all other subjects, which it makes where they are missing.
+// ViolationsCounted locks in the same order, against deadlocks.
 func (q *Queries) LockSubjects(ctx context.Context, arg LockSubjectsParams) error {
 	_, err := q.db.Exec(ctx, lockSubjects,
 		arg.TenantID,
@@ -749,7 +743,7 @@ type RequestErasureParams struct {
 	Actor     string
 }
 
-// Returns the one that goes on, if there is one.
+// Returns a running one, if there is one.
 func (q *Queries) RequestErasure(ctx context.Context, arg RequestErasureParams) (UserErasure, error) {
 	row := q.db.QueryRow(ctx, requestErasure,
 		arg.TenantID,

@@ -61,7 +61,7 @@ WHERE tenant_id = $1
     AND (finished_at IS NOT NULL OR position($2::text IN request::text) > 0)
 `
 
-// Any file may name any user. A request about one has the id as a text of JSON.
+// Any file may name any user; a request about one has the id as a text of JSON.
 func (q *Queries) EraseExports(ctx context.Context, tenantID rules.TenantID, userInJson string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseExports, tenantID, userInJson)
 	if err != nil {
@@ -169,7 +169,6 @@ UPDATE export AS e SET error = $1, bytes = 0, chunks = 0, finished_at = clock_ti
 WHERE e.tenant_id = $2 AND e.export_id = $3 AND e.finished_at IS NULL
 `
 
-// It has no file.
 func (q *Queries) FailExport(ctx context.Context, error string, tenantID rules.TenantID, exportID int64) error {
 	_, err := q.db.Exec(ctx, failExport, error, tenantID, exportID)
 	return err
@@ -181,7 +180,7 @@ WHERE tenant_id = $1 AND export_id = $2 AND finished_at IS NULL
 FOR UPDATE
 `
 
-// The open one, so that two processes do not work on it at once.
+// Two processes must not work on it at once.
 func (q *Queries) LockExport(ctx context.Context, tenantID rules.TenantID, exportID int64) (Export, error) {
 	row := q.db.QueryRow(ctx, lockExport, tenantID, exportID)
 	var i Export
@@ -278,7 +277,6 @@ type NoteExportParams struct {
 	ExportID int64
 }
 
-// Adds a chunk; with is_last it was the last.
 func (q *Queries) NoteExport(ctx context.Context, arg NoteExportParams) error {
 	_, err := q.db.Exec(ctx, noteExport,
 		arg.Place,
@@ -328,7 +326,6 @@ func (q *Queries) OpenExport(ctx context.Context, tenantID rules.TenantID, expor
 }
 
 const requestExport = `-- name: RequestExport :one
-
 INSERT INTO export (tenant_id, requested_by_kind, requested_by_id, request)
 VALUES ($1, $2, $3, $4)
 RETURNING tenant_id, export_id, requested_at, requested_by_kind, requested_by_id, request, place, restarts, chunks, rows, bytes, error, finished_at
@@ -341,7 +338,6 @@ type RequestExportParams struct {
 	Request  []byte
 }
 
-// Files that people export; see Store.ExportWork.
 func (q *Queries) RequestExport(ctx context.Context, arg RequestExportParams) (Export, error) {
 	row := q.db.QueryRow(ctx, requestExport,
 		arg.TenantID,
@@ -384,7 +380,7 @@ type RestartExportsParams struct {
 	ExportIds []int64
 }
 
-// Those that have begun again at_most times fail instead.
+// Exports that have begun again at_most times fail instead.
 func (q *Queries) RestartExports(ctx context.Context, arg RestartExportsParams) error {
 	_, err := q.db.Exec(ctx, restartExports,
 		arg.AtMost,

@@ -77,7 +77,7 @@ WHERE d.tenant_id = $1 AND d.key_digest IN (
 )
 `
 
-// A caller's requests up to a number, the first ones first. Each request deletes more rows than it adds.
+// Each request deletes more rows than it adds.
 func (q *Queries) DropCallersIdempotent(ctx context.Context, tenantID rules.TenantID, caller string, upTo int64) error {
 	_, err := q.db.Exec(ctx, dropCallersIdempotent, tenantID, caller, upTo)
 	return err

@@ -70,7 +70,7 @@ ORDER BY invitation_id DESC
 LIMIT $3
 `
 
-// Open invitations; 0 is no bound.
+// 0 is no bound.
 func (q *Queries) InvitationsBefore(ctx context.Context, tenantID rules.TenantID, before int64, pageSize int32) ([]Invitation, error) {
 	rows, err := q.db.Query(ctx, invitationsBefore, tenantID, before, pageSize)
 	if err != nil {
@@ -143,7 +143,6 @@ WHERE tenant_id = $2 AND invitation_id = $3
 RETURNING tenant_id, invitation_id, email, role, token_digest, invited_by, invited_by_account, expires_at, accepted_at, accepted_by, revoked_at, created_at, updated_at, by_mail
 `
 
-// Gives an open invitation another token.
 func (q *Queries) RenewInvitation(ctx context.Context, tokenDigest []byte, tenantID rules.TenantID, invitationID int64) (Invitation, error) {
 	row := q.db.QueryRow(ctx, renewInvitation, tokenDigest, tenantID, invitationID)
 	var i Invitation
@@ -188,7 +187,6 @@ WHERE tenant_id = $1 AND invited_by_account = $2::bigint
     AND accepted_at IS NULL AND revoked_at IS NULL
 `
 
-// Open invitations by an account.
 func (q *Queries) RevokeInvitationsBy(ctx context.Context, tenantID rules.TenantID, accountID int64) error {
 	_, err := q.db.Exec(ctx, revokeInvitationsBy, tenantID, accountID)
 	return err

@@ -16,7 +16,7 @@ const dropJobsOfKinds = `-- name: DropJobsOfKinds :exec
 DELETE FROM job WHERE tenant_id = $1 AND kind = ANY ($2::text[])
 `
 
-// Also those that are attempted now, whose results are not stored then.
+// Results of running attempts are not stored then.
 func (q *Queries) DropJobsOfKinds(ctx context.Context, tenantID rules.TenantID, kinds []string) error {
 	_, err := q.db.Exec(ctx, dropJobsOfKinds, tenantID, kinds)
 	return err
@@ -40,8 +40,7 @@ type EnqueueJobParams struct {
 	IsRetry  bool
 }
 
-// Due at a time; null is now. If the tenant has the job already, it becomes due again if it is parked or, with
-// is_retry, if no attempt is running.
+// at is null for now. A job that exists becomes due if it is parked or, with is_retry, if no attempt is running.
 func (q *Queries) EnqueueJob(ctx context.Context, arg EnqueueJobParams) (int64, error) {
 	result, err := q.db.Exec(ctx, enqueueJob,
 		arg.TenantID,
@@ -62,7 +61,7 @@ WHERE tenant_id = $1 AND kind = $2 AND about = $3 AND state = 'waiting'
     AND lease_ends_at IS NULL
 `
 
-// When a job is attempted next. No row during an attempt, and if it is parked or gone.
+// No row during an attempt, and if it is parked or gone.
 func (q *Queries) NextTry(ctx context.Context, tenantID rules.TenantID, kind string, about string) (time.Time, error) {
 	row := q.db.QueryRow(ctx, nextTry, tenantID, kind, about)
 	var next_run_at time.Time

@@ -30,7 +30,7 @@ SET role = $1, granted_by = '', version = version + 1, updated_at = clock_timest
 WHERE tenant_id = $2 AND account_id = $3
 `
 
-// By a person, whose decision the groups of a provider do not change.
+// The groups of a provider do not change a person's decision.
 func (q *Queries) ChangeRole(ctx context.Context, role auth.Role, tenantID rules.TenantID, accountID auth.AccountID) error {
 	_, err := q.db.Exec(ctx, changeRole, role, tenantID, accountID)
 	return err
@@ -90,7 +90,7 @@ SELECT EXISTS (
 )
 `
 
-// Another owner who can sign in.
+// Only owners who can sign in count.
 func (q *Queries) HasOtherOwner(ctx context.Context, tenantID rules.TenantID, accountID auth.AccountID) (bool, error) {
 	row := q.db.QueryRow(ctx, hasOtherOwner, tenantID, accountID)
 	var exists bool
@@ -108,8 +108,7 @@ WHERE a.account_id = $2
 FOR SHARE OF a
 `
 
-// Whether an account still is an owner or platform admin. The lock makes a concurrent removal of that role wait until
-// the invitation is stored, and then see it.
+// The lock makes a concurrent removal of the role wait until the invitation is stored, and then see it.
 func (q *Queries) MayInvite(ctx context.Context, tenantID rules.TenantID, accountID auth.AccountID) (bool, error) {
 	row := q.db.QueryRow(ctx, mayInvite, tenantID, accountID)
 	var may bool
@@ -247,7 +246,7 @@ type ProvenMemberRow struct {
 	Email     string
 }
 
-// A member with an address who has proven it and may sign in.
+// The member must have proven the address and be able to sign in.
 func (q *Queries) ProvenMember(ctx context.Context, tenantID rules.TenantID, email string) (ProvenMemberRow, error) {
 	row := q.db.QueryRow(ctx, provenMember, tenantID, email)
 	var i ProvenMemberRow

@@ -21,7 +21,6 @@ WHERE p.tenant_id = $1
 ON CONFLICT (tenant_id, plan) DO UPDATE SET rules = excluded.rules
 `
 
-// Recounts each plan's rules.
 func (q *Queries) CountRules(ctx context.Context, tenantID int64) error {
 	_, err := q.db.Exec(ctx, countRules, tenantID)
 	return err
@@ -31,7 +30,7 @@ const countRulesLater = `-- name: CountRulesLater :exec
 SELECT set_config('sluice.count_rules', 'later', true)
 `
 
-// Defers counting rules to CountRules, which this transaction must run; see count_plan_use.
+// This transaction must run CountRules; see count_plan_use.
 func (q *Queries) CountRulesLater(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, countRulesLater)
 	return err

@@ -33,9 +33,8 @@ type AssignUsersParams struct {
 	Plans    []string
 }
 
-// Puts each user on the plan at the same position, and counts users that were on another. ON CONFLICT locks, and so
-// writes, rows that it leaves alone; users who stay on their plan are left out before it, since most users of most
-// files do.
+// ON CONFLICT locks, and so writes, rows that it leaves alone; most users of most files stay on their plan, and are
+// left out before it.
 func (q *Queries) AssignUsers(ctx context.Context, arg AssignUsersParams) (int64, error) {
 	result, err := q.db.Exec(ctx, assignUsers,
 		arg.TenantID,
@@ -85,7 +84,6 @@ type AssignmentsAfterParams struct {
 	PageSize int32
 }
 
-// By plan; ” for all.
 func (q *Queries) AssignmentsAfter(ctx context.Context, arg AssignmentsAfterParams) ([]PlanAssignment, error) {
 	rows, err := q.db.Query(ctx, assignmentsAfter,
 		arg.TenantID,
@@ -139,8 +137,7 @@ type IsSentPlanParams struct {
 	UserID   string
 }
 
-// Whether the plan of a user's denial at a time still exists and was named by the denied check, because neither the
-// user's assignment nor the tenant, which has the default, changed since.
+// Neither the user's assignment nor the tenant, which has the default, may have changed since.
 func (q *Queries) IsSentPlan(ctx context.Context, arg IsSentPlanParams) (bool, error) {
 	row := q.db.QueryRow(ctx, isSentPlan,
 		arg.TenantID,
@@ -166,7 +163,6 @@ type MoveUsersParams struct {
 	FromPlan string
 }
 
-// Puts all users of one plan on another.
 func (q *Queries) MoveUsers(ctx context.Context, arg MoveUsersParams) error {
 	_, err := q.db.Exec(ctx, moveUsers,
 		arg.ToPlan,

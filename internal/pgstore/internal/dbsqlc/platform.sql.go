@@ -43,7 +43,7 @@ type AccessEventsParams struct {
 	PageSize  int32
 }
 
-// The latest first. With an account and a typed address: the entries of either.
+// An account and a typed address select the entries of either.
 func (q *Queries) AccessEvents(ctx context.Context, arg AccessEventsParams) ([]AccessEvent, error) {
 	rows, err := q.db.Query(ctx, accessEvents,
 		arg.BeforeAt,
@@ -97,7 +97,7 @@ WHERE lower(a.email) = lower($1::text COLLATE "C")
         SELECT t.tenant_id FROM tenant AS t WHERE t.slug = $2 AND t.removed_at IS NULL))
 `
 
-// The account that has proven the address; or, for the slug of a tenant, the unproven one of that tenant.
+// Finds the account that has proven the address or, for a slug, that tenant's unproven one.
 func (q *Queries) AccountByEmail(ctx context.Context, email string, slug string) (Account, error) {
 	row := q.db.QueryRow(ctx, accountByEmail, email, slug)
 	var i Account
@@ -120,7 +120,6 @@ func (q *Queries) AccountByEmail(ctx context.Context, email string, slug string)
 }
 
 const activeAlerts = `-- name: ActiveAlerts :many
-
 SELECT a.tenant_id, a.alert_id, a.version, a.kind, a.rule_id, a.per_subject, a.threshold, a.window_minutes,
     a.silenced_until, count(*) OVER (PARTITION BY a.tenant_id) AS of_tenant
 FROM alert AS a
@@ -141,8 +140,6 @@ type ActiveAlertsRow struct {
 	OfTenant      int64
 }
 
-// Alerts of all tenants.
-// With how many of them each one's tenant has.
 func (q *Queries) ActiveAlerts(ctx context.Context) ([]ActiveAlertsRow, error) {
 	rows, err := q.db.Query(ctx, activeAlerts)
 	if err != nil {
@@ -270,10 +267,9 @@ type AlertCountsRow struct {
 	Checks       int64
 }
 
-// What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each
-// alert after its time. Groups that counted less than the alert's least are left out, but each alert that found rows
-// has one at least, which says how many were looked at and back to when. In each alert all branches but one end before
-// they begin. All sinces are at or after oldest, by which the planner leaves out partitions.
+// Counts the newest at_most rows that an index finds for each alert. Groups below the alert's least are left out, but
+// an alert that found rows has one group at least, which says how many were looked at and back to when. In each alert
+// all branches but one end before they begin. The planner leaves out partitions before oldest.
 func (q *Queries) AlertCounts(ctx context.Context, arg AlertCountsParams) ([]AlertCountsRow, error) {
 	rows, err := q.db.Query(ctx, alertCounts,
 		arg.Oldest,
@@ -372,7 +368,7 @@ type BackendsReportedParams struct {
 	Latencies []string
 }
 
-// Adds reports to those of the present slice. Rows come in the order of their keys, so that processes do not deadlock.
+// Rows come in the order of their keys, so that processes do not deadlock.
 func (q *Queries) BackendsReported(ctx context.Context, arg BackendsReportedParams) error {
 	_, err := q.db.Exec(ctx, backendsReported,
 		arg.TenantIds,
@@ -401,7 +397,6 @@ ORDER BY g.tenant_id, g.month
 ON CONFLICT (tenant_id, month) DO NOTHING
 `
 
-// Counts the users of months that are not counted yet, up to at_most each.
 func (q *Queries) BeginMonthUsers(ctx context.Context, atMost int32, tenantIds []int64, months []pgtype.Date) error {
 	_, err := q.db.Exec(ctx, beginMonthUsers, atMost, tenantIds, months)
 	return err
@@ -465,8 +460,7 @@ type CapacityUsesRow struct {
 	Full  int64
 }
 
-// How many tenants hold at least 90 % of their capacity, and how many all of it, by thing. A tenant counts from its
-// first write. A capacity of 0 that nothing is held of is meant so, and does not count.
+// A tenant counts from its first write. A capacity of 0 that nothing is held of does not count.
 func (q *Queries) CapacityUses(ctx context.Context) ([]CapacityUsesRow, error) {
 	rows, err := q.db.Query(ctx, capacityUses)
 	if err != nil {
@@ -498,8 +492,7 @@ WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision 
 ORDER BY tenant.tenant_id
 `
 
-// Those that are missing from the known ones, or have a higher revision; a removed one only while it
-// is known.
+// A removed tenant is returned only while it is known.
 func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRevisions []int64) ([]Tenant, error) {
 	rows, err := q.db.Query(ctx, changedTenants, knownIds, knownRevisions)
 	if err != nil {
@@ -553,7 +546,6 @@ type CheckpointsAfterParams struct {
 	PageSize int32
 }
 
-// A page of all, in the order of their keys.
 func (q *Queries) CheckpointsAfter(ctx context.Context, arg CheckpointsAfterParams) ([]BucketCheckpoint, error) {
 	rows, err := q.db.Query(ctx, checkpointsAfter,
 		arg.TenantID,
@@ -699,8 +691,8 @@ type ClaimJobsRow struct {
 	Claim    int64
 }
 
-// Leases due jobs. Tenants take turns: each gets its first attempt before any gets its second, counting those in
-// flight. Among equals chance decides, because by age a tenant with a backlog would always come first.
+// Tenants take turns: each gets its first attempt before any gets its second, counting those in flight. Among equals
+// chance decides, because by age a tenant with a backlog would always come first.
 func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
 	rows, err := q.db.Query(ctx, claimJobs,
 		arg.LeaseSeconds,
@@ -837,9 +829,9 @@ type CountUserMonthsParams struct {
 	AtMost    int32
 }
 
-// Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
-// for each other only at the month's count, which is written last, so each may exceed at_most by one batch. A row
-// without checks is of settlements, and is not written for a user who was erased meanwhile. See ShareCheckpoints.
+// A month with at_most users gets no more of them. Concurrent writers wait for each other only at the month's count,
+// which is written last, so each may exceed at_most by one batch. A settlement, a row without checks, is not written
+// for a user who was erased meanwhile.
 func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams) error {
 	_, err := q.db.Exec(ctx, countUserMonths,
 		arg.TenantIds,
@@ -898,8 +890,7 @@ type CrossingsRecordedParams struct {
 	Meters       []string
 }
 
-// ” means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the
-// same time.
+// The earliest of several processes' records is kept. Checks of one batch have the same time.
 func (q *Queries) CrossingsRecorded(ctx context.Context, arg CrossingsRecordedParams) error {
 	_, err := q.db.Exec(ctx, crossingsRecorded,
 		arg.TenantIds,
@@ -993,8 +984,8 @@ type DecisionsCountedParams struct {
 	NearLimit  []int64
 }
 
-// The recorder's writes, of all tenants at once. Rows come in the order of their keys, so that processes that write the
-// same rows do not deadlock. A time more than 5 minutes ahead comes from a fast clock.
+// The recorder writes for all tenants at once. Rows come in the order of their keys, so that processes do not deadlock.
+// A time more than 5 minutes ahead comes from a fast clock.
 func (q *Queries) DecisionsCounted(ctx context.Context, arg DecisionsCountedParams) error {
 	_, err := q.db.Exec(ctx, decisionsCounted,
 		arg.TenantIds,
@@ -1090,23 +1081,6 @@ func (q *Queries) DropAlertDeliveries(ctx context.Context, before time.Time, atM
 	return result.RowsAffected(), nil
 }
 
-const dropAssignmentTombstones = `-- name: DropAssignmentTombstones :execrows
-DELETE FROM plan_assignment
-WHERE ctid = ANY (ARRAY(
-    SELECT a.ctid FROM plan_assignment AS a WHERE a.removed_at < $1::timestamptz
-        LIMIT $2::integer
-))
-`
-
-// Every process has read by then that the user is on no plan of its own.
-func (q *Queries) DropAssignmentTombstones(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropAssignmentTombstones, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const dropAuditEvents = `-- name: DropAuditEvents :one
 SELECT drop_audit_events($1::timestamptz, $2::integer) AS dropped
 `
@@ -1127,21 +1101,6 @@ func (q *Queries) DropBackendReports(ctx context.Context, before time.Time) erro
 	return err
 }
 
-const dropCallers = `-- name: DropCallers :execrows
-DELETE FROM recent_check
-WHERE ctid = ANY (ARRAY(
-    SELECT r.ctid FROM recent_check AS r WHERE r.minute < $1 LIMIT $2::integer
-))
-`
-
-func (q *Queries) DropCallers(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropCallers, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const dropCheckpoints = `-- name: DropCheckpoints :execrows
 DELETE FROM bucket_checkpoint AS c
 USING (
@@ -1158,7 +1117,6 @@ type DropCheckpointsParams struct {
 	Stamps    []int64
 }
 
-// Those that are still as they were read.
 func (q *Queries) DropCheckpoints(ctx context.Context, arg DropCheckpointsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, dropCheckpoints,
 		arg.TenantIds,
@@ -1166,22 +1124,6 @@ func (q *Queries) DropCheckpoints(ctx context.Context, arg DropCheckpointsParams
 		arg.Subjects,
 		arg.Stamps,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const dropCrossings = `-- name: DropCrossings :execrows
-DELETE FROM quota_crossing
-WHERE ctid = ANY (ARRAY(
-    SELECT c.ctid FROM quota_crossing AS c WHERE c.window_end < $1 LIMIT $2::integer
-))
-`
-
-// While a window lasts its crossings stay, because they would be noted again.
-func (q *Queries) DropCrossings(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropCrossings, before, atMost)
 	if err != nil {
 		return 0, err
 	}
@@ -1215,41 +1157,9 @@ WHERE ctid = ANY (ARRAY(
 ))
 `
 
-// Deletes sums of whole months that ended before a time, as DropUserMonths does: a month's usage is read from both.
+// Whole months, like DropUserMonths: a month's usage is read from both.
 func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropDecisionSpans, spans, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const dropErasures = `-- name: DropErasures :execrows
-DELETE FROM user_erasure
-WHERE ctid = ANY (ARRAY(
-    SELECT e.ctid FROM user_erasure AS e WHERE e.finished_at < $1::timestamptz
-        LIMIT $2::integer
-))
-`
-
-func (q *Queries) DropErasures(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropErasures, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const dropExpiredLinks = `-- name: DropExpiredLinks :execrows
-DELETE FROM mailed_link
-WHERE ctid = ANY (ARRAY(
-    SELECT l.ctid FROM mailed_link AS l WHERE l.expires_at < $1::timestamptz
-        LIMIT $2::integer
-))
-`
-
-func (q *Queries) DropExpiredLinks(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropExpiredLinks, before, atMost)
 	if err != nil {
 		return 0, err
 	}
@@ -1274,24 +1184,6 @@ func (q *Queries) DropExports(ctx context.Context, before time.Time, atMost int3
 	return result.RowsAffected(), nil
 }
 
-const dropIdempotent = `-- name: DropIdempotent :execrows
-DELETE FROM idempotency
-WHERE (tenant_id, key_digest) IN (
-    SELECT i.tenant_id, i.key_digest FROM idempotency AS i
-    WHERE i.started_at < $1::timestamptz
-    ORDER BY i.started_at
-    LIMIT $2::integer
-)
-`
-
-func (q *Queries) DropIdempotent(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropIdempotent, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const dropInvitations = `-- name: DropInvitations :execrows
 WITH old AS MATERIALIZED (
     SELECT i.tenant_id, i.invitation_id FROM invitation AS i
@@ -1307,7 +1199,7 @@ USING old, locked
 WHERE i.tenant_id = old.tenant_id AND i.invitation_id = old.invitation_id AND locked.tenant_id = old.tenant_id
 `
 
-// Those that ended some time ago, however they ended. Their tenants are locked, because deletions are logged.
+// Deletions are logged, so their tenants are locked.
 func (q *Queries) DropInvitations(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropInvitations, before, atMost)
 	if err != nil {
@@ -1380,23 +1272,6 @@ func (q *Queries) DropOldMail(ctx context.Context) error {
 	return err
 }
 
-const dropOverrideTombstones = `-- name: DropOverrideTombstones :execrows
-DELETE FROM rate_limit_override
-WHERE ctid = ANY (ARRAY(
-    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < $1::timestamptz
-        LIMIT $2::integer
-))
-`
-
-// Buckets expire long before, so nobody needs to know when the override ended.
-func (q *Queries) DropOverrideTombstones(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropOverrideTombstones, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const dropParkedJobs = `-- name: DropParkedJobs :execrows
 DELETE FROM job
 WHERE (tenant_id, job_id) IN (
@@ -1408,36 +1283,6 @@ WHERE (tenant_id, job_id) IN (
 
 func (q *Queries) DropParkedJobs(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropParkedJobs, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const dropRecentDenials = `-- name: DropRecentDenials :execrows
-DELETE FROM recent_denial
-WHERE ctid = ANY (ARRAY(
-    SELECT r.ctid FROM recent_denial AS r WHERE r.slot < $1 LIMIT $2::integer
-))
-`
-
-func (q *Queries) DropRecentDenials(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropRecentDenials, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const dropRecorderBatches = `-- name: DropRecorderBatches :execrows
-DELETE FROM recorder_batch
-WHERE ctid = ANY (ARRAY(
-    SELECT b.ctid FROM recorder_batch AS b WHERE b.written_at < $1 LIMIT $2::integer
-))
-`
-
-func (q *Queries) DropRecorderBatches(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropRecorderBatches, before, atMost)
 	if err != nil {
 		return 0, err
 	}
@@ -1459,7 +1304,6 @@ WHERE (tenant_id, replay_id) IN (
 )
 `
 
-// Old ones, and all of removed tenants.
 func (q *Queries) DropReplays(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropReplays, before, atMost)
 	if err != nil {
@@ -1468,35 +1312,28 @@ func (q *Queries) DropReplays(ctx context.Context, before time.Time, atMost int3
 	return result.RowsAffected(), nil
 }
 
-const dropSessions = `-- name: DropSessions :execrows
-DELETE FROM session
-WHERE ctid = ANY (ARRAY(
-    SELECT s.ctid FROM session AS s WHERE s.created_at < $1::timestamptz LIMIT $2::integer
-))
+const dropRowsBefore = `-- name: DropRowsBefore :one
+SELECT drop_rows_before($1::text, $2::text, $3::timestamptz,
+    $4::integer) AS dropped
 `
 
-func (q *Queries) DropSessions(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropSessions, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type DropRowsBeforeParams struct {
+	Relation string
+	AtColumn string
+	Before   time.Time
+	AtMost   int32
 }
 
-const dropStepTombstones = `-- name: DropStepTombstones :execrows
-DELETE FROM rate_limit_step
-WHERE ctid = ANY (ARRAY(
-    SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < $1::timestamptz
-        LIMIT $2::integer
-))
-`
-
-func (q *Queries) DropStepTombstones(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropStepTombstones, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) DropRowsBefore(ctx context.Context, arg DropRowsBeforeParams) (int64, error) {
+	row := q.db.QueryRow(ctx, dropRowsBefore,
+		arg.Relation,
+		arg.AtColumn,
+		arg.Before,
+		arg.AtMost,
+	)
+	var dropped int64
+	err := row.Scan(&dropped)
+	return dropped, err
 }
 
 const dropTrafficBlocks = `-- name: DropTrafficBlocks :execrows
@@ -1515,7 +1352,6 @@ WHERE (tenant_id, day, writer, number) IN (
 )
 `
 
-// Those that are older than their tenant keeps them, and all of removed tenants.
 func (q *Queries) DropTrafficBlocks(ctx context.Context, today pgtype.Date, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropTrafficBlocks, today, atMost)
 	if err != nil {
@@ -1563,7 +1399,6 @@ WHERE ctid = ANY (ARRAY(
 ))
 `
 
-// Those that ended before a time.
 func (q *Queries) DropUserMonths(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropUserMonths, before, atMost)
 	if err != nil {
@@ -1625,8 +1460,7 @@ type ExpiredRulesRow struct {
 	RuleID   rules.RuleID
 }
 
-// Rules that ended, and were last edited, before a time: the oldest of each tenant. Rules with a candidate or a
-// scheduled change are left out.
+// The oldest of each tenant come first. Rules with a candidate or a scheduled change are left out.
 func (q *Queries) ExpiredRules(ctx context.Context, before time.Time, ofEach int32, atMost int32) ([]ExpiredRulesRow, error) {
 	rows, err := q.db.Query(ctx, expiredRules, before, ofEach, atMost)
 	if err != nil {
@@ -1693,10 +1527,9 @@ type ExpiringKeysRow struct {
 	Days          int32
 }
 
-// Notices about keys of all tenants and of the platform, which has the number 0.
-// Keys in force that expire within 1, 7 or 14 days of the end of a day, with the shortest of these periods. Left out
-// are periods that were under way when the key was made, periods with a notice already, and tenants that got a notice
-// that day.
+// Service keys have the tenant 0.
+// Keys expire within 1, 7 or 14 days of the end of a day. Left out are periods that began before the key was made or
+// have a notice, and tenants that got a notice that day.
 func (q *Queries) ExpiringKeys(ctx context.Context, dayEnds time.Time, now time.Time, atMost int32) ([]ExpiringKeysRow, error) {
 	rows, err := q.db.Query(ctx, expiringKeys, dayEnds, now, atMost)
 	if err != nil {
@@ -1784,7 +1617,7 @@ type FinishMailParams struct {
 	Claim    int64
 }
 
-// Has no effect if it was sent meanwhile. Only the job's present claim stores a failure.
+// Only the job's present claim stores a failure.
 func (q *Queries) FinishMail(ctx context.Context, arg FinishMailParams) error {
 	_, err := q.db.Exec(ctx, finishMail,
 		arg.State,
@@ -1806,7 +1639,7 @@ WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.k
         SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))
 `
 
-// Forgets notices about creators who are back, so that there is a new notice when they leave again.
+// A creator who is back gets a new notice on leaving again.
 func (q *Queries) ForgetReturnedCreators(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetReturnedCreators)
 	return err
@@ -1820,7 +1653,6 @@ WHERE n.notice = 'creator_left' AND n.tenant_id = 0 AND k.key_id = n.key_id AND 
         AND a.is_platform_admin
 `
 
-// The same for service keys.
 func (q *Queries) ForgetReturnedServiceCreators(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetReturnedServiceCreators)
 	return err
@@ -1831,7 +1663,7 @@ UPDATE job SET attempts = attempts - 1, next_run_at = clock_timestamp(), lease_e
 WHERE job_id = $1 AND claim = $2 AND lease_ends_at IS NOT NULL
 `
 
-// The attempt was interrupted and does not count.
+// An interrupted attempt does not count.
 func (q *Queries) GiveJobBack(ctx context.Context, jobID int64, claim int64) error {
 	_, err := q.db.Exec(ctx, giveJobBack, jobID, claim)
 	return err
@@ -1881,7 +1713,7 @@ type GrantedRolesRow struct {
 	GrantedBy string
 }
 
-// The role of an account in the tenants with the slugs, and in those where the groups of an issuer gave it one.
+// Returns the tenants with the slugs, and those where the issuer's groups gave a role.
 func (q *Queries) GrantedRoles(ctx context.Context, accountID auth.AccountID, slugs []string, issuer string) ([]GrantedRolesRow, error) {
 	rows, err := q.db.Query(ctx, grantedRoles, accountID, slugs, issuer)
 	if err != nil {
@@ -1924,7 +1756,6 @@ type HeldCountsRow struct {
 	IsWrong  bool
 }
 
-// A page of the numbers of tenant_use, after one, and whether they are wrong.
 func (q *Queries) HeldCounts(ctx context.Context, afterTenant int64, afterThing string, pageSize int32) ([]HeldCountsRow, error) {
 	rows, err := q.db.Query(ctx, heldCounts, afterTenant, afterThing, pageSize)
 	if err != nil {
@@ -1959,7 +1790,7 @@ type InvitationByTokenRow struct {
 	Tenant     Tenant
 }
 
-// The open invitation; its link names no tenant.
+// The link names no tenant.
 func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (InvitationByTokenRow, error) {
 	row := q.db.QueryRow(ctx, invitationByToken, tokenDigest)
 	var i InvitationByTokenRow
@@ -2065,8 +1896,7 @@ type KeysLeftBehindRow struct {
 	CreatedByName string
 }
 
-// Keys in force whose creator has left (see Keys), without a decision to keep them and without a notice. Creators are
-// found by jumping from one to the next in an index, because tenants have many more keys than creators.
+// Creators are found by jumping from one to the next in an index, because tenants have many more keys than creators.
 func (q *Queries) KeysLeftBehind(ctx context.Context, now time.Time, atMost int32) ([]KeysLeftBehindRow, error) {
 	rows, err := q.db.Query(ctx, keysLeftBehind, now, atMost)
 	if err != nil {
@@ -2097,7 +1927,6 @@ func (q *Queries) KeysLeftBehind(ctx context.Context, now time.Time, atMost int3
 }
 
 const lead = `-- name: Lead :one
-
 INSERT INTO leader AS l (role, holder, ends_at)
 VALUES ($1, $2,
     clock_timestamp() + make_interval(secs => $3::double precision))
@@ -2106,8 +1935,7 @@ WHERE l.holder = excluded.holder OR l.ends_at <= clock_timestamp()
 RETURNING clock_timestamp()::timestamptz AS now
 `
 
-// The control loop of rules that adapt.
-// Makes a process the leader, or renews that it is, unless another one is. No row if another one is.
+// No row if another process leads.
 func (q *Queries) Lead(ctx context.Context, role auth.Role, holder string, seconds float64) (time.Time, error) {
 	row := q.db.QueryRow(ctx, lead, role, holder, seconds)
 	var now time.Time
@@ -2119,8 +1947,8 @@ const lockAlerts = `-- name: LockAlerts :exec
 SELECT pg_advisory_xact_lock($1::bigint), set_config('jit', 'off', true)
 `
 
-// Batches of alerts follow one another, so that each sees the deliveries of the one before. To compile the statement
-// that judges a batch would take longer than to run it.
+// Each batch must see the deliveries of the one before. To compile the statement that judges a batch would take longer
+// than to run it.
 func (q *Queries) LockAlerts(ctx context.Context, lock int64) error {
 	_, err := q.db.Exec(ctx, lockAlerts, lock)
 	return err
@@ -2130,7 +1958,7 @@ const lockJobClaims = `-- name: LockJobClaims :exec
 SELECT pg_advisory_xact_lock($1::bigint)
 `
 
-// Claims follow one another, so that each sees the leases of the one before.
+// Each claim must see the leases of the one before.
 func (q *Queries) LockJobClaims(ctx context.Context, lock int64) error {
 	_, err := q.db.Exec(ctx, lockJobClaims, lock)
 	return err
@@ -2149,7 +1977,7 @@ ORDER BY t.tenant_id
 FOR NO KEY UPDATE
 `
 
-// Those that an account owns or has invited to, before the account itself, as all writers do.
+// Locks tenants before the account itself, as all writers do.
 func (q *Queries) LockTenantsOf(ctx context.Context, accountID auth.AccountID) error {
 	_, err := q.db.Exec(ctx, lockTenantsOf, accountID)
 	return err
@@ -2159,7 +1987,6 @@ const mailToSend = `-- name: MailToSend :one
 SELECT tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, attempted_at, error FROM mail WHERE tenant_id = $1 AND mail_id = $2 AND state <> 'sent'
 `
 
-// No row if it was sent.
 func (q *Queries) MailToSend(ctx context.Context, tenantID rules.TenantID, mailID int64) (Mail, error) {
 	row := q.db.QueryRow(ctx, mailToSend, tenantID, mailID)
 	var i Mail
@@ -2195,7 +2022,7 @@ type MailsBeforeRow struct {
 	NextRunAt *time.Time
 }
 
-// With when each is attempted; null if it is not. 0 is no bound.
+// next_run_at is null for mail without a job; 0 is no bound.
 func (q *Queries) MailsBefore(ctx context.Context, before int64, pageSize int32) ([]MailsBeforeRow, error) {
 	rows, err := q.db.Query(ctx, mailsBefore, before, pageSize)
 	if err != nil {
@@ -2236,7 +2063,7 @@ const makeDayPartition = `-- name: MakeDayPartition :one
 SELECT make_day_partition($1::text, $2::date) AS made
 `
 
-// Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
+// Rows of all tenants are deleted in pieces, so that nobody waits for long.
 func (q *Queries) MakeDayPartition(ctx context.Context, parent string, day pgtype.Date) (bool, error) {
 	row := q.db.QueryRow(ctx, makeDayPartition, parent, day)
 	var made bool
@@ -2330,7 +2157,7 @@ SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'req
 FROM audit_actor() AS actor
 `
 
-// For the platform's audit log, which no trigger writes when sessions end.
+// No trigger writes the platform's audit log when sessions end.
 func (q *Queries) NoteSessionsEnded(ctx context.Context, accountID int64, ended int64) error {
 	_, err := q.db.Exec(ctx, noteSessionsEnded, accountID, ended)
 	return err
@@ -2372,7 +2199,7 @@ type ParkedJobsRow struct {
 	Slug        string
 }
 
-// The latest first, before an id; 0 is no bound.
+// 0 is no bound.
 func (q *Queries) ParkedJobs(ctx context.Context, before int64, pageSize int32) ([]ParkedJobsRow, error) {
 	rows, err := q.db.Query(ctx, parkedJobs, before, pageSize)
 	if err != nil {
@@ -2435,7 +2262,6 @@ type PeriodicJobsRow struct {
 	LagMs       int64
 }
 
-// With how long each has been due, which a run in progress does not change.
 func (q *Queries) PeriodicJobs(ctx context.Context) ([]PeriodicJobsRow, error) {
 	rows, err := q.db.Query(ctx, periodicJobs)
 	if err != nil {
@@ -2496,7 +2322,7 @@ ORDER BY audit_id DESC
 LIMIT $2
 `
 
-// The latest first, before an id; 0 is no bound.
+// 0 is no bound.
 func (q *Queries) PlatformAuditPage(ctx context.Context, before int64, pageSize int32) ([]PlatformAuditEvent, error) {
 	rows, err := q.db.Query(ctx, platformAuditPage, before, pageSize)
 	if err != nil {
@@ -2543,7 +2369,6 @@ type ProcessThatKnowsNotRow struct {
 	Version string
 }
 
-// A live process that does not know an algorithm; none if all know it.
 func (q *Queries) ProcessThatKnowsNot(ctx context.Context, withinSeconds float64, algorithm string) (ProcessThatKnowsNotRow, error) {
 	row := q.db.QueryRow(ctx, processThatKnowsNot, withinSeconds, algorithm)
 	var i ProcessThatKnowsNotRow
@@ -2671,10 +2496,9 @@ type QueueMailParams struct {
 	MostADay     int64
 }
 
-// Mail of all tenants and of the platform, which has the number 0.
-// No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit. Alerts are
-// counted apart, so that they do not keep people from being invited. Nor if it is a notice that the account was sent
-// within a day.
+// Mail of the platform has the tenant 0.
+// No row if the tenant has as many queued or within a day as it may; 0 is no limit. Alerts are counted apart, so that
+// they do not keep people from being invited. No row either for a notice that the account got within a day.
 func (q *Queries) QueueMail(ctx context.Context, arg QueueMailParams) (Mail, error) {
 	row := q.db.QueryRow(ctx, queueMail,
 		arg.TenantID,
@@ -2780,10 +2604,9 @@ type RaiseDeliveriesParams struct {
 	MostOfTenant int64
 }
 
-// A delivery and its job for each firing, unless there is one of the same kind, rule and subject that is hardly older
-// than the alert's window. The most important go first, and a tenant's alerts take turns, because most_of_alert and
-// most_of_tenant cap what is pending. Deliveries of a silenced alert are only recorded, and do not keep the alert from
-// firing when the silence has ended. An alert that was changed since it was judged is left to the next pass.
+// Raises a delivery and its job for each firing, unless an equal one is hardly older than the alert's window. The most
+// important go first, and a tenant's alerts take turns, because pending deliveries are capped. Deliveries of a silenced
+// alert are only recorded. An alert that was changed since it was judged is left to the next pass.
 func (q *Queries) RaiseDeliveries(ctx context.Context, arg RaiseDeliveriesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, raiseDeliveries,
 		arg.TenantIds,
@@ -2852,7 +2675,6 @@ const recentSteps = `-- name: RecentSteps :many
 SELECT tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory, revision FROM rate_limit_step WHERE ends_at > $1::timestamptz ORDER BY tenant_id, rule_id
 `
 
-// Those that end after a time.
 func (q *Queries) RecentSteps(ctx context.Context, after time.Time) ([]RateLimitStep, error) {
 	rows, err := q.db.Query(ctx, recentSteps, after)
 	if err != nil {
@@ -2929,8 +2751,7 @@ type RecipientsOfTenantRow struct {
 	Email     string
 }
 
-// A tenant's owners, and its members with the given ids. Leaves out accounts that may not sign in or have not proven
-// their address.
+// Leaves out accounts that may not sign in or have not proven their address.
 func (q *Queries) RecipientsOfTenant(ctx context.Context, tenantID rules.TenantID, also []string, atMost int32) ([]RecipientsOfTenantRow, error) {
 	rows, err := q.db.Query(ctx, recipientsOfTenant, tenantID, also, atMost)
 	if err != nil {
@@ -2963,7 +2784,7 @@ ON CONFLICT (tenant_id, key_id) DO UPDATE SET last_used_at = excluded.last_used_
 WHERE u.last_used_at < excluded.last_used_at
 `
 
-// Skips keys that do not exist. A use never becomes earlier.
+// A use never becomes earlier.
 func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.Time) error {
 	_, err := q.db.Exec(ctx, recordKeyUses, keyIds, at)
 	return err
@@ -2991,7 +2812,6 @@ FROM removed AS r, audit_actor() AS actor
 RETURNING audit_id
 `
 
-// No row if it is not parked.
 func (q *Queries) RemoveJob(ctx context.Context, jobID int64) (int64, error) {
 	row := q.db.QueryRow(ctx, removeJob, jobID)
 	var audit_id int64
@@ -3011,7 +2831,6 @@ func (q *Queries) RemovedTenant(ctx context.Context, slug string) (rules.TenantI
 }
 
 const removedTenants = `-- name: RemovedTenants :many
-
 SELECT t.tenant_id, t.slug, t.name, t.removed_at::timestamptz AS removed_at, e.began_at, e.done_at,
     coalesce(e.rows, '{}')::jsonb AS erased
 FROM tenant AS t
@@ -3031,7 +2850,6 @@ type RemovedTenantsRow struct {
 	Erased    []byte
 }
 
-// Removed tenants.
 func (q *Queries) RemovedTenants(ctx context.Context, after string, pageSize int32) ([]RemovedTenantsRow, error) {
 	rows, err := q.db.Query(ctx, removedTenants, after, pageSize)
 	if err != nil {
@@ -3182,7 +3000,7 @@ WHERE t.slug = $1 AND t.removed_at IS NOT NULL
 RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor
 `
 
-// Raises the revision, so that processes read the tenant again. No row if its rows are being erased.
+// Processes read the tenant again by its new revision. No row if its rows are being erased.
 func (q *Queries) RestoreTenant(ctx context.Context, slug string) (Tenant, error) {
 	row := q.db.QueryRow(ctx, restoreTenant, slug)
 	var i Tenant
@@ -3227,8 +3045,7 @@ FROM parked AS p, audit_actor() AS actor
 RETURNING audit_id
 `
 
-// No row if it is not parked. The platform's audit log is written here, because it has no other changes of jobs. It
-// does not have the error, which may name people, because its entries cannot be erased.
+// The audit log does not have the error, which may name people, because its entries cannot be erased.
 func (q *Queries) RetryJob(ctx context.Context, jobID int64) (int64, error) {
 	row := q.db.QueryRow(ctx, retryJob, jobID)
 	var audit_id int64
@@ -3248,7 +3065,6 @@ WHERE a.account_id = $1 AND i.invited_by_account = a.account_id
     ))
 `
 
-// The open ones that an account has made, in tenants that it may invite to no longer.
 func (q *Queries) RevokeInvitationsOfAccount(ctx context.Context, accountID auth.AccountID) error {
 	_, err := q.db.Exec(ctx, revokeInvitationsOfAccount, accountID)
 	return err
@@ -3281,7 +3097,7 @@ type SecretsToSealRow struct {
 	Secret   string
 }
 
-// Secrets of alerts and audit webhooks that do not begin with a prefix, after one. Alert 0 is the audit webhook.
+// Alert 0 is the audit webhook.
 func (q *Queries) SecretsToSeal(ctx context.Context, arg SecretsToSealParams) ([]SecretsToSealRow, error) {
 	rows, err := q.db.Query(ctx, secretsToSeal,
 		arg.Prefix,
@@ -3311,8 +3127,7 @@ const shareCheckpoints = `-- name: ShareCheckpoints :exec
 SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'))
 `
 
-// Writers of checkpoints and of users' months share a lock that the erasure of a user has alone, so that it sees their
-// rows or they see its mark.
+// The erasure of a user has this lock alone, so that it sees their rows or they see its mark.
 func (q *Queries) ShareCheckpoints(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, shareCheckpoints)
 	return err
@@ -3360,9 +3175,9 @@ type TenantDigestsRow struct {
 	Sum      int64
 }
 
-// For each tenant, its revision and a digest of its rows that checks depend on: how many there are, and the sum of
-// hashes of the transactions that wrote them, so that only a row's first column is read. age is relative to the next
-// transaction; the difference of two ages is not. Another server may have given a transaction's number to another one.
+// A digest counts the rows and sums hashes of the transactions that wrote them, so that only a row's first column is
+// read. age is relative to the next transaction; the difference of two ages is not. Another server may reuse a
+// transaction's number.
 func (q *Queries) TenantDigests(ctx context.Context) ([]TenantDigestsRow, error) {
 	rows, err := q.db.Query(ctx, tenantDigests)
 	if err != nil {
@@ -3400,7 +3215,6 @@ WHERE m.account_id = $1 AND m.role = 'owner' AND t.removed_at IS NULL AND NOT EX
 ORDER BY t.slug
 `
 
-// Slugs of tenants without another owner who can sign in.
 func (q *Queries) TenantsOnlyOwnedBy(ctx context.Context, accountID auth.AccountID) ([]string, error) {
 	rows, err := q.db.Query(ctx, tenantsOnlyOwnedBy, accountID)
 	if err != nil {
@@ -3430,8 +3244,8 @@ WHERE (SELECT true FROM bucket_checkpoint AS c WHERE c.tenant_id = n.tenant_id A
         ORDER BY c.rule_id, c.subject LIMIT 1)
 `
 
-// Rows with the rule 0 are marks of erased users. EXISTS, which ignores an order, would have PostgreSQL read the whole
-// table where one tenant has most of it.
+// Rows with the rule 0 are marks of erased users. EXISTS would make PostgreSQL read the whole table where one tenant
+// has most of it.
 func (q *Queries) TenantsWithCheckpoints(ctx context.Context, tenantIds []int64) ([]int64, error) {
 	rows, err := q.db.Query(ctx, tenantsWithCheckpoints, tenantIds)
 	if err != nil {
@@ -3519,12 +3333,10 @@ func (q *Queries) TrafficUses(ctx context.Context, today pgtype.Date, tenantIds 
 }
 
 const tryLock = `-- name: TryLock :one
-
 SELECT pg_try_advisory_xact_lock($1::bigint) AS ours
 `
 
-// Jobs of all tenants and of the platform; see the package jobs.
-// True if no other process has the lock, which holds until the end of the transaction.
+// The lock holds until the end of the transaction.
 func (q *Queries) TryLock(ctx context.Context, lock int64) (bool, error) {
 	row := q.db.QueryRow(ctx, tryLock, lock)
 	var ours bool
@@ -3662,7 +3474,6 @@ func (q *Queries) ViolationsRecorded(ctx context.Context, arg ViolationsRecorded
 }
 
 const writeAccess = `-- name: WriteAccess :exec
-
 INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent,
     detail, request_id)
 SELECT unnest($1::timestamptz[]), unnest($2::bigint[]), unnest($3::bigint[]),
@@ -3691,7 +3502,6 @@ type WriteAccessParams struct {
 	RequestIds []string
 }
 
-// The security log, of all tenants and of none.
 func (q *Queries) WriteAccess(ctx context.Context, arg WriteAccessParams) error {
 	_, err := q.db.Exec(ctx, writeAccess,
 		arg.At,
@@ -3739,8 +3549,7 @@ type WriteCheckpointsParams struct {
 	Owners    [][]byte
 }
 
-// The newer state of a bucket stays. Nothing is written for a tenant that was removed, or about a user from before an
-// erasure.
+// Nothing is written for a removed tenant, or about a user from before an erasure.
 func (q *Queries) WriteCheckpoints(ctx context.Context, arg WriteCheckpointsParams) error {
 	_, err := q.db.Exec(ctx, writeCheckpoints,
 		arg.TenantIds,
@@ -3754,7 +3563,6 @@ func (q *Queries) WriteCheckpoints(ctx context.Context, arg WriteCheckpointsPara
 }
 
 const writeTrafficBlock = `-- name: WriteTrafficBlock :execrows
-
 INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out,
     dropped, users, payload)
 SELECT t.tenant_id, $1, $2, $3, $4, $5,
@@ -3783,8 +3591,7 @@ type WriteTrafficBlockParams struct {
 	TenantID rules.TenantID
 }
 
-// Recorded checks of all tenants.
-// Unless it was written before, or the tenant has switched recording off.
+// Written before, or with recording off, a block is left out.
 func (q *Queries) WriteTrafficBlock(ctx context.Context, arg WriteTrafficBlockParams) (int64, error) {
 	result, err := q.db.Exec(ctx, writeTrafficBlock,
 		arg.Day,

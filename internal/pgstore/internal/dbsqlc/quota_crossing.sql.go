@@ -15,129 +15,14 @@ import (
 const crossingsBefore = `-- name: CrossingsBefore :many
 SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id, meter FROM quota_crossing
 WHERE tenant_id = $1
-    AND (crossed_at, crossing_id) < ($2::timestamptz, $3::bigint)
-ORDER BY crossed_at DESC, crossing_id DESC
-LIMIT $4
-`
-
-type CrossingsBeforeParams struct {
-	TenantID rules.TenantID
-	BeforeAt time.Time
-	BeforeID int64
-	PageSize int32
-}
-
-func (q *Queries) CrossingsBefore(ctx context.Context, arg CrossingsBeforeParams) ([]QuotaCrossing, error) {
-	rows, err := q.db.Query(ctx, crossingsBefore,
-		arg.TenantID,
-		arg.BeforeAt,
-		arg.BeforeID,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []QuotaCrossing
-	for rows.Next() {
-		var i QuotaCrossing
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.RuleID,
-			&i.Subject,
-			&i.WindowStart,
-			&i.Share,
-			&i.CrossingID,
-			&i.WindowEnd,
-			&i.CrossedAt,
-			&i.RecordedAt,
-			&i.Used,
-			&i.BurstCapacity,
-			&i.Mode,
-			&i.RuleName,
-			&i.KeyPattern,
-			&i.UserID,
-			&i.Meter,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const crossingsOfRuleBefore = `-- name: CrossingsOfRuleBefore :many
-SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id, meter FROM quota_crossing
-WHERE tenant_id = $1 AND rule_id = $2
-    AND (crossed_at, crossing_id) < ($3::timestamptz, $4::bigint)
-ORDER BY crossed_at DESC, crossing_id DESC
-LIMIT $5
-`
-
-type CrossingsOfRuleBeforeParams struct {
-	TenantID rules.TenantID
-	RuleID   rules.RuleID
-	BeforeAt time.Time
-	BeforeID int64
-	PageSize int32
-}
-
-func (q *Queries) CrossingsOfRuleBefore(ctx context.Context, arg CrossingsOfRuleBeforeParams) ([]QuotaCrossing, error) {
-	rows, err := q.db.Query(ctx, crossingsOfRuleBefore,
-		arg.TenantID,
-		arg.RuleID,
-		arg.BeforeAt,
-		arg.BeforeID,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []QuotaCrossing
-	for rows.Next() {
-		var i QuotaCrossing
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.RuleID,
-			&i.Subject,
-			&i.WindowStart,
-			&i.Share,
-			&i.CrossingID,
-			&i.WindowEnd,
-			&i.CrossedAt,
-			&i.RecordedAt,
-			&i.Used,
-			&i.BurstCapacity,
-			&i.Mode,
-			&i.RuleName,
-			&i.KeyPattern,
-			&i.UserID,
-			&i.Meter,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const crossingsOfUserBefore = `-- name: CrossingsOfUserBefore :many
-SELECT tenant_id, rule_id, subject, window_start, share, crossing_id, window_end, crossed_at, recorded_at, used, burst_capacity, mode, rule_name, key_pattern, user_id, meter FROM quota_crossing
-WHERE tenant_id = $1 AND user_id = $2::text
+    AND ($2::text = '' OR user_id = $2::text)
     AND ($3::bigint = 0 OR rule_id = $3::bigint)
     AND (crossed_at, crossing_id) < ($4::timestamptz, $5::bigint)
 ORDER BY crossed_at DESC, crossing_id DESC
 LIMIT $6
 `
 
-type CrossingsOfUserBeforeParams struct {
+type CrossingsBeforeParams struct {
 	TenantID rules.TenantID
 	UserID   string
 	RuleID   int64
@@ -146,9 +31,9 @@ type CrossingsOfUserBeforeParams struct {
 	PageSize int32
 }
 
-// Of all rules, or of one.
-func (q *Queries) CrossingsOfUserBefore(ctx context.Context, arg CrossingsOfUserBeforeParams) ([]QuotaCrossing, error) {
-	rows, err := q.db.Query(ctx, crossingsOfUserBefore,
+// ” is all users, and 0 all rules.
+func (q *Queries) CrossingsBefore(ctx context.Context, arg CrossingsBeforeParams) ([]QuotaCrossing, error) {
+	rows, err := q.db.Query(ctx, crossingsBefore,
 		arg.TenantID,
 		arg.UserID,
 		arg.RuleID,

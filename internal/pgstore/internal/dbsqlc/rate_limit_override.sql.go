@@ -113,7 +113,6 @@ type OverridesByEndParams struct {
 	PageSize    int32
 }
 
-// Overrides that never end have no place in this order.
 func (q *Queries) OverridesByEnd(ctx context.Context, arg OverridesByEndParams) ([]RateLimitOverride, error) {
 	rows, err := q.db.Query(ctx, overridesByEnd,
 		arg.TenantID,
@@ -314,7 +313,7 @@ type PutOverridesParams struct {
 	TenantID  rules.TenantID
 }
 
-// By one statement, whose triggers then run once. Names no user of a rule twice. No row for a rule that does not exist.
+// One statement runs the triggers once. Names no user of a rule twice; no row for a rule that does not exist.
 func (q *Queries) PutOverrides(ctx context.Context, arg PutOverridesParams) ([]RateLimitOverride, error) {
 	rows, err := q.db.Query(ctx, putOverrides,
 		arg.Revision,
@@ -416,8 +415,8 @@ SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
 WHERE tenant_id = $2 AND rule_id = ANY ($3::bigint[]) AND removed_at IS NULL
 `
 
-// For rules that are about to be removed. The rows stay: if a rule is revived before a process has read its removal,
-// only these rows show that its overrides are gone.
+// The rows stay: if a rule is revived before a process has read its removal, only these rows show that its overrides
+// are gone.
 func (q *Queries) RemoveOverridesOfRules(ctx context.Context, revision int64, tenantID rules.TenantID, ruleIds []int64) error {
 	_, err := q.db.Exec(ctx, removeOverridesOfRules, revision, tenantID, ruleIds)
 	return err
@@ -478,7 +477,6 @@ type UnexpiredOverridesOfRulesRow struct {
 	Plan              string
 }
 
-// With the plan that each user is assigned to; ” for none.
 func (q *Queries) UnexpiredOverridesOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]UnexpiredOverridesOfRulesRow, error) {
 	rows, err := q.db.Query(ctx, unexpiredOverridesOfRules, tenantID, ruleIds)
 	if err != nil {

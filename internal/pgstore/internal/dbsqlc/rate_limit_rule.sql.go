@@ -118,7 +118,6 @@ WHERE tenant_id = $1 AND candidate_for = ANY ($2::bigint[]) AND removed_at IS NU
 ORDER BY rule_id
 `
 
-// The ids of the shadow rules that are tried for some rules.
 func (q *Queries) CandidatesOf(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]rules.RuleID, error) {
 	rows, err := q.db.Query(ctx, candidatesOf, tenantID, ruleIds)
 	if err != nil {
@@ -145,7 +144,6 @@ WHERE tenant_id = $1 AND parameters ? 'adapt' AND removed_at IS NULL
     AND rule_id <> ALL ($2::bigint[])
 `
 
-// Without some rules.
 func (q *Queries) CountAdaptingRules(ctx context.Context, tenantID rules.TenantID, without []int64) (int64, error) {
 	row := q.db.QueryRow(ctx, countAdaptingRules, tenantID, without)
 	var count int64
@@ -185,9 +183,8 @@ type MatrixLastRow struct {
 	Name       string
 }
 
-// The last row of a page of the matrix that begins after a row: the one that makes up a number of rows or of rules,
-// whichever comes first. None if there are fewer. PostgreSQL reads the index in order, up to that row; if this were a
-// subquery of MatrixPage, the planner would expect to read all rows.
+// A page ends at a number of rows or of rules; no row if there are fewer. As a subquery of MatrixPage the planner would
+// expect to read all rows.
 func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixLastRow, error) {
 	row := q.db.QueryRow(ctx, matrixLast,
 		arg.TenantID,
@@ -218,7 +215,6 @@ type MatrixPageParams struct {
 	LastName     string
 }
 
-// All rules of the rows after one, up to and with the last, or to the end.
 func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateLimitRule, error) {
 	rows, err := q.db.Query(ctx, matrixPage,
 		arg.TenantID,
@@ -277,7 +273,6 @@ WHERE tenant_id = $1 AND parameters ? 'meter' AND removed_at IS NULL
 ORDER BY 1
 `
 
-// What the tenant's rules count beside requests.
 func (q *Queries) Meters(ctx context.Context, tenantID rules.TenantID) ([]string, error) {
 	rows, err := q.db.Query(ctx, meters, tenantID)
 	if err != nil {
@@ -344,7 +339,6 @@ SET removed_at = NULL,
 WHERE tenant_id = $2 AND rule_id = $3 AND removed_at IS NOT NULL
 `
 
-// Restores a removed rule under its id.
 func (q *Queries) ReviveRule(ctx context.Context, revision int64, tenantID rules.TenantID, ruleID rules.RuleID) error {
 	_, err := q.db.Exec(ctx, reviveRule, revision, tenantID, ruleID)
 	return err
@@ -441,7 +435,6 @@ SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[])
 `
 
-// Removed ones too.
 func (q *Queries) RulesEver(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]RateLimitRule, error) {
 	rows, err := q.db.Query(ctx, rulesEver, tenantID, ruleIds)
 	if err != nil {
@@ -494,7 +487,7 @@ ORDER BY rule_id
 LIMIT 1 OFFSET $3::bigint - 1
 `
 
-// The last of so many rules after an id; none if there are fewer.
+// No row if there are fewer.
 func (q *Queries) RulesLookedAt(ctx context.Context, tenantID rules.TenantID, after rules.RuleID, number int64) (rules.RuleID, error) {
 	row := q.db.QueryRow(ctx, rulesLookedAt, tenantID, after, number)
 	var rule_id rules.RuleID
@@ -613,7 +606,6 @@ type RulesPageParams struct {
 	PageSize   int32
 }
 
-// Up to and including a last id, where the search of a page ends.
 func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLimitRule, error) {
 	rows, err := q.db.Query(ctx, rulesPage,
 		arg.TenantID,

@@ -70,8 +70,8 @@ WHERE tenant_id = (
 RETURNING revision
 `
 
-// Begins a write of steps like RaiseRevision, but without an actor. No row, and no waiting, if somebody else is
-// writing, if the tenant's rules do not adapt, or if the process no longer leads.
+// No row, and no waiting, if somebody else is writing, if the tenant's rules do not adapt, or if the process no longer
+// leads.
 func (q *Queries) StepTenant(ctx context.Context, tenantID rules.TenantID, role auth.Role, holder string) (int64, error) {
 	row := q.db.QueryRow(ctx, stepTenant, tenantID, role, holder)
 	var revision int64

@@ -43,7 +43,7 @@ type LastLookedAtRow struct {
 	ViolationID int64
 }
 
-// The last row that ViolationsBefore looks at, and the next one; nothing if it looks at all.
+// Returns the last row that ViolationsBefore looks at, and the next one.
 func (q *Queries) LastLookedAt(ctx context.Context, arg LastLookedAtParams) ([]LastLookedAtRow, error) {
 	rows, err := q.db.Query(ctx, lastLookedAt,
 		arg.TenantID,
@@ -116,7 +116,7 @@ WITH counted AS MATERIALIZED (
     ORDER BY r.slot DESC
     LIMIT $2::bigint
 ), met AS MATERIALIZED (
-    -- A quoted literal may look like a placeholder, so patterns with one are left to the rows in detail.
+    -- A quoted literal may look like a placeholder, so patterns with one are left to the detail rows.
     SELECT r.rule_id,
         $9::text IN ('', r.mode)
             AND $10::text IN ('', coalesce(r.parameters ->> 'meter', 'requests')) AS wanted,
@@ -193,13 +193,12 @@ type TopOfViolationsRow struct {
 	LookedBackTo time.Time
 }
 
-// The values that were denied most, and before them a row without a value that is always there.
+// A row without a value always comes first.
 //
 // If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
-// denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
-// rules the detail rows name the value; denials that were counted without a row are unattributed. The mode and
-// the meter have no index, so other rows are read too. From recent_since on, recent denials are read instead, which
-// name every value. The newest at_most counts, rows and recent denials are read, back to looked_back_to.
+// denial. A network's subject names its larger network: all of a /64 is in one /48. Detail rows name the values of
+// other rules; denials without a row are unattributed. Recent denials, which name every value, are read from
+// recent_since on. The newest at_most rows of each are read, back to looked_back_to.
 func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams) ([]TopOfViolationsRow, error) {
 	rows, err := q.db.Query(ctx, topOfViolations,
 		arg.Since,
@@ -307,8 +306,7 @@ type ViolationsArrivedParams struct {
 	PageSize int32
 }
 
-// Those that were written up to so many seconds before a time (null: now) or after it, the latest first,
-// whenever they happened.
+// Rows count by when they were written, up to so many seconds before a time (null: now).
 func (q *Queries) ViolationsArrived(ctx context.Context, arg ViolationsArrivedParams) ([]RateLimitViolation, error) {
 	rows, err := q.db.Query(ctx, violationsArrived,
 		arg.TenantID,
@@ -407,9 +405,8 @@ type ViolationsBeforeParams struct {
 	PageSize       int32
 }
 
-// Those that a filter wants among the newest look_at rows before a position, newest first. One of user, address,
-// endpoint and rule may be given as by_…, the others are empty: its index finds the rows to look at. The comparison of
-// pairs is what the position means; the one of times beside it is what leaves out partitions.
+// Looks at the newest look_at rows before a position that the index of by_… finds. The comparison of pairs is the
+// position; the one of times beside it leaves out partitions.
 func (q *Queries) ViolationsBefore(ctx context.Context, arg ViolationsBeforeParams) ([]RateLimitViolation, error) {
 	rows, err := q.db.Query(ctx, violationsBefore,
 		arg.TenantID,
@@ -535,8 +532,7 @@ type ViolationsInStepsRow struct {
 	LookedBackTo time.Time
 }
 
-// How many checks the violations that a filter wants stand for, per step. The newest so many rows are looked at that
-// have what an index finds: one of user, address, endpoint and rule is given as by_…, the others are empty.
+// Looks at the newest rows that the index of by_… finds.
 func (q *Queries) ViolationsInSteps(ctx context.Context, arg ViolationsInStepsParams) ([]ViolationsInStepsRow, error) {
 	rows, err := q.db.Query(ctx, violationsInSteps,
 		arg.StepSeconds,

@@ -45,8 +45,7 @@ type BusiestCallersRow struct {
 	Earlier int64
 }
 
-// The callers of a minute with the most checks, with those in the time from earlier to then; and before them a row
-// without a caller, with the checks of all, that is always there.
+// A row without a caller, with the checks of all, always comes first.
 func (q *Queries) BusiestCallers(ctx context.Context, arg BusiestCallersParams) ([]BusiestCallersRow, error) {
 	rows, err := q.db.Query(ctx, busiestCallers,
 		arg.Minute,

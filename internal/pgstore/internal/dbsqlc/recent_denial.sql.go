@@ -68,8 +68,7 @@ type PresentDenialsRow struct {
 	AllDenied    int64
 }
 
-// The values with the most denials since a time and, where those are as many, in the time from earlier to then, of the
-// newest at_most counts; and before them a row without a value that is always there.
+// A row without a value always comes first.
 func (q *Queries) PresentDenials(ctx context.Context, arg PresentDenialsParams) ([]PresentDenialsRow, error) {
 	rows, err := q.db.Query(ctx, presentDenials,
 		arg.PageSize,

@@ -15,7 +15,7 @@ VALUES ($1, $2)
 ON CONFLICT (writer_id, batch_seq) DO NOTHING
 `
 
-// One row if the batch was not written before. Waits for another transaction that is writing it.
+// No row if the batch was written before.
 func (q *Queries) BatchWritten(ctx context.Context, writerID string, batchSeq int64) (int64, error) {
 	result, err := q.db.Exec(ctx, batchWritten, writerID, batchSeq)
 	if err != nil {

@@ -24,7 +24,6 @@ WHERE j.tenant_id = $1 AND j.kind = $2
     AND j.about IN (SELECT c.change_id::text FROM canceled AS c) AND j.lease_ends_at IS NULL
 `
 
-// What a person scheduled and still waits, with the jobs.
 func (q *Queries) CancelScheduledBy(ctx context.Context, tenantID rules.TenantID, kind string, accountID int64) error {
 	_, err := q.db.Exec(ctx, cancelScheduledBy, tenantID, kind, accountID)
 	return err
@@ -155,7 +154,6 @@ WHERE old.tenant_id = $1 AND old.due_at IS NULL AND old.change_id <= (
     OFFSET $2::integer LIMIT 1)
 `
 
-// All but the latest.
 func (q *Queries) DropEndedScheduledChanges(ctx context.Context, tenantID rules.TenantID, kept int32) error {
 	_, err := q.db.Exec(ctx, dropEndedScheduledChanges, tenantID, kept)
 	return err
@@ -168,7 +166,7 @@ ORDER BY due_at, state = 'waiting', change_id
 LIMIT 1
 `
 
-// What ends is taken back before what begins then, which would otherwise keep the ended limit as the one before.
+// A change that ends is taken back before another begins, which would otherwise keep the ended limit as the one before.
 func (q *Queries) FirstOpenScheduledChange(ctx context.Context, tenantID rules.TenantID) (ScheduledChange, error) {
 	row := q.db.QueryRow(ctx, firstOpenScheduledChange, tenantID)
 	var i ScheduledChange
@@ -276,7 +274,7 @@ type ScheduledChangesParams struct {
 	PageSize int32
 }
 
-// The latest first; of one rule, or of all if it is 0.
+// Rule 0 is all rules.
 func (q *Queries) ScheduledChanges(ctx context.Context, arg ScheduledChangesParams) ([]ScheduledChange, error) {
 	rows, err := q.db.Query(ctx, scheduledChanges,
 		arg.TenantID,

@@ -20,7 +20,7 @@ FOR UPDATE OF a
 ON CONFLICT (account_id) DO UPDATE SET secret = excluded.secret, last_step = 0, created_at = clock_timestamp()
 `
 
-// Stores a secret that waits for its first code, in place of another such one. No row if the account has a factor.
+// No row if the account has a factor.
 func (q *Queries) BeginSecondFactor(ctx context.Context, secret []byte, accountID auth.AccountID) (int64, error) {
 	result, err := q.db.Exec(ctx, beginSecondFactor, secret, accountID)
 	if err != nil {
@@ -44,7 +44,7 @@ type CreatePendingSignInParams struct {
 	PasswordHash string
 }
 
-// No row if the account was disabled or got another password; see CreateSession.
+// No row if the account was disabled or got another password.
 func (q *Queries) CreatePendingSignIn(ctx context.Context, arg CreatePendingSignInParams) (int64, error) {
 	result, err := q.db.Exec(ctx, createPendingSignIn,
 		arg.TokenDigest,
@@ -84,7 +84,6 @@ WHERE token_digest IN (
 )
 `
 
-// Deletes those of an account that are expired or above the most it may have, and some expired ones of others.
 func (q *Queries) DropOldPendingSignIns(ctx context.Context, accountID auth.AccountID, most int32, now time.Time) error {
 	_, err := q.db.Exec(ctx, dropOldPendingSignIns, accountID, most, now)
 	return err
@@ -128,7 +127,6 @@ UPDATE session AS kept SET second_factor = true, confirmed_at = clock_timestamp(
 WHERE kept.account_id = $1 AND kept.session_id = $2
 `
 
-// Ends all sessions of an account but one, which has shown the second factor.
 func (q *Queries) KeepSession(ctx context.Context, accountID auth.AccountID, sessionID int64) error {
 	_, err := q.db.Exec(ctx, keepSession, accountID, sessionID)
 	return err
@@ -162,7 +160,6 @@ type SecondFactorRow struct {
 	RecoveryCodes  int64
 }
 
-// The factor of an account, counted or waiting for its first code.
 func (q *Queries) SecondFactor(ctx context.Context, accountID auth.AccountID) (SecondFactorRow, error) {
 	row := q.db.QueryRow(ctx, secondFactor, accountID)
 	var i SecondFactorRow
@@ -190,7 +187,7 @@ type TryPendingSignInRow struct {
 	Attempts int32
 }
 
-// Counts an attempt at the second factor. No row if the sign-in is over.
+// No row if the sign-in is over.
 func (q *Queries) TryPendingSignIn(ctx context.Context, tokenDigest []byte, now time.Time, most int32) (TryPendingSignInRow, error) {
 	row := q.db.QueryRow(ctx, tryPendingSignIn, tokenDigest, now, most)
 	var i TryPendingSignInRow
@@ -295,8 +292,7 @@ type UseTimeStepParams struct {
 	Secret      []byte
 }
 
-// No row if the code of this step, or of a later one, was used before, or if the secret was replaced meanwhile. A
-// secret that an earlier key sealed is sealed again.
+// No row if the code of this step, or of a later one, was used before, or if the secret was replaced meanwhile.
 func (q *Queries) UseTimeStep(ctx context.Context, arg UseTimeStepParams) (int64, error) {
 	result, err := q.db.Exec(ctx, useTimeStep,
 		arg.Step,

@@ -73,7 +73,6 @@ WHERE key_id = $3
 RETURNING key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at, kept_at
 `
 
-// Revokes it, or lets it expire.
 func (q *Queries) EndServiceKey(ctx context.Context, expiresAt *time.Time, revokedAt *time.Time, keyID string) (ServiceKey, error) {
 	row := q.db.QueryRow(ctx, endServiceKey, expiresAt, revokedAt, keyID)
 	var i ServiceKey
@@ -199,7 +198,7 @@ type ServiceKeysRow struct {
 	CreatorLeft bool
 }
 
-// The latest first, before a key. A creator has left if the account may no longer sign in, or is no platform admin.
+// A creator has left if the account may no longer sign in, or is no platform admin.
 func (q *Queries) ServiceKeys(ctx context.Context, beforeCreatedAt *time.Time, beforeKeyID string, pageSize int32) ([]ServiceKeysRow, error) {
 	rows, err := q.db.Query(ctx, serviceKeys, beforeCreatedAt, beforeKeyID, pageSize)
 	if err != nil {

@@ -17,7 +17,6 @@ const confirmSession = `-- name: ConfirmSession :exec
 UPDATE session SET confirmed_at = clock_timestamp() WHERE session_id = $1
 `
 
-// Notes that the session's owner has just signed in again.
 func (q *Queries) ConfirmSession(ctx context.Context, sessionID int64) error {
 	_, err := q.db.Exec(ctx, confirmSession, sessionID)
 	return err
@@ -44,8 +43,8 @@ type CreateSessionParams struct {
 	PasswordHash string
 }
 
-// Answers no row if the account was disabled, got another password, or got a second factor that was not asked for. The
-// lock makes those who do that wait, and end this session too.
+// No row if the account was disabled, got another password, or got a second factor that was not asked for. The lock
+// makes these changes wait, and end this session too.
 func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (Session, error) {
 	row := q.db.QueryRow(ctx, createSession,
 		arg.TokenDigest,
@@ -98,7 +97,6 @@ WITH pending AS (DELETE FROM pending_sign_in AS p WHERE p.account_id = $1)
 DELETE FROM session AS s WHERE s.account_id = $1
 `
 
-// Sign-ins that wait for the second factor end too.
 func (q *Queries) EndSessions(ctx context.Context, accountID auth.AccountID) (int64, error) {
 	result, err := q.db.Exec(ctx, endSessions, accountID)
 	if err != nil {
@@ -127,7 +125,6 @@ type EndStaleSessionsParams struct {
 	Most         int32
 }
 
-// Deletes expired sessions, and all but the latest of the others.
 func (q *Queries) EndStaleSessions(ctx context.Context, arg EndStaleSessionsParams) error {
 	_, err := q.db.Exec(ctx, endStaleSessions,
 		arg.AccountID,
@@ -147,7 +144,7 @@ WHERE session_id = (
 )
 `
 
-// At most once a minute, and without waiting for another request that does the same.
+// At most once a minute, without waiting for another request.
 func (q *Queries) NoteSessionSeen(ctx context.Context, sessionID int64) error {
 	_, err := q.db.Exec(ctx, noteSessionSeen, sessionID)
 	return err

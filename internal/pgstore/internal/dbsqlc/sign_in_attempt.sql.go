@@ -33,8 +33,8 @@ type AttemptParams struct {
 	Waits          []float64
 }
 
-// Counts an attempt. No row if it comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last
-// element holds for more. A time in the future is from before the clock stepped back, and locks nobody out.
+// No row if the attempt comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last element holds
+// for more. A time in the future is from before the clock stepped back, and locks nobody out.
 func (q *Queries) Attempt(ctx context.Context, arg AttemptParams) (int32, error) {
 	row := q.db.QueryRow(ctx, attempt,
 		arg.Subject,
@@ -57,7 +57,7 @@ WHERE (subject, network) IN (
 )
 `
 
-// Rows are locked in the order of Attempt, so that the two do not deadlock.
+// Rows are locked in the order of Attempt, against deadlocks.
 func (q *Queries) ForgetAttempts(ctx context.Context, subject []byte) error {
 	_, err := q.db.Exec(ctx, forgetAttempts, subject)
 	return err

@@ -40,7 +40,6 @@ type CreateTenantParams struct {
 	RequireSecondFactor bool
 }
 
-// The foreign key of the default plan waits for the end of the transaction.
 func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Tenant, error) {
 	row := q.db.QueryRow(ctx, createTenant,
 		arg.Slug,
@@ -91,7 +90,6 @@ type LockTenantRow struct {
 	SetConfig string
 }
 
-// Begins every other write of what a tenant owns, like RaiseRevision.
 func (q *Queries) LockTenant(ctx context.Context, tenantID rules.TenantID, actor string) (LockTenantRow, error) {
 	row := q.db.QueryRow(ctx, lockTenant, tenantID, actor)
 	var i LockTenantRow
@@ -109,8 +107,7 @@ type RaiseRevisionRow struct {
 	SetConfig string
 }
 
-// Begins every write that checks depend on: locks the tenant against other writers until the transaction ends, and sets
-// the actor.
+// Locks the tenant against other writers until the transaction ends, and sets the actor of the audit log.
 func (q *Queries) RaiseRevision(ctx context.Context, tenantID rules.TenantID, actor string) (RaiseRevisionRow, error) {
 	row := q.db.QueryRow(ctx, raiseRevision, tenantID, actor)
 	var i RaiseRevisionRow
@@ -123,7 +120,6 @@ UPDATE tenant SET removed_at = clock_timestamp(), version = version + 1, updated
 WHERE tenant_id = $1
 `
 
-// Its rows are erased later; see RemovedTenantsToErase.
 func (q *Queries) RemoveTenant(ctx context.Context, tenantID rules.TenantID) error {
 	_, err := q.db.Exec(ctx, removeTenant, tenantID)
 	return err
@@ -133,7 +129,6 @@ const setActor = `-- name: SetActor :exec
 SELECT set_config('sluice.actor', $1::text, true)
 `
 
-// Sets the actor for the audit log's triggers until the end of the transaction.
 func (q *Queries) SetActor(ctx context.Context, actor string) error {
 	_, err := q.db.Exec(ctx, setActor, actor)
 	return err

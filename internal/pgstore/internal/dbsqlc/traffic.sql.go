@@ -22,7 +22,6 @@ WHERE tenant_id = $2 AND replay_id = $3 AND state IN ('waiting', 'running')
 RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, claim, started_at, finished_at, failure, result
 `
 
-// One that was canceled while no process ran it ends.
 func (q *Queries) BeginReplay(ctx context.Context, claim int64, tenantID rules.TenantID, replayID int64) (Replay, error) {
 	row := q.db.QueryRow(ctx, beginReplay, claim, tenantID, replayID)
 	var i Replay
@@ -71,7 +70,6 @@ WHERE old.tenant_id = $1 AND old.state IN ('done', 'failed', 'canceled') AND old
     OFFSET $2::integer LIMIT 1)
 `
 
-// All but the latest.
 func (q *Queries) DropEndedReplays(ctx context.Context, tenantID rules.TenantID, kept int32) error {
 	_, err := q.db.Exec(ctx, dropEndedReplays, tenantID, kept)
 	return err
@@ -89,8 +87,7 @@ WHERE tenant_id = $1 AND (
         WHERE strpos(rule #>> '{}', $2::text) > 0))
 `
 
-// Deletes those that name a user, or whose file, title or rules might. A replay that was deleted for nothing can be run
-// again.
+// Deletes also those whose file, title or rules might name the user.
 func (q *Queries) EraseFromReplays(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseFromReplays, tenantID, userID)
 	if err != nil {
@@ -167,9 +164,8 @@ type LatestTrafficParams struct {
 	Seen         int64
 }
 
-// Reads back from the latest block of a time until a number of checks, of checks seen, or of blocks is reached, and
-// returns the start of the last block read. No row if all have fewer. Strata are filtered after the limit on blocks,
-// since a stratum without blocks would make the query read all.
+// Reads back until a number of checks, of checks seen, or of blocks; no row if all have fewer. Strata are filtered
+// after the limit on blocks, since a stratum without blocks would make the query read all.
 func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, latestTraffic,
 		arg.LeastStratum,
@@ -234,7 +230,6 @@ WHERE tenant_id = $1 AND removed_at IS NULL
 ORDER BY rule_id, user_id
 `
 
-// Those that stand, or that expired after a time.
 func (q *Queries) OverridesSince(ctx context.Context, tenantID rules.TenantID, since time.Time) ([]RateLimitOverride, error) {
 	rows, err := q.db.Query(ctx, overridesSince, tenantID, since)
 	if err != nil {
@@ -321,7 +316,6 @@ type ReplaysRow struct {
 	Failure         string
 }
 
-// Without their files and results, the latest first.
 func (q *Queries) Replays(ctx context.Context, tenantID rules.TenantID, before int64, pageSize int32) ([]ReplaysRow, error) {
 	rows, err := q.db.Query(ctx, replays, tenantID, before, pageSize)
 	if err != nil {
@@ -405,8 +399,7 @@ SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'waiting' END,
 WHERE tenant_id = $1 AND state = 'running'
 `
 
-// Running replays may have read checks that were erased since. They begin again, and the results of their present
-// attempts are not stored.
+// Running replays may have read checks that were erased since.
 func (q *Queries) RestartReplays(ctx context.Context, tenantID rules.TenantID) error {
 	_, err := q.db.Exec(ctx, restartReplays, tenantID)
 	return err
@@ -455,7 +448,7 @@ type TrafficBlockParams struct {
 	Number   int64
 }
 
-// One block, locked until it is rewritten: concurrent erasures of other users wait.
+// Concurrent erasures of other users wait for the lock.
 func (q *Queries) TrafficBlock(ctx context.Context, arg TrafficBlockParams) (TrafficBlock, error) {
 	row := q.db.QueryRow(ctx, trafficBlock,
 		arg.TenantID,
@@ -507,7 +500,6 @@ type TrafficBlocksParams struct {
 	PageSize     int32
 }
 
-// A page of the blocks of a day that have checks of a time, in order of their first check.
 func (q *Queries) TrafficBlocks(ctx context.Context, arg TrafficBlocksParams) ([]TrafficBlock, error) {
 	rows, err := q.db.Query(ctx, trafficBlocks,
 		arg.TenantID,
@@ -571,7 +563,6 @@ type TrafficBlocksAtParams struct {
 	TenantID rules.TenantID
 }
 
-// The blocks of some places, in order of their first check.
 func (q *Queries) TrafficBlocksAt(ctx context.Context, arg TrafficBlocksAtParams) ([]TrafficBlock, error) {
 	rows, err := q.db.Query(ctx, trafficBlocksAt,
 		arg.Days,
@@ -637,7 +628,6 @@ type TrafficBlocksPieceRow struct {
 	HasUser bool
 }
 
-// A page of the keys of blocks, and whether a user is in them.
 func (q *Queries) TrafficBlocksPiece(ctx context.Context, arg TrafficBlocksPieceParams) ([]TrafficBlocksPieceRow, error) {
 	rows, err := q.db.Query(ctx, trafficBlocksPiece,
 		arg.UserID,
@@ -726,7 +716,6 @@ type TrafficHistoryRow struct {
 	ChangeID   int64
 }
 
-// The changes since a time to what checks depend on, the latest first.
 func (q *Queries) TrafficHistory(ctx context.Context, tenantID rules.TenantID, since time.Time, atMost int32) ([]TrafficHistoryRow, error) {
 	rows, err := q.db.Query(ctx, trafficHistory, tenantID, since, atMost)
 	if err != nil {
@@ -783,8 +772,7 @@ type TrafficPlacesOfUserRow struct {
 	Checks  int32
 }
 
-// The places of the blocks with a user that have checks of a time, the latest first. All users of each block of that
-// time are read, which takes longer than anything else of an effect, so they are read once.
+// All users of each block of the time are read, which takes longer than anything else of an effect.
 func (q *Queries) TrafficPlacesOfUser(ctx context.Context, arg TrafficPlacesOfUserParams) ([]TrafficPlacesOfUserRow, error) {
 	rows, err := q.db.Query(ctx, trafficPlacesOfUser,
 		arg.TenantID,

@@ -26,8 +26,7 @@ WITH erased AS (
 SELECT count(DISTINCT e.month) FROM erased AS e
 `
 
-// Their checks stay in the sums of the tenant. The user makes room for another one in each month. By month, because the
-// index begins with it and all tenants' counts wait meanwhile.
+// Goes by month, because the index begins with it and all tenants' counts wait meanwhile.
 func (q *Queries) EraseUserMonths(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	row := q.db.QueryRow(ctx, eraseUserMonths, tenantID, userID)
 	var count int64
@@ -92,8 +91,8 @@ type KnownUsersRow struct {
 	Plan   string
 }
 
-// Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a
-// denial among the newest at_most rows. The id itself is found by any denial.
+// Finds users with a plan, an override, a check in one of two months, or a denial among the newest at_most rows. The id
+// itself is found by any denial.
 func (q *Queries) KnownUsers(ctx context.Context, arg KnownUsersParams) ([]KnownUsersRow, error) {
 	rows, err := q.db.Query(ctx, knownUsers,
 		arg.TenantID,
@@ -202,7 +201,6 @@ type UserMonthsRow struct {
 	CostParts int64
 }
 
-// A page of the users and meters of a month.
 func (q *Queries) UserMonths(ctx context.Context, arg UserMonthsParams) ([]UserMonthsRow, error) {
 	rows, err := q.db.Query(ctx, userMonths,
 		arg.TenantID,

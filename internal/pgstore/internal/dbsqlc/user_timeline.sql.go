@@ -57,8 +57,7 @@ type AuditOfObjectsRow struct {
 	RowNumber  int32
 }
 
-// The entries about some objects of one kind before a place, the latest first. Each object is read by the index. Packed
-// entries are found by AuditRowsOfObjects.
+// Each object is read by the index. AuditRowsOfObjects finds packed entries.
 func (q *Queries) AuditOfObjects(ctx context.Context, arg AuditOfObjectsParams) ([]AuditOfObjectsRow, error) {
 	rows, err := q.db.Query(ctx, auditOfObjects,
 		arg.ObjectIds,
@@ -167,8 +166,8 @@ type DenialsOfUserRow struct {
 	IsExact bool
 }
 
-// By hour and rule, the latest first. For rules whose one placeholder is the user, counts include every denial; for
-// other rules the detail rows are counted. The newest at_most counts and rows are read.
+// Counts include every denial of rules whose one placeholder is the user; for other rules the newest at_most detail
+// rows are counted.
 func (q *Queries) DenialsOfUser(ctx context.Context, arg DenialsOfUserParams) ([]DenialsOfUserRow, error) {
 	rows, err := q.db.Query(ctx, denialsOfUser,
 		arg.AtMost,
@@ -209,7 +208,6 @@ ORDER BY rule_id DESC
 LIMIT $3
 `
 
-// The rules that have or had a pattern, the latest first.
 func (q *Queries) RulesEverOfPattern(ctx context.Context, tenantID rules.TenantID, keyPattern string, pageSize int32) ([]rules.RuleID, error) {
 	rows, err := q.db.Query(ctx, rulesEverOfPattern, tenantID, keyPattern, pageSize)
 	if err != nil {
@@ -237,7 +235,6 @@ ORDER BY rule_id
 LIMIT $3
 `
 
-// The rules that have or had an override for a user.
 func (q *Queries) RulesEverOverridden(ctx context.Context, tenantID rules.TenantID, userID string, pageSize int32) ([]rules.RuleID, error) {
 	rows, err := q.db.Query(ctx, rulesEverOverridden, tenantID, userID, pageSize)
 	if err != nil {

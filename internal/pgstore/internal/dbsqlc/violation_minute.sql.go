@@ -59,8 +59,7 @@ type ComparedSubjectsRow struct {
 	LookedBackTo    time.Time
 }
 
-// The subjects of checks that passed and a candidate would have denied, of the newest so many counts of each rule:
-// those with the most, and how many there are. A candidate's counts are of checks that passed.
+// A candidate's counts are of checks that passed.
 func (q *Queries) ComparedSubjects(ctx context.Context, arg ComparedSubjectsParams) ([]ComparedSubjectsRow, error) {
 	rows, err := q.db.Query(ctx, comparedSubjects,
 		arg.AtMost,
