@@ -1,7 +1,9 @@
 package pgstore_test
 
 import (
+	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -155,21 +157,28 @@ func TestARunThatLeavesRowsGoesOnAndStaysDue(t *testing.T) {
 func TestEachKindFindsItsRowsByAnIndex(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	text := string(must(os.ReadFile("../../db/queries/platform.sql"))(t))
-	names := regexp.MustCompile(`-- name: (Drop\w+ :execrows)`).FindAllStringSubmatch(text, -1)
-	if len(names) < 15 {
-		t.Fatalf("only %q are found", names)
-	}
-	connection := connect(t, w.url)
-	must(connection.Exec(t.Context(), "SET enable_seqscan = off"))(t) // the tables are small
-	for _, name := range names {
-		query := queryOf(t, "platform.sql", name[1], map[string]string{
+	deletions := map[string]string{}
+	queries := string(must(os.ReadFile("../../db/queries/platform.sql"))(t))
+	for _, name := range regexp.MustCompile(`-- name: (Drop\w+ :execrows)`).FindAllStringSubmatch(queries, -1) {
+		deletions[name[1]] = queryOf(t, "platform.sql", name[1], map[string]string{
 			"before": "'2026-11-02'", "at_most": "10", "spans": "'{60,360,1440}'", "today": "'2026-11-02'",
 			"tenant_ids": "'{1}'", "rule_ids": "'{1}'", "subjects": "'{42}'", "stamps": "'{1}'",
 		})
+	}
+	code := string(must(os.ReadFile("retention.go"))(t))
+	for _, of := range regexp.MustCompile(`dropsBefore\("([^"]+)", "(\w+)", "(\w+)"`).FindAllStringSubmatch(code, -1) {
+		deletions[of[1]] = fmt.Sprintf(`DELETE FROM %[1]s WHERE ctid = ANY (ARRAY(
+			SELECT old.ctid FROM %[1]s AS old WHERE old.%[2]s < '2026-11-02' LIMIT 10))`, of[2], of[3])
+	}
+	if len(deletions) < 20 {
+		t.Fatalf("only %d are found: %q", len(deletions), slices.Collect(maps.Keys(deletions)))
+	}
+	connection := connect(t, w.url)
+	must(connection.Exec(t.Context(), "SET enable_seqscan = off"))(t) // the tables are small
+	for name, query := range deletions {
 		plan := strings.Join(lines(t, connection, "EXPLAIN "+query), "\n")
 		if strings.Contains(strings.ReplaceAll(plan, "Seq Scan on tenant ", ""), "Seq Scan") {
-			t.Errorf("%s reads a whole table:\n%s", name[1], plan)
+			t.Errorf("%s reads a whole table:\n%s", name, plan)
 		}
 	}
 }
