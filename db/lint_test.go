@@ -46,7 +46,8 @@ var (
 	comment = regexp.MustCompile(`--[^\n]*`)
 	token   = regexp.MustCompile(`'(?:[^']|'')*'|[\w.$]+|[^\s\w]`)
 	keyword = regexp.MustCompile(
-		`^(from|where|on|set|join|left|right|inner|cross|full|group|order|limit|values|select|returning|using|default|union|for|do)$`)
+		`^(from|where|on|set|join|left|right|inner|cross|full|group|order|limit|values|select|returning|using|` +
+			`default|union|for|do)$`)
 	parameter = regexp.MustCompile(`^\$\d+$|^sqlc\.arg$`)
 )
 

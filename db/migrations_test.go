@@ -126,9 +126,11 @@ var (
 	wholeTable   = regexp.MustCompile(`^(lock|reindex|cluster|vacuum|truncate)\b`)
 	typeChanged  = regexp.MustCompile(`\balter (column )?\w+ (set data )?type\b`)
 	rewriting    = regexp.MustCompile(
-		`\badd column\b.*(\bgenerated (always|by default) as\b|\bdefault (gen_random_uuid|random|clock_timestamp|timeofday|nextval)\b)|\bset (un)?logged\b`)
+		`\badd column\b.*(\bgenerated (always|by default) as\b|` +
+			`\bdefault (gen_random_uuid|random|clock_timestamp|timeofday|nextval)\b)|\bset (un)?logged\b`)
 	scanning = regexp.MustCompile(
-		`\bset not null\b|\badd (constraint|check|foreign key|unique|primary key|exclude)\b|\badd column\b.*\b(references|check|unique|primary key)\b`)
+		`\bset not null\b|\badd (constraint|check|foreign key|unique|primary key|exclude)\b|` +
+			`\badd column\b.*\b(references|check|unique|primary key)\b`)
 	notScanning   = regexp.MustCompile(`\bnot valid$|\busing index\b`)
 	noTransaction = regexp.MustCompile(`(?m)^-- \+goose NO TRANSACTION`)
 )

@@ -110,7 +110,8 @@ WITH counted AS MATERIALIZED (
             WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24
                 ELSE 48 END))::text END AS value,
         sqlc.arg(mode)::text IN ('', mode)
-            AND sqlc.arg(meter)::text IN ('', coalesce(nullif(meter, ''), 'requests')) AS wanted, rule_id, count, requested_at, last_at,
+            AND sqlc.arg(meter)::text IN ('', coalesce(nullif(meter, ''), 'requests')) AS wanted, rule_id, count,
+            requested_at, last_at,
         sqlc.arg(dimension)::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
     WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at >= sqlc.arg(since)

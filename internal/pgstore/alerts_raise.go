@@ -25,7 +25,8 @@ func (s *Store) ActiveAlerts(ctx context.Context) ([]violations.ActiveAlert, err
 	return each(rows, func(row dbsqlc.ActiveAlertsRow) violations.ActiveAlert {
 		return violations.ActiveAlert{
 			Alert: violations.Alert{
-				ID: row.AlertID, Tenant: row.TenantID, Rule: orZeroValue(row.RuleID), Kind: violations.AlertKind(row.Kind), PerSubject: row.PerSubject,
+				ID: row.AlertID, Tenant: row.TenantID, Rule: orZeroValue(row.RuleID),
+				Kind: violations.AlertKind(row.Kind), PerSubject: row.PerSubject,
 				Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute, Active: true,
 				Version: row.Version, Silence: violations.Silence{Until: orZero(row.SilencedUntil)},
 			},

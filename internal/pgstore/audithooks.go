@@ -262,7 +262,8 @@ func auditProgressFromRow(row *dbsqlc.AuditWebhookRow) auth.AuditProgress {
 		AttemptedAt: orZero(p.AttemptedAt), SucceededAt: orZero(p.SucceededAt),
 		Status: int(orZeroValue(p.HttpStatus)), Error: p.Error,
 		Test: auth.AuditTest{
-			Waits: row.TestWaits, EndedAt: orZero(p.TestedAt), Status: int(orZeroValue(p.TestStatus)), Error: p.TestError,
+			Waits: row.TestWaits, EndedAt: orZero(p.TestedAt), Status: int(orZeroValue(p.TestStatus)),
+			Error: p.TestError,
 		},
 	}
 }

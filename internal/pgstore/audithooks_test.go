@@ -432,7 +432,8 @@ func TestATenantWithALongLogAndADeadReceiverHoldsNobodyBack(t *testing.T) {
 	w.hook(t, w.ours.ID, "https://example.com")
 	w.hook(t, w.theirs.ID, target.URL)
 	exec(t, w.url,
-		`INSERT INTO audit_event (tenant_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id)
+		`INSERT INTO audit_event (tenant_id, at, actor_kind, actor_id, actor_name, act, request_id, action,
+			object_kind, object_id, change_id)
 		SELECT $1, now(), 'system', '', '', '', '', 'update', 'rule', n::text,
 			n FROM generate_series(1, $2::integer) AS n`, w.ours.ID, entries)
 	if p := w.progress(t); p.Waiting != auth.MaxAuditWaiting || p.OldestWaiting.IsZero() {

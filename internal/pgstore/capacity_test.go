@@ -425,7 +425,8 @@ func TestTenantsNearTheirCapacityAreCounted(t *testing.T) {
 		rules.ThingKeys: keys, rules.ThingAlerts: 0, rules.ThingUsers: users + 1_000_000,
 	}, rules.AnyVersion))(t)
 	exec(t, w.url,
-		`INSERT INTO tenant_use (tenant_id, thing, held) VALUES ($1, 'rules', 9000), ($2, 'rules', 8999), ($1, 'plans', 950), ($2, 'plans', 1000)
+		`INSERT INTO tenant_use (tenant_id, thing, held) VALUES ($1, 'rules', 9000), ($2, 'rules', 8999),
+			($1, 'plans', 950), ($2, 'plans', 1000)
 		ON CONFLICT (tenant_id, thing) DO UPDATE SET held = excluded.held`, w.ours.ID, w.theirs.ID)
 	want := map[rules.Thing]rules.CapacityUse{
 		rules.ThingRules: {Near: 1}, rules.ThingPlans: {Near: 1, Full: 1},

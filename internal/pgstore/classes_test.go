@@ -64,7 +64,8 @@ func TestRealQueriesBelongToTheirClass(t *testing.T) {
 	w.record(t, now, func(*violations.Violation) {})
 	lock := must(connect(t, w.url).Begin(t.Context()))(t)
 	must(lock.Exec(t.Context(),
-		`LOCK TABLE tenant, plan, plan_assignment, rate_limit_violation, violation_minute, decision_minute, decision_span,
+		`LOCK TABLE tenant, plan, plan_assignment, rate_limit_violation, violation_minute, decision_minute,
+			decision_span,
 		recorder_batch, api_key, key_notice, tenant_use IN ACCESS EXCLUSIVE MODE`))(t)
 	methods := map[string]func(context.Context) error{
 		"read": func(ctx context.Context) error { return second(w.Plans(ctx, w.ours.ID, "", 10)) },

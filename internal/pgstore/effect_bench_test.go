@@ -78,7 +78,8 @@ func BenchmarkEffect(b *testing.B) {
 	var number int64
 	for n := range slots {
 		at := now.Add(-24 * time.Hour).Add(time.Duration(n) * slot)
-		sql(`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
+		sql(`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks,
+			seen, left_out, dropped, users, payload)
 			SELECT t.tenant_id, (at AT TIME ZONE 'UTC')::date, 'w', $2::bigint * 1000000 + n, at,
 				at + interval '1 minute', n % 6, 0, 100, 100, 0, 0,
 				(SELECT array_agg('user-' || u * n) FROM generate_series(1, 10) AS u),

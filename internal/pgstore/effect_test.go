@@ -161,7 +161,8 @@ func TestAnEffectSaysHowFarBackItLooked(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Hour)
 	exec(t, w.url,
 		fmt.Sprintf(
-			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
+			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks,
+				seen, left_out, dropped, users, payload)
 		SELECT %d, ((at AT TIME ZONE 'UTC')::date), 'w', n, at, at, 0, 0, 500, 500, 0, 0, ARRAY['43'], ''
 		FROM generate_series(1, 25000) AS n, LATERAL (SELECT timestamptz '%s' - n * interval '2 seconds' AS at) AS b`,
 			w.ours.ID, now.Format(time.RFC3339)))

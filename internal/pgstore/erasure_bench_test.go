@@ -23,7 +23,8 @@ func fillFor(b *testing.B, db *pgx.Conn, tenant rules.TenantID, rule rules.RuleI
 			SELECT %d, date_trunc('minute', now()) - make_interval(mins => n / 50), %d,
 				'3:ada,4:/e' || lpad((n %% 50)::text, 2, '0'), false, 1, 0
 			FROM generate_series(1, %d) AS n`, tenant, rule, rows/2),
-		fmt.Sprintf(`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope,
+		fmt.Sprintf(`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key,
+			scope,
 				mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text,
 				user_id, ip_address, endpoint)
 			SELECT %d, now() - n * interval '100 milliseconds', now(), 1, %d, '%d:ada', 'user', 'enforce',

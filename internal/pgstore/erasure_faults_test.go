@@ -134,7 +134,8 @@ func TestAnErasureDoesNotDeadlockWithARecorder(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			ctx, ours := t.Context(), w.ours.ID
-			exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+			exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied,
+				detail_dropped)
 				SELECT $1, timestamptz '2026-11-01Z' + make_interval(mins => i), $2, s, s = '', 5, 0
 				FROM generate_series(1, 3) AS i, unnest('{"", mallory}'::text[]) AS s WHERE i < 3 OR s <> ''`,
 				ours, w.ours.user.ID)

@@ -363,7 +363,8 @@ func TestErasuresBesideExportsLoseNoChunk(t *testing.T) {
 			t.Errorf("export %d is %+v with the file\n%s", id, export, w.fileOf(t, export))
 		}
 	}
-	if stray := lines(t, connect(t, w.url), `SELECT count(*)::text FROM export_chunk AS c JOIN export AS e USING (export_id)
+	if stray := lines(t, connect(t, w.url), `SELECT count(*)::text FROM export_chunk AS c
+		JOIN export AS e USING (export_id)
 		WHERE c.number >= e.chunks`)[0]; stray != "0" {
 		t.Errorf("%s chunks belong to no file", stray)
 	}

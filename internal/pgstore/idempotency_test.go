@@ -65,7 +65,8 @@ func TestRequestsAreKeptForADayAndSomeOfEachCaller(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	exec(t, w.url,
-		`INSERT INTO idempotency (tenant_id, key_digest, caller, fingerprint, attempt, started_at, lease_ends_at, number)
+		`INSERT INTO idempotency (tenant_id, key_digest, caller, fingerprint, attempt, started_at, lease_ends_at,
+			number)
 		SELECT 1, sha256(n::text::bytea), 'busy', sha256(''), 1, now() - n * interval '1 second',
 			now(), 2011 - n FROM generate_series(1, 2010) AS n
 		UNION ALL SELECT 1, sha256('new'), 'calm', sha256(''), 1, now() - interval '23 hours', now(), 2

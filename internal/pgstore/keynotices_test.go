@@ -18,7 +18,8 @@ func TestKeysOfThoseWhoStayAreNotRead(t *testing.T) {
 		"INSERT INTO account (email, password_hash) VALUES ('stays@example.com', ''), ('leaves@example.com', '')",
 		"INSERT INTO member (tenant_id, account_id, role) SELECT max(tenant_id), (SELECT account_id FROM account " +
 			"WHERE email LIKE 'stays%'), 'owner' FROM tenant",
-		`INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision, created_by_kind, created_by_id, created_by_name)
+		`INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision, created_by_kind, created_by_id,
+			created_by_name)
 			SELECT (SELECT max(tenant_id) FROM tenant), who || i, 'key', sha256(''), '{check}', 1, 'account',
 				(SELECT account_id::text FROM account WHERE starts_with(email, who)), who
 			FROM (VALUES ('stays', 20000), ('leaves', 3)) AS v (who, keys), generate_series(1, keys) AS i`,

@@ -196,7 +196,8 @@ type position struct {
 }
 
 type table[Row any] struct {
-	query func(at []position, answer func(i int, rows []Row, err error)) // one page for each position, in one round trip
+	// query reads a page after each position, in one round trip.
+	query func(at []position, answer func(i int, rows []Row, err error))
 	after func(Row) position
 	visit func([]Row) error
 }

@@ -358,12 +358,14 @@ func TestAReplayWhoseRuleNamesAnErasedUserIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	exec(t, w.url,
-		`INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request, state, result) VALUES
+		`INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request, state, result)
+			VALUES
 		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"rules": [{"rule": "user:mallory"}], "users": []}'),
 		($1, '', '', '', '{"file": "rules: []"}', 'done',
 			'{"left_out": [{"rule": "user:mallory [free]", "why": "it reserves"}]}'),
 		($1, '', '', '', '{"file": "rules: [{key_pattern: \"user:mallory\"}]"}', 'waiting', null),
-		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"rules": [{"rule": "user:{user_id}"}], "users": [{"user_id": "mallory@example.com"}]}')`, w.ours.ID)
+		($1, '', '', '', '{"file": "rules: []"}', 'done',
+			'{"rules": [{"rule": "user:{user_id}"}], "users": [{"user_id": "mallory@example.com"}]}')`, w.ours.ID)
 	w.erase(t, w.ours.ID, "mallory")
 	left := lines(t, connect(t, w.url), "SELECT result::text FROM replay")
 	if len(left) != 1 || !strings.Contains(left[0], "mallory@example.com") {

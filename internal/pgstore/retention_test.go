@@ -118,9 +118,11 @@ func TestUpkeepDropsOldRowsPieceByPiece(t *testing.T) {
 	for _, sql := range []string{
 		`INSERT INTO decision_span SELECT tenant_id, i, 60, now() - interval '430 days', 1, 1, 0, 0, 1
 			FROM tenant, generate_series(1, 11000) AS i`, // of both tenants
-		`INSERT INTO decision_span SELECT tenant_id, 0, 60, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 429) AS i`,
+		`INSERT INTO decision_span SELECT tenant_id, 0, 60, now() - i * interval '1 day', 1, 1, 0, 0, 1
+			FROM tenant, generate_series(0, 429) AS i`,
 		`INSERT INTO recorder_batch SELECT 'x', i, now() - i * interval '1 day' FROM generate_series(0, 9) AS i`,
-		`UPDATE rate_limit_override SET in_force_since = now() - interval '500 days', removed_at = now() - interval '401 days'
+		`UPDATE rate_limit_override SET in_force_since = now() - interval '500 days',
+			removed_at = now() - interval '401 days'
 			WHERE tenant_id = (SELECT max(tenant_id) FROM tenant)`,
 	} {
 		exec(t, w.url, strings.ReplaceAll(sql, "now()", "timestamptz '"+now.Add(-time.Second).Format(time.RFC3339)+"'"))
@@ -138,7 +140,8 @@ func TestARunThatLeavesRowsGoesOnAndStaysDue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.DropInPiecesOf(1)
-	exec(t, w.url, `INSERT INTO recorder_batch SELECT 'x', i, now() - interval '8 days' FROM generate_series(1, 250) AS i`)
+	exec(t, w.url, `INSERT INTO recorder_batch SELECT 'x', i, now() - interval '8 days'
+		FROM generate_series(1, 250) AS i`)
 	kinds := w.Retention(keep, slog.New(slog.DiscardHandler))
 	kinds = slices.DeleteFunc(kinds, func(k jobs.Kind) bool { return k.Name != "keep numbers of batches" })
 	r := runner(w, slog.New(slog.DiscardHandler), kinds...)

@@ -232,7 +232,8 @@ func TestManyDueChangesDelayNoOtherTenants(t *testing.T) {
 	small := w.schedule(t, 20, friday, w.theirs.user)
 	exec(t, w.url, "UPDATE job SET next_run_at = now() WHERE about <> ''")
 	kind := w.ScheduledWork()
-	due, _, err := w.ClaimJobs(ctx, []jobs.Claim{{Kind: kind.Name, Room: kind.MaxConcurrent, PerTenant: kind.PerTenant}})
+	claim := jobs.Claim{Kind: kind.Name, Room: kind.MaxConcurrent, PerTenant: kind.PerTenant}
+	due, _, err := w.ClaimJobs(ctx, []jobs.Claim{claim})
 	if err != nil || len(due) != 2 || !slices.ContainsFunc(due, func(j jobs.Job) bool {
 		return j.About == strconv.FormatInt(small.ID, 10) && j.Tenant == int64(w.theirs.ID)
 	}) {

@@ -82,7 +82,8 @@ func (s *Store) sealSecret(ctx context.Context, row dbsqlc.SecretsToSealRow) (is
 	if err != nil {
 		return false, err
 	}
-	err = s.inTenantAs(ctx, system("seal the secret"), row.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
+	by := system("seal the secret")
+	err = s.inTenantAs(ctx, by, row.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
 		var changed int64
 		if use == auditUse {
 			changed, err = q.SealAuditSecret(ctx, sealed, row.TenantID, row.Secret)

@@ -16,7 +16,8 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 	account := session.Account
 	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.CreateSession(ctx, dbsqlc.CreateSessionParams{
-			TokenDigest: session.Token[:], UserAgent: session.UserAgent, Ip: unlessZero(session.IP), Provider: session.Provider,
+			TokenDigest: session.Token[:], UserAgent: session.UserAgent, Ip: unlessZero(session.IP),
+			Provider:  session.Provider,
 			AccountID: account.ID, PasswordHash: session.PasswordHash, SecondFactor: session.SecondFactor,
 		})
 		if err != nil {

@@ -167,7 +167,8 @@ func TestALimitComesIntoForceAfterTheStepsBeforeIt(t *testing.T) {
 	rule := w.adapting(t, "a")
 	step := w.step(t, rule, 70)
 	exec(t, w.url,
-		`UPDATE rate_limit_step SET in_force_since = in_force_since + interval '1 hour', ends_at = ends_at + interval '1 hour'
+		`UPDATE rate_limit_step SET in_force_since = in_force_since + interval '1 hour',
+			ends_at = ends_at + interval '1 hour'
 		WHERE tenant_id = $1`, w.ours.ID)
 	rule.RatePerSecond = 20
 	rule = must(w.UpdateRule(t.Context(), rule))(t)
@@ -193,7 +194,8 @@ func TestALimitComesIntoForceAfterTheStepsBeforeIt(t *testing.T) {
 func (w *world) adaptTo(t *testing.T, number int) {
 	t.Helper()
 	exec(t, w.url,
-		`INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, name, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
+		`INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, name, rate_per_second, rate_unit, burst_capacity,
+			algorithm, mode,
 			action, is_active, in_force_since, revision, parameters)
 		SELECT $1, 'global', 'global', 'n' || n, 10, 'second', 50, 'token_bucket', 'enforce', 'limit', true, now(), 1,
 			'{"adapt": {"backend": "b", "floor_percent": 10, "p99_ms": 100}}'

@@ -15,7 +15,8 @@ func TestRecordedChecksAreReadByTheirPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	exec(t, w.url,
-		`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
+		`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen,
+			left_out, dropped, users, payload)
 		SELECT t.tenant_id, '2026-11-02', 'w', n, '2026-11-02'::timestamptz + n * interval '2 seconds',
 			'2026-11-02'::timestamptz + n * interval '2 seconds',
 			0, 0, 500, 500, 0, 0, ARRAY['user-' || n % 10], decode(repeat('ab', 200), 'hex')

@@ -119,7 +119,8 @@ func TestAPageWithoutAnIndexSaysHowFarItLooked(t *testing.T) {
 	w := newWorld(t)
 	at := lately()
 	exec(t, w.url,
-		`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason,
+		`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode,
+			reason,
 			key_pattern, rule_version, rate_per_second, burst_capacity, plan, cost, algorithm, limit_text)
 		SELECT $1, $2::timestamptz + i * interval '1 millisecond', $2, 1, 12, '12:42', 'user', 'enforce',
 			'limit_exceeded', 'global', 1, 1, 1,

@@ -91,7 +91,8 @@ WITH counted AS MATERIALIZED (
             WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24
                 ELSE 48 END))::text END AS value,
         $9::text IN ('', mode)
-            AND $10::text IN ('', coalesce(nullif(meter, ''), 'requests')) AS wanted, rule_id, count, requested_at, last_at,
+            AND $10::text IN ('', coalesce(nullif(meter, ''), 'requests')) AS wanted, rule_id, count,
+            requested_at, last_at,
         $4::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
     WHERE tenant_id = $5 AND requested_at >= $1
