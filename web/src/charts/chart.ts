@@ -9,7 +9,7 @@ export interface Series {
   stepped?: boolean;
   dashed?: boolean;
   bars?: boolean;
-  /** Points without a line, each with a shape, because a hue alone tells too little. */
+  /** Points without a line, each with a shape: a hue alone is not enough. */
   points?: 'dot' | 'cross';
 }
 

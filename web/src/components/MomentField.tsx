@@ -18,7 +18,7 @@ interface Props extends Pick<TextInputProps, 'label' | 'error' | 'disabled'> {
 export function MomentField({ value, onChange, description, error, ...field }: Props) {
   const [typed, setTyped] = useState('');
   const [picking, setPicking] = useState(false);
-  // A field has no seconds and cannot tell an hour that occurs twice, so an unedited time keeps its value.
+  // A text has no seconds and is ambiguous where clocks go back, so an unedited time keeps its value.
   const at = Number.isNaN(value) ? null : value;
   const saved = at === null ? '' : fieldText(at);
   const text = Object.is(fieldMoment(typed), value) ? typed : saved;

@@ -3,7 +3,7 @@ import { useSyncExternalStore } from 'react';
 import { serverNow } from '~/api/clock';
 import { duration, exactTime, relative } from '~/domain/format';
 
-/** One clock for each interval, so that all texts show ages of the same moment. */
+/** A clock is shared by all texts of its interval, so that they show ages of the same moment. */
 function makeClock(every: number) {
   const listeners = new Set<() => void>();
   let now = 0;

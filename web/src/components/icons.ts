@@ -1,4 +1,4 @@
-/* One import each: the package's index would load thousands. */
+/* The package's index would load thousands. */
 
 export { default as IconRules } from '@tabler/icons-react/dist/esm/icons/IconAdjustmentsHorizontal.mjs';
 export { default as IconAlert } from '@tabler/icons-react/dist/esm/icons/IconAlertTriangle.mjs';

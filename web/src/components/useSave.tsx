@@ -101,7 +101,7 @@ export function useSave<V, D extends object>(saving: Saving<V, D>) {
         return null;
       });
       if (now) {
-        // The server may normalize a field; what was typed since stays.
+        // The server may normalize a field. Later input stays.
         put(now, merge(sent, current().draft, draftOf(now.value)).draft);
         await store?.(now);
         await onSaved?.(now);

@@ -8,7 +8,7 @@ export const notAMeter = 'must be a lower-case letter and up to 31 lower-case le
 
 const currencies = new Set(Intl.supportedValuesOf('currency'));
 
-/** What follows an amount: nothing for requests, "USD" for money, else "input tokens". */
+/** The unit after an amount: nothing for requests, "USD" for money, else "input tokens". */
 export function meterUnit(meter: string | undefined): string {
   if (!meter || meter === requests) return '';
   const code = meter.toUpperCase();

@@ -166,7 +166,7 @@ export function limitShort(limit: Limit): string {
   return `${burst}/${short[window as RateUnit] ?? window}`;
 }
 
-/** Exact for requests, short for others, money with its currency; the row says what is counted. */
+/** Exact for requests, short for others, money with its currency. */
 export function shortAmount(value: number, meter: string | undefined): string {
   const unit = meterUnit(meter);
   if (!unit) return exact.format(value);
@@ -179,7 +179,7 @@ export function rateShort(rate: Rate): string {
   return `${exact.format(number)}/${short[unit]}`;
 }
 
-/** Reads 1000, 1,000, 0.5, and 0,5 with a decimal comma. NaN for ambiguous texts, such as 1.000,5 or 1,00,0. */
+/** Reads 1000, 1,000, 0.5 and, with a decimal comma, 0,5. NaN for ambiguous texts, such as 1.000,5. */
 export function parseNumber(text: string): number {
   const plain = text.trim();
   if (/^[1-9]\d{0,2}([,_ \u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d+)?$/.test(plain)) {

@@ -53,7 +53,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** One result is always selected, and later results do not move it. */
+/** A result is always selected, and later results do not move the selection. */
 export default function CommandPalette({ opened, query, onQuery, onClose }: Props) {
   const navigate = useNavigate();
   const groups = useGroups(query);

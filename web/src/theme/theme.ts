@@ -39,7 +39,7 @@ const dark: MantineColorsTuple = [
   '#0d0f12',
 ];
 
-/** Sizes from one scale (11, 12, 13, 14, 20 px), distances in multiples of 4 px. tokens.css has the outcome colours. */
+/** Sizes and distances come from one scale. tokens.css has the outcome colours. */
 export const theme = createTheme({
   primaryColor: 'sluice',
   primaryShade: 6,

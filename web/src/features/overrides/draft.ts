@@ -13,7 +13,7 @@ export interface OverrideDraft {
 
 const aDay: Expiry = { length: '1d', until: null };
 
-/** A new override, or one in place of an expired one, lasts a day. */
+/** A new override lasts a day, and so does one that replaces an expired one. */
 export function beginOverride(rule: Rule, saved: Override | undefined): OverrideDraft {
   if (!saved) return { limit: times(rule, 2), reason: '', expiry: aDay };
   const expiry = hasExpired(saved, serverNow()) ? aDay : expiryOf(saved.expires_at);

@@ -138,7 +138,7 @@ function Recent({ tenant, group: { by, value } }: { tenant: string; group: Group
   return <p>Now: {denied ? `${denied} of this ${groupNouns[by]} are denied` : 'no denials'} (last 10 seconds).</p>;
 }
 
-/** The effect is about the past, in which the rule has no end. */
+/** The effect is about the past, where the rule has no end. */
 function question(group: Group, draft: Draft) {
   const { expires_in_seconds: _, ...rule } = temporaryRule(group, draft);
   return rule;
