@@ -68,7 +68,6 @@ test('a private address is refused at once, and a webhook passes the check that 
   await expect(page.getByRole('dialog').getByText(/Test ·/)).toBeVisible();
 });
 
-/** Denies a user's reports until an alert of the rule of reports would have fired, and returns the rule. */
 async function denyReports(page: Page, sluice: Sluice, user: string): Promise<string> {
   const base = `/api/v1/tenants/${demo.tenant}`;
   const rules: { rule_id: string; key_pattern: string }[] = (

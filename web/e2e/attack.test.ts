@@ -48,7 +48,6 @@ test('a network that attacks is blocked for an hour in two clicks from the overv
   }
   await expect(row.getByRole('cell').nth(4)).toHaveText(/^0\b/, { timeout: 60_000 });
 
-  // The rule ends when somebody ends it, or by itself.
   await page.goto(`${at('violations')}?group=network`);
   await expect(page.getByRole('table', { name: 'Networks by denials' }).getByText(network)).toBeVisible();
   await expectAccessible(page);

@@ -6,9 +6,7 @@ import { demo, type Sluice, startSluice } from './sluice';
 export { expect };
 
 interface Fixtures {
-  /** Complaints of consoles and pages, which fail the test. */
   complaints: string[];
-  /** Opens a page in another browser profile. */
   newProfile: () => Promise<Page>;
 }
 
@@ -67,7 +65,6 @@ export async function signIn(page: Page, email = demo.email, password = demo.pas
   await page.waitForURL((url) => !url.pathname.startsWith('/sign-in'));
 }
 
-/** Waits until the page is drawn and nothing on it is loading any more. */
 export async function settled(page: Page): Promise<void> {
   await expect(page.locator('main h1').first()).toBeVisible();
   await page.waitForLoadState('networkidle');

@@ -4,7 +4,6 @@ import { countClicks } from './clicks';
 import type { Sluice } from './sluice';
 import { newTenant, post } from './tenants';
 
-/** A tenant with one rule, and a key that may check. */
 async function oneRule(page: Page, slug: string) {
   await newTenant(page, slug, ['free']);
   const rule = await post(page.request, `tenants/${slug}/rules`, {

@@ -7,7 +7,6 @@ import { demo } from './sluice';
 const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
 const reason = 'a migration week of the customer, ticket 12345, until the end of next month';
 
-/** Creates alerts, keys and overrides with long words. */
 async function furnish(page: Page): Promise<void> {
   const api = `/api/v1/tenants/${demo.tenant}`;
   const send = async (method: string, path: string, data: object, headers = {}) => {
@@ -37,7 +36,6 @@ async function furnish(page: Page): Promise<void> {
   );
 }
 
-/** The texts of the cells whose content does not fit. */
 const cutCells = (page: Page) =>
   page
     .locator('td')

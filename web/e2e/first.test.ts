@@ -3,7 +3,6 @@ import { promisify } from 'node:util';
 import type { Page } from '@playwright/test';
 import { expect, expectAccessible, settled, signIn, test } from './browser';
 
-/** Pastes a line into a shell, and returns the status that curl shows. */
 async function paste(line: string): Promise<{ status: number; text: string }> {
   const { stdout } = await promisify(execFile)('sh', ['-c', line.replace('curl -i', 'curl -si')]);
   return { status: Number(/^HTTP\/[\d.]+ (\d+)/.exec(stdout)?.[1]), text: stdout };
@@ -50,7 +49,6 @@ test('from the first sign-in to the first blocked request', async ({ page, sluic
 
   await page.goto('/t/acme-payments/try?user=42');
   await expect(page.getByRole('region', { name: 'Decision' }).getByText('2 of 2', { exact: true })).toBeVisible();
-  // The server knows where its check endpoint is: nobody has to type it.
   await expect(page.getByText(`${sluice.checkUrl}/v1/check`)).toBeVisible();
 
   const line = await makeKey(page);

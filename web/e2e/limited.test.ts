@@ -9,7 +9,6 @@ test.use({ server: 'limited' });
 const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
 const api = `/api/v1/tenants/${demo.tenant}`;
 
-/** Loads the page until recent records are on it. */
 async function reloadUntil(page: Page, shows: () => Promise<boolean>): Promise<void> {
   await until(async () => {
     await settled(page);

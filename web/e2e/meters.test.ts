@@ -30,7 +30,6 @@ test('a budget in dollars, charged after the request, is made, used up, and said
   await page.getByRole('button', { name: 'Create rule' }).click();
   await expect(page.getByRole('heading', { name: 'Each user · USD' })).toBeVisible();
 
-  // A look, until the rule is in force.
   await expect
     .poll(async () => (await ask(sluice, { user_id: user, costs: { usd: 0 } })).text)
     .toContain('"meter":"usd"');

@@ -128,7 +128,6 @@ function overlay(name: string): Overlay {
   return found;
 }
 
-/** Creates what the demo data lacks, and returns the screens that show it. */
 export async function furnish(page: Page): Promise<{ name: string; path: string }[]> {
   const post = async (path: string, data: object) => {
     const answer = await page.request.post(`/api/v1/tenants/${demo.tenant}/${path}`, { data });

@@ -19,7 +19,6 @@ test('signing out everywhere ends the session in another browser too', async ({ 
   // Unless the page has asked for something since, and is at the sign-in already.
   await elsewhere.reload();
   await elsewhere.waitForURL(/sign-in\/demo\?next=/);
-  // Signing in again leads back to where one was.
   await elsewhere.getByLabel('E-mail').fill(demo.email);
   await elsewhere.getByLabel('Password', { exact: true }).fill(demo.password);
   await elsewhere.getByRole('button', { name: 'Sign in' }).click();

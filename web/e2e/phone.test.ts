@@ -37,7 +37,6 @@ test('plans of a rule stand below each other, and the last of them is edited in 
     await cell.tap();
     const burst = cell.getByLabel(/^Burst of/);
     await expect(burst).toBeInViewport({ ratio: 1 });
-    // No bar is above the field.
     const isFree = await burst.evaluate((field) => {
       const { left, bottom } = field.getBoundingClientRect();
       return document.elementFromPoint(left + 8, bottom - 4) === field;

@@ -5,7 +5,6 @@ import { createInterface } from 'node:readline';
 
 export interface Provider {
   issuer: string;
-  /** Lets Sluice be a client, whose address the provider sends people back to. */
   register(sluice: string): Promise<void>;
   /** Sets the claims of the person at the browser. A signed-in person stays until asked again. */
   be(person: Record<string, unknown>): Promise<void>;

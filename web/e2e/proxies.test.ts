@@ -45,7 +45,6 @@ async function freePort(other?: number): Promise<number> {
   }
 }
 
-/** Saves a mapping that reads a header of its own and trusts a proxy, and returns a key of the tenant. */
 async function prepare(page: Page): Promise<string> {
   const create = async (path: string, data: object) => {
     const answer = await page.request.post(`/api/v1/${path}`, { data });
@@ -105,7 +104,6 @@ test('the files below a saved mapping make nginx, Caddy and HAProxy limit what i
       proxy.on('error', (error) => (said += error));
       running.push(proxy);
       const visitor = await request.newContext({ baseURL: `http://127.0.0.1:${visitors}` });
-      // The key is new, so Sluice knows it within 2 s.
       const answers = () => visitor.get('/').then((answer) => answer.status() !== 500);
       await until(() => answers().catch(() => false)).catch((error) => {
         throw new Error(`${name} does not answer: ${error}\n${said}`);

@@ -122,7 +122,6 @@ test('a column is scheduled from the review, made at its time, and taken back ex
   await ask.getByRole('button', { name: 'Cancel change' }).click();
   await expect(list.getByText('Canceled', { exact: true })).toBeVisible();
 
-  // At its time all of them are changed. At its end one was edited, and one is gone.
   await until(async () => {
     const made = await page.request.post('/api/v1/tenants/column/scheduled-changes', {
       data: {

@@ -21,7 +21,6 @@ interface Shift {
   moved: string[];
 }
 
-/** Notes every shift of the pages that are opened from now on. */
 async function watched(page: Page): Promise<void> {
   await page.addInitScript(() => {
     const shifts: Shift[] = [];
@@ -42,7 +41,6 @@ async function watched(page: Page): Promise<void> {
   });
 }
 
-/** Lets answers of the API through one by one. */
 async function oneByOne(page: Page): Promise<void> {
   let line: Promise<unknown> = Promise.resolve();
   await page.route('**/api/v1/**', (route) => {

@@ -40,7 +40,6 @@ test('somebody who joined by a link signs in again from wherever they come', asy
   await enter();
   await lin.waitForURL(`**/t/${demo.tenant}/overview`);
 
-  // The session ends while a screen is open, then the browser opens a link.
   await settled(lin);
   await lin.context().clearCookies();
   await lin.getByRole('link', { name: 'Rules' }).click();
@@ -68,7 +67,6 @@ test('somebody who joined by a link signs in again from wherever they come', asy
   await fresh.goto('/sign-in');
   await fresh.waitForURL(`**/sign-in/${demo.tenant}`);
 
-  // Everybody else can sign in at the tenant too.
   await fresh.getByLabel('E-mail').fill(demo.email);
   await fresh.getByLabel('Password', { exact: true }).fill(demo.password);
   await fresh.getByRole('button', { name: 'Sign in', exact: true }).click();

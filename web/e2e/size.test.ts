@@ -14,7 +14,6 @@ interface Sent {
   bytes: number;
 }
 
-/** Everything that a page fetches from now on. */
 async function recorded(cdp: CDPSession): Promise<Sent[]> {
   const sent = new Map<string, Sent>();
   await cdp.send('Network.enable');

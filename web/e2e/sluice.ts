@@ -10,7 +10,6 @@ const { SLUICE_BINARY: binary = join(import.meta.dirname, '../../.bin/sluice'), 
 export interface Sluice {
   url: string;
   checkUrl: string;
-  /** Ends the process and keeps its data and addresses: a server that is away. */
   pause(): Promise<void>;
   resume(): Promise<void>;
   stop(): Promise<void>;
@@ -69,7 +68,6 @@ interface Addresses {
   metrics: string;
 }
 
-/** Starts the process and waits until it answers; if it does not, it is gone. */
 async function run(folder: string, wanted: Addresses, options: Record<string, string>) {
   const env = {
     ...environment,

@@ -1,6 +1,5 @@
 import type { APIRequestContext, Page } from '@playwright/test';
 
-/** Fails with what the server said, unless the request succeeded. */
 export async function post(api: APIRequestContext, path: string, data: object) {
   const answer = await api.post(`/api/v1/${path}`, { data });
   if (!answer.ok()) throw new Error(`${path} was answered with ${answer.status()}: ${await answer.text()}`);

@@ -16,7 +16,6 @@ declare module 'vitest' {
   }
 }
 
-/** Reads api/openapi.yaml once for all test files. */
 export default function setup(project: TestProject) {
   project.provide('description', parse(readFileSync(join(import.meta.dirname, '../../api/openapi.yaml'), 'utf8')));
 }

@@ -1,6 +1,5 @@
 import type { Explanation, MatchedRule, Tier } from '~/api/types';
 
-/** A rule that matched, with a limit of 10 per second and bursts to 50. */
 export function matched(rule_id: number, more: Partial<MatchedRule> = {}): MatchedRule {
   return {
     rule_id,

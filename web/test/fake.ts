@@ -1,3 +1,4 @@
+import { waitFor } from '@testing-library/react';
 import { vi } from 'vitest';
 import type { ProblemDocument } from '~/api/problem';
 import type { components } from '~/api/schema';
@@ -81,6 +82,15 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
     });
   });
   return requests;
+}
+
+/** The first request of a method to a path that ends so, once there is one. */
+export function requested(requests: ReturnType<typeof fakeServer>, method: string, end = '') {
+  return waitFor(() => {
+    const found = requests.find((one) => one.method === method && one.path.endsWith(end));
+    if (!found) throw new Error(`no ${method} was sent to …${end}`);
+    return found;
+  });
 }
 
 /** The effect of changed limits; by default of a tenant that records nothing. */

@@ -8,9 +8,15 @@ import { newRouter } from '~/routes';
 import { theme } from '~/theme/theme';
 
 // Without styles nothing is covered; to ask for the styles of all ancestors before each click took a tenth of the time.
-const newUser = () => userEvent.setup({ pointerEventsCheck: PointerEventsCheckLevel.Never });
+function newUser() {
+  const user = userEvent.setup({ pointerEventsCheck: PointerEventsCheckLevel.Never });
+  async function retype(field: Element, text: string) {
+    await user.clear(field);
+    await user.type(field, text);
+  }
+  return { ...user, retype };
+}
 
-/** Opens an address of the whole product, as a browser would. */
 export function open(path: string) {
   const queries = newQueryClient();
   const router = newRouter(queries);

@@ -23,7 +23,29 @@ export const invitation = {
   mail: null,
 };
 
-/** Everything that a section reads, and what the test says otherwise. */
+export const loud = {
+  alert_id: '4',
+  name: 'Loud',
+  kind: 'denials',
+  rule_id: '12',
+  per: 'rule',
+  threshold: 1000,
+  window_minutes: 5,
+  format: 'webhook',
+  url: 'https://hooks.example.com/',
+  email: null,
+  is_active: true,
+  rule_removed: false,
+  raised_at: null,
+  silence: null,
+  version: 1,
+};
+
+export function preview(more: object = {}) {
+  const span = { since: '2026-11-14T06:00:00Z', until: '2026-11-21T06:00:00Z', counted_since: '2026-11-14T06:01:00Z' };
+  return { ...span, looked_back_to: null, fired: 0, firings: [], ...more };
+}
+
 export function server(more: Record<string, unknown>, role: 'viewer' | 'editor' | 'owner' = 'owner') {
   return fakeServer({
     'GET /api/v1/session': session(role),
@@ -34,14 +56,7 @@ export function server(more: Record<string, unknown>, role: 'viewer' | 'editor' 
     [`GET ${acme}/members`]: page([member]),
     [`GET ${acme}/invitations`]: page([invitation]),
     [`GET ${acme}/alerts`]: page([]),
-    [`POST ${acme}/alerts/preview`]: {
-      since: '2026-11-14T06:00:00Z',
-      until: '2026-11-21T06:00:00Z',
-      counted_since: '2026-11-14T06:01:00Z',
-      looked_back_to: null,
-      fired: 0,
-      firings: [],
-    },
+    [`POST ${acme}/alerts/preview`]: preview(),
     [`GET ${acme}/audit`]: page([auditEntry()]),
     [`GET ${acme}/audit-webhook`]: () => ({ status: 204 }),
     [`GET ${acme}/audit/812`]: auditEntry(),

@@ -6,6 +6,7 @@ import type {
   Override,
   Present,
   ProcessStatus,
+  ScheduledChange,
   Series,
   Status,
   Summary,
@@ -15,10 +16,9 @@ import type {
   User,
   Verdicts,
   Violation,
+  ViolationDetail,
   ViolationSeries,
 } from '~/api/types';
-
-/* What component tests show of traffic: violations, counts, buckets. */
 
 const at = '2026-11-21T06:00:00Z';
 
@@ -301,4 +301,26 @@ export function readyExport(more: Partial<components['schemas']['Export']> = {})
     file: '/api/v1/tenants/acme/exports/7/file',
     ...more,
   });
+}
+
+export function scheduledChange(more: Partial<ScheduledChange> = {}): ScheduledChange {
+  return {
+    change_id: '7',
+    title: 'user:{user_id} on free',
+    rules: [{ rule_id: '1', change: { burst_capacity: 80 }, failure: null }],
+    starts_at: '2026-11-23T09:00:00Z',
+    ends_at: '2026-11-27T17:00:00Z',
+    state: 'waiting',
+    requested_at: at,
+    requested_by: 'ada@example.com',
+    requester_account_id: '1',
+    applied_at: null,
+    ended_at: null,
+    failure: null,
+    ...more,
+  };
+}
+
+export function detailed(shown: Violation, more: Partial<ViolationDetail> = {}): ViolationDetail {
+  return { violation: shown, rule: null, denied_in_minute: 1, beside: [], ...more };
 }

@@ -6,7 +6,6 @@ export const base = '/api/v1/tenants/acme';
 export const its = `${base}/users/42`;
 export const tag = { ETag: '"0"' };
 
-/** A server that knows user 42, and the overrides that a test gives the user. */
 export function userServer(more: Record<string, unknown> = {}, overrides: () => Override[] = () => []) {
   return fakeServer({
     'GET /api/v1/session': session(),

@@ -33,9 +33,9 @@ type Typed<T> = T | React.ChangeEvent<{ value: string }>;
 
 /** The props of an input, by its field: `{...field('name')}`. */
 export function fieldsOf<D extends object>(draft: D, change: (part: Partial<D>) => void, wrong?: Wrong) {
-  return <K extends keyof D & string>(name: K) => ({
+  return <K extends keyof D & string>(name: K, wrongHere = wrong) => ({
     value: draft[name],
-    error: wrong?.(`/${name}`),
+    error: wrongHere?.(`/${name}`),
     onChange: (typed: Typed<D[K]>) => {
       const isEvent = typeof typed === 'object' && typed !== null && 'currentTarget' in typed;
       change({ [name]: isEvent ? typed.currentTarget.value : typed } as Partial<D>);

@@ -24,7 +24,6 @@ function override(user_id: string, more: Partial<Override> = {}): Override {
   };
 }
 
-/** A server whose list has two pages; asked are the queries that it got. */
 function server(items: Override[], more: Record<string, unknown> = {}) {
   const asked: URLSearchParams[] = [];
   fakeServer({

@@ -2,7 +2,7 @@ import { Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { statusQuery, tenantStatusQuery } from '~/api/traffic';
 import type { ProcessStatus, Status, TenantStatus } from '~/api/types';
-import { Outcome } from '~/components/Outcome';
+import { Outcome, type Tone } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
@@ -21,11 +21,11 @@ export function Health() {
   return (
     <Card title="Health" flush>
       <Query query={status} loading={<LoadingLines lines={4} />}>
-        {(data) => <Own status={data} />}
+        {(data) => <Parts parts={ofTenant(data)} />}
       </Query>
       {account.platform_admin && (
         <Query query={all} loading={<LoadingLines lines={4} />}>
-          {(data) => <Parts status={data} />}
+          {(data) => <Parts label="Installation" parts={ofInstallation(data)} />}
         </Query>
       )}
     </Card>
@@ -42,9 +42,10 @@ function areUp({ processes, at }: Status): boolean {
 }
 
 function Well({ status, processes }: { status: TenantStatus; processes: number | undefined }) {
-  const rate = shortNumber(Math.round(status.checks_per_second * 10) / 10);
   const parts = [
-    status.share_denied === null ? 'no checks in the last 5 full minutes' : `${rate} checks/s`,
+    status.share_denied === null
+      ? 'no checks in the last 5 full minutes'
+      : `${rateOf(status.checks_per_second)} checks/s`,
     status.redis === 'up' ? 'Redis up' : 'buckets in memory',
     processes !== undefined && `database up · ${plural(processes, 'process', 'processes')}`,
   ];
@@ -56,94 +57,83 @@ function Well({ status, processes }: { status: TenantStatus; processes: number |
   );
 }
 
+interface Part {
+  name: string;
+  note: string;
+  tone: Tone;
+  word: string;
+  id?: string;
+  hint?: string;
+}
+
+function Parts({ label, parts }: { label?: string; parts: Part[] }) {
+  return (
+    <ul className={styles.health} aria-label={label}>
+      {parts.map(({ name, note, tone, word, id, hint }) => (
+        <li key={id ?? name}>
+          <Tooltip label={hint} disabled={!hint}>
+            <span className={styles.part}>
+              <strong>{name}</strong>
+              <span className="soft numeric">{note}</span>
+            </span>
+          </Tooltip>
+          <Outcome tone={tone}>{word}</Outcome>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const up = { tone: 'allowed', word: 'Up' } as const;
+const down = { tone: 'denied', word: 'Down' } as const;
+const degraded = { tone: 'degraded', word: 'Degraded' } as const;
+
+const rateOf = (perSecond: number) => shortNumber(Math.round(perSecond * 10) / 10);
+
 /** The status that every member may see: the tenant’s traffic, Redis, and the age of the rules. */
-function Own({ status }: { status: TenantStatus }) {
+function ofTenant(status: TenantStatus): Part[] {
   const { answering, checks_per_second, share_denied, degraded_share, rules_age_ms } = status;
-  const redis = redisOf(status);
-  const rate = `${shortNumber(Math.round(checks_per_second * 10) / 10)} per second`;
   const traffic = [
     share_denied === null
       ? 'no checks in the last 5 full minutes'
-      : `${rate} in the last 5 minutes, ${percent(share_denied)} denied`,
+      : `${rateOf(checks_per_second)} per second in the last 5 minutes, ${percent(share_denied)} denied`,
     degraded_share > 0 && `${percent(degraded_share)} degraded`,
   ];
-  return (
-    <ul className={styles.health}>
-      <li>
-        <Part
-          name="Checks"
-          note={answering === 'up' ? traffic.filter(Boolean).join(' · ') : 'No process is serving checks.'}
-        />
-        {answering === 'down' ? (
-          <Outcome tone="denied">Down</Outcome>
-        ) : degraded_share > 0 ? (
-          <Outcome tone="degraded">Degraded</Outcome>
-        ) : (
-          <Outcome tone="allowed">Up</Outcome>
-        )}
-      </li>
-      <li>
-        <Part name="Redis" note={redis.note} />
-        <Outcome tone={redis.tone}>{redis.word}</Outcome>
-      </li>
-      {rules_age_ms !== null && (
-        <li>
-          <Part name="Rules" note={`loaded ${duration(rules_age_ms)} ago`} />
-          {rules_age_ms > oldRules ? (
-            <Outcome tone="degraded">Stale</Outcome>
-          ) : (
-            <Outcome tone="allowed">Up to date</Outcome>
-          )}
-        </li>
-      )}
-    </ul>
-  );
+  const parts: Part[] = [
+    answering === 'down'
+      ? { name: 'Checks', note: 'No process is serving checks.', ...down }
+      : { name: 'Checks', note: traffic.filter(Boolean).join(' · '), ...(degraded_share > 0 ? degraded : up) },
+    { name: 'Redis', ...redisOf(status) },
+  ];
+  if (rules_age_ms !== null) {
+    const age = { name: 'Rules', note: `loaded ${duration(rules_age_ms)} ago` };
+    const isOld = rules_age_ms > oldRules;
+    parts.push({ ...age, ...(isOld ? { ...degraded, word: 'Stale' } : { ...up, word: 'Up to date' }) });
+  }
+  return parts;
 }
 
-function Parts({ status }: { status: Status }) {
-  const { database, processes } = status;
-  return (
-    <ul className={styles.health} aria-label="Installation">
-      <li>
-        <Part name="Database" note={`answers in ${duration(Math.max(1, database.latency_ms))}`} />
-        <Outcome tone="allowed">Up</Outcome>
-      </li>
-      {processes.map((process) => (
-        <Process key={process.process_id} process={process} at={status.at} />
-      ))}
-      {processes.length === 0 && (
-        <li>
-          <Part name="No process is serving checks" note="No process reported within the last minute." />
-          <Outcome tone="denied">Down</Outcome>
-        </li>
-      )}
-    </ul>
-  );
+function ofInstallation({ database, processes, at }: Status): Part[] {
+  const answers = `answers in ${duration(Math.max(1, database.latency_ms))}`;
+  const nobody = { name: 'No process is serving checks', note: 'No process reported within the last minute.', ...down };
+  return [
+    { name: 'Database', note: answers, ...up },
+    ...(processes.length === 0 ? [nobody] : processes.map((process) => ofProcess(process, Date.parse(at)))),
+  ];
 }
 
-function Process({ process, at }: { process: ProcessStatus; at: string }) {
-  const found = ailments(process, Date.parse(at));
-  const { name, version, rules, rules_age_ms, checks_per_second, degraded_share } = process;
-  const rate = `${shortNumber(Math.round(checks_per_second * 10) / 10)} checks/s of all tenants`;
-  const age = rules_age_ms === null ? null : `rules ${duration(rules_age_ms)} old`;
-  const facts = [rate, age, degraded_share > 0 && `${percent(degraded_share)} degraded`].filter(Boolean);
-  return (
-    <li>
-      <Tooltip label={`Version ${version}, ${plural(rules, 'rule')} in memory`}>
-        <span>
-          <Part name={`Process ${name}`} note={found.length > 0 ? found.join(', ') : facts.join(' · ')} />
-        </span>
-      </Tooltip>
-      {found.length > 0 ? <Outcome tone="degraded">Degraded</Outcome> : <Outcome tone="allowed">Up</Outcome>}
-    </li>
-  );
-}
-
-function Part({ name, note }: { name: string; note: string }) {
-  return (
-    <span className={styles.part}>
-      <strong>{name}</strong>
-      <span className="soft numeric">{note}</span>
-    </span>
-  );
+function ofProcess(process: ProcessStatus, now: number): Part {
+  const found = ailments(process, now);
+  const { process_id, name, version, rules, rules_age_ms, checks_per_second } = process;
+  const facts = [
+    `${rateOf(checks_per_second)} checks/s of all tenants`,
+    rules_age_ms !== null && `rules ${duration(rules_age_ms)} old`,
+  ];
+  return {
+    id: process_id,
+    name: `Process ${name}`,
+    note: found.length > 0 ? found.join(', ') : facts.filter(Boolean).join(' · '),
+    hint: `Version ${version}, ${plural(rules, 'rule')} in memory`,
+    ...(found.length > 0 ? degraded : up),
+  };
 }

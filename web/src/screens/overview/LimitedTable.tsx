@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { lazy, Suspense, useState } from 'react';
 import { busiestQuery, presentQuery } from '~/api/traffic';
+import { actsColumn, countColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
 import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
@@ -26,7 +27,6 @@ import {
 } from './limited';
 import styles from './Overview.module.css';
 
-// Most visits block nobody.
 const TemporaryRule = lazy(() => import('~/features/temporary/TemporaryRule'));
 
 const trends = { up: '↑', down: '↓', steady: '' };
@@ -182,22 +182,8 @@ function columnsOf(tenant: string, span: Span, onBlock: AttackProps['onBlock']):
         </>
       ),
     },
-    {
-      key: 'denied',
-      header: 'Denied',
-      width: 88,
-      numeric: true,
-      wide: true,
-      render: ({ denied }) => <Num value={denied} />,
-    },
-    {
-      key: 'act',
-      header: 'Action',
-      quiet: true,
-      width: 'max(104px, 16vw)',
-      wraps: true,
-      render: (row) => <Act tenant={tenant} row={row} onBlock={onBlock} />,
-    },
+    countColumn('denied', 'Denied', 88, ({ denied }) => denied, { wide: true }),
+    actsColumn('max(104px, 16vw)', (row) => <Act tenant={tenant} row={row} onBlock={onBlock} />, { wraps: true }),
   ];
 }
 

@@ -25,7 +25,6 @@ afterEach(() => {
 
 const denials = (items: ReturnType<typeof violation>[]) => ({ items, next_cursor: null, scanned_until: null });
 
-/** Sums of today and, when asked for the same time a day before, of yesterday. */
 function sums(today: ReturnType<typeof summary>, yesterday = summary(verdicts(99, 1))) {
   return ({ query }: { query: URLSearchParams }) => {
     const age = Date.now() - Date.parse(query.get('until') ?? '');

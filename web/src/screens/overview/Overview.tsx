@@ -39,7 +39,6 @@ export default function Overview() {
   usePrefetchQuery(endingSoonQuery(tenant));
   const [meter, setMeter] = useMeter();
   const summary = useQuery(summaryQuery(tenant, range, meter));
-  // Drawn in steps, between which the page answers; for a moment it may be another tenant's.
   const shown = useDeferredValue(summary.data);
   // No checks in this range can mean a quiet night or a new tenant.
   const silent = !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
@@ -51,7 +50,6 @@ export default function Overview() {
     if (isNew) {
       waited.current = tenant;
     } else if (arrived) {
-      // and not while the next minute's figures are loaded
       if (waited.current === tenant) done('The first check has arrived.');
       waited.current = '';
     }

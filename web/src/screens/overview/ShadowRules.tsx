@@ -1,32 +1,15 @@
 import type { ShadowRule } from '~/api/types';
+import { countColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
-import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
 import { percent } from '~/domain/format';
 
 export default function ShadowRules({ tenant, rules }: { tenant: string; rules: ShadowRule[] }) {
   const columns: Column<ShadowRule>[] = [
-    {
-      key: 'rule',
-      header: 'Rule',
-      render: ({ rule }) => <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />,
-    },
-    {
-      key: 'checks',
-      header: 'Matched checks',
-      width: 144,
-      numeric: true,
-      wide: true,
-      render: ({ checks }) => <Num value={checks} />,
-    },
-    {
-      key: 'denied',
-      header: 'Would deny',
-      width: 104,
-      numeric: true,
-      render: ({ denied }) => <Num value={denied} />,
-    },
+    { key: 'rule', header: 'Rule', render: ({ rule }) => <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} /> },
+    countColumn('checks', 'Matched checks', 144, ({ checks }) => checks, { wide: true }),
+    countColumn('denied', 'Would deny', 104, ({ denied }) => denied),
     {
       key: 'share',
       header: 'Share',

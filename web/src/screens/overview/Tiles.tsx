@@ -24,7 +24,6 @@ interface Props {
   span: Span;
   meter: string | undefined;
   summary: Summary;
-  /** The summary is still the one of another time range. */
   old: boolean;
 }
 

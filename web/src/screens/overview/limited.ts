@@ -11,7 +11,6 @@ const shown = 8;
 /** Of the rows, those for the most denied, if others make many checks. */
 const shownDenied = 5;
 const most = 100;
-/** The latest denials that show the rule and the endpoint of somebody's limit. */
 const sample = 10;
 
 /** Somebody whose checks are denied or many: a user, or the addresses of a network. */
@@ -22,7 +21,6 @@ export interface Limited {
   denied: number;
   /** A minute. */
   now: number;
-  /** How that compares with the mean of the five minutes before. */
   trend: 'up' | 'down' | 'steady';
   /** The rule that denies most now or, if none does, that of most of the latest denials. */
   rule: (Pick<RuleName, 'rule_id' | 'key_pattern' | 'meter'> & { name?: string }) | undefined;
@@ -139,7 +137,6 @@ export function trendOf(now: number, before: number): Limited['trend'] {
   return now > before ? 'up' : 'down';
 }
 
-/** The rule and the endpoint that most of the denials have, and their users. */
 function causeOf(denials: Violation[]): Pick<Limited, 'rule' | 'endpoint' | 'users' | 'trend'> {
   const id = commonest(denials.map(({ rule_id }) => rule_id));
   return {

@@ -147,16 +147,13 @@ interface EditorProps {
   start: Limit | null;
   /** The limit that applies while the cell is empty. */
   inherited?: Limit;
-  /** Invalid text that was typed here before. */
   unread?: Unread;
-  /** The first character typed; it replaces the rate. */
   typed?: string;
   /** Commits the limit; `how` decides where the focus goes. */
   onCommit: (limit: Limit, how: 'enter' | 'blur') => void;
   onLeave: () => void;
   onUnread: (typed: Unread) => void;
   onCancel: () => void;
-  /** Whether there is input that is not committed. */
   onTyping: (typing: boolean) => void;
 }
 
@@ -256,10 +253,7 @@ export function CellEditor(props: EditorProps) {
   );
 }
 
-/**
- * Parses a typed limit. `same` is the unchanged rate, which is not parsed back from its text. An empty burst is that of
- * the rate.
- */
+/** `same` is the unchanged rate, which is not parsed back from its text. */
 function readLimit(model: Limit | null, rate: string, burst: string, same: Rate | null): Read {
   const read = same ?? parseRate(rate, model?.rate_unit ?? 'second');
   if (!read) return { wrong: `The rate ${notARate}.` };

@@ -9,10 +9,7 @@ import { cellId, type Draft, type Edit, edited, ruleAt } from './draft';
 
 const allPlans = '*';
 
-/**
- * The draft in which a plan's limits in some rows are multiples of a plan's, by default its own. Rows without a limit
- * of that plan are left alone.
- */
+/** Sets a plan's limits to multiples of a plan's, by default its own. */
 export function multiplied(
   draft: Draft,
   rows: MatrixRow[],
@@ -55,15 +52,11 @@ interface Props {
   rows: MatrixRow[];
   plans: Plan[];
   draft: Draft;
-  /** The plan to begin with; undefined: the first. */
   plan: string | undefined;
   onClose: () => void;
   onChanged: (draft: Draft) => void;
 }
 
-/**
- * Multiplies the limits of a plan in all rows that are shown. The draft takes them, to be reviewed and saved as others.
- */
 export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged }: Props) {
   const [plan, setPlan] = useState(begin ?? plans[0]?.name ?? allPlans);
   const [from, setFrom] = useState<string>();

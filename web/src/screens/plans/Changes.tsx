@@ -15,11 +15,9 @@ interface Props {
   tenant: string;
   diff: MatrixDiff;
   draft: Draft;
-  /** The draft with all that its save changes. */
   saved: Draft;
   rows: MatrixRow[];
   plans: Plan[];
-  /** The next scheduled change of each rule that has one, by rule id. */
   scheduled: Map<string, ScheduledChange>;
   isLater?: boolean;
 }
@@ -37,7 +35,7 @@ export function Changes({ tenant, diff, draft, saved, rows, plans, scheduled, is
   const shown = diff.changes.filter(({ before, after }) => !follows((after ?? before) as Rule));
   return (
     <>
-      {!isLater && <p className="soft">Effective within 2 s. New limits start with full buckets.</p>}
+      {!isLater && <p className="soft">New limits start with full buckets.</p>}
       <ul className={styles.diff}>
         {shown.map((change) => {
           const { before, after } = change;

@@ -27,12 +27,10 @@ interface Props {
   change: Edit | undefined;
   now: InForce;
   unread: Unread | undefined;
-  /** The fields of the cell, while it is edited. */
   editor: React.ReactNode;
   error: string | undefined;
   lastHour: Verdicts | undefined;
   share: number | undefined;
-  /** Tried beside the rule. */
   candidate: Rule | undefined;
   scheduled: ScheduledChange | undefined;
   here: boolean;

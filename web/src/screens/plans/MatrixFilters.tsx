@@ -19,7 +19,6 @@ interface Props {
   isPart: boolean;
   search: PlansSearch;
   set: (change: PlansSearch) => void;
-  /** Undefined for readers who cannot edit. */
   onChangeMany: (() => void) | undefined;
 }
 

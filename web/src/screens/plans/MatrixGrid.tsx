@@ -21,20 +21,16 @@ interface Props {
   unread: ReadonlyMap<string, Unread>;
   errors: Map<string, string>;
   lastHour: Map<string, Verdicts>;
-  /** The share of its rate that a rule has, by rule id, of those that adapt. */
   shares: Map<string, number>;
-  /** Candidates by the id of the rule that they are tried for. */
   candidates: Map<string, Rule>;
   scheduled: Map<string, ScheduledChange>;
   editable: boolean;
-  /** A row that was just added. Its first cell is edited at once. */
+  /** The new row whose first cell is edited at once. */
   added?: string;
   onEdit: (edit: Edit) => void;
   onUnread: (place: Place, unread: Unread | null) => void;
   onSplit: (row: Row) => void;
-  /** null while not all limits are known. */
   onMultiply: ((plan: string) => void) | null;
-  /** Moves a plan's column to an index among the plans' columns. */
   onMove: (plan: Plan, to: number) => void;
   onTyping: (typing: boolean) => void;
 }
@@ -51,15 +47,11 @@ const dragged = 'text/x-plan';
 
 const page = 10;
 
-/** Whether a key writes a character. The first one replaces the cell, as in a spreadsheet. */
 function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean {
   return key.length === 1 && key !== ' ' && !ctrlKey && !metaKey && !altKey;
 }
 
-/**
- * The matrix: a row per rule, a column per plan and one for all plans. Arrows move between cells. Enter, F2,
- * a click or typing edits a cell, Delete removes its limit, Escape cancels.
- */
+/** Arrows move between cells. Enter, F2, a click or typing edits a cell, Delete removes its limit, Escape cancels. */
 export function MatrixGrid(props: Props) {
   const { tenant, plans, rows, draft, unread, errors, lastHour, shares, candidates, scheduled, editable, added } =
     props;

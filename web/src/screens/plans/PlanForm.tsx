@@ -50,11 +50,10 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
               description="As services send it: free, pro, enterprise"
               required
               data-autofocus
-              {...field('name')}
-              error={wrong('/name')}
+              {...field('name', wrong)}
             />
           )}
-          <Textarea label="Description" autosize minRows={2} {...field('description')} error={wrong('/description')} />
+          <Textarea label="Description" autosize minRows={2} {...field('description', wrong)} />
         </>
       )}
     </FormDialog>

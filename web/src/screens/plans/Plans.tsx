@@ -9,6 +9,7 @@ import { openScheduledQuery } from '~/api/scheduled';
 import type { MatrixRow, Plan } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { ActionBar } from '~/components/ActionBar';
+import { ConflictDialog } from '~/components/ConflictDialog';
 import { IconClock, IconPlans, IconPlus } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
@@ -17,6 +18,8 @@ import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { useLastPassed } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { plural } from '~/domain/format';
+import { limitSentence } from '~/domain/rate';
+import { ruleLabel } from '~/domain/rule';
 import { byRule } from '~/domain/scheduled';
 import { headings } from '~/headings';
 import { useRole, useTenant } from '~/session';
@@ -40,7 +43,6 @@ import {
 } from './draft';
 import { asSaved, heldRows, rowsAt, split } from './inForce';
 import styles from './Matrix.module.css';
-import { MatrixConflict } from './MatrixConflict';
 import { filtersFrom, MatrixFilters, rowFits } from './MatrixFilters';
 import { MatrixGrid } from './MatrixGrid';
 import { PlanForm } from './PlanForm';
@@ -153,12 +155,8 @@ export default function Plans() {
     const [before, after] = [others[to - 1]?.position, others[to]?.position];
     const position = ((before ?? (after ?? 0) - 2) + (after ?? (before ?? 0) + 2)) / 2;
     try {
-      const path = { tenant, plan: plan.name };
-      const moved = await api.patch('/api/v1/tenants/{tenant}/plans/{plan}', {
-        ...path,
-        etag: etagOf(plan),
-        body: { position },
-      });
+      const params = { tenant, plan: plan.name, etag: etagOf(plan) };
+      const moved = await api.patch('/api/v1/tenants/{tenant}/plans/{plan}', { ...params, body: { position } });
       done(`Plan ${plan.name} moved`, undoOf(tenant, moved));
     } catch (error) {
       failed(`Plan ${plan.name} was not moved`, error);
@@ -180,10 +178,20 @@ export default function Plans() {
   return (
     <Page {...headings.plans} actions={actions}>
       <Query query={plans} loading={<Loading />}>
-        {(allPlans) => (
+        {() => (
           <Query query={matrix} loading={<Loading />}>
             {() => {
-              if (rows.length === 0) return <Teach plans={allPlans} edit={edit} onNew={() => setOpen('limit')} />;
+              if (rows.length === 0) {
+                return (
+                  <EmptyState
+                    icon={IconPlans}
+                    title="No rules yet"
+                    action={edit && <Button onClick={() => setOpen('limit')}>Add rule</Button>}
+                  >
+                    Each row is a rule and each column a plan.
+                  </EmptyState>
+                );
+              }
               return (
                 <>
                   {edit && !dirty && search.open === 'schedule' && (
@@ -245,7 +253,11 @@ export default function Plans() {
           </Query>
         )}
       </Query>
-      {edit && !dirty && <Keys />}
+      {edit && !dirty && (
+        <p className={styles.kbd}>
+          Click or type to edit; rates read <code>10/s</code>, <code>600/min</code> or <code>1000/day</code>.
+        </p>
+      )}
       {matrix.data && !isPart && <ScheduledChanges tenant={tenant} rows={rows} />}
       {dirty && (
         <ActionBar
@@ -316,8 +328,14 @@ export default function Plans() {
           onRaceLost={raceLost}
         />
       )}
-      <MatrixConflict
-        lost={lost}
+      <ConflictDialog
+        opened={lost.length > 0}
+        what={lost.length === 1 ? 'this limit' : 'these limits'}
+        versions={lost.map(({ edit: { place, limit }, now }) => ({
+          label: ruleLabel(place),
+          mine: limit ? limitSentence(limit) : 'no limit',
+          theirs: now ? limitSentence(now) : 'no limit',
+        }))}
         onKeepMine={() => {
           setLost([]);
           setOpen('review');
@@ -370,38 +388,5 @@ function Loading() {
     <Card flush>
       <LoadingLines lines={8} />
     </Card>
-  );
-}
-
-function Teach({ plans, edit, onNew }: { plans: Plan[]; edit: boolean; onNew: () => void }) {
-  return (
-    <EmptyState icon={IconPlans} title="No rules yet" action={edit && <Button onClick={onNew}>Add rule</Button>}>
-      Each row is a rule and each column a plan.{' '}
-      {plans.length === 0
-        ? 'There are no plans yet. A rule for all plans needs none.'
-        : `This tenant has ${plural(plans.length, 'plan')}.`}
-    </EmptyState>
-  );
-}
-
-function Keys() {
-  return (
-    <p className={styles.kbd}>
-      <span>
-        <kbd>↑</kbd> <kbd>↓</kbd> <kbd>←</kbd> <kbd>→</kbd> move
-      </span>
-      <span>
-        <kbd>Enter</kbd>, a click or typing edits
-      </span>
-      <span>
-        <kbd>Delete</kbd> removes
-      </span>
-      <span>
-        <span className={styles.denied}>Red</span>: denied in the last hour
-      </span>
-      <span>
-        Type rates as <code>10/s</code>, <code>600/min</code>, <code>1000/day</code>
-      </span>
-    </p>
   );
 }

@@ -30,10 +30,8 @@ interface Props {
   held: HeldRow[];
   rows: MatrixRow[];
   plans: Plan[];
-  /** The next scheduled change of each rule that has one, by rule id. */
   scheduled: Map<string, ScheduledChange>;
   onSplit: (row: MatrixRow) => void;
-  /** Opens the schedule at once, if all changes can be scheduled. */
   schedule: boolean;
   onClose: () => void;
   onSaved: () => void;

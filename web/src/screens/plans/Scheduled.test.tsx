@@ -2,7 +2,7 @@ import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { auditEntry, effect, fakeServer, page, plan, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { top } from '../../../test/traffic';
+import { scheduledChange, top } from '../../../test/traffic';
 
 const search = rule({ rule_id: '1', key_pattern: 'endpoint:/search', plan: 'pro', version: 4 });
 const upload = rule({ rule_id: '2', key_pattern: 'endpoint:/upload', plan: 'pro', version: 5 });
@@ -32,25 +32,19 @@ const world = (more: object) => ({
   ...more,
 });
 
-const change = {
-  change_id: '7',
+const change = scheduledChange({
   title: '2 limits of pro',
   rules: [
-    { rule_id: '1', change: { burst_capacity: 90 }, failure: null as string | null },
+    { rule_id: '1', change: { burst_capacity: 90 }, failure: null },
     { rule_id: '9', change: { burst_capacity: 90 }, failure: 'The rule was removed before.' },
   ],
   starts_at: '2126-11-23T09:00:00Z',
   ends_at: '2126-11-27T17:00:00Z',
   state: 'in_force',
-  requested_at: '2026-11-21T06:00:00Z',
-  requested_by: 'ada@example.com',
-  requester_account_id: '1',
   applied_at: '2126-11-23T09:00:00Z',
-  ended_at: null,
   failure: '1 of 2 rules was not changed.',
-};
+});
 
-/** Types a limit into the cells of pro, one below the other. */
 async function typeColumn(user: ReturnType<typeof open>['user'], ...limits: string[]) {
   const grid = await screen.findByRole('grid', { name: 'Limits by plan' });
   within(grid).getAllByRole('cell')[0]?.focus();

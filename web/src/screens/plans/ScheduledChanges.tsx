@@ -11,7 +11,7 @@ import styles from '~/features/scheduled/scheduled.module.css';
 
 const mostEnded = 5;
 
-/** The scheduled changes of all rules: those to come, and the latest that are over. Nothing if there are none. */
+/** The scheduled changes of all rules: those to come, and the latest that are over. */
 export function ScheduledChanges({ tenant, rows }: { tenant: string; rows: MatrixRow[] }) {
   const { data: open = [] } = useQuery(openScheduledQuery(tenant));
   const { data: latest = [] } = useQuery(scheduledQuery(tenant));

@@ -3,10 +3,8 @@ import type { MatrixCell, MatrixRow, NewScheduledRule, Rule, RulePatch } from '~
 import { requests } from '~/domain/meter';
 import { hasRate, type Limit, sameLimit, shapeOf } from '~/domain/rate';
 
-/** A row of the matrix. A cell of another meter than its row's says so. */
 export type Row = MatrixRow & { meter?: string };
 
-/** The position of a cell: a rule (pattern and name) and a plan, or all plans. */
 export interface Place {
   key_pattern: string;
   name: string;
@@ -20,7 +18,6 @@ export interface Edit {
   limit: Limit | null;
   /** For a new rule: the rule that its other fields are copied from. */
   like?: Rule;
-  /** For a new rule: when the other rules of its row charge. */
   charge?: Rule['charge'];
   shadow?: boolean;
 }
@@ -34,7 +31,6 @@ export interface Unread {
 
 export type Draft = ReadonlyMap<string, Edit>;
 
-/** The rows of each meter together, those of requests first. */
 export function byMeter(rows: Row[]): Row[] {
   const place = ({ meter }: Row) => (meter === requests ? '' : (meter ?? ''));
   return rows
@@ -61,7 +57,6 @@ export function candidatesOf(rows: MatrixRow[]): Map<string, Rule> {
   );
 }
 
-/** The rows without those that have candidates only, which the cells of their live rules show. */
 export function withoutCandidates(rows: MatrixRow[], candidates: Map<string, Rule>): MatrixRow[] {
   const shown = new Set([...candidates.values()].map(({ rule_id }) => rule_id));
   return rows.filter(({ rules }) => rules.length === 0 || rules.some(({ rule_id }) => !shown.has(rule_id)));
@@ -78,22 +73,12 @@ export function edited(draft: Draft, edit: Edit): Draft {
   return next;
 }
 
-function without(draft: Draft, id: string): Draft {
-  const next = new Map(draft);
-  next.delete(id);
-  return next;
-}
-
 /** The cells to send, in the order of the draft, so that `/cells/3` is the fourth edit. */
 export function cellsOf(draft: Draft): MatrixCell[] {
   return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like, charge, shadow }) => {
     if (base && !limit) return { rule_id: base.rule_id, version: base.version, remove: true };
     const rate = limit && hasRate(limit.algorithm) ? limit.rate_per_second : undefined;
-    const values = {
-      rate_per_second: rate,
-      rate_unit: limit?.rate_unit,
-      burst_capacity: limit?.burst_capacity,
-    };
+    const values = { rate_per_second: rate, rate_unit: limit?.rate_unit, burst_capacity: limit?.burst_capacity };
     return base
       ? { rule_id: base.rule_id, version: base.version, ...values }
       : {
@@ -151,11 +136,7 @@ const copied = {
 
 function detailsOf(like: Rule): Partial<MatrixCell> {
   const isUsual = (value: unknown) =>
-    value === null ||
-    value === 'auto' ||
-    value === requests ||
-    value === 'before' ||
-    (Array.isArray(value) && value.length === 0);
+    [null, 'auto', requests, 'before'].some((usual) => usual === value) || (Array.isArray(value) && value.length === 0);
   const entries = (Object.keys(copied) as Copied[]).map((field) => [field, like[field]] as const);
   return { algorithm: like.algorithm, ...Object.fromEntries(entries.filter(([, value]) => !isUsual(value))) };
 }
@@ -211,5 +192,5 @@ function same(a: Limit | null, b: Limit | null): boolean {
 }
 
 export function yielded(draft: Draft, lost: Clash[]): Draft {
-  return lost.reduce<Draft>((next, { id }) => without(next, id), draft);
+  return new Map([...draft].filter(([id]) => !lost.some((clash) => clash.id === id)));
 }

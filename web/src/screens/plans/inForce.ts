@@ -9,7 +9,6 @@ import { cellId, type Draft, type Edit, edited, rowId, ruleAt } from './draft';
  * all plans applies beside a plan’s own, and the lower rate and the lower burst win.
  */
 export type InForce =
-  /** The cell’s own limit decides, or nothing does. */
   | { kind: 'own' }
   /** The plan has no enforced limit here, so that of all plans applies. */
   | { kind: 'inherited'; all: Limit }
@@ -31,7 +30,7 @@ export function rowsAt(rows: MatrixRow[], now: number): MatrixRow[] {
 
 type Decides = Limit | 'block' | 'bypass' | null;
 
-/** The decision of a cell by itself. A rule that is off or in shadow mode decides nothing. */
+/** The decision of a cell by itself. */
 function decides(row: MatrixRow, plan: string | null, draft: Draft): Decides {
   const rule = ruleAt(row, plan);
   const change = draft.get(cellId({ ...row, plan }));
@@ -137,7 +136,6 @@ export function splitProblem(row: MatrixRow, plans: Plan[]): string | null {
   return `On ${names}, a rule is off or in shadow mode. Nothing would be enforced there.`;
 }
 
-/** Differences, beside the shown limits, once a rule for all plans is removed. */
 export function removalNotes(row: MatrixRow, plans: Plan[], draft: Draft): string[] {
   const all = ruleAt(row, null);
   const own = plans.map(({ name }) => ({ name, limit: decides(row, name, draft) }));

@@ -5,7 +5,6 @@ import { tenantKey } from '~/api/queries';
 import type { MatrixRow, Rule, RuleChange } from '~/api/types';
 import { rowId } from './draft';
 
-/** The saved rows, and the ETag of that state. */
 interface Matrix {
   rows: MatrixRow[];
   etag: string;
@@ -36,7 +35,7 @@ export const matrixQuery = (tenant: string) =>
       return { rows, etag: headerOf(data, 'ETag') ?? '' };
     },
     structuralSharing: false, // comparing 50,000 rules takes longer than drawing those in sight
-    // Somebody else may change limits. Denials are read as often.
+    // As often as denials.
     refetchInterval: 15_000,
   });
 

@@ -16,7 +16,6 @@ const rowHeight = 52;
 const columnWidth = 148;
 const headerHeight = 44;
 const firstWidth = 248;
-/** Above the first row of a meter. */
 const groupHeight = 32;
 
 export interface Position {
@@ -35,7 +34,6 @@ interface Visible {
   columns: Drawn[];
   rowsAfter: number;
   columnsAfter: number;
-  /** Measures a row, which can be higher than others; undefined while all are drawn. */
   measureRow: ((row: HTMLElement | null) => void) | undefined;
   wide: boolean;
   /** Everything is drawn, so that phones can show plans below each other. */

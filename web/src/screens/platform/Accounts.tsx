@@ -1,4 +1,3 @@
-import { Menu } from '@mantine/core';
 import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -6,6 +5,7 @@ import { api, etagOf } from '~/api/client';
 import { pagesQuery, rowsOf } from '~/api/pages';
 import type { Account } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
+import { actsColumn, timeColumn } from '~/components/columns';
 import type { Column } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { IconBan, IconCheck, IconLogout, IconTenants } from '~/components/icons';
@@ -15,7 +15,6 @@ import { NotVerified } from '~/components/NotVerified';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { EmptyState } from '~/components/states';
-import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import type { FindSearch } from '~/search';
 import { useSession } from '~/session';
@@ -58,20 +57,8 @@ export default function Accounts() {
           <span className="soft">–</span>
         ),
     },
-    {
-      key: 'created',
-      header: 'Created',
-      width: 120,
-      wide: true,
-      render: ({ created_at }) => <RelativeTime at={created_at} />,
-    },
-    {
-      key: 'acts',
-      header: 'Actions',
-      quiet: true,
-      width: 60,
-      render: (account) => <Acts account={account} onAsk={setAsking} />,
-    },
+    timeColumn('created', 'Created', ({ created_at }) => created_at),
+    actsColumn(60, (account) => <Acts account={account} onAsk={setAsking} />),
   ];
 
   async function act() {
@@ -104,7 +91,7 @@ export default function Accounts() {
           label="Accounts"
           columns={columns}
           rowKey={({ account_id }) => account_id}
-          none={<EmptyState title="No results">No name or e-mail contains “{q}”.</EmptyState>}
+          none={<EmptyState title="No results" />}
         />
       </Card>
       <ConfirmAction
@@ -138,12 +125,9 @@ function Acts({ account, onAsk }: { account: Account; onAsk: (change: AccountCha
           {sessions.verb} …
         </Act>
       )}
-      <Menu.Item
-        leftSection={account.disabled ? <IconCheck size={15} /> : <IconBan size={15} />}
-        onClick={() => onAsk(access)}
-      >
+      <Act icon={account.disabled ? IconCheck : IconBan} onClick={() => onAsk(access)}>
         {access.verb} …
-      </Menu.Item>
+      </Act>
     </MoreMenu>
   );
 }

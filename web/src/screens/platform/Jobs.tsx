@@ -5,6 +5,7 @@ import { api } from '~/api/client';
 import { pagesQuery, rowsOf } from '~/api/pages';
 import type { ParkedJob, PeriodicJob } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
+import { actsColumn, countColumn, timeColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
 import { ListTable } from '~/components/ListTable';
 import { Outcome } from '~/components/Outcome';
@@ -56,42 +57,23 @@ function Parked() {
     { key: 'kind', header: 'Job', render: (job) => <strong>{named(job)}</strong> },
     { key: 'tenant', header: 'Tenant', width: 130, wide: true, render: ({ tenant }) => tenant ?? 'platform' },
     { key: 'error', header: 'Error', wraps: true, render: ({ error }) => error },
-    {
-      key: 'attempts',
-      header: 'Attempts',
-      width: 90,
-      numeric: true,
-      wide: true,
-      render: ({ attempts }) => attempts,
-    },
-    {
-      key: 'last',
-      header: 'Last run',
-      width: 120,
-      wide: true,
-      render: ({ last_run_at }) => last_run_at && <RelativeTime at={last_run_at} />,
-    },
-    {
-      key: 'acts',
-      header: 'Actions',
-      quiet: true,
-      width: 190,
-      render: (job) => (
-        <Group gap={8} wrap="nowrap" justify="flex-end">
-          <Button
-            size="compact-sm"
-            variant="default"
-            loading={retry.isPending && retry.variables.job_id === job.job_id}
-            onClick={() => retry.mutate(job)}
-          >
-            Try again
-          </Button>
-          <Button size="compact-sm" variant="default" onClick={() => setRemoving(job)}>
-            Remove …
-          </Button>
-        </Group>
-      ),
-    },
+    countColumn('attempts', 'Attempts', 90, ({ attempts }) => attempts, { wide: true }),
+    timeColumn('last', 'Last run', ({ last_run_at }) => last_run_at),
+    actsColumn(190, (job) => (
+      <Group gap={8} wrap="nowrap" justify="flex-end">
+        <Button
+          size="compact-sm"
+          variant="default"
+          loading={retry.isPending && retry.variables.job_id === job.job_id}
+          onClick={() => retry.mutate(job)}
+        >
+          Try again
+        </Button>
+        <Button size="compact-sm" variant="default" onClick={() => setRemoving(job)}>
+          Remove …
+        </Button>
+      </Group>
+    )),
   ];
   const rows = parked.data ?? [];
   return (

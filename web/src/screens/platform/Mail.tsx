@@ -4,12 +4,12 @@ import { api } from '~/api/client';
 import { pagesQuery, rowsOf } from '~/api/pages';
 import { signInOptionsQuery } from '~/api/queries';
 import type { Mail as Message } from '~/api/types';
+import { timeColumn } from '~/components/columns';
 import type { Column } from '~/components/DataTable';
 import { ListTable } from '~/components/ListTable';
 import { MailOutcome } from '~/components/MailOutcome';
 import { Card, Page } from '~/components/Page';
 import { EmptyState } from '~/components/states';
-import { RelativeTime } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { useSession } from '~/session';
 
@@ -29,20 +29,8 @@ const columns: Column<Message>[] = [
   { key: 'to', header: 'To', render: ({ to }) => <strong>{to}</strong> },
   { key: 'kind', header: 'Kind', width: 150, render: ({ kind }) => kinds[kind] ?? kind },
   { key: 'state', header: 'State', render: (mail) => <MailOutcome mail={mail} /> },
-  {
-    key: 'created',
-    header: 'Created',
-    width: 120,
-    wide: true,
-    render: ({ created_at }) => <RelativeTime at={created_at} />,
-  },
-  {
-    key: 'next',
-    header: 'Next attempt',
-    width: 120,
-    wide: true,
-    render: ({ next_attempt_at }) => next_attempt_at && <RelativeTime at={next_attempt_at} />,
-  },
+  timeColumn('created', 'Created', ({ created_at }) => created_at),
+  timeColumn('next', 'Next attempt', ({ next_attempt_at }) => next_attempt_at),
 ];
 
 export default function Mail() {

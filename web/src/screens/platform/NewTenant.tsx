@@ -1,9 +1,9 @@
 import { TextInput } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
 import { api } from '~/api/client';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
+import { useFields } from '~/components/useFields';
 
 interface Props {
   onClose: () => void;
@@ -22,13 +22,12 @@ export function slugOf(name: string): string {
 
 export function NewTenant({ onClose, onCreated }: Props) {
   const navigate = useNavigate();
-  const [name, setName] = useState('');
-  const [typed, setTyped] = useState<string | null>(null);
-  const [plan, setPlan] = useState('free');
-  const slug = typed ?? slugOf(name);
+  const { values, field } = useFields({ name: '', slug: null as string | null, default_plan: 'free' });
+  const { name, default_plan } = values;
+  const slug = values.slug ?? slugOf(name);
 
   async function create() {
-    await api.post('/api/v1/tenants', { body: { slug, name, default_plan: plan || null } });
+    await api.post('/api/v1/tenants', { body: { slug, name, default_plan: default_plan || null } });
     await onCreated(slug);
     done(`Tenant ${name} created`);
     await navigate({ to: '/t/$tenant/overview', params: { tenant: slug }, ignoreBlocker: true });
@@ -38,28 +37,18 @@ export function NewTenant({ onClose, onCreated }: Props) {
     <FormDialog title="New tenant" verb="Create tenant" onClose={onClose} save={create}>
       {(wrong) => (
         <>
-          <TextInput
-            label="Name"
-            required
-            data-autofocus
-            value={name}
-            error={wrong('/name')}
-            onChange={(event) => setName(event.currentTarget.value)}
-          />
+          <TextInput label="Name" required data-autofocus {...field('name', wrong)} />
           <TextInput
             label="Slug"
             description="Used in URLs; it cannot be changed later."
             required
+            {...field('slug', wrong)}
             value={slug}
-            error={wrong('/slug')}
-            onChange={(event) => setTyped(event.currentTarget.value)}
           />
           <TextInput
             label="Default plan"
             description="For users without an assigned plan; optional."
-            value={plan}
-            error={wrong('/default_plan')}
-            onChange={(event) => setPlan(event.currentTarget.value)}
+            {...field('default_plan', wrong)}
           />
         </>
       )}

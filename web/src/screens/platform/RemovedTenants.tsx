@@ -3,6 +3,7 @@ import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-q
 import { api } from '~/api/client';
 import { pagesQuery, rowsOf } from '~/api/pages';
 import type { RemovedTenant } from '~/api/types';
+import { actsColumn, timeColumn } from '~/components/columns';
 import type { Column } from '~/components/DataTable';
 import { ListTable } from '~/components/ListTable';
 import { Card } from '~/components/Page';
@@ -32,23 +33,11 @@ export function RemovedTenants({ onRestored }: { onRestored: (slug: string) => P
   const columns: Column<RemovedTenant>[] = [
     { key: 'name', header: 'Tenant', render: ({ name }) => <strong>{name}</strong> },
     { key: 'slug', header: 'Slug', wide: true, render: ({ slug }) => <code className="soft">{slug}</code> },
-    {
-      key: 'removed',
-      header: 'Removed',
-      width: 120,
-      render: ({ removed_at }) => <RelativeTime at={removed_at} />,
-    },
-    {
-      key: 'data',
-      header: 'Data',
-      render: (tenant) => <Data tenant={tenant} />,
-    },
-    {
-      key: 'acts',
-      header: 'Actions',
-      quiet: true,
-      width: 110,
-      render: (tenant) =>
+    timeColumn('removed', 'Removed', ({ removed_at }) => removed_at, { wide: false }),
+    { key: 'data', header: 'Data', render: (tenant) => <Data tenant={tenant} /> },
+    actsColumn(
+      110,
+      (tenant) =>
         tenant.restorable && (
           <Button
             size="compact-sm"
@@ -59,7 +48,7 @@ export function RemovedTenants({ onRestored }: { onRestored: (slug: string) => P
             Restore
           </Button>
         ),
-    },
+    ),
   ];
   return (
     <Card flush title="Removed tenants">

@@ -91,7 +91,6 @@ function secondFactor({ second_factor_claim }: IdentityProvider): string {
     : 'a sign-in there counts as two factors';
 }
 
-/** The whole reason: it is what the page is read for. */
 function Failure({ failure: { detail, count, at } }: { failure: ProviderFailure }) {
   return (
     <li>

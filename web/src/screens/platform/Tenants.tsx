@@ -3,11 +3,12 @@ import { useInfiniteQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api } from '~/api/client';
+import { api, etagOf } from '~/api/client';
 import { pagesQuery, rowsOf } from '~/api/pages';
 import { suspension } from '~/api/suspension';
 import type { Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
+import { actsColumn, timeColumn } from '~/components/columns';
 import type { Column } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { InShadow } from '~/components/InShadow';
@@ -17,13 +18,12 @@ import { Act, MoreMenu } from '~/components/MoreMenu';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { EmptyState } from '~/components/states';
-import { RelativeTime } from '~/components/Time';
+import { TypeToRemove } from '~/components/TypeToRemove';
 import { done } from '~/components/toast';
 import type { FindSearch } from '~/search';
 import { NewTenant } from './NewTenant';
 import styles from './Platform.module.css';
 import { RemovedTenants } from './RemovedTenants';
-import { RemoveTenant } from './RemoveTenant';
 
 type Open = { act: 'new' } | { act: 'suspend' | 'remove'; tenant: Tenant } | null;
 
@@ -42,6 +42,12 @@ export default function Tenants() {
 
   const refetch = (slug: string) => changed(queries, slug, 'tenant');
 
+  async function remove(tenant: Tenant) {
+    await api.delete('/api/v1/tenants/{tenant}', { tenant: tenant.slug, etag: etagOf(tenant) });
+    await refetch(tenant.slug);
+    done(`Tenant ${tenant.name} removed`);
+  }
+
   const columns: Column<Tenant>[] = [
     { key: 'name', header: 'Tenant', render: ({ name }) => <strong>{name}</strong> },
     { key: 'slug', header: 'Slug', render: ({ slug }) => <code className="soft">{slug}</code> },
@@ -55,20 +61,8 @@ export default function Tenants() {
         return enforcement === 'shadow' ? <InShadow /> : <Outcome tone="allowed">Active</Outcome>;
       },
     },
-    {
-      key: 'created',
-      header: 'Created',
-      width: 120,
-      wide: true,
-      render: ({ created_at }) => <RelativeTime at={created_at} />,
-    },
-    {
-      key: 'acts',
-      header: 'Actions',
-      quiet: true,
-      width: 60,
-      render: (tenant) => <Acts tenant={tenant} onOpen={setOpen} />,
-    },
+    timeColumn('created', 'Created', ({ created_at }) => created_at),
+    actsColumn(60, (tenant) => <Acts tenant={tenant} onOpen={setOpen} />),
   ];
   const acting = open?.act === 'suspend' ? open.tenant : null;
   const words = acting && suspension(acting);
@@ -97,12 +91,29 @@ export default function Tenants() {
           columns={columns}
           rowKey={({ slug }) => slug}
           to={({ slug }) => ({ to: '/t/$tenant/overview', params: { tenant: slug } })}
-          none={q ? <Nothing q={q} /> : <Teach action={create} />}
+          none={
+            q ? (
+              <EmptyState title="No results" />
+            ) : (
+              <EmptyState icon={IconTenants} title="No tenants yet" action={create}>
+                A tenant is a product or team with its own rules.
+              </EmptyState>
+            )
+          }
         />
       </Card>
       <RemovedTenants onRestored={refetch} />
       {open?.act === 'new' && <NewTenant onClose={close} onCreated={refetch} />}
-      {open?.act === 'remove' && <RemoveTenant tenant={open.tenant} onClose={close} onRemoved={refetch} />}
+      {open?.act === 'remove' && (
+        <TypeToRemove
+          title={`Remove ${open.tenant.name}?`}
+          lead="Its keys are refused at once. You can restore it for a while; then everything is erased for good."
+          verb="Remove tenant"
+          word={open.tenant.slug}
+          onClose={close}
+          remove={() => remove(open.tenant)}
+        />
+      )}
       <ConfirmAction
         opened={acting !== null}
         onClose={close}
@@ -124,12 +135,9 @@ export default function Tenants() {
 function Acts({ tenant, onOpen }: { tenant: Tenant; onOpen: (open: Open) => void }) {
   return (
     <MoreMenu label={`Actions of ${tenant.name}`}>
-      <Menu.Item
-        leftSection={tenant.suspended ? <IconCheck size={15} /> : <IconBan size={15} />}
-        onClick={() => onOpen({ act: 'suspend', tenant })}
-      >
+      <Act icon={tenant.suspended ? IconCheck : IconBan} onClick={() => onOpen({ act: 'suspend', tenant })}>
         {tenant.suspended ? 'Resume …' : 'Suspend …'}
-      </Menu.Item>
+      </Act>
       {tenant.suspended ? (
         <Act icon={IconTrash} onClick={() => onOpen({ act: 'remove', tenant })}>
           Remove …
@@ -138,17 +146,5 @@ function Acts({ tenant, onOpen }: { tenant: Tenant; onOpen: (open: Open) => void
         <Menu.Label>Suspend the tenant before you remove it</Menu.Label>
       )}
     </MoreMenu>
-  );
-}
-
-function Nothing({ q }: { q: string }) {
-  return <EmptyState title="No results">No name or slug contains “{q}”.</EmptyState>;
-}
-
-function Teach({ action }: { action: React.ReactNode }) {
-  return (
-    <EmptyState icon={IconTenants} title="No tenants yet" action={action}>
-      A tenant is a product or team with its own rules.
-    </EmptyState>
   );
 }

@@ -8,15 +8,10 @@ export interface AccountChange {
   title: string;
   effect: string;
   done: string;
-  destructive: boolean;
+  destructive?: boolean;
 }
 
-export function changes(account: Account): {
-  admin: AccountChange;
-  access: AccountChange;
-  proof: AccountChange;
-  sessions: AccountChange;
-} {
+export function changes(account: Account): Record<'admin' | 'access' | 'proof' | 'sessions', AccountChange> {
   const who = account.name || account.email;
   return {
     admin: account.platform_admin
@@ -36,7 +31,6 @@ export function changes(account: Account): {
           title: `Make ${who} a platform admin?`,
           effect: 'They can change every tenant and every account of this installation.',
           done: `${who} is a platform admin now`,
-          destructive: false,
         },
     proof: {
       account,
@@ -45,7 +39,6 @@ export function changes(account: Account): {
       title: `Does ${account.email} belong to ${who}?`,
       effect: 'You vouch that the address belongs to this person. Ask them in another way first.',
       done: `The address of ${who} is verified now`,
-      destructive: false,
     },
     sessions: {
       account,
@@ -63,7 +56,6 @@ export function changes(account: Account): {
           title: `Enable ${who}?`,
           effect: 'They can sign in again, with the password and the roles they had.',
           done: `${who} can sign in again`,
-          destructive: false,
         }
       : {
           account,

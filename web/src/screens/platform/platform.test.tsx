@@ -1,6 +1,6 @@
 import { screen, waitFor } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { account, fakeServer, page, problem, session, tenant } from '../../../test/fake';
+import { account, fakeServer, page, problem, requested, session, tenant } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { slugOf } from './NewTenant';
 
@@ -18,13 +18,11 @@ test('a tenant is made, its slug following its name', async () => {
   await user.type(await screen.findByLabelText('Name'), 'Big Shop!');
   expect(screen.getByLabelText('Slug')).toHaveProperty('value', 'big-shop');
   await user.click(screen.getByRole('button', { name: 'Create tenant' }));
-  await waitFor(() =>
-    expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({
-      slug: 'big-shop',
-      name: 'Big Shop!',
-      default_plan: 'free',
-    }),
-  );
+  expect((await requested(requests, 'POST')).body).toEqual({
+    slug: 'big-shop',
+    name: 'Big Shop!',
+    default_plan: 'free',
+  });
 });
 
 test.each([
@@ -65,8 +63,7 @@ test('a suspended tenant is removed only when its slug was typed', async () => {
   expect(remove).toHaveProperty('disabled', true);
   await user.type(screen.getByLabelText('Type acme to confirm'), 'acme');
   await user.click(remove);
-  await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
-  expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"6"');
+  expect((await requested(requests, 'DELETE')).headers.get('If-Match')).toBe('"6"');
 });
 
 test('a removed tenant is restored, and one that is erased shows its receipt', async () => {

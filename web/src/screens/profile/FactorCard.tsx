@@ -1,5 +1,5 @@
 import { Button, Group } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { queryOptions, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api } from '~/api/client';
 import { sessionKey } from '~/api/queries';
@@ -13,9 +13,13 @@ import { done, failed } from '~/components/toast';
 import { plural } from '~/domain/format';
 import { Enrol } from './Enrol';
 import styles from './Profile.module.css';
-import { factorQuery } from './queries';
 import { RecoveryCodes } from './RecoveryCodes';
 import { sessionsKey } from './SessionsCard';
+
+const factorQuery = queryOptions({
+  queryKey: ['second factor'],
+  queryFn: ({ signal }) => api.get('/api/v1/account/second-factor', { signal }),
+});
 
 export function FactorCard() {
   const queries = useQueryClient();

@@ -34,7 +34,7 @@ export function LinkedCard() {
       <Query query={identities}>
         {(items) =>
           items.length === 0 ? (
-            <p className={styles.none}>None yet. Linking one lets you sign in without your password.</p>
+            <p className={styles.none}>None yet.</p>
           ) : (
             <ul className={styles.sessions}>
               {items.map((identity) => (

@@ -1,24 +1,24 @@
 import { Button, PasswordInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
 import { api } from '~/api/client';
 import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { Card } from '~/components/Page';
 import { done } from '~/components/toast';
+import { useFields } from '~/components/useFields';
 import { useSession } from '~/session';
 import styles from './Profile.module.css';
 import { sessionsKey } from './SessionsCard';
 
+const none = { current_password: '', new_password: '' };
+
 export function PasswordCard() {
   const { account, has_password } = useSession();
   const queries = useQueryClient();
-  const [now, setNow] = useState('');
-  const [next, setNext] = useState('');
+  const { values, field, change: fill } = useFields(none);
   const change = useMutation({
-    mutationFn: () => api.put('/api/v1/account/password', { body: { current_password: now, new_password: next } }),
+    mutationFn: () => api.put('/api/v1/account/password', { body: values }),
     onSuccess: async () => {
-      setNow('');
-      setNext('');
+      fill(none);
       await queries.invalidateQueries({ queryKey: sessionsKey });
       done('Password changed. All other sessions have ended');
     },
@@ -34,22 +34,23 @@ export function PasswordCard() {
           label="Current password"
           autoComplete="current-password"
           required
-          value={now}
-          error={wrong('/current_password')}
-          onChange={(event) => setNow(event.currentTarget.value)}
+          {...field('current_password', wrong)}
         />
         <PasswordInput
           label="New password"
           description="At least 10 characters"
           autoComplete="new-password"
           required
-          value={next}
-          error={wrong('/new_password')}
-          onChange={(event) => setNext(event.currentTarget.value)}
+          {...field('new_password', wrong)}
         />
         <FormError>{rest()}</FormError>
         <div>
-          <Button type="submit" variant="default" disabled={!now || !next} loading={change.isPending}>
+          <Button
+            type="submit"
+            variant="default"
+            disabled={!values.current_password || !values.new_password}
+            loading={change.isPending}
+          >
             Change password
           </Button>
         </div>

@@ -1,6 +1,6 @@
 import { screen, waitFor } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { account, fakeServer, problem, session } from '../../../test/fake';
+import { account, fakeServer, problem, requested, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 
 const at = '2026-11-21T06:00:00Z';
@@ -97,8 +97,7 @@ test('the name is saved over the version that was read', async () => {
   const name = await screen.findByLabelText('Name');
   await user.type(name, ' L.');
   await user.click(screen.getByRole('button', { name: 'Save name' }));
-  await waitFor(() => expect(requests.some(({ method }) => method === 'PATCH')).toBe(true));
-  const sent = requests.find(({ method }) => method === 'PATCH');
+  const sent = await requested(requests, 'PATCH');
   expect(sent?.body).toEqual({ name: 'Ada L.' });
   expect(sent?.headers.get('If-Match')).toBe('"1"');
 });

@@ -26,7 +26,7 @@ export function SecurityCard() {
     <Card flush title="Recent sign-ins" lead="Change your password if something here was not you.">
       <Query query={events}>
         {(rows) => {
-          if (rows.length === 0) return <EmptyState title="Nothing yet">Sign-ins will appear here.</EmptyState>;
+          if (rows.length === 0) return <EmptyState title="Nothing yet" />;
           return (
             <>
               <ul className={styles.sessions}>

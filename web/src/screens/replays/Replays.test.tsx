@@ -4,7 +4,7 @@ import type { Rule } from '~/api/types';
 import { exactTime } from '~/domain/format';
 import { dayBefore } from '~/domain/zone';
 import type { NewReplay, Recording, Replay, ReplayResult } from '~/features/replay/queries';
-import { fakeServer, page, problem, rule, session } from '../../../test/fake';
+import { fakeServer, page, problem, requested, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 
 const acme = '/api/v1/tenants/acme';
@@ -149,9 +149,7 @@ test('a tenant that records nothing is told what recording costs, and an owner t
   const { user } = open('/t/acme/replays');
   expect(await screen.findByText(/Takes at most 512 MiB/)).toBeTruthy();
   await user.click(await screen.findByRole('button', { name: 'Record checks for 7 days' }));
-  await waitFor(() =>
-    expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ settings: { record_days: 7 } }),
-  );
+  expect((await requested(requests, 'PATCH')).body).toEqual({ settings: { record_days: 7 } });
   expect(await screen.findByRole('alert')).toBeTruthy();
   expect(screen.queryByRole('button', { name: 'New replay' })).toBeNull();
 });
@@ -193,7 +191,6 @@ test('a replay of a file is started with a sample and a seed, and opens', async 
   await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/cancel'))).toBe(true));
 });
 
-/** A server with checks of the last six days and these rules, for an editor. */
 function recordingServer(...rules: Rule[]) {
   return fakeServer({
     'GET /api/v1/session': session('editor'),
@@ -343,8 +340,7 @@ test('an edited limit of a rule is replayed, and the edit stays', async () => {
   const link = await screen.findByRole<HTMLAnchorElement>('link', { name: 'Replay another limit' });
   expect(link.getAttribute('href')).toBe('/t/acme/replays?open=new&rule=12');
   const burst = await screen.findByLabelText(/^Burst/);
-  await user.clear(burst);
-  await user.type(burst, '20');
+  await user.retype(burst, '20');
   await user.click(await screen.findByText(/^Effect:/));
   await user.click(await screen.findByRole('button', { name: 'Replay all' }));
   await user.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Start replay' }));

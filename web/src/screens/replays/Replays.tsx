@@ -1,12 +1,12 @@
 import { Button, Progress } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { timeColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconHistory, IconPlay } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
-import { RelativeTime } from '~/components/Time';
 import { percent, timeSpan } from '~/domain/format';
 import { type Replay, recordingQuery, replaysQuery } from '~/features/replay/queries';
 import { StartReplay } from '~/features/replay/StartReplay';
@@ -25,14 +25,7 @@ const columns: Column<Replay>[] = [
     render: ({ since, until }) => timeSpan(Date.parse(since), Date.parse(until)),
   },
   { key: 'state', header: 'State', width: 160, render: (replay) => <State replay={replay} /> },
-  {
-    key: 'requested',
-    header: 'Started',
-    width: 116,
-    numeric: true,
-    wide: true,
-    render: (replay) => <RelativeTime at={replay.requested_at} />,
-  },
+  timeColumn('requested', 'Started', ({ requested_at }) => requested_at, { width: 116, numeric: true }),
 ];
 
 function State({ replay }: { replay: Replay }) {
@@ -84,9 +77,9 @@ export default function Replays() {
                   columns={columns}
                   rows={all}
                   rowKey={(replay) => replay.replay_id}
-                  to={(replay): LinkProps => ({
+                  to={({ replay_id }) => ({
                     to: '/t/$tenant/replays/$replay',
-                    params: { tenant, replay: String(replay.replay_id) },
+                    params: { tenant, replay: String(replay_id) },
                   })}
                 />
               )}

@@ -19,7 +19,13 @@ interface Props {
 type OfRule = ReplayResult['rules'][number];
 
 export function Result({ tenant, replay, result }: Props) {
-  const sample = sampleWords(replay, result.share);
+  const notes = [
+    sampleWords(replay, result.share) ?? '',
+    ...sinceWords(result),
+    ...result.notes,
+    ...result.left_out.map(({ rule, why }) => `Left out: “${identityLabel(rule)}”, because ${why}.`),
+    result.left_out.length > 0 ? 'What left-out rules denied stays denied.' : '',
+  ];
   const enforced = result.rules.filter(({ mode }) => mode !== 'shadow');
   const shadow = result.rules.filter(({ mode }) => mode === 'shadow');
   const moved = enforced.some(({ from_other_rules }) => from_other_rules.value !== 0);
@@ -33,23 +39,11 @@ export function Result({ tenant, replay, result }: Props) {
           <Total name="No longer denied" sign="−" figure={result.no_longer_denied} of={result.checks} />
           <Total name="Denied with the change" figure={result.denied_now} of={result.checks} />
         </div>
-        {sample && <p className="soft">{sample}</p>}
-        {sinceWords(result).map((note) => (
+        {notes.filter(Boolean).map((note) => (
           <p key={note} className="soft">
             {note}
           </p>
         ))}
-        {result.notes.map((note) => (
-          <p key={note} className="soft">
-            {note}
-          </p>
-        ))}
-        {result.left_out.map(({ rule, why }) => (
-          <p key={rule} className="soft">
-            Left out: “{identityLabel(rule)}”, because {why}.
-          </p>
-        ))}
-        {result.left_out.length > 0 && <p className="soft">What left-out rules denied stays denied.</p>}
       </Card>
       {result.users.length > 0 && <Users tenant={tenant} result={result} />}
       <Card title="Over time" lead={`Checks per ${stepWords(result.step_seconds)}.`}>
@@ -60,21 +54,11 @@ export function Result({ tenant, replay, result }: Props) {
         lead={moved && '“From other rules”: denied either way, by another rule then (+) or with the change (−).'}
         flush
       >
-        <DataTable
-          label="By rule"
-          columns={[byRule(tenant), ...counts(sums, moved)]}
-          rows={enforced}
-          rowKey={({ rule }) => rule}
-        />
+        <Rules label="By rule" rows={enforced} columns={[byRule(tenant), ...counts(sums, moved)]} />
       </Card>
       {shadow.length > 0 && (
         <Card title="In shadow mode" lead="In no other figure" flush>
-          <DataTable
-            label="In shadow mode"
-            columns={[byRule(tenant), ...counts(wouldBe)]}
-            rows={shadow}
-            rowKey={({ rule }) => rule}
-          />
+          <Rules label="In shadow mode" rows={shadow} columns={[byRule(tenant), ...counts(wouldBe)]} />
         </Card>
       )}
       {result.more_rules > 0 && <p className="soft">And {plural(result.more_rules, 'more rule')}.</p>}
@@ -95,6 +79,10 @@ export function Result({ tenant, replay, result }: Props) {
       )}
     </>
   );
+}
+
+function Rules(table: { label: string; rows: OfRule[]; columns: Column<OfRule>[] }) {
+  return <DataTable {...table} rowKey={({ rule }) => rule} />;
 }
 
 const few = 10;
@@ -142,32 +130,17 @@ function Total({ name, sign, figure, of }: TotalProps) {
   );
 }
 
+const lines = [
+  { of: 'denied_then', label: 'denied then', tone: 'neutral', dashed: true },
+  { of: 'denied_now', label: 'denied with the change', tone: 'denied' },
+  { of: 'newly_denied', label: 'newly denied', tone: 'accent' },
+  { of: 'no_longer_denied', label: 'no longer denied', tone: 'allowed' },
+] as const;
+
 function Lines({ result }: { result: ReplayResult }) {
   const x = useMemo(() => result.steps.map(({ at }) => Date.parse(at) / 1000), [result]);
   const series = useMemo(
-    () => [
-      {
-        label: 'denied then',
-        tone: 'neutral' as const,
-        values: result.steps.map((step) => step.denied_then),
-        dashed: true,
-      },
-      {
-        label: 'denied with the change',
-        tone: 'denied' as const,
-        values: result.steps.map((step) => step.denied_now),
-      },
-      {
-        label: 'newly denied',
-        tone: 'accent' as const,
-        values: result.steps.map((step) => step.newly_denied),
-      },
-      {
-        label: 'no longer denied',
-        tone: 'allowed' as const,
-        values: result.steps.map((step) => step.no_longer_denied),
-      },
-    ],
+    () => lines.map(({ of, ...line }) => ({ ...line, values: result.steps.map((step) => step[of]) })),
     [result],
   );
   return (
@@ -213,33 +186,17 @@ const wouldBe = {
 };
 
 function counts<Row extends Counts>(headers: typeof sums, moved = false): Column<Row>[] {
-  const column = (key: keyof typeof sums, width: string, render: Column<Row>['render']): Column<Row> => ({
-    key,
-    header: headers[key],
-    width,
-    numeric: true,
-    under: true,
-    render,
-  });
+  const column = (header: string, width: string, render: Column<Row>['render']): Column<Row> => {
+    return { key: header, header, width, numeric: true, under: true, render };
+  };
+  const fromOthers = ({ from_other_rules: figure }: Row) =>
+    figure && signed(figure.value < 0 ? '−' : '+', counted({ ...figure, value: Math.abs(figure.value) }));
   return [
-    column('before', '11%', (row) => text(row.denied_then)),
-    column('added', '13%', (row) => signed('+', text(row.newly_denied))),
-    column('removed', '13%', (row) => signed('−', text(row.no_longer_denied))),
-    ...(moved
-      ? [
-          {
-            key: 'moved',
-            header: 'From other rules',
-            width: '13%',
-            numeric: true,
-            under: true,
-            render: ({ from_other_rules: figure }: Row) =>
-              figure &&
-              signed(figure.value < 0 ? '−' : '+', counted({ value: Math.abs(figure.value), error: figure.error })),
-          },
-        ]
-      : []),
-    column('after', '17%', (row) => text(row.denied_now)),
+    column(headers.before, '11%', (row) => text(row.denied_then)),
+    column(headers.added, '13%', (row) => signed('+', text(row.newly_denied))),
+    column(headers.removed, '13%', (row) => signed('−', text(row.no_longer_denied))),
+    ...(moved ? [column('From other rules', '13%', fromOthers)] : []),
+    column(headers.after, '17%', (row) => text(row.denied_now)),
   ];
 }
 

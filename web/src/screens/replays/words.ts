@@ -24,7 +24,6 @@ export function size(bytes: number): string {
   return `${shortNumber(Math.round((10 * bytes) / 1024 ** unit) / 10)} ${units[unit]}`;
 }
 
-/** How a sample is described beside its figures; null for all checks. */
 export function sampleWords({ sample, seed }: Replay, share: number): string | null {
   if (share >= 1) return null;
   const drawn = sample > 0 ? ` Seed ${seed}: the same seed gives the same result.` : '';

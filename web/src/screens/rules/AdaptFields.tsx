@@ -1,5 +1,6 @@
 import { NumberInput, Switch, TextInput } from '@mantine/core';
 import type { Adapt } from '~/api/types';
+import { FormError } from '~/components/FormDialog';
 import { adaptSentence } from '~/domain/adapt';
 import type { FieldProps } from './LimitFields';
 import styles from './Rules.module.css';
@@ -9,7 +10,13 @@ const suggested: Adapt = { backend: '', floor_percent: 20, p99_ms: 300, error_pe
 export function AdaptFields({ draft, onChange, problem, disabled }: FieldProps) {
   const { adapt } = draft;
   const set = (part: Partial<Adapt>) => onChange({ adapt: { ...(adapt ?? suggested), ...part } });
-  const number = (value: number | string) => (value === '' ? null : Number(value));
+  const number = (name: 'floor_percent' | 'p99_ms' | 'error_percent') => ({
+    value: adapt?.[name] ?? '',
+    disabled,
+    error: problem(`/adapt/${name}`),
+    onChange: (value: number | string) =>
+      set({ [name]: value === '' && name !== 'floor_percent' ? null : Number(value) }),
+  });
   return (
     <div>
       <Switch
@@ -39,10 +46,7 @@ export function AdaptFields({ draft, onChange, problem, disabled }: FieldProps) 
               min={1}
               max={99}
               allowDecimal={false}
-              value={adapt.floor_percent}
-              disabled={disabled}
-              error={problem('/adapt/floor_percent')}
-              onChange={(value) => set({ floor_percent: Number(value) })}
+              {...number('floor_percent')}
             />
           </div>
           <div className={styles.pair}>
@@ -54,10 +58,7 @@ export function AdaptFields({ draft, onChange, problem, disabled }: FieldProps) 
               min={1}
               max={60_000}
               allowDecimal={false}
-              value={adapt.p99_ms ?? ''}
-              disabled={disabled}
-              error={problem('/adapt/p99_ms')}
-              onChange={(value) => set({ p99_ms: number(value) })}
+              {...number('p99_ms')}
             />
             <NumberInput
               label="Error target"
@@ -67,16 +68,11 @@ export function AdaptFields({ draft, onChange, problem, disabled }: FieldProps) 
               min={0.01}
               max={50}
               decimalScale={2}
-              value={adapt.error_percent ?? ''}
-              disabled={disabled}
-              error={problem('/adapt/error_percent')}
-              onChange={(value) => set({ error_percent: number(value) })}
+              {...number('error_percent')}
             />
           </div>
           {problem('/adapt') ? (
-            <p role="alert" className={styles.error}>
-              {problem('/adapt')}
-            </p>
+            <FormError>{problem('/adapt') ?? null}</FormError>
           ) : (
             <p className={styles.sentence}>{adaptSentence(draft, adapt)}</p>
           )}

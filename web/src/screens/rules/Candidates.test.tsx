@@ -52,8 +52,7 @@ test('the shadow toggle says that the limit stops, and what was typed can be tri
   await user.click(screen.getByRole('radio', { name: 'Enforced' }));
   expect(screen.queryByText(/this rule denies nothing/)).toBeNull();
   const burst = screen.getByLabelText('Burst');
-  await user.clear(burst);
-  await user.type(burst, '20');
+  await user.retype(burst, '20');
   await user.click(await screen.findByRole('button', { name: 'Try as shadow' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/9'));
   expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('/candidate'))?.body).toEqual({
@@ -158,8 +157,7 @@ test('trying as shadow asks for the limit first, and begins with the live one', 
   const burst = within(dialog).getByLabelText('Burst');
   expect((burst as HTMLInputElement).value).toBe('50');
   expect(requests.some(({ path }) => path.endsWith('/candidate'))).toBe(false);
-  await user.clear(burst);
-  await user.type(burst, '20');
+  await user.retype(burst, '20');
   await user.click(within(dialog).getByRole('button', { name: 'Create candidate' }));
   await waitFor(() =>
     expect(requests.find(({ path }) => path.endsWith('/candidate'))?.body).toEqual({ burst_capacity: 20 }),
@@ -177,8 +175,7 @@ test('a candidate differs from the live rule only in what was typed, also after 
   const { user, queries } = open('/t/acme/rules/1');
   await user.click(await screen.findByRole('button', { name: 'Try as shadow' }));
   const dialog = await screen.findByRole('dialog', { name: 'Try a limit as shadow' });
-  await user.clear(within(dialog).getByLabelText('Burst'));
-  await user.type(within(dialog).getByLabelText('Burst'), '20');
+  await user.retype(within(dialog).getByLabelText('Burst'), '20');
   saved = { ...live, version: 4, rate_per_second: 30, description: 'for the sale' };
   await queries.invalidateQueries();
   await waitFor(() => expect(dialog.textContent).toMatch(/The live rule stays 30 per second, bursts to 50/));

@@ -4,6 +4,7 @@ import { useMemo } from 'react';
 import type { Rule } from '~/api/types';
 import { Chart } from '~/charts/Chart';
 import { Effect } from '~/components/Effect';
+import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
@@ -137,9 +138,23 @@ function Additional({ tenant, pattern, data }: AdditionalProps) {
   );
 }
 
-/** The subjects of a pattern's buckets. A pattern that splits by user alone has the user's id as its subject. */
 function subjectOf(pattern: string): 'User' | 'Address' | 'Bucket' {
   if ((pattern.match(/\{/g) ?? []).length !== 1) return 'Bucket';
   if (pattern.startsWith('user:{user_id}')) return 'User';
   return pattern.startsWith('ip:{ip}') ? 'Address' : 'Bucket';
+}
+
+export function TriedBeside({ tenant, candidate }: { tenant: string; candidate: Rule }) {
+  const { data } = useQuery(comparisonQuery(tenant, candidate.rule_id));
+  return (
+    <div className={styles.tried}>
+      <Outcome tone="shadow">Candidate</Outcome>
+      <span>
+        <strong>{ruleEffect(candidate)}</strong> is tried beside this rule. {data && comparisonWords(data)}
+      </span>
+      <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(candidate.rule_id) }}>
+        Compare, promote or remove
+      </Link>
+    </div>
+  );
 }

@@ -13,7 +13,6 @@ import { exactNumber } from '~/domain/format';
 import { ruleEffect } from '~/domain/rule';
 import styles from './Rules.module.css';
 
-/** Enforces a shadow rule: it replaces a live rule with the same pattern and plan, or is added beside it. */
 export function EnforceRule({ tenant, saved: { value: shadow, etag } }: { tenant: string; saved: Tagged<Rule> }) {
   const queries = useQueryClient();
   const navigate = useNavigate();
@@ -77,10 +76,7 @@ export function EnforceRule({ tenant, saved: { value: shadow, etag } }: { tenant
   );
 }
 
-/**
- * The enforced rules with the same pattern and plan. The unnamed one comes first, because a candidate usually
- * replaces it.
- */
+/** The unnamed rule comes first, because a candidate usually replaces it. */
 export function liveRules(rules: Rule[], shadow: Rule): Rule[] {
   return rules
     .filter(

@@ -30,8 +30,7 @@ export function ExpiredNote({ tenant, rule, hasCandidate }: Props) {
         ? `It is kept while it has a ${keeper}.`
         : removal > now
           ? `It will be removed on ${shortTime(removal)}. A later end brings it back.`
-          : 'It will be removed soon. A later end brings it back.'}{' '}
-      The audit log can undo a removal.
+          : 'It will be removed soon. A later end brings it back.'}
     </p>
   );
 }

@@ -3,8 +3,7 @@ import { useState } from 'react';
 import { BurstInput } from '~/components/BurstInput';
 import { RateInput } from '~/components/RateInput';
 import { algorithms, converted, fitted, type LimitDraft, presets } from '~/domain/algorithm';
-import { plural } from '~/domain/format';
-import { exactAmount, meterUnit } from '~/domain/meter';
+import { meterUnit } from '~/domain/meter';
 import { upper } from '~/domain/pattern';
 import {
   type Algorithm,
@@ -17,13 +16,26 @@ import {
 } from '~/domain/rate';
 import { calendarUnits, isCalendar, ordinal, weekdays } from '~/domain/window';
 import styles from './Rules.module.css';
-import { limitOf, type RuleDraft } from './ruleDraft';
+import { limitOf, newRule, type RuleDraft } from './ruleDraft';
 
 export interface FieldProps {
   draft: RuleDraft;
   onChange: (change: Partial<RuleDraft>) => void;
   problem: (pointer: string) => string | undefined;
   disabled?: boolean;
+}
+
+type Text = { [K in keyof RuleDraft]: RuleDraft[K] extends string | null ? K : never }[keyof RuleDraft];
+
+/** The props of an input by its field: `{...input('charge')}`. */
+export function inputsOf({ draft, onChange, problem, disabled }: FieldProps) {
+  return (name: Text, wrong?: string) => ({
+    value: draft[name] ?? '',
+    disabled,
+    error: problem(`/${name}`) ?? wrong,
+    onChange: ({ currentTarget: { value } }: React.ChangeEvent<{ value: string }>) =>
+      onChange({ [name]: value === '' && newRule[name] === null ? null : value }),
+  });
 }
 
 export type Kept = Partial<Record<Algorithm, LimitDraft>>;
@@ -37,6 +49,7 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
   const { draft, problem, disabled } = props;
   const wrong = limitProblems(draft);
   const { algorithm } = draft;
+  const input = inputsOf(props);
   // Trying another algorithm loses nothing of this one.
   function onChange(part: Partial<RuleDraft>) {
     if (part.algorithm && part.algorithm !== algorithm) onKeep({ ...kept, [algorithm]: limitOf(draft) });
@@ -47,9 +60,7 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
       <NativeSelect
         label="Algorithm"
         description={algorithms[algorithm].promise}
-        value={algorithm}
-        disabled={disabled}
-        error={problem('/algorithm')}
+        {...input('algorithm')}
         data={Object.entries(algorithms).map(([value, { label }]) => ({ value, label }))}
         onChange={(event) => {
           const chosen = event.currentTarget.value as Algorithm;
@@ -78,20 +89,14 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
             label="Refill interval"
             placeholder="continuous"
             description="Tokens come in steps, such as 10s"
-            value={draft.refill_interval ?? ''}
-            disabled={disabled}
-            error={problem('/refill_interval') ?? wrong.refill_interval}
-            onChange={(event) => onChange({ refill_interval: event.currentTarget.value || null })}
+            {...input('refill_interval', wrong.refill_interval)}
           />
         )}
         {algorithm === 'concurrency' && (
           <TextInput
             label="Longest hold"
             description="A place that nobody releases is free after this"
-            value={draft.max_hold ?? ''}
-            disabled={disabled}
-            error={problem('/max_hold') ?? wrong.max_hold}
-            onChange={(event) => onChange({ max_hold: event.currentTarget.value })}
+            {...input('max_hold', wrong.max_hold)}
           />
         )}
       </div>
@@ -109,34 +114,11 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
       )}
       {isValid(draft) && (
         <p className={styles.sentence}>
-          <strong>{limitSentence(draft)}</strong>. {explains(draft)}
+          <strong>{limitSentence(draft)}</strong>
         </p>
       )}
     </>
   );
-}
-
-function explains({ algorithm, burst_capacity, window, meter }: RuleDraft): string {
-  switch (algorithm) {
-    case 'token_bucket':
-      return meterUnit(meter)
-        ? `A bucket of ${exactAmount(burst_capacity, meter)} refills at this rate. Each request takes its cost.`
-        : `A bucket of ${plural(burst_capacity, 'token')} refills at this rate. Each request takes one.`;
-    case 'leaky_bucket':
-      return 'The answer says how long the caller waits. Proxies cannot wait, so they deny.';
-    case 'fixed_window':
-      return isCalendar(window)
-        ? 'What is left of a window does not carry over to the next.'
-        : 'Windows begin at whole multiples of their length since 1970: a minute on the minute.';
-    case 'sliding_window':
-      return 'What the previous window used counts for as long as the sliding window covers it.';
-    case 'sliding_window_log':
-      return `Each request counts for exactly as long as the window. Costs are rounded up to whole ${
-        meterUnit(meter) || 'requests'
-      }.`;
-    default:
-      return 'Counts requests, not their cost. The caller releases its place when the request has ended.';
-  }
 }
 
 const lengths = [
@@ -147,8 +129,10 @@ const lengths = [
 ];
 
 /** The window: a length or, for fixed windows, a unit of the calendar with its zone and first day. */
-function WindowFields({ draft, onChange, problem, disabled, wrong }: FieldProps & { wrong: LimitProblems }) {
+function WindowFields({ wrong, ...props }: FieldProps & { wrong: LimitProblems }) {
+  const { draft, onChange, problem, disabled } = props;
   const { window, algorithm, window_start_day } = draft;
+  const input = inputsOf(props);
   const calendar = algorithm === 'fixed_window' ? calendarUnits : [];
   const [typing, setTyping] = useState(false);
   const known = [...calendar, ...lengths.map(({ value }) => value)].some((value) => value === window);
@@ -162,9 +146,8 @@ function WindowFields({ draft, onChange, problem, disabled, wrong }: FieldProps 
     <div className={styles.pair}>
       <NativeSelect
         label="Window"
-        value={own ? 'own' : (window ?? '')}
-        disabled={disabled}
-        error={own ? undefined : (problem('/window') ?? wrong.window)}
+        {...input('window', wrong.window)}
+        {...(own && { value: 'own', error: undefined })}
         data={[
           ...lengths,
           ...calendar.map((value) => ({ value, label: `calendar ${value}` })),
@@ -176,26 +159,9 @@ function WindowFields({ draft, onChange, problem, disabled, wrong }: FieldProps 
           change({ window: chosen === 'own' ? '5m' : chosen, window_start_day: null });
         }}
       />
-      {own && (
-        <TextInput
-          label="Length"
-          description="Such as 30s, 5m or 24h"
-          value={window ?? ''}
-          disabled={disabled}
-          error={problem('/window') ?? wrong.window}
-          onChange={(event) => onChange({ window: event.currentTarget.value })}
-        />
-      )}
+      {own && <TextInput label="Length" description="Such as 30s, 5m or 24h" {...input('window', wrong.window)} />}
       {isCalendar(window) && (
-        <TextInput
-          label="Time zone"
-          placeholder="UTC"
-          list="time-zones"
-          value={draft.window_zone ?? ''}
-          disabled={disabled}
-          error={problem('/window_zone')}
-          onChange={(event) => onChange({ window_zone: event.currentTarget.value || null })}
-        />
+        <TextInput label="Time zone" placeholder="UTC" list="time-zones" {...input('window_zone')} />
       )}
       {(window === 'week' || window === 'month') && (
         <NativeSelect
@@ -219,7 +185,6 @@ function WindowFields({ draft, onChange, problem, disabled, wrong }: FieldProps 
   );
 }
 
-/** Shares of the limit, typed as "80, 100". */
 function NotifyAt({ draft, onChange, problem, disabled, wrong }: FieldProps & { wrong: LimitProblems }) {
   const [typed, setTyped] = useState<string | null>(null);
   const shares = draft.notify_at.join(', ');

@@ -1,7 +1,7 @@
-import { screen, waitFor } from '@testing-library/react';
+import { screen } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import type { Rule } from '~/api/types';
-import { auditEntry, fakeServer, page, rule } from '../../../test/fake';
+import { auditEntry, fakeServer, page, requested, rule } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { world } from '../../../test/rules';
 import { summary, tenantStatus, verdicts } from '../../../test/traffic';
@@ -75,16 +75,11 @@ test('a quota is made with the fields that quotas have, and nothing else is sent
   await user.type(shares, '150, abc');
   expect(await screen.findByText('must be whole numbers from 1 to 100, such as 80, 100')).toBeDefined();
   expect(screen.getByRole('button', { name: 'Create rule' })).toHaveProperty('disabled', true);
-  await user.clear(shares);
-  await user.type(shares, '80, 100');
-  await user.clear(screen.getByRole('textbox', { name: 'Requests per window' }));
-  await user.type(screen.getByRole('textbox', { name: 'Requests per window' }), '10000');
+  await user.retype(shares, '80, 100');
+  await user.retype(screen.getByRole('textbox', { name: 'Requests per window' }), '10000');
   expect(screen.getByText('10,000 per month from the 15th, Europe/Berlin')).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Create rule' }));
-  await waitFor(() =>
-    expect(requests.some(({ method, path }) => method === 'POST' && path.endsWith('/rules'))).toBe(true),
-  );
-  const sent = requests.find(({ method, path }) => method === 'POST' && path.endsWith('/rules'))?.body;
+  const sent = (await requested(requests, 'POST', '/rules')).body;
   expect(sent).toEqual({
     key_pattern: 'user:{user_id}',
     name: '',
@@ -109,8 +104,7 @@ test('a preset turns the limit into places, and what is wrong with a field is sa
   const { user } = open('/t/acme/rules/new');
   await user.click(await screen.findByRole('button', { name: '20 at once' }));
   expect(screen.getByText('20 at once, held at most 10 min')).toBeDefined();
-  await user.clear(screen.getByRole('textbox', { name: 'Longest hold' }));
-  await user.type(screen.getByRole('textbox', { name: 'Longest hold' }), '25h');
+  await user.retype(screen.getByRole('textbox', { name: 'Longest hold' }), '25h');
   expect(screen.getByText('must be at most 24h')).toBeDefined();
   expect(screen.getByRole('button', { name: 'Create rule' })).toHaveProperty('disabled', true);
 });

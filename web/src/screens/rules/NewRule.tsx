@@ -21,6 +21,7 @@ import { isValid } from '~/domain/rate';
 import { fieldLabels } from '~/domain/rule';
 import { useRole, useTenant } from '~/session';
 import { BucketPicture } from './BucketPicture';
+import { inputsOf } from './LimitFields';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
 import { copyOf, creation, newRule, type RuleDraft } from './ruleDraft';
@@ -63,17 +64,13 @@ function Form({ begin }: { begin: RuleDraft }) {
           : 'Rule created. It takes effect within 2 s',
       );
       if (first) navigate({ to: '/t/$tenant/overview', params: { tenant }, ignoreBlocker: true });
-      else
-        navigate({
-          to: '/t/$tenant/rules/$rule',
-          params: { tenant, rule: String(rule.rule_id) },
-          ignoreBlocker: true,
-        });
+      else navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: rule.rule_id }, ignoreBlocker: true });
     },
   });
 
   if (!edit) return <NoPermission need="edit" />;
   const { wrong, rest } = fieldErrors(create.error);
+  const input = inputsOf({ draft, onChange: change, problem: wrong });
   const ready = !parsePattern(draft.key_pattern).error && (draft.action !== 'limit' || isValid(draft));
   const back = first ? '/t/$tenant/overview' : '/t/$tenant/rules';
   const dirty = JSON.stringify(draft) !== JSON.stringify(begin);
@@ -105,20 +102,13 @@ function Form({ begin }: { begin: RuleDraft }) {
                   data={[{ value: '', label: 'all plans' }, ...plans.map(({ name }) => ({ value: name, label: name }))]}
                   onChange={(plan) => change({ plan: plan || null })}
                 />
-                <TextInput
-                  label="Name"
-                  placeholder="Optional"
-                  value={draft.name}
-                  error={wrong('/name')}
-                  onChange={(event) => change({ name: event.currentTarget.value })}
-                />
+                <TextInput label="Name" placeholder="Optional" {...input('name')} />
               </div>
               {draft.action === 'limit' && (
                 <TextInput
                   label={fieldLabels.meter}
                   description="requests, or a name from the costs of your checks, such as input_tokens or usd"
-                  value={draft.meter}
-                  error={wrong('/meter')}
+                  {...input('meter')}
                   onChange={(event) => change({ meter: event.currentTarget.value.trim() })}
                 />
               )}

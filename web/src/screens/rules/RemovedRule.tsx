@@ -30,10 +30,6 @@ interface Props {
   error: unknown;
 }
 
-/**
- * The page of a removed rule: its last limit, who removed it, and which rules of the same pattern and name there are
- * now.
- */
 export function RemovedRule({ tenant, id, error }: Props) {
   const removal = useQuery(removalQuery(tenant, id));
   if (removal.isPending) return <LoadingLines />;

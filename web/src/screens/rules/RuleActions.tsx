@@ -24,6 +24,7 @@ import { done } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
 import { isReplayable } from '~/features/replay/useLimitDraft';
+import { ChangeList } from './ChangeList';
 import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
 
@@ -34,9 +35,7 @@ interface Props {
   saved: Tagged<Rule>;
   /** Something typed is not saved: what would change the rule below it waits. */
   dirty: boolean;
-  /** Asks for the limit of a candidate; undefined where none can be tried, or the one that is typed. */
   onTry: (() => void) | undefined;
-  /** Asks for a limit and its time; undefined for rules without a limit. */
   onSchedule: (() => void) | undefined;
 }
 
@@ -80,11 +79,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
   const ask = (act: Change) => setAsked({ act, seen: rule });
   const copy = () => navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id } });
   const replay = () =>
-    navigate({
-      to: '/t/$tenant/replays',
-      params: { tenant },
-      search: { open: 'new', rule: rule.rule_id },
-    });
+    navigate({ to: '/t/$tenant/replays', params: { tenant }, search: { open: 'new', rule: rule.rule_id } });
   const live = rule.mode === 'enforce' && rule.action !== 'bypass';
 
   return (
@@ -123,13 +118,13 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
               Stop enforcing (shadow mode)
             </Act>
           )}
-          <Menu.Item
-            leftSection={rule.is_active ? <IconPause size={15} /> : <IconPlay size={15} />}
+          <Act
+            icon={rule.is_active ? IconPause : IconPlay}
             disabled={dirty}
             onClick={() => ask(rule.is_active ? 'off' : 'on')}
           >
             {rule.is_active ? 'Turn off' : 'Turn on'}
-          </Menu.Item>
+          </Act>
           <Act icon={IconTrash} onClick={() => ask('remove')}>
             Remove rule
           </Act>
@@ -161,17 +156,7 @@ function edit() {
 
 function Since({ seen, now }: { seen: Rule; now: Rule }) {
   const changes = differences(seen, now);
-  if (changes.length === 0) return null;
-  return (
-    <div className={styles.changes}>
-      <span>Changed since you opened this:</span>
-      {changes.map(({ label, from, to }) => (
-        <span key={label}>
-          {label}: <s>{from}</s> <strong>{to}</strong>
-        </span>
-      ))}
-    </div>
-  );
+  return changes.length > 0 && <ChangeList of={changes} lead="Changed since you opened this:" />;
 }
 
 function effectOf(act: Change, rule: Rule, denials: Verdicts | undefined): string {

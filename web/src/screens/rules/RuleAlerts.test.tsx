@@ -2,27 +2,12 @@ import { screen, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { capacity, fakeServer, page, plan, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
+import { noSimulation } from '../../../test/rules';
+import { loud, preview } from '../../../test/settings';
 import { series } from '../../../test/traffic';
 
 test('a rule’s page has the alerts that watch it, and makes one on it', async () => {
   const watched = rule({ rule_id: '12' });
-  const alert = {
-    alert_id: '4',
-    name: 'Loud',
-    kind: 'denials',
-    rule_id: '12',
-    per: 'rule',
-    threshold: 1000,
-    window_minutes: 5,
-    format: 'webhook',
-    url: 'https://hooks.example.com/',
-    email: null,
-    is_active: true,
-    rule_removed: false,
-    raised_at: null,
-    silence: null,
-    version: 1,
-  };
   fakeServer({
     'GET /api/v1/session': session('owner'),
     'GET /api/v1/tenants/acme/plans': page([plan('free')]),
@@ -32,25 +17,12 @@ test('a rule’s page has the alerts that watch it, and makes one on it', async 
     'GET /api/v1/tenants/acme/audit': page([]),
     'GET /api/v1/tenants/acme/capacity': capacity(),
     'GET /api/v1/tenants/acme/stats/series': { ...series([]), step_seconds: 900 },
-    'POST /api/v1/tenants/acme/simulate': {
-      first_denial_ms: null,
-      longest_wait_ms: 0,
-      longest_delay_ms: 0,
-      decisions: [],
-      tiers: [],
-    },
-    'POST /api/v1/tenants/acme/alerts/preview': {
-      since: '2026-11-14T06:00:00Z',
-      until: '2026-11-21T06:00:00Z',
-      counted_since: '2026-11-14T06:01:00Z',
-      looked_back_to: null,
-      fired: 0,
-      firings: [],
-    },
+    'POST /api/v1/tenants/acme/simulate': noSimulation,
+    'POST /api/v1/tenants/acme/alerts/preview': preview(),
     'GET /api/v1/tenants/acme/alerts': page([
-      { ...alert, rule_id: '12' },
-      { ...alert, alert_id: '5', name: 'Any', rule_id: null },
-      { ...alert, alert_id: '6', name: 'Other', rule_id: '99' },
+      loud,
+      { ...loud, alert_id: '5', name: 'Any', rule_id: null },
+      { ...loud, alert_id: '6', name: 'Other', rule_id: '99' },
     ]),
   });
   const { user } = open('/t/acme/rules/12');

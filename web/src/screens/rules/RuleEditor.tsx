@@ -1,9 +1,11 @@
 import { useQuery } from '@tanstack/react-query';
 import { ProblemError, sentence } from '~/api/problem';
 import { lastHourQuery } from '~/api/queries';
+import { FormError } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
 import { exactNumber, plural } from '~/domain/format';
+import { ChangeList } from './ChangeList';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
 import { differences, stopsDenying } from './ruleDraft';
@@ -17,24 +19,16 @@ interface Props {
 
 export function RuleEditor({ tenant, editor, disabled }: Props) {
   const { rule, draft, error } = editor;
-  const changes = differences(rule, draft);
   const stops = stopsDenying(rule, draft);
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: stops });
   const denials = lastHour?.get(rule.rule_id);
-  const general = error instanceof ProblemError && error.document.errors ? null : error;
   return (
     <Card title="Rule">
       <div className={styles.form} id="rule-form">
         <RuleFields draft={draft} onChange={editor.change} problem={editor.problem} disabled={disabled} stops={stops} />
         {editor.dirty && (
           <div className={styles.sentence} role="status" aria-label="Unsaved changes">
-            <div className={styles.changes}>
-              {changes.map(({ label, from, to }) => (
-                <span key={label}>
-                  {label}: <s>{from}</s> <strong>{to}</strong>
-                </span>
-              ))}
-            </div>
+            <ChangeList of={differences(rule, draft)} />
             {rule.action === 'limit' && draft.action === 'limit' && <span>Buckets keep their tokens.</span>}
             {stops && (
               <p className={styles.warning}>
@@ -45,11 +39,9 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
             )}
           </div>
         )}
-        {general !== null && general !== undefined && (
-          <p role="alert" className={styles.error}>
-            {sentence(general)}
-          </p>
-        )}
+        <FormError>
+          {!error || (error instanceof ProblemError && error.document.errors) ? null : sentence(error)}
+        </FormError>
       </div>
       {editor.conflict}
       <Leaving when={editor.dirty} what="Your changes to this rule" />

@@ -6,23 +6,22 @@ import { canBeChargedAfter, chargeLabels } from '~/domain/meter';
 import { hasRate } from '~/domain/rate';
 import { actionLabels, choicesOf, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
 import { AdaptFields } from './AdaptFields';
-import { type FieldProps, type Kept, LimitFields } from './LimitFields';
+import { type FieldProps, inputsOf, type Kept, LimitFields } from './LimitFields';
 import styles from './Rules.module.css';
 import type { RuleDraft } from './ruleDraft';
 
 interface Props extends FieldProps {
-  /** The saved rule denies; saving the draft ends that. */
   stops?: boolean;
 }
 
-const effects = {
-  enforce: 'Requests above the limit are denied.',
-  shadow: 'The rule reports what it would deny, and denies nothing.',
-};
+function effectOf({ action, mode }: RuleDraft): string {
+  if (mode === 'shadow') return 'The rule reports what it would deny, and denies nothing.';
+  return action === 'block' ? 'Every matching request is denied.' : 'Requests above the limit are denied.';
+}
 
-const blocks = 'Every matching request is denied.';
-
-export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
+export function RuleFields({ stops, ...props }: Props) {
+  const { draft, onChange, problem, disabled } = props;
+  const input = inputsOf(props);
   const [kept, setKept] = useState<Kept>({});
   const [isAdvanced] = useState(
     () =>
@@ -32,22 +31,11 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
     <div className={styles.form}>
       <NativeSelect
         label="Action"
-        value={draft.action}
-        disabled={disabled}
-        error={problem('/action')}
+        {...input('action')}
         data={choicesOf(actionLabels)}
         onChange={(event) => onChange(withAction(draft, event.currentTarget.value as RuleDraft['action']))}
       />
-      {draft.action === 'limit' && (
-        <LimitFields
-          draft={draft}
-          kept={kept}
-          onKeep={setKept}
-          onChange={onChange}
-          problem={problem}
-          disabled={disabled}
-        />
-      )}
+      {draft.action === 'limit' && <LimitFields {...props} kept={kept} onKeep={setKept} />}
       {draft.action !== 'bypass' && (
         <div className={styles.mode}>
           <SegmentedControl
@@ -59,9 +47,7 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
             onChange={(mode) => onChange({ mode: mode as RuleDraft['mode'] })}
             data={choicesOf(modeLabels)}
           />
-          <p className="field-note">
-            {draft.action === 'block' && draft.mode === 'enforce' ? blocks : effects[draft.mode]}
-          </p>
+          <p className="field-note">{effectOf(draft)}</p>
           {stops && draft.mode === 'shadow' && (
             <p className={styles.warning}>After you save, this rule denies nothing.</p>
           )}
@@ -76,54 +62,31 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
       <details className={styles.advanced} open={isAdvanced}>
         <summary>Advanced</summary>
         <div className={styles.form}>
-          {draft.action === 'limit' && hasRate(draft.algorithm) && (
-            <AdaptFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />
-          )}
           {draft.action === 'limit' && (
-            <NativeSelect
-              label={fieldLabels.failure_mode}
-              value={draft.failure_mode ?? ''}
-              disabled={disabled}
-              error={problem('/failure_mode')}
-              data={[{ value: '', label: 'Tenant default' }, ...choicesOf(failureModeLabels)]}
-              onChange={(event) =>
-                onChange({ failure_mode: (event.currentTarget.value || null) as RuleDraft['failure_mode'] })
-              }
-            />
+            <>
+              {hasRate(draft.algorithm) && <AdaptFields {...props} />}
+              <NativeSelect
+                label={fieldLabels.failure_mode}
+                {...input('failure_mode')}
+                data={[{ value: '', label: 'Tenant default' }, ...choicesOf(failureModeLabels)]}
+              />
+              {canBeChargedAfter(draft.algorithm) && (
+                <NativeSelect
+                  label={fieldLabels.charge}
+                  description="After: requests pass while anything is left."
+                  {...input('charge')}
+                  data={choicesOf(chargeLabels)}
+                />
+              )}
+              {isPlain(draft) && (
+                <NativeSelect label={fieldLabels.lease} {...input('lease')} data={choicesOf(leaseLabels)} />
+              )}
+            </>
           )}
-          {draft.action === 'limit' && canBeChargedAfter(draft.algorithm) && (
-            <NativeSelect
-              label={fieldLabels.charge}
-              description="After: requests pass while anything is left."
-              value={draft.charge}
-              disabled={disabled}
-              error={problem('/charge')}
-              data={choicesOf(chargeLabels)}
-              onChange={(event) => onChange({ charge: event.currentTarget.value as RuleDraft['charge'] })}
-            />
-          )}
-          {draft.action === 'limit' && isPlain(draft) && (
-            <NativeSelect
-              label={fieldLabels.lease}
-              value={draft.lease}
-              disabled={disabled}
-              error={problem('/lease')}
-              data={choicesOf(leaseLabels)}
-              onChange={(event) => onChange({ lease: event.currentTarget.value as RuleDraft['lease'] })}
-            />
-          )}
-          <Textarea
-            label="Description"
-            autosize
-            minRows={2}
-            value={draft.description}
-            disabled={disabled}
-            error={problem('/description')}
-            onChange={(event) => onChange({ description: event.currentTarget.value })}
-          />
+          <Textarea label="Description" autosize minRows={2} {...input('description')} />
           <MomentField
             label="Ends"
-            description="The rule matches nothing from then on. Empty: it does not end."
+            description="Empty: it does not end."
             value={draft.expires_at === null ? null : Date.parse(draft.expires_at)}
             disabled={disabled}
             error={problem('/expires_at')}

@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import type { AuditEntry } from '~/api/types';
-import { auditEntry, fakeServer, page, problem, rule } from '../../../test/fake';
+import { auditEntry, fakeServer, page, problem, requested, rule } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { live, shadow, world } from '../../../test/rules';
 import { override, verdicts } from '../../../test/traffic';
@@ -40,8 +40,7 @@ test('a lost race shows both versions, and mine is saved on top of theirs', asyn
   });
   const { user } = open('/t/acme/rules/1');
   const burst = await screen.findByLabelText('Burst');
-  await user.clear(burst);
-  await user.type(burst, '80');
+  await user.retype(burst, '80');
   stored = { ...live, burst_capacity: 60, version: 4 };
   etag = '"4"';
   await user.click(screen.getByRole('button', { name: 'Save' }));
@@ -223,15 +222,12 @@ test('a rule adapts to a backend, and its page shows the share in force and why'
   expect(await screen.findByText(/4\.9 per second, bursts to 50 \(49 %\)/)).toBeDefined();
   expect(screen.getByText(item.cause)).toBeDefined();
   expect(screen.getByText('1,200 requests in the last minute, 3 failed, p99 412 ms')).toBeDefined();
-  await user.clear(screen.getByRole('textbox', { name: 'Floor' }));
-  await user.type(screen.getByRole('textbox', { name: 'Floor' }), '30');
+  await user.retype(screen.getByRole('textbox', { name: 'Floor' }), '30');
   expect(screen.getByText(/floor 30 %/)).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Save' }));
-  await waitFor(() =>
-    expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({
-      adapt: { ...adapt, floor_percent: 30 },
-    }),
-  );
+  expect((await requested(requests, 'PATCH')).body).toEqual({
+    adapt: { ...adapt, floor_percent: 30 },
+  });
 });
 
 test('the list says when temporary rules end', async () => {
@@ -306,8 +302,7 @@ test('the effect of an edit stands beside Save, and discarded edits come back', 
   fakeServer(world());
   const { user } = open('/t/acme/rules/1');
   const burst = await screen.findByLabelText<HTMLInputElement>('Burst');
-  await user.clear(burst);
-  await user.type(burst, '20');
+  await user.retype(burst, '20');
   const bar = screen.getByRole('region', { name: 'Save this rule' });
   const line = within(bar).getByText(/^Effect:/);
   await waitFor(() => expect(line.textContent).toBe('Effect: 20 more denied of 1,000 recorded checks'));
@@ -339,8 +334,7 @@ test('what is typed while a rule is saved stays, and is not saved yet', async ()
   });
   const { user } = open('/t/acme/rules/1');
   const burst = await screen.findByLabelText('Burst');
-  await user.clear(burst);
-  await user.type(burst, '80');
+  await user.retype(burst, '80');
   await user.click(screen.getByRole('button', { name: 'Save' }));
   await user.type(screen.getByLabelText('Description'), 'since');
   answer();
@@ -364,8 +358,7 @@ test('if the saved rule cannot be read after a lost race, that is said', async (
   });
   const { user } = open('/t/acme/rules/1');
   const burst = await screen.findByLabelText('Burst');
-  await user.clear(burst);
-  await user.type(burst, '80');
+  await user.retype(burst, '80');
   await user.click(screen.getByRole('button', { name: 'Save' }));
   expect(await screen.findByText('The database does not answer.')).toBeDefined();
 });

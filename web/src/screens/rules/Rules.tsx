@@ -1,10 +1,11 @@
 import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
+import { useNavigate, useSearch } from '@tanstack/react-router';
 import { serverNow } from '~/api/clock';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, ScheduledChange } from '~/api/types';
 import { ChoiceField } from '~/components/ChoiceField';
+import { timeColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { IconPlus, IconRules } from '~/components/icons';
@@ -13,7 +14,6 @@ import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { sorted } from '~/components/sorted';
 import { EmptyState } from '~/components/states';
-import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import { isOn } from '~/domain/group';
 import { meterUnit } from '~/domain/meter';
@@ -23,8 +23,7 @@ import { EndingSoon } from '~/features/overrides/EndingSoon';
 import { headings } from '~/headings';
 import type { RulesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
-import { RuleChips } from './RuleChips';
-import { RuleEnds, useChangesInForce } from './RuleEnds';
+import { RuleChips, RuleEnds, useChangesInForce } from './RuleState';
 import styles from './Rules.module.css';
 
 const columnsOf = (inForce: Map<string, ScheduledChange>): Column<Rule>[] => [
@@ -42,14 +41,7 @@ const columnsOf = (inForce: Map<string, ScheduledChange>): Column<Rule>[] => [
       </span>
     ),
   },
-  {
-    key: 'plan',
-    header: 'Plan',
-    width: '14%',
-    sortable: true,
-    under: true,
-    render: (rule) => rule.plan ?? 'all plans',
-  },
+  { key: 'plan', header: 'Plan', width: '14%', sortable: true, under: true, render: ({ plan }) => plan ?? 'all plans' },
   {
     key: 'limit',
     header: 'Limit',
@@ -63,15 +55,7 @@ const columnsOf = (inForce: Map<string, ScheduledChange>): Column<Rule>[] => [
     ),
   },
   { key: 'state', header: 'State', width: 132, wide: true, render: (rule) => <RuleChips rule={rule} /> },
-  {
-    key: 'updated',
-    header: 'Changed',
-    width: 116,
-    numeric: true,
-    sortable: true,
-    wide: true,
-    render: (rule) => <RelativeTime at={rule.updated_at} />,
-  },
+  timeColumn('updated', 'Changed', ({ updated_at }) => updated_at, { width: 116, numeric: true, sortable: true }),
 ];
 
 const sortBy = {
@@ -90,10 +74,6 @@ export default function Rules() {
   const navigate = useNavigate();
   const set = (change: RulesSearch) =>
     navigate({ to: '.', search: (before: RulesSearch) => ({ ...before, ...change }), replace: true });
-  const address = ({ rule_id }: Rule): LinkProps => ({
-    to: '/t/$tenant/rules/$rule',
-    params: { tenant, rule: String(rule_id) },
-  });
 
   const create = edit && (
     <LinkButton leftSection={<IconPlus size={15} />} to="/t/$tenant/rules/new" params={{ tenant }}>
@@ -106,7 +86,13 @@ export default function Rules() {
       <EndingSoon tenant={tenant} />
       <Query query={rules}>
         {(items) => {
-          if (items.length === 0) return <Teach action={create} />;
+          if (items.length === 0) {
+            return (
+              <EmptyState icon={IconRules} title="No rules yet" action={create}>
+                Without rules every request is allowed.
+              </EmptyState>
+            );
+          }
           const shown = sorted(
             items.filter((rule) => fits(rule, search)),
             search.sort,
@@ -131,7 +117,7 @@ export default function Rules() {
                     columns={columnsOf(inForce)}
                     rows={shown}
                     rowKey={(rule) => rule.rule_id}
-                    to={address}
+                    to={({ rule_id }) => ({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: rule_id } })}
                     sort={search.sort}
                     onSort={(sort) => set({ sort })}
                   />
@@ -198,13 +184,5 @@ function Filters({ tenant, search, set, rules }: FilterProps) {
       {filter('mode', 'Enforced or shadow', choicesOf(modeLabels))}
       {filter('state', 'On or off', choicesOf({ on: 'On', off: 'Off' }))}
     </Group>
-  );
-}
-
-function Teach({ action }: { action: React.ReactNode }) {
-  return (
-    <EmptyState icon={IconRules} title="No rules yet" action={action}>
-      Without rules every request is allowed.
-    </EmptyState>
   );
 }

@@ -4,7 +4,7 @@ import { Effect } from '~/components/Effect';
 import { LimitPair } from '~/components/LimitPair';
 import { isValid } from '~/domain/rate';
 import { ScheduleDialog } from '~/features/scheduled/ScheduleDialog';
-import styles from './Rules.module.css';
+import { ChangeList } from './ChangeList';
 import { differences, isDirty, patch, type RuleDraft, replayed } from './ruleDraft';
 
 interface Props {
@@ -39,13 +39,7 @@ export function ScheduleRule({ tenant, rule, draft: given, onClose, onScheduled 
       )}
       {changed && (
         <>
-          <div className={styles.changes}>
-            {differences(base, draft).map(({ label, from: was, to }) => (
-              <span key={label}>
-                {label}: <s>{was}</s> <strong>{to}</strong>
-              </span>
-            ))}
-          </div>
+          <ChangeList of={differences(base, draft)} />
           <Effect tenant={tenant} question={{ rules: [replayed(base, draft)] }} />
         </>
       )}

@@ -1,36 +1,33 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test, vi } from 'vitest';
 import { fieldText } from '~/domain/zone';
-import { fakeServer, page, problem } from '../../../test/fake';
+import { fakeServer, page, problem, requested } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { live, world } from '../../../test/rules';
+import { scheduledChange } from '../../../test/traffic';
 
-const scheduled = {
-  change_id: '7',
-  title: 'user:{user_id} on free',
-  rules: [{ rule_id: '1', change: { burst_capacity: 80 }, failure: null as string | null }],
-  starts_at: '2026-11-23T09:00:00Z',
-  ends_at: '2026-11-27T17:00:00Z',
-  state: 'waiting' as const,
-  requested_at: '2026-11-21T06:00:00Z',
-  requested_by: 'ada@example.com',
-  requester_account_id: '1',
-  applied_at: null,
-  ended_at: null,
-  failure: null,
-};
+const scheduled = scheduledChange();
+
+async function schedule(burst: string) {
+  const { user } = open('/t/acme/rules/1');
+  await user.retype(await screen.findByLabelText('Burst'), burst);
+  await user.click(screen.getByRole('button', { name: 'Schedule' }));
+  return { user, dialog: await screen.findByRole('dialog') };
+}
+
+async function edit() {
+  const { user } = open('/t/acme/rules/1');
+  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
+  await user.click(within(list).getByRole('button', { name: 'Edit' }));
+  return { user, dialog: await screen.findByRole('dialog', { name: 'Edit this scheduled change' }) };
+}
 
 test('what was typed is scheduled with its end, for the version that was shown', async () => {
   const requests = fakeServer({
     ...world(),
     'POST /api/v1/tenants/acme/scheduled-changes': () => ({ status: 201, json: scheduled }),
   });
-  const { user } = open('/t/acme/rules/1');
-  const burst = await screen.findByLabelText('Burst');
-  await user.clear(burst);
-  await user.type(burst, '80');
-  await user.click(screen.getByRole('button', { name: 'Schedule' }));
-  const dialog = await screen.findByRole('dialog');
+  const { user, dialog } = await schedule('80');
   fireEvent.change(within(dialog).getByLabelText(/Starts/), { target: { value: '2026-11-23T09:00' } });
   await user.click(within(dialog).getByRole('checkbox', { name: 'Take it back' }));
   fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2026-11-23T08:00' } });
@@ -52,7 +49,7 @@ test('scheduled changes are listed with what became of them, and one that waits 
     ...scheduled,
     change_id: '6',
     rules: [{ rule_id: '1', change: { burst_capacity: 80 }, failure }],
-    state: 'edited' as const,
+    state: 'edited',
     failure,
   };
   const requests = fakeServer({
@@ -76,15 +73,11 @@ test('a change that waits is edited: another limit and another end take its plac
     'GET /api/v1/tenants/acme/scheduled-changes': page([scheduled]),
     'POST /api/v1/tenants/acme/scheduled-changes': () => ({ status: 201, json: scheduled }),
   });
-  const { user } = open('/t/acme/rules/1');
-  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
-  await user.click(within(list).getByRole('button', { name: 'Edit' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Edit this scheduled change' });
+  const { user, dialog } = await edit();
   expect(within(dialog).getByLabelText(/Starts/)).toHaveProperty('value', fieldText(Date.parse(scheduled.starts_at)));
   const burst = within(dialog).getByLabelText('Burst');
   expect(burst).toHaveProperty('value', '80');
-  await user.clear(burst);
-  await user.type(burst, '90');
+  await user.retype(burst, '90');
   fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2026-11-30T17:00' } });
   await user.click(within(dialog).getByRole('button', { name: 'Save' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
@@ -105,7 +98,7 @@ test('a change of many rules says so on the page of each, and what became of it'
       { rule_id: '1', change: { burst_capacity: 80 }, failure },
       { rule_id: '2', change: { burst_capacity: 90 }, failure: null },
     ],
-    state: 'edited' as const,
+    state: 'edited',
     failure: '1 of 12 rules was not taken back.',
   };
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/scheduled-changes': page([partly]) });
@@ -124,12 +117,7 @@ test('a change can begin now, and then has an end', async () => {
       json: { ...scheduled, state: 'in_force' },
     }),
   });
-  const { user } = open('/t/acme/rules/1');
-  const burst = await screen.findByLabelText('Burst');
-  await user.clear(burst);
-  await user.type(burst, '80');
-  await user.click(screen.getByRole('button', { name: 'Schedule' }));
-  const dialog = await screen.findByRole('dialog');
+  const { user, dialog } = await schedule('80');
   expect(within(dialog).getByRole('checkbox', { name: 'Take it back' })).toHaveProperty('checked', false);
   expect(within(dialog).queryByLabelText(/Ends/)).toBeNull();
   await user.click(within(dialog).getByRole('radio', { name: 'Now, for a time' }));
@@ -153,14 +141,11 @@ test('a change that was chosen elsewhere asks for the limit and schedules it', a
   const dialog = await screen.findByRole('dialog', { name: 'Schedule this change' });
   const submit = within(dialog).getByRole('button', { name: 'Schedule' });
   expect((submit as HTMLButtonElement).disabled).toBe(true);
-  await user.clear(within(dialog).getByLabelText('Burst'));
-  await user.type(within(dialog).getByLabelText('Burst'), '20');
+  await user.retype(within(dialog).getByLabelText('Burst'), '20');
   await user.click(submit);
-  await waitFor(() =>
-    expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body).toMatchObject({
-      rules: [{ rule_id: '1', version: 3, change: { burst_capacity: 20 } }],
-    }),
-  );
+  expect((await requested(requests, 'POST', '-changes')).body).toMatchObject({
+    rules: [{ rule_id: '1', version: 3, change: { burst_capacity: 20 } }],
+  });
 });
 
 test('what somebody else saves while a change is scheduled is not undone', async () => {
@@ -172,8 +157,7 @@ test('what somebody else saves while a change is scheduled is not undone', async
   });
   const { user, queries } = open('/t/acme/rules/1?open=schedule');
   const dialog = await screen.findByRole('dialog', { name: 'Schedule this change' });
-  await user.clear(within(dialog).getByLabelText('Burst'));
-  await user.type(within(dialog).getByLabelText('Burst'), '20');
+  await user.retype(within(dialog).getByLabelText('Burst'), '20');
   saved = { ...live, version: 4, rate_per_second: 30, description: 'for the sale' };
   await queries.invalidateQueries();
   await waitFor(() => expect(document.querySelector('main')?.textContent).toMatch(/30 per second/));
@@ -207,13 +191,9 @@ test('a time that was not edited stays what it is, to the second', async () => {
     'GET /api/v1/tenants/acme/scheduled-changes': page([odd]),
     'POST /api/v1/tenants/acme/scheduled-changes': () => ({ status: 201, json: odd }),
   });
-  const { user } = open('/t/acme/rules/1');
-  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
-  await user.click(within(list).getByRole('button', { name: 'Edit' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Edit this scheduled change' });
+  const { user, dialog } = await edit();
   const burst = within(dialog).getByLabelText('Burst');
-  await user.clear(burst);
-  await user.type(burst, '90');
+  await user.retype(burst, '90');
   await user.click(within(dialog).getByRole('button', { name: 'Save' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   const sent = requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body;

@@ -1,11 +1,11 @@
 import { useQuery } from '@tanstack/react-query';
 import { scheduledQuery } from '~/api/scheduled';
-import type { Rule, ScheduledChange } from '~/api/types';
+import type { Rule, ScheduledChange, ScheduledRule } from '~/api/types';
 import { Card } from '~/components/Page';
 import { Awaited } from '~/components/states';
 import { ScheduledList } from '~/features/scheduled/ScheduledList';
 import styles from './Rules.module.css';
-import { changeWords } from './scheduled';
+import { differences, type FieldChange } from './ruleDraft';
 
 export function ScheduledCard({ tenant, rule }: { tenant: string; rule: Rule }) {
   const { data: all = [], isPending } = useQuery(scheduledQuery(tenant, rule.rule_id));
@@ -37,4 +37,21 @@ function OfRule({ rule, change }: { rule: Rule; change: ScheduledChange }) {
       {own.failure && own.failure !== change.failure && <span className={styles.warning}>{own.failure}</span>}
     </div>
   );
+}
+
+function changeWords(rule: Rule, { change }: Pick<ScheduledRule, 'change'>): FieldChange[] {
+  const after: Rule = { ...rule, ...change };
+  const usual = differences({ ...after, ...otherThan(after, change) }, after);
+  const named = new Set(usual.map(({ label }) => label));
+  return [...usual, ...differences(rule, after).filter(({ label }) => !named.has(label))];
+}
+
+/** Other values for the usual fields of a change, so that they count as differences. */
+function otherThan(rule: Rule, change: ScheduledRule['change']): Partial<Rule> {
+  return {
+    ...(change.mode && { mode: rule.mode === 'shadow' ? ('enforce' as const) : ('shadow' as const) }),
+    ...(change.is_active !== undefined && { is_active: !rule.is_active }),
+    ...(change.burst_capacity !== undefined && { burst_capacity: rule.burst_capacity + 1 }),
+    ...(change.rate_per_second !== undefined && { rate_per_second: rule.rate_per_second + 1 }),
+  };
 }

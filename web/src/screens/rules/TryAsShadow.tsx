@@ -1,9 +1,11 @@
 import { Button } from '@mantine/core';
-import { useMutation } from '@tanstack/react-query';
-import type { Rule } from '~/api/types';
-import { failed } from '~/components/toast';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { changed } from '~/api/changes';
+import { api } from '~/api/client';
+import type { Rule, RulePatch } from '~/api/types';
+import { done, failed } from '~/components/toast';
 import { patch, type RuleDraft } from './ruleDraft';
-import { useTryAsShadow } from './useTryAsShadow';
 
 interface Props {
   tenant: string;
@@ -24,4 +26,20 @@ export function TryAsShadow({ tenant, rule, draft, ready, onSaved }: Props) {
       Try as shadow
     </Button>
   );
+}
+
+export function useTryAsShadow(tenant: string, live: Rule) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  return async (change: RulePatch, onCreated?: () => void) => {
+    const { rule_id } = await api.post('/api/v1/tenants/{tenant}/rules/{rule_id}/candidate', {
+      tenant,
+      rule_id: live.rule_id,
+      body: change,
+    });
+    onCreated?.();
+    await navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: rule_id }, ignoreBlocker: true });
+    await changed(queries, tenant, 'rule');
+    done('Candidate created. Within 2 s it reports what it would deny. The live rule is unchanged');
+  };
 }

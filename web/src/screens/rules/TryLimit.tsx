@@ -7,7 +7,7 @@ import { isValid } from '~/domain/rate';
 import { ruleEffect } from '~/domain/rule';
 import styles from './Rules.module.css';
 import { isDirty, patch, type RuleDraft, replayed } from './ruleDraft';
-import { useTryAsShadow } from './useTryAsShadow';
+import { useTryAsShadow } from './TryAsShadow';
 
 interface Props {
   tenant: string;

@@ -31,7 +31,6 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
   return (
     <Card
       title="Last 24 hours"
-      flush={false}
       actions={
         <>
           {edit && isReplayable(rule) && (
@@ -63,12 +62,7 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
                 x={points.map(({ at }) => Date.parse(at) / 1000)}
                 series={[
                   { label: 'allowed', tone: 'allowed', values: points.map(({ allowed }) => allowed) },
-                  {
-                    label,
-                    tone: shadow ? 'shadow' : 'denied',
-                    values: points.map((point) => point.denied),
-                    fill: true,
-                  },
+                  { label, tone: shadow ? 'shadow' : 'denied', values: points.map(({ denied }) => denied), fill: true },
                 ]}
               />
             </>

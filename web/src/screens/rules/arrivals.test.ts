@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Timeline } from '~/api/types';
 import type { Limit } from '~/domain/rate';
+import { noSimulation } from '../../../test/rules';
 import { bundle, deniedBySlice, pictureOf, shaped, slices, streamOf, windowMs } from './arrivals';
 import { inWords } from './BucketPicture';
 
@@ -43,31 +44,20 @@ test('the spike is what the bucket cannot take', () => {
   expect(bundle(shaped('spike', limit(10, 50)))).toBe(1);
 });
 
+function decided(at_ms: number): Timeline['decisions'][number] {
+  return { at_ms, cost: 1, allowed: true, deciding_rule: null, reason: null, retry_after_ms: 0, delay_ms: 0 };
+}
+
 const timeline: Timeline = {
   first_denial_ms: 20,
   longest_wait_ms: 80,
   longest_delay_ms: 0,
   decisions: [
-    { at_ms: 0, cost: 1, allowed: true, deciding_rule: null, reason: null, retry_after_ms: 0, delay_ms: 0 },
-    { at_ms: 10, cost: 1, allowed: true, deciding_rule: null, reason: null, retry_after_ms: 0, delay_ms: 0 },
-    {
-      at_ms: 20,
-      cost: 1,
-      allowed: false,
-      deciding_rule: 0,
-      reason: 'limit_exceeded',
-      retry_after_ms: 80,
-      delay_ms: 0,
-    },
+    decided(0),
+    decided(10),
+    { ...decided(20), allowed: false, deciding_rule: 0, reason: 'limit_exceeded', retry_after_ms: 80 },
   ],
-  tiers: [
-    {
-      levels: [
-        { at_ms: 0, tokens: 2 },
-        { at_ms: 10, tokens: 0 },
-      ],
-    },
-  ],
+  tiers: [{ levels: [0, 10].map((at_ms, index) => ({ at_ms, tokens: 2 - 2 * index })) }],
 };
 
 test('denials are counted in the slice they fell into', () => {
@@ -85,14 +75,7 @@ test('the line goes on to the end, up to the burst and no further', () => {
 
 test('the sentence of a simulation counts what the rule counts', () => {
   const one = limit(10, 50);
-  const timeline: Timeline = {
-    first_denial_ms: null,
-    longest_wait_ms: 0,
-    longest_delay_ms: 0,
-    decisions: [],
-    tiers: [],
-  };
   const arrivals = shaped('steady', one);
-  expect(inWords(timeline, arrivals, 'requests')).toMatch(/^[\d,]+ requests in .*: all allowed\./);
-  expect(inWords(timeline, arrivals, 'input_tokens')).toMatch(/^[\d,]+ input tokens in .*: all allowed\./);
+  expect(inWords(noSimulation, arrivals, 'requests')).toMatch(/^[\d,]+ requests in .*: all allowed\./);
+  expect(inWords(noSimulation, arrivals, 'input_tokens')).toMatch(/^[\d,]+ input tokens in .*: all allowed\./);
 });

@@ -12,24 +12,7 @@ export const slices = 30;
 const mostMarks = 3000;
 
 const windows = [
-  1,
-  2,
-  5,
-  10,
-  30,
-  60,
-  120,
-  300,
-  600,
-  1800,
-  3600,
-  7200,
-  21_600,
-  43_200,
-  86_400,
-  7 * 86_400,
-  30 * 86_400,
-  365 * 86_400,
+  1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800, 2_592_000, 31_536_000,
 ];
 
 function rateOf(limit: Limit): number {
@@ -57,7 +40,6 @@ export function shaped(shape: Shape, limit: Limit): Arrivals {
   };
   let carried = 0;
   const counts = Array.from({ length: slices }, (_, index) => {
-    // Fractions of a request carry over to the next slice.
     carried += wanted(index);
     const count = Math.min(most, Math.floor(carried));
     carried -= Math.floor(carried);

@@ -18,10 +18,7 @@ export function isCollecting({ since, until }: Comparison): boolean {
   return Date.parse(since) >= Date.parse(until);
 }
 
-/**
- * "The live rule denied 123 of 185 checks (66 %). Of the 62 that passed all rules, the candidate would have denied
- * 60 (97 %)." A candidate is tried only on checks that no rule denies.
- */
+/** A candidate is tried only on checks that no rule denies. */
 export function comparisonWords(data: Comparison): string {
   if (isCollecting(data)) return `Both are compared from ${shortTime(Date.parse(data.since))} on.`;
   const { live_total: live, candidate_total: candidate } = data;

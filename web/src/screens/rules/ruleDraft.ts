@@ -7,7 +7,7 @@ import { perUnit, rateSentence } from '~/domain/rate';
 import { actionLabels, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
 import { describeDuration, isCalendar } from '~/domain/window';
 
-/** A rule in its form. An unreadable number is NaN. */
+/** An unreadable number is NaN. */
 export type RuleDraft = Pick<Rule, Exclude<keyof NewRule & keyof Rule, 'rate'>>;
 
 export const newRule: RuleDraft = {
@@ -37,28 +37,12 @@ export function sayField(field: keyof RuleDraft, draft: RuleDraft): [string, str
 }
 
 export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
-  const { key_pattern, plan, meter, mode, action, charge, failure_mode, lease, is_active, description } = rule;
   const taken = (name: string) =>
-    rules.some((one) => one.key_pattern === key_pattern && one.plan === plan && one.name === name);
+    rules.some((one) => one.key_pattern === rule.key_pattern && one.plan === rule.plan && one.name === name);
   const base = [rule.name, 'copy'].filter(Boolean).join('-');
   let name = base;
   for (let number = 2; taken(name); number++) name = `${base}-${number}`;
-  return {
-    key_pattern,
-    plan,
-    name,
-    meter,
-    ...limitOf(rule),
-    adapt: rule.adapt,
-    action,
-    charge,
-    failure_mode,
-    lease,
-    is_active,
-    expires_at: null,
-    description,
-    mode,
-  };
+  return { ...draftOf(rule), name, expires_at: null };
 }
 
 export function replayed(rule: Rule, draft: RuleDraft): NewRule {
@@ -88,15 +72,10 @@ export function limitOf(rule: LimitDraft): LimitDraft {
 }
 
 export function creation(draft: RuleDraft): NewRule {
+  const usual: Partial<RuleDraft> = { lease: 'auto', meter: requests, expires_at: null };
   const rest = Object.fromEntries(
     Object.entries(draft).filter(
-      ([field, value]) =>
-        field !== 'adapt' &&
-        !(field === 'lease' && value === 'auto') &&
-        !(field === 'meter' && value === requests) &&
-        field !== 'charge' &&
-        !(field === 'expires_at' && value === null) &&
-        !limits.some((part) => part === field),
+      ([field, value]) => !['adapt', 'charge', ...limits].includes(field) && usual[field as keyof RuleDraft] !== value,
     ),
   ) as Omit<RuleDraft, keyof LimitDraft | 'adapt' | 'lease' | 'meter' | 'charge'>;
   if (draft.action !== 'limit') return { ...rest, mode: modeOf(draft) };
@@ -108,7 +87,6 @@ export function creation(draft: RuleDraft): NewRule {
   return { ...rest, ...Object.fromEntries(limit), ...(adapt && { adapt }), ...(charge === 'after' && { charge }) };
 }
 
-/** The body that updates the rule: the fields that differ. */
 export function patch(rule: Rule, draft: RuleDraft): RulePatch {
   const wanted: RuleDraft = { ...draft, mode: modeOf(draft), charge: chargeOf(draft) };
   if (draft.action === 'limit') Object.assign(wanted, fitted(draft), { adapt: adaptOf(draft, draft.adapt) });

@@ -3,18 +3,26 @@ import { expect, test } from 'vitest';
 import { auditEntry, key, page, problem, session, tenant } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { acme, invitation, member, server } from '../../../test/settings';
+import { scheduledChange } from '../../../test/traffic';
 
-test('a new key is shown once, with a line to paste, and neither Escape nor a click beside it loses it', async () => {
-  const requests = server({
-    [`POST ${acme}/api-keys`]: () => ({
-      status: 201,
-      json: { key: key({ name: 'ci' }), secret: 'slk_k3Jx9mQ2_secret' },
-    }),
-  });
+async function beginKey() {
   const { user } = open('/t/acme/settings/keys');
   await user.click(await screen.findByRole('button', { name: 'Create key' }));
   const dialog = await screen.findByRole('dialog');
   await user.type(within(dialog).getByLabelText('Name'), 'ci');
+  return { user, dialog };
+}
+
+const made = (more: Parameters<typeof key>[0]) => () => ({
+  status: 201,
+  json: { key: key(more), secret: 'slk_k3Jx9mQ2_secret' },
+});
+
+test('a new key is shown once, with a line to paste, and neither Escape nor a click beside it loses it', async () => {
+  const requests = server({
+    [`POST ${acme}/api-keys`]: made({ name: 'ci' }),
+  });
+  const { user, dialog } = await beginKey();
   await user.click(within(dialog).getByLabelText('Custom'));
   await user.click(within(dialog).getByLabelText('Explain'));
   await user.click(within(dialog).getByRole('button', { name: 'Create key' }));
@@ -39,15 +47,9 @@ test('the dialog of a new key says when a check with it has arrived', async () =
     [`GET ${acme}/api-keys`]: () => ({
       json: page([key({ last_used_at: used ? '2026-11-26T17:00:00Z' : null })]),
     }),
-    [`POST ${acme}/api-keys`]: () => ({
-      status: 201,
-      json: { key: key({ last_used_at: null }), secret: 'slk_k3Jx9mQ2_secret' },
-    }),
+    [`POST ${acme}/api-keys`]: made({ last_used_at: null }),
   });
-  const { user } = open('/t/acme/settings/keys');
-  await user.click(await screen.findByRole('button', { name: 'Create key' }));
-  const form = await screen.findByRole('dialog');
-  await user.type(within(form).getByLabelText('Name'), 'ci');
+  const { user, dialog: form } = await beginKey();
   await user.click(within(form).getByRole('button', { name: 'Create key' }));
   expect(await screen.findByText(/^Waiting for a check with this key/)).toBeDefined();
   used = true;
@@ -58,15 +60,9 @@ test('the form of a new key is gone when its secret is shown, however long the l
   let reads = 0;
   server({
     [`GET ${acme}/api-keys`]: () => (reads++ === 0 ? { json: page([key()]) } : new Promise(() => {})),
-    [`POST ${acme}/api-keys`]: () => ({
-      status: 201,
-      json: { key: key({ name: 'ci' }), secret: 'slk_k3Jx9mQ2_secret' },
-    }),
+    [`POST ${acme}/api-keys`]: made({ name: 'ci' }),
   });
-  const { user } = open('/t/acme/settings/keys');
-  await user.click(await screen.findByRole('button', { name: 'Create key' }));
-  const form = await screen.findByRole('dialog');
-  await user.type(within(form).getByLabelText('Name'), 'ci');
+  const { user, dialog: form } = await beginKey();
   await user.click(within(form).getByRole('button', { name: 'Create key' }));
   expect(await screen.findByText('slk_k3Jx9mQ2_secret')).toBeDefined();
   await waitFor(() => expect(screen.getAllByRole('dialog')).toHaveLength(1));
@@ -78,10 +74,7 @@ test('a key that cannot be made says so at its field, and keeps what was typed',
     [`POST ${acme}/api-keys`]: () =>
       problem(400, 'invalid-request', { errors: [{ pointer: '/name', detail: 'is too long' }] }),
   });
-  const { user } = open('/t/acme/settings/keys');
-  await user.click(await screen.findByRole('button', { name: 'Create key' }));
-  const dialog = await screen.findByRole('dialog');
-  await user.type(within(dialog).getByLabelText('Name'), 'ci');
+  const { user, dialog } = await beginKey();
   await user.click(within(dialog).getByRole('button', { name: 'Create key' }));
   expect(await within(dialog).findByText('is too long')).toBeDefined();
   expect(within(dialog).getByLabelText('Name')).toHaveProperty('value', 'ci');
@@ -195,20 +188,7 @@ test('an invitation gives a link, its token in the fragment', async () => {
 });
 
 test('removing a member names the changes that they scheduled, and cancels them if asked', async () => {
-  const change = {
-    change_id: '7',
-    title: '12 limits of pro',
-    rules: [],
-    starts_at: '2026-11-27T18:00:00Z',
-    ends_at: null,
-    state: 'waiting',
-    requested_at: '2026-11-21T06:00:00Z',
-    requested_by: 'grace@example.com',
-    requester_account_id: '2',
-    applied_at: null,
-    ended_at: null,
-    failure: null,
-  };
+  const change = scheduledChange({ title: '12 limits of pro', rules: [], ends_at: null, requester_account_id: '2' });
   const queries: (string | null)[] = [];
   server({
     [`GET ${acme}/members`]: page([member, { ...member, account_id: '2', email: 'grace@example.com', name: '' }]),
@@ -265,8 +245,7 @@ test('a lost race over the settings shows both versions, and mine is saved over 
   });
   const { user } = open('/t/acme/settings/tenant');
   const name = await screen.findByLabelText('Name');
-  await user.clear(name);
-  await user.type(name, 'Acme Ltd');
+  await user.retype(name, 'Acme Ltd');
   await user.click(screen.getByRole('button', { name: 'Save' }));
   const dialog = await screen.findByRole('dialog', { name: /Someone changed these settings/ });
   expect(within(dialog).getByText('Acme Corp')).toBeDefined();
@@ -291,8 +270,7 @@ test('discarded edits of the settings come back', async () => {
   const { user } = open('/t/acme/settings/tenant');
   const name = await screen.findByLabelText<HTMLInputElement>('Name');
   const before = name.value;
-  await user.clear(name);
-  await user.type(name, 'Acme Ltd');
+  await user.retype(name, 'Acme Ltd');
   await user.click(screen.getByRole('button', { name: 'Discard edits' }));
   expect(name.value).toBe(before);
   await user.click(await screen.findByRole('button', { name: 'Undo' }));

@@ -1,43 +1,32 @@
 import { Button, PasswordInput, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { useState } from 'react';
 import { api } from '~/api/client';
 import type { InvitationOffer } from '~/api/types';
 import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { SignInAddress } from '~/components/SignInAddress';
+import { useFields } from '~/components/useFields';
 import styles from './Frame.module.css';
-import { useWelcome } from './welcome';
+import { useSignedIn } from './signedIn';
 
 export function AcceptAsNew({ token, offer }: { token: string; offer: InvitationOffer }) {
-  const [name, setName] = useState('');
-  const [password, setPassword] = useState('');
-  const welcome = useWelcome(offer.tenant.slug);
+  const { values, field } = useFields({ name: '', password: '' });
+  const welcome = useSignedIn(`/t/${offer.tenant.slug}/overview`, offer.tenant.slug);
   const accept = useMutation({
-    mutationFn: () => api.post('/api/v1/invitations/accept', { body: { token, name, password } }),
+    mutationFn: () => api.post('/api/v1/invitations/accept', { body: { token, ...values } }),
     onSuccess: welcome,
   });
   const { wrong, rest } = fieldErrors(accept.error);
   return (
     <form className={styles.form} onSubmit={submits(() => accept.mutate())}>
       <input type="hidden" autoComplete="username" value={offer.email} readOnly />
-      <TextInput
-        label="Your name"
-        autoComplete="name"
-        autoFocus
-        required
-        value={name}
-        error={wrong('/name')}
-        onChange={(event) => setName(event.currentTarget.value)}
-      />
+      <TextInput label="Your name" autoComplete="name" autoFocus required {...field('name', wrong)} />
       <PasswordInput
         label="Choose a password"
         description="At least 10 characters"
         autoComplete="new-password"
         required
-        value={password}
-        error={wrong('/password')}
-        onChange={(event) => setPassword(event.currentTarget.value)}
+        {...field('password', wrong)}
       />
       {!offer.proves && (
         <p className="soft">

@@ -5,7 +5,7 @@ import { sessionKey } from '~/api/queries';
 import type { InvitationOffer, Session } from '~/api/types';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import styles from './Frame.module.css';
-import { useWelcome } from './welcome';
+import { useSignedIn } from './signedIn';
 
 interface Props {
   token: string;
@@ -15,7 +15,7 @@ interface Props {
 
 export function AcceptSignedIn({ token, offer, session: { account, memberships } }: Props) {
   const queries = useQueryClient();
-  const welcome = useWelcome(offer.tenant.slug);
+  const welcome = useSignedIn(`/t/${offer.tenant.slug}/overview`, offer.tenant.slug);
   const accept = useMutation({
     mutationFn: () => api.post('/api/v1/invitations/accept', { body: { token } }),
     onSuccess: welcome,

@@ -8,7 +8,6 @@ import styles from './Frame.module.css';
 interface Props {
   providers: ProviderName[];
   next: string;
-  /** Called before the browser leaves for a provider. */
   onStart: () => void;
 }
 

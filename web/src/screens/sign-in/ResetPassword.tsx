@@ -1,22 +1,22 @@
 import { Button, PasswordInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { Link, useLocation, useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
 import { api } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { FormError, fieldErrors, submits } from '~/components/FormDialog';
 import { done } from '~/components/toast';
+import { useFields } from '~/components/useFields';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
 
-/** The screen of a reset link. Its token is in the fragment, which browsers send to nobody. */
+/** A link's token is in the fragment, which browsers send to nobody. */
 export default function ResetPassword() {
   const token = useLocation({ select: ({ hash }) => hash });
-  const [password, setPassword] = useState('');
+  const { values, field } = useFields({ password: '' });
   const navigate = useNavigate();
   const queries = useQueryClient();
   const finish = useMutation({
-    mutationFn: () => api.post('/api/v1/password-reset/finish', { body: { token, password } }),
+    mutationFn: () => api.post('/api/v1/password-reset/finish', { body: { token, ...values } }),
     onSuccess: async () => {
       queries.clear();
       done('Password changed. All sessions have ended');
@@ -42,9 +42,7 @@ export default function ResetPassword() {
           autoComplete="new-password"
           autoFocus
           required
-          value={password}
-          error={wrong('/password')}
-          onChange={(event) => setPassword(event.currentTarget.value)}
+          {...field('password', wrong)}
         />
         <FormError>{rest()}</FormError>
         <Button type="submit" fullWidth loading={finish.isPending}>

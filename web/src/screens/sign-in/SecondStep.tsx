@@ -14,7 +14,7 @@ interface Props {
   onOver: (message?: string) => void;
 }
 
-/** The second step of a sign-in: a code. A cookie says whose. */
+/** A cookie says who signs in. */
 export function SecondStep({ onSignedIn, onOver }: Props) {
   const [code, setCode] = useState('');
   const finish = useMutation({

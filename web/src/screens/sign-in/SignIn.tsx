@@ -1,11 +1,11 @@
 import { Button, PasswordInput, TextInput } from '@mantine/core';
-import { useForm } from '@mantine/form';
 import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useParams, useRouter, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api } from '~/api/client';
 import { signInOptionsQuery } from '~/api/queries';
-import { FormError, fieldErrors } from '~/components/FormDialog';
+import { FormError, fieldErrors, submits } from '~/components/FormDialog';
+import { useFields } from '~/components/useFields';
 import { whyNot } from '~/domain/provider';
 import { rememberTenant } from '~/session';
 import { Frame } from './Frame';
@@ -16,7 +16,7 @@ import { useSignedIn } from './signedIn';
 
 export default function SignIn() {
   const { slug = '' } = useParams({ strict: false }) as { slug?: string };
-  const form = useForm({ initialValues: { email: '', password: '', tenant: slug } });
+  const { values, field, change } = useFields({ email: '', password: '', tenant: slug });
   const { next, failed, provider, step } = useSearch({ strict: false }) as Record<string, string | undefined>;
   const options = useQuery(signInOptionsQuery);
   const router = useRouter();
@@ -24,7 +24,7 @@ export default function SignIn() {
   const [choosesTenant, setChoosesTenant] = useState(false);
   const [needsCode, setNeedsCode] = useState(step === 'code');
   const [over, setOver] = useState<string>();
-  const tenant = slugIn(form.values.tenant);
+  const tenant = slugIn(values.tenant);
   // The fragment keeps an invitation’s token.
   const { hash } = router.state.location;
   const isForAnother = tenant !== slug && next?.startsWith(`/t/${slug}/`);
@@ -32,22 +32,22 @@ export default function SignIn() {
   const signedIn = useSignedIn(goal, tenant);
   const signIn = useMutation({
     mutationFn: () => {
-      const { email, password } = form.values;
+      const { email, password } = values;
       return api.post('/api/v1/session', { body: { email, password, ...(tenant && { tenant }) } });
     },
     onMutate: () => setOver(undefined),
     onSuccess: (answer) => {
       if ('account' in answer) return signedIn(answer);
       setNeedsCode(true);
-      form.setFieldValue('password', '');
+      change({ password: '' });
     },
-    onError: () => form.setFieldValue('password', ''),
+    onError: () => change({ password: '' }),
   });
   const { wrong, rest } = fieldErrors(signIn.error);
 
   if (needsCode)
     return (
-      <Frame title="Second step" lead={form.values.email}>
+      <Frame title="Second step" lead={values.email}>
         <SecondStep
           onSignedIn={signedIn}
           onOver={(message) => {
@@ -72,7 +72,7 @@ export default function SignIn() {
         />
       )}
       {takesPasswords && (
-        <form className={styles.form} onSubmit={form.onSubmit(() => signIn.mutate())}>
+        <form className={styles.form} onSubmit={submits(() => signIn.mutate())}>
           <TextInput
             label="E-mail"
             type="email"
@@ -80,14 +80,14 @@ export default function SignIn() {
             autoComplete="username"
             autoFocus
             required
-            {...form.getInputProps('email')}
+            {...field('email')}
           />
           <PasswordInput
             label="Password"
             name="password"
             autoComplete="current-password"
             required
-            {...form.getInputProps('password')}
+            {...field('password')}
           />
           {choosesTenant ? (
             <TextInput
@@ -97,8 +97,7 @@ export default function SignIn() {
               autoComplete="organization"
               autoCapitalize="none"
               autoFocus
-              {...form.getInputProps('tenant')}
-              error={wrong('/tenant')}
+              {...field('tenant', wrong)}
             />
           ) : (
             <p>

@@ -10,7 +10,7 @@ import styles from './Frame.module.css';
 import { SecondStep } from './SecondStep';
 import { useSignedIn } from './signedIn';
 
-/** The screen of a link that `admin sign-in-link` made. Its token is in the fragment, which browsers send to nobody. */
+/** The screen of a link that `admin sign-in-link` made. */
 export default function SignInLink() {
   const token = useLocation({ select: ({ hash }) => hash });
   const signedIn = useSignedIn('/');

@@ -4,7 +4,6 @@ import { sessionKey } from '~/api/queries';
 import type { Session } from '~/api/types';
 import { isIn, rememberTenant } from '~/session';
 
-/** Begins a session in this page, and leads to a path. The browser remembers the tenant that it began at. */
 export function useSignedIn(next: string, tenant = ''): (session: Session) => void {
   const queries = useQueryClient();
   const router = useRouter();

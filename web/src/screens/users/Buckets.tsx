@@ -5,7 +5,6 @@ import { plansQuery } from '~/api/queries';
 import type { Bucket, User } from '~/api/types';
 import { planOfChecks } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
-import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { duration, exactNumber } from '~/domain/format';
@@ -15,8 +14,7 @@ import { upper } from '~/domain/pattern';
 import { hasRate } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import { Credit, Reset } from './BucketActs';
-import { type BucketAct, BucketMenu } from './BucketMenu';
-import { BucketName } from './BucketName';
+import { type BucketAct, BucketLine, type RowProps } from './BucketLine';
 import { useLevel } from './level';
 import { QuotaRow } from './QuotaRow';
 import { bucketsQuery } from './queries';
@@ -29,7 +27,6 @@ interface Props {
   onOverride: (rule: string) => void;
 }
 
-/** The use of the user’s quotas, and the levels of the other buckets, which refill on screen. */
 export function Buckets({ tenant, user, edit, onOverride }: Props) {
   const [chosen, setChosen] = useState<string>();
   const own = planOfChecks(user);
@@ -101,58 +98,31 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
   );
 }
 
-interface RowProps {
-  tenant: string;
-  bucket: Bucket;
-  readAt: number;
-  edit: boolean;
-  onOverride: (rule: string) => void;
-  onAct: (act: BucketAct) => void;
-}
-
-function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps) {
+function BucketRow({ readAt, ...props }: RowProps & { readAt: number }) {
+  const { bucket } = props;
   const level = useLevel(bucket, readAt);
-  const { burst_capacity, mode, meter } = bucket;
-  const unit = meterUnit(meter);
-  const nouns = nounsOf(bucket);
+  const { title, left } = nounsOf(bucket);
   return (
-    <li className={styles.bucket}>
-      <BucketName tenant={tenant} bucket={bucket} />
-      <div className={styles.level}>
-        {/* biome-ignore lint/a11y/useSemanticElements: browsers draw a meter element in colours of their own */}
-        <div
-          className={styles.meter}
-          role="meter"
-          aria-label={`${nouns.title} of ${ruleLabel(bucket)}`}
-          aria-valuemin={0}
-          aria-valuemax={burst_capacity}
-          aria-valuenow={Math.floor(level)}
-          data-empty={level < least(meter) || undefined}
-          data-mode={mode}
-        >
-          <div style={{ width: `${(level / burst_capacity) * 100}%` }} />
-        </div>
-        <div className={styles.reading}>
-          <span>
-            <strong className="numeric">{unit ? <Num value={level} /> : tokens(level)}</strong>{' '}
-            <span className="soft">
-              of {unit ? <Num value={burst_capacity} unit={unit} /> : exactNumber(burst_capacity)} {nouns.left}
-            </span>
-          </span>
-          <span className="soft numeric">{rest(bucket, level)}</span>
-        </div>
-        {bucket.lent && (
+    <BucketLine
+      {...props}
+      label={`${title} of ${ruleLabel(bucket)}`}
+      value={level}
+      plain={tokens(level)}
+      noun={left}
+      isEmpty={level < least(bucket.meter)}
+      end={<span className="soft numeric">{rest(bucket, level)}</span>}
+      below={
+        bucket.lent && (
           <span className="soft" title={lentHint}>
             {lentText(bucket)}
           </span>
-        )}
-      </div>
-      {edit && <BucketMenu bucket={bucket} onAct={onAct} onOverride={onOverride} />}
-    </li>
+        )
+      }
+    />
   );
 }
 
-/** Whole tokens; with one decimal below ten. Never more than there is: 0.99 tokens allow nothing. */
+/** Never more than there is: 0.99 tokens allow nothing. */
 function tokens(level: number): string {
   return level < 10 ? (Math.floor(level * 10) / 10).toFixed(1) : exactNumber(Math.floor(level));
 }

@@ -12,7 +12,6 @@ afterEach(() => {
 const inAnHour = () => new Date(Date.now() + 3_600_000).toISOString();
 const named = { rule_id: '21', key_pattern: 'user:42', name: 'temporary', plan: null } as const;
 
-/** The card that says what holds for the user. */
 const standing = async () =>
   (await screen.findByRole('heading', { name: 'At present' })).closest('section') as HTMLElement;
 

@@ -27,7 +27,7 @@ interface Props {
   onOverride: (rule: string) => void;
 }
 
-/** Rules about this user or an address of the user, and the reason of the last denial. Nothing if there is neither. */
+/** Rules about this user or an address of the user, and the reason of the last denial. */
 export function Standing({ tenant, user, edit, overridable, onOverride }: Props) {
   const rules = useQuery(rulesQuery(tenant));
   // Reading the patterns of 10,000 rules takes up to 0.1 s.

@@ -25,15 +25,10 @@ const hour = 3_600_000;
 interface Props {
   tenant: string;
   user: string;
-  /** Undefined while they load. */
   rules: Rule[] | undefined;
   span: Span;
 }
 
-/**
- * The story of a user, the latest first: denials by hour, changes of the plan, of overrides, and of rules that name the
- * user.
- */
 export function Story({ tenant, user, rules, span }: Props) {
   const list = useInfiniteQuery(storyQuery(tenant, user, span));
   return (

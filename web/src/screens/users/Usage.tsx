@@ -4,9 +4,9 @@ import { useState } from 'react';
 import { serverNow } from '~/api/clock';
 import { exportAddress } from '~/api/exports';
 import type { UserMonth } from '~/api/types';
+import { countColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconDownload } from '~/components/icons';
-import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
@@ -33,15 +33,12 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
         </>
       ),
     },
-    { key: 'allowed', header: 'Allowed', numeric: true, render: ({ allowed }) => <Num value={allowed} /> },
-    { key: 'denied', header: 'Denied', numeric: true, render: ({ denied }) => <Num value={denied} /> },
-    { key: 'cost', header: 'Cost', numeric: true, render: ({ cost }) => <Num value={cost} /> },
-    ...meters.map((meter) => ({
-      key: `of ${meter}`,
-      header: upper(meterUnit(meter)),
-      numeric: true,
-      render: ({ costs }: UserMonth) => <Num value={costs[meter] ?? 0} />,
-    })),
+    countColumn('allowed', 'Allowed', undefined, ({ allowed }) => allowed),
+    countColumn('denied', 'Denied', undefined, ({ denied }) => denied),
+    countColumn('cost', 'Cost', undefined, ({ cost }) => cost),
+    ...meters.map((meter) =>
+      countColumn(`of ${meter}`, upper(meterUnit(meter)), undefined, ({ costs }: UserMonth) => costs[meter] ?? 0),
+    ),
     {
       key: 'file',
       header: 'File',

@@ -1,6 +1,6 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { effect, problem } from '../../../test/fake';
+import { effect, problem, requested } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { override, user as someUser, violation } from '../../../test/traffic';
 import { base, its, tag, userServer } from '../../../test/users';
@@ -92,8 +92,7 @@ test('an override until tonight ends at midnight, and says when that is', async 
   await user.selectOptions(screen.getByLabelText('Duration'), 'Until tonight');
   expect(screen.getByText(/^Ends \d+ \w+, 00:00 /)).toBeDefined();
   await user.click(screen.getByRole('button', { name: 'Save override' }));
-  await waitFor(() => expect(requests.some(({ method }) => method === 'PUT')).toBe(true));
-  expect(requests.find(({ method }) => method === 'PUT')?.body).toMatchObject({
+  expect((await requested(requests, 'PUT')).body).toMatchObject({
     expires_at: new Date(new Date().setHours(24, 0, 0, 0)).toISOString(),
   });
 });
@@ -123,11 +122,9 @@ test('an end that nobody changed is saved to the second', async () => {
   ]);
   const { user } = open('/t/acme/users/42?override=12');
   const reason = await screen.findByLabelText(/^Reason/);
-  await user.clear(reason);
-  await user.type(reason, 'another reason');
+  await user.retype(reason, 'another reason');
   await user.click(screen.getByRole('button', { name: 'Save override' }));
-  await waitFor(() => expect(requests.some(({ method }) => method === 'PUT')).toBe(true));
-  expect(requests.find(({ method }) => method === 'PUT')?.body).toMatchObject({ expires_at });
+  expect((await requested(requests, 'PUT')).body).toMatchObject({ expires_at });
 });
 
 test('a lost race shows both overrides, and mine can be saved over theirs', async () => {
@@ -158,8 +155,7 @@ test('an override can be removed, after its effect was said', async () => {
   const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
   expect(dialog.textContent).toMatch(/from 100 per second, bursts to 500 to 10 per second, bursts to 50 within 2 s/);
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
-  await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
-  expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"31"');
+  expect((await requested(requests, 'DELETE')).headers.get('If-Match')).toBe('"31"');
 });
 
 test('removing an override that somebody changed asks again with their version', async () => {
@@ -242,8 +238,7 @@ test('an override that changes nothing is saved only when it was said so', async
     ['Burst', '50'],
   ] as const) {
     const input = within(dialog).getByLabelText(name);
-    await user.clear(input);
-    await user.type(input, of);
+    await user.retype(input, of);
   }
   expect(within(dialog).getByText(/This is the rule’s own limit/)).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Save override' }));

@@ -1,10 +1,11 @@
 import { cleanup, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { auditEntry, page, plan, problem, rule, session } from '../../../test/fake';
+import { auditEntry, page, plan, problem, requested, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import {
   bucket,
   crossing,
+  detailed,
   exported,
   override,
   quota,
@@ -53,8 +54,7 @@ test('the plan changes with the tag that was read, after the limits of both were
   await user.selectOptions(within(dialog).getByLabelText('Plan'), 'pro');
   expect(within(dialog).getByText(/100 per second, bursts to 500/)).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Change plan' }));
-  await waitFor(() => expect(requests.some(({ method }) => method === 'PUT')).toBe(true));
-  const sent = requests.find(({ method }) => method === 'PUT');
+  const sent = await requested(requests, 'PUT');
   expect(sent?.body).toEqual({ plan: 'pro' });
   expect(sent?.headers.get('If-Match')).toBe('"0"');
 });
@@ -117,8 +117,7 @@ test('a bucket can be filled up and credited', async () => {
   await user.click(menu);
   await user.click(await screen.findByText('Adjust tokens'));
   const field = await screen.findByLabelText('Tokens');
-  await user.clear(field);
-  await user.type(field, '-10');
+  await user.retype(field, '-10');
   await user.click(screen.getByRole('button', { name: 'Take tokens' }));
   expect(await screen.findByText('Bucket set to 10 tokens')).toBeDefined();
   expect(requests.filter(({ method }) => method === 'POST').map(({ body }) => body)).toEqual([
@@ -250,12 +249,7 @@ test('a viewer sees all of it, and no button that would fail', async () => {
 
 test('a recent denial opens its story', async () => {
   userServer({
-    [`GET ${base}/violations/${violation().violation_id}`]: {
-      violation: violation(),
-      rule: null,
-      denied_in_minute: 11,
-      beside: [],
-    },
+    [`GET ${base}/violations/${violation().violation_id}`]: detailed(violation()),
   });
   const { user } = open('/t/acme/users/42');
   await user.click(await screen.findByText('GET /api/search'));

@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
-import type { Tagged } from '~/api/client';
+import { api, type Tagged } from '~/api/client';
 import { userDataAddress } from '~/api/exports';
 import { rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
@@ -15,6 +15,7 @@ import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
+import { TypeToRemove } from '~/components/TypeToRemove';
 import { here, usePanel } from '~/components/usePanel';
 import { Crossings } from '~/features/crossings/Crossings';
 import { useExport } from '~/features/exports/useExport';
@@ -29,7 +30,6 @@ import type { UserSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { Buckets } from './Buckets';
 import { ChangePlan } from './ChangePlan';
-import { EraseUser } from './EraseUser';
 import { ErasureReceipt } from './ErasureReceipt';
 import { Standing } from './Standing';
 import { Story } from './Story';
@@ -55,6 +55,12 @@ export default function UserPage() {
   const openViolation = usePanel<string>('open');
   const override = usePanel<string>('override');
   const erasure = usePanel<string>('erasure');
+
+  async function erase() {
+    const body = { confirm: id };
+    const begun = await api.post('/api/v1/tenants/{tenant}/users/{user_id}/erase', { tenant, user_id: id, body });
+    erasure(begun.receipt_id);
+  }
 
   const raise = () => user.data && override(denyingRule(overridable, user.data.value) ?? overridable[0]?.rule_id);
 
@@ -137,7 +143,16 @@ export default function UserPage() {
         )}
       </Query>
       {own && dialog}
-      {erasing && <EraseUser tenant={tenant} user={id} onClose={() => setErasing(false)} onErased={erasure} />}
+      {erasing && (
+        <TypeToRemove
+          title={`Erase user ${id}?`}
+          lead="Removes every record of this user. This cannot be undone."
+          verb="Erase user"
+          word={id}
+          onClose={() => setErasing(false)}
+          remove={erase}
+        />
+      )}
       {own && search.erasure && (
         <ErasureReceipt tenant={tenant} user={id} receipt={search.erasure} onClose={() => erasure(undefined)} />
       )}

@@ -147,9 +147,7 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
   if (search.prefix || search.plan) {
     return (
       <EmptyState icon={icon} title="No results">
-        {search.prefix
-          ? 'No user with this prefix has an assigned plan. Open the id to see its limits and buckets.'
-          : 'No user is assigned to this plan.'}
+        {search.prefix ? 'No user with this prefix has an assigned plan.' : 'No user is assigned to this plan.'}
       </EmptyState>
     );
   }

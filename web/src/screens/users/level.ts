@@ -12,7 +12,7 @@ export function levelAfter(
   return Math.min(roomOf(bucket), tokens + (Math.max(0, ms) / 1000) * rate_per_second);
 }
 
-/** The current level: between two reads it refills as on the server. A full bucket does not re-render. */
+/** Between two reads the level refills as on the server. A full bucket does not re-render. */
 export function useLevel(bucket: Bucket, readAt: number): number {
   const [now, setNow] = useState(readAt);
   const level = levelAfter(bucket, now - readAt);

@@ -6,7 +6,6 @@ export interface LineError {
   detail: string;
 }
 
-/** The errors of a CSV import with their lines. Pointers are "/lines/17/plan". */
 export function lineErrors(problem: ProblemDocument, text: string): LineError[] {
   const lines = text.split(/\r?\n/);
   return (problem.errors ?? []).flatMap(({ pointer, detail }) => {

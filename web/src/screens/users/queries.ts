@@ -12,7 +12,7 @@ export type Moment = components['schemas']['UserMoment'];
 
 const perPage = 100;
 
-/** Users with an assigned plan, by id. Users on the default plan are in no list. */
+/** Users on the default plan are in no list. */
 export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) => {
   const queryKey = tenantKey(tenant, 'users', 'list', { prefix, plan });
   const list = pagesQuery(queryKey, (cursor, signal) =>

@@ -2,10 +2,7 @@ import { queryOptions } from '@tanstack/react-query';
 import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 
-/**
- * The last thirteen months of a user, the latest first, and when they were read. No save changes them, so none waits
- * for them.
- */
+/** No save changes the usage, so none waits for it. */
 export const usageQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'usage', user),

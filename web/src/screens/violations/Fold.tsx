@@ -2,7 +2,6 @@ import { Button } from '@mantine/core';
 import { useState } from 'react';
 import styles from './Fold.module.css';
 
-/** On phones: shows and hides the filters after the one beside it. `set` says how many of them are set. */
 export function Fold({ set }: { set: number }) {
   const [open, setOpen] = useState(false);
   return (

@@ -32,7 +32,7 @@ export function Nothing(props: { list: List; filtered: boolean; live: boolean; t
   if (back !== null) {
     return (
       <EmptyState icon={icon} title="No results so far" action={<GoOn list={list}>Continue searching</GoOn>}>
-        Searched back to {back}. These filters have no index, so the search runs in steps.
+        Searched back to {back}.
       </EmptyState>
     );
   }

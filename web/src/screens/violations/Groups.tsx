@@ -1,13 +1,13 @@
 import { useQuery } from '@tanstack/react-query';
 import { presentQuery, presentRate, topQuery } from '~/api/traffic';
 import type { Present, Top, TopBy, TopItem } from '~/api/types';
+import { actsColumn, countColumn, timeColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconViolations } from '~/components/icons';
 import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
 import { RuleName } from '~/components/RuleLink';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
-import { RelativeTime } from '~/components/Time';
 import { exactTime, percent } from '~/domain/format';
 import { type Group, groupFilter, groupNouns, isLowerBound } from '~/domain/group';
 import type { Span } from '~/domain/range';
@@ -108,11 +108,7 @@ function columnsOf(
     },
   };
   const columns: Column<TopItem>[] = [
-    {
-      key: 'value',
-      header: singular[by],
-      render: (item) => <Value by={by} item={item} />,
-    },
+    { key: 'value', header: singular[by], render: (item) => <Value by={by} item={item} /> },
     {
       key: 'share',
       header: 'Share',
@@ -124,37 +120,22 @@ function columnsOf(
         </span>
       ),
     },
-    {
-      key: 'denied',
-      header: mode === 'shadow' ? 'Would be denied' : 'Denied',
-      width: mode === 'shadow' ? 144 : 96,
-      numeric: true,
-      render: ({ denied }) => <Num value={denied} />,
-    },
+    mode === 'shadow'
+      ? countColumn('denied', 'Would be denied', 144, ({ denied }) => denied)
+      : countColumn('denied', 'Denied', 96, ({ denied }) => denied),
     ...(mode === 'shadow' ? [] : [nowColumn]),
-    {
-      key: 'last',
-      header: 'Last',
-      width: 112,
-      wide: true,
-      render: ({ last_at }) => (last_at ? <RelativeTime at={last_at} /> : null),
-    },
+    timeColumn('last', 'Last', ({ last_at }) => last_at, { width: 112 }),
   ];
   if (!edit) return columns;
   return [
     ...columns,
-    {
-      key: 'actions',
-      header: 'Actions',
-      quiet: true,
-      width: 60,
-      render: ({ value, denied, rule }) =>
-        by !== 'rule' ? (
-          <GroupMenu tenant={tenant} group={{ by, value }} denied={denied} />
-        ) : (
-          rule && !rule.removed && <RuleMenu tenant={tenant} rule={rule} denied={denied} />
-        ),
-    },
+    actsColumn(60, ({ value, denied, rule }) =>
+      by !== 'rule' ? (
+        <GroupMenu tenant={tenant} group={{ by, value }} denied={denied} />
+      ) : (
+        rule && !rule.removed && <RuleMenu tenant={tenant} rule={rule} denied={denied} />
+      ),
+    ),
   ];
 }
 

@@ -3,8 +3,9 @@ import { useMemo } from 'react';
 import { serverNow } from '~/api/clock';
 import { rulesQuery } from '~/api/queries';
 import { seriesQuery, violationSeriesQuery } from '~/api/traffic';
-import { filterOf, type ViolationFilter } from '~/api/violations';
+import { filterOf } from '~/api/violations';
 import { Chart } from '~/charts/Chart';
+import type { Series } from '~/charts/chart';
 import { LoadingLines } from '~/components/states';
 import { exactTime, plural } from '~/domain/format';
 import { type Span, wholeSteps } from '~/domain/range';
@@ -35,122 +36,67 @@ export function useWhole(tenant: string, span: Span, search: ViolationsSearch): 
  * Denied checks over time, with the filters of the rows. All denials and those of one rule are exact counts. Other
  * filters and shadow rules use violation records, which can miss the oldest.
  */
-export function OverTime(props: Props) {
-  return isExact(props.search) ? <Exact {...props} /> : <Recorded {...props} />;
-}
-
-function Exact({ tenant, span, search, onBrush }: Props) {
-  const { data, isPlaceholderData } = useQuery(seriesQuery(tenant, span, { rule_id: search.rule }));
-  const { data: rules } = useQuery(rulesQuery(tenant));
-  const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
-  // The rows are also those of shadow rules, which the counts of all checks leave out.
-  const both = search.rule === undefined && search.mode === undefined;
-  const would = useShadows(tenant, span, {}, both, x);
-  const isShadow = rules?.find(({ rule_id }) => rule_id === search.rule)?.mode === 'shadow';
-  const denied = useMemo(() => data?.points.map((point) => point.denied) ?? [], [data]);
-  if (!data) return <Waiting />;
-  return (
-    <Bars
-      x={x}
-      counts={denied}
-      would={would}
-      shadow={isShadow}
-      total={data.total.denied}
-      stepSeconds={data.step_seconds}
-      old={isPlaceholderData}
-      onBrush={onBrush}
-    />
-  );
-}
-
-/** What shadow rules would have denied at these times; undefined if it is not wanted or nothing. */
-function useShadows(tenant: string, span: Span, filter: ViolationFilter, enabled: boolean, x: number[]) {
-  const { data } = useQuery({ ...violationSeriesQuery(tenant, span, { ...filter, mode: 'shadow' }), enabled });
-  return useMemo(() => {
-    if (!enabled || !data || data.total === 0) return undefined;
-    const counts = new Map(data.points.map(({ at, checks }) => [Date.parse(at) / 1000, checks]));
-    return x.map((at) => counts.get(at) ?? 0);
-  }, [enabled, data, x]);
-}
-
-function Recorded({ tenant, span, search, onBrush }: Props) {
+export function OverTime({ tenant, span, search, onBrush }: Props) {
+  const exact = isExact(search);
   const filter = filterOf(search);
-  const both = search.mode === undefined;
-  const query = violationSeriesQuery(tenant, span, both ? { ...filter, mode: 'enforce' } : filter);
-  const { data, isPlaceholderData } = useQuery(query);
-  const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
-  const would = useShadows(tenant, span, filter, both, x);
-  const checks = useMemo(() => data?.points.map((point) => point.checks) ?? [], [data]);
-  if (!data) return <Waiting />;
+  // The rows are also those of shadow rules, which the counts of all checks leave out.
+  const both = search.mode === undefined && !(exact && search.rule);
+  const counts = useQuery({ ...seriesQuery(tenant, span, { rule_id: search.rule }), enabled: exact });
+  const denials = both ? { ...filter, mode: 'enforce' as const } : filter;
+  const records = useQuery({ ...violationSeriesQuery(tenant, span, denials), enabled: !exact });
+  const shadows = useQuery({ ...violationSeriesQuery(tenant, span, { ...filter, mode: 'shadow' }), enabled: both });
+  const { data: rules } = useQuery(rulesQuery(tenant));
+  const { mode } = (exact ? rules?.find(({ rule_id }) => rule_id === search.rule) : search) ?? {};
+  const isShadow = mode === 'shadow';
+  const would = both && shadows.data && shadows.data.total > 0 ? shadows.data.points : undefined;
+  const { x, series } = useMemo(() => {
+    const points = exact
+      ? counts.data?.points.map(({ at, denied }) => ({ at, count: denied }))
+      : records.data?.points.map(({ at, checks }) => ({ at, count: checks }));
+    const denied: Series = {
+      label: isShadow ? 'would deny' : 'denied',
+      tone: isShadow ? 'shadow' : 'denied',
+      values: points?.map(({ count }) => count) ?? [],
+      bars: true,
+    };
+    const x = points?.map(({ at }) => Date.parse(at) / 1000) ?? [];
+    if (!would) return { x, series: [denied] };
+    const found = new Map(would.map(({ at, checks }) => [Date.parse(at) / 1000, checks]));
+    const shadow: Series = { label: 'would deny', tone: 'shadow', values: x.map((at) => found.get(at) ?? 0) };
+    return { x, series: [denied, shadow] };
+  }, [exact, counts.data, records.data, isShadow, would]);
+  const { data, isPlaceholderData } = exact ? counts : records;
+  if (!data) {
+    return (
+      <div style={{ minHeight: 164 }}>
+        <LoadingLines lines={3} />
+      </div>
+    );
+  }
+  const total = typeof data.total === 'number' ? data.total : data.total.denied;
+  const { step_seconds } = data;
   return (
-    <Bars
-      x={x}
-      counts={checks}
-      would={would}
-      shadow={search.mode === 'shadow'}
-      total={data.total}
-      stepSeconds={data.step_seconds}
-      old={isPlaceholderData}
-      atLeast
-      onBrush={onBrush}
-    >
-      Recorded violations only. The real number can be higher.{' '}
-      {data.looked_back_to && `From the latest 100,000 records, back to ${exactTime(Date.parse(data.looked_back_to))}.`}
-    </Bars>
-  );
-}
-
-interface BarsProps {
-  x: number[];
-  counts: number[];
-  would?: number[];
-  shadow: boolean;
-  total: number;
-  stepSeconds: number;
-  old: boolean;
-  atLeast?: boolean;
-  onBrush: (from: number, until: number) => void;
-  children?: React.ReactNode;
-}
-
-function Bars({ x, counts, would, shadow, total, stepSeconds, old, atLeast, onBrush, children }: BarsProps) {
-  const series = useMemo(
-    () => [
-      {
-        label: shadow ? 'would deny' : 'denied',
-        tone: shadow ? ('shadow' as const) : ('denied' as const),
-        values: counts,
-        bars: true,
-      },
-      ...(would ? [{ label: 'would deny', tone: 'shadow' as const, values: would }] : []),
-    ],
-    [counts, would, shadow],
-  );
-  return (
-    <div className={`${styles.over} ${old ? styles.old : ''}`}>
+    <div className={`${styles.over} ${isPlaceholderData ? styles.old : ''}`}>
       <Chart
-        label={`${atLeast ? 'At least ' : ''}${plural(total, 'check')} ${shadow ? 'would have been' : 'were'} denied`}
+        label={`${exact ? '' : 'At least '}${plural(total, 'check')} ${isShadow ? 'would have been' : 'were'} denied`}
         x={x}
         series={series}
         height={120}
         yMin={4}
-        unfinished={isUnfinished(x, stepSeconds)}
-        onBrush={(from, until) => onBrush(...wholeSteps(from, until, stepSeconds))}
+        unfinished={isUnfinished(x, step_seconds)}
+        onBrush={(from, until) => onBrush(...wholeSteps(from, until, step_seconds))}
       />
-      <p className={styles.hint}>{children} Drag over the chart to zoom in.</p>
+      {!exact && <p className={styles.hint}>{coverage(records.data?.looked_back_to)}</p>}
     </div>
   );
+}
+
+function coverage(back: string | null | undefined): string {
+  const words = 'Recorded violations only. The real number can be higher.';
+  return back ? `${words} From the latest 100,000 records, back to ${exactTime(Date.parse(back))}.` : words;
 }
 
 function isUnfinished(x: number[], stepSeconds: number): boolean {
   const last = x.at(-1);
   return last !== undefined && (last + stepSeconds) * 1000 > serverNow();
-}
-
-function Waiting() {
-  return (
-    <div style={{ minHeight: 164 }}>
-      <LoadingLines lines={3} />
-    </div>
-  );
 }

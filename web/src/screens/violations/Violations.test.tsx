@@ -5,9 +5,19 @@ import { limitExceeded } from '~/api/problem';
 import { seriesQuery } from '~/api/traffic';
 import { exactTime } from '~/domain/format';
 import { namedSpan } from '~/domain/range';
-import { auditEntry, effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { auditEntry, effect, fakeServer, page, plan, problem, requested, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { present, readyExport, series, top, verdicts, violation, violationSeries } from '../../../test/traffic';
+import {
+  detailed,
+  present,
+  readyExport,
+  scheduledChange,
+  series,
+  top,
+  verdicts,
+  violation,
+  violationSeries,
+} from '../../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 type Asked = { query: URLSearchParams };
@@ -28,22 +38,26 @@ function server(more: Record<string, unknown> = {}) {
   });
 }
 
-const oneOf = (more = {}) => ({
-  violation: violation(),
-  rule: rule({ plan: 'free' }),
-  denied_in_minute: 61,
-  beside: [violation({ violation_id: 'other', endpoint: '/api/reports' })],
-  ...more,
-});
-
-test('filters come from the address and go there', async () => {
+function asking(path: string, answer: () => unknown): URLSearchParams[] {
   const asked: URLSearchParams[] = [];
   server({
-    [`GET ${base}/violations`]: ({ query }: Asked) => {
+    [`GET ${base}/${path}`]: ({ query }: Asked) => {
       asked.push(query);
-      return { json: list() };
+      return { json: answer() };
     },
   });
+  return asked;
+}
+
+const beside = [violation({ violation_id: 'other', endpoint: '/api/reports' })];
+const oneOf = (more: Parameters<typeof detailed>[1] = {}) =>
+  detailed(violation(), { rule: rule({ plan: 'free' }), denied_in_minute: 61, beside, ...more });
+
+const { rule_id, key_pattern, name, plan: onPlan, meter, scope, mode } = rule({ rule_id: '12' });
+const named = { rule_id, key_pattern, name, plan: onPlan, meter, scope, mode, removed: false };
+
+test('filters come from the address and go there', async () => {
+  const asked = asking('violations', () => list());
   const { user, router } = open('/t/acme/violations?user=42&mode=enforce');
   await screen.findByRole('table', { name: 'Violations' });
   expect(asked[0]?.get('user_id')).toBe('42');
@@ -192,13 +206,10 @@ test('rows are links to their panel', async () => {
 });
 
 test('the chart of an address is counted by the server, and says how far back', async () => {
-  const asked: URLSearchParams[] = [];
-  server({
-    [`GET ${base}/stats/violations`]: ({ query }: Asked) => {
-      asked.push(query);
-      return { json: { ...violationSeries([4, 9]), looked_back_to: '2026-11-21T05:00:00Z' } };
-    },
-  });
+  const asked = asking('stats/violations', () => ({
+    ...violationSeries([4, 9]),
+    looked_back_to: '2026-11-21T05:00:00Z',
+  }));
   open('/t/acme/violations?ip=203.0.113.9');
   expect(await screen.findByText(/From the latest 100,000 records, back to /)).toBeDefined();
   expect(asked[0]?.get('ip')).toBe('203.0.113.9');
@@ -247,12 +258,7 @@ test('a violation’s address is blocked for a time, beside the violation', asyn
   const row = violation({ ip_address: '203.0.113.9' });
   server({
     [`GET ${base}/violations`]: list([row]),
-    [`GET ${base}/violations/${row.violation_id}`]: {
-      violation: row,
-      rule: null,
-      denied_in_minute: 1,
-      beside: [],
-    },
+    [`GET ${base}/violations/${row.violation_id}`]: detailed(row),
   });
   const { user } = open(`/t/acme/violations?open=${row.violation_id}`);
   await user.click(await screen.findByRole('button', { name: 'Block this address' }));
@@ -260,15 +266,11 @@ test('a violation’s address is blocked for a time, beside the violation', asyn
   expect(await within(dialog).findByRole('button', { name: 'Block for 1 hour' })).toBeDefined();
 });
 
-/** A server with the violations v-0 and v-1, of two addresses. */
 function ofTwoAddresses() {
   const rows = ['203.0.113.9', '198.51.100.7'].map((ip_address, index) =>
     violation({ violation_id: `v-${index}`, ip_address }),
   );
-  const details = rows.map((row) => [
-    `GET ${base}/violations/${row.violation_id}`,
-    { violation: row, rule: null, denied_in_minute: 1, beside: [] },
-  ]);
+  const details = rows.map((row) => [`GET ${base}/violations/${row.violation_id}`, detailed(row)]);
   server({ [`GET ${base}/violations`]: list(rows), ...Object.fromEntries(details) });
 }
 
@@ -355,14 +357,7 @@ test('what a pause missed is read from the list, and Live says where some are mi
 test('denials are grouped, and an address is blocked for an hour from its group', async () => {
   const requests = server({
     [`GET ${base}/stats/top`]: ({ query }: Asked) => ({
-      json: {
-        by: query.get('by'),
-        from: '2026-11-21T05:00:00Z',
-        until: '2026-11-21T06:00:00Z',
-        items: [{ value: '203.0.113.0/24', denied: 90, checks: null, last_at: '2026-11-21T05:59:00Z', rule: null }],
-        unattributed: 4,
-        looked_back_to: null,
-      },
+      json: { ...top(query.get('by') as 'network', [{ value: '203.0.113.0/24', denied: 90 }]), unattributed: 4 },
     }),
     [`POST ${base}/effect`]: effect({}),
     [`POST ${base}/rules`]: () => ({
@@ -381,10 +376,7 @@ test('denials are grouped, and an address is blocked for an hour from its group'
   const dialog = await screen.findByRole('dialog', { name: 'Block network 203.0.113.0/24' });
   expect(dialog.textContent).toMatch(/90 checks of this network were denied/);
   await user.click(within(dialog).getByRole('button', { name: 'Block for 1 hour' }));
-  await waitFor(() =>
-    expect(requests.some(({ method, path }) => method === 'POST' && path.endsWith('/rules'))).toBe(true),
-  );
-  const sent = requests.find(({ method, path }) => method === 'POST' && path.endsWith('/rules'));
+  const sent = await requested(requests, 'POST', '/rules');
   expect(sent?.body).toMatchObject({
     key_pattern: 'ip:203.0.113.0/24',
     name: 'temporary',
@@ -462,45 +454,20 @@ test('on a phone the rows of violations keep their endpoint and rule, on a line 
 
 test('a rule that denies much is let through for an hour from its group', async () => {
   const busy = rule({ rule_id: '12', version: 3 });
-  const { rule_id, key_pattern, name, plan, meter, scope, mode } = busy;
-  const named = { rule_id, key_pattern, name, plan, meter, scope, mode, removed: false };
   const requests = server({
-    [`GET ${base}/stats/top`]: {
-      by: 'rule',
-      from: '2026-11-21T05:00:00Z',
-      until: '2026-11-21T06:00:00Z',
-      items: [
-        { value: '12', denied: 90, checks: 100, last_at: null, rule: named },
-        {
-          value: '13',
-          denied: 8,
-          checks: 10,
-          last_at: null,
-          rule: { ...named, rule_id: '13', mode: 'shadow' },
-        },
-        { value: '14', denied: 7, checks: 10, last_at: null, rule: null },
-      ],
-      unattributed: 0,
-      looked_back_to: null,
-    },
+    [`GET ${base}/stats/top`]: top('rule', [
+      { value: '12', denied: 90, checks: 100, rule: named },
+      { value: '13', denied: 8, checks: 10, rule: { ...named, rule_id: '13', mode: 'shadow' } },
+      { value: '14', denied: 7, checks: 10 },
+    ]),
     [`GET ${base}/rules/12`]: () => ({ json: busy, headers: { ETag: '"3"' } }),
     [`POST ${base}/effect`]: effect({}),
     [`POST ${base}/scheduled-changes`]: () => ({
       status: 201,
-      json: {
-        change_id: '7',
-        title: 'user:{user_id} on all plans',
+      json: scheduledChange({
         rules: [{ rule_id: '12', change: { mode: 'shadow' }, failure: null }],
-        starts_at: '2026-11-21T06:00:00Z',
-        ends_at: '2026-11-21T07:00:00Z',
         state: 'in_force',
-        requested_at: '2026-11-21T06:00:00Z',
-        requested_by: 'ada@example.com',
-        requester_account_id: '1',
-        applied_at: '2026-11-21T06:00:00Z',
-        ended_at: null,
-        failure: null,
-      },
+      }),
     }),
   });
   const { user } = open('/t/acme/violations?group=rule');
@@ -530,8 +497,6 @@ test('a rule that denies much is let through for an hour from its group', async 
 test('a rule that somebody else changed is shown as it is now, and a second press changes that', async () => {
   let version = 3;
   const sent: unknown[] = [];
-  const { rule_id, key_pattern, name, plan, meter, scope, mode } = rule({ rule_id: '12' });
-  const named = { rule_id, key_pattern, name, plan, meter, scope, mode, removed: false };
   server({
     [`GET ${base}/stats/top`]: top('rule', [{ value: '12', denied: 90, checks: 100, last_at: null, rule: named }]),
     [`GET ${base}/rules/12`]: () => ({ json: rule({ rule_id: '12', version }), headers: { ETag: `"${version}"` } }),
@@ -575,13 +540,7 @@ test.each([
 });
 
 test('the chart counts what the rows are: an outcome of one rule comes from the records', async () => {
-  const asked: URLSearchParams[] = [];
-  server({
-    [`GET ${base}/stats/violations`]: ({ query }: Asked) => {
-      asked.push(query);
-      return { json: violationSeries([7]) };
-    },
-  });
+  const asked = asking('stats/violations', () => violationSeries([7]));
   open('/t/acme/violations?rule=12&mode=shadow');
   expect(await screen.findByText(/Recorded violations only/)).toBeDefined();
   expect(asked[0]?.get('rule_id')).toBe('12');

@@ -167,7 +167,7 @@ function groupedBy(group: NonNullable<ViolationsSearch['group']> | ''): Partial<
   return { ...none, group, live: undefined, open: undefined, ...(group === 'rule' && { rule: undefined }) };
 }
 
-/** Live and listed violations, each once, latest first. Held live rows are only counted. */
+/** Held live rows are only counted. */
 function joined(arrived: Violation[], held: ReadonlySet<string>, pages: { items: Violation[] }[] = []) {
   const before = pages.flatMap(({ items }) => items);
   const listed = new Set(before.map(({ violation_id }) => violation_id));

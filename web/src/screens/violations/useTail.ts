@@ -21,7 +21,6 @@ interface Tail {
   state: 'off' | 'connecting' | 'live' | 'stopped';
   /** Rows are missing between this time and the ones before it, because too many arrived meanwhile. */
   gap: string | null;
-  /** Why it stopped, or was refused for now. */
   error: unknown;
 }
 

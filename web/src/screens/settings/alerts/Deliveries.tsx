@@ -24,8 +24,7 @@ export function Deliveries({ tenant, alert, nameOf }: DeliveriesProps) {
       <h3>Deliveries</h3>
       <Query query={deliveries}>
         {(items) => {
-          if (items.length === 0)
-            return <p className="soft">No deliveries yet. Send a test to check that it arrives.</p>;
+          if (items.length === 0) return <p className="soft">No deliveries yet.</p>;
           return (
             <ul className={styles.deliveries}>
               {items.map((delivery) => (

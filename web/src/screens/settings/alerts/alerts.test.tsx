@@ -2,7 +2,7 @@ import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { page, problem, rule } from '../../../../test/fake';
 import { open } from '../../../../test/render';
-import { acme, server } from '../../../../test/settings';
+import { acme, loud, preview, server } from '../../../../test/settings';
 
 test('the first alert is made, and its secret shown once', async () => {
   const requests = server({
@@ -33,23 +33,6 @@ test('the first alert is made, and its secret shown once', async () => {
   });
 });
 
-const loud = {
-  alert_id: '4',
-  name: 'Loud',
-  kind: 'denials',
-  rule_id: '12',
-  per: 'rule',
-  threshold: 1000,
-  window_minutes: 5,
-  format: 'webhook',
-  url: 'https://hooks.example.com/',
-  email: null,
-  is_active: true,
-  rule_removed: false,
-  raised_at: null,
-  silence: null,
-  version: 1,
-};
 const waiting = {
   delivery_id: '90',
   is_test: false,
@@ -76,36 +59,25 @@ test.each([
 ])('a preview of counts since %s says since when there are any', async (counted_since, fired, words) => {
   const firings = [{ at: '2026-11-21T05:47:00Z', rule_id: '12', subject: null, count: 40 }].slice(1 - fired);
   server({
-    [`POST ${acme}/alerts/preview`]: {
-      since: '2026-11-14T06:00:00Z',
-      until: '2026-11-21T06:00:00Z',
-      counted_since,
-      looked_back_to: null,
-      fired,
-      firings,
-    },
+    [`POST ${acme}/alerts/preview`]: preview({ counted_since, fired, firings }),
   });
   const { user } = open('/t/acme/settings/alerts');
   await user.click(await screen.findByRole('button', { name: 'New alert' }));
   await user.click(await screen.findByRole('combobox', { name: 'Rule' }));
   await user.click(await screen.findByRole('option', { name: 'Any rule' }));
-  const preview = await screen.findByRole('region', { name: 'Preview' });
-  expect(within(preview).getByRole('status').textContent).toBe(words);
+  const shownPreview = await screen.findByRole('region', { name: 'Preview' });
+  expect(within(shownPreview).getByRole('status').textContent).toBe(words);
   // Not before the rule's first check: it was raised in the course of its minute.
-  const [time] = preview.querySelectorAll('time');
+  const [time] = shownPreview.querySelectorAll('time');
   expect(time?.getAttribute('datetime')).toBe(fired ? '2026-11-21T05:48:00.000Z' : undefined);
 });
 
 test('an alert of any rule shows when it would have fired, and is sent to Slack', async () => {
   const requests = server({
-    [`POST ${acme}/alerts/preview`]: {
-      since: '2026-11-14T06:00:00Z',
-      until: '2026-11-21T06:00:00Z',
-      counted_since: '2026-11-14T06:01:00Z',
-      looked_back_to: null,
+    [`POST ${acme}/alerts/preview`]: preview({
       fired: 7,
       firings: [{ at: '2026-11-20T06:00:00Z', rule_id: '12', subject: null, count: 40 }],
-    },
+    }),
     [`POST ${acme}/alerts`]: () => ({
       status: 201,
       json: { alert: { ...loud, format: 'slack' }, secret: null },
@@ -118,10 +90,10 @@ test('an alert of any rule shows when it would have fired, and is sent to Slack'
   expect(screen.queryByLabelText('Count')).toBeNull();
   await user.click(screen.getByRole('combobox', { name: 'Rule' }));
   await user.click(await screen.findByRole('option', { name: 'Any rule' }));
-  const preview = await screen.findByRole('region', { name: 'Preview' });
-  expect(preview.textContent).toContain('It would have fired 7 times in the last 7 days');
-  expect(preview.textContent).toMatch(/40 % by .*Each user/);
-  expect(preview.textContent).toContain('and 2 times before');
+  const shownPreview = await screen.findByRole('region', { name: 'Preview' });
+  expect(shownPreview.textContent).toContain('It would have fired 7 times in the last 7 days');
+  expect(shownPreview.textContent).toMatch(/40 % by .*Each user/);
+  expect(shownPreview.textContent).toContain('and 2 times before');
   await user.selectOptions(screen.getByLabelText('Send to'), 'slack');
   await user.type(screen.getByLabelText('Slack webhook'), 'https://hooks.slack.com/services/x');
   await user.click(screen.getByRole('button', { name: 'Create alert' }));
@@ -236,8 +208,7 @@ test('a lost race over an alert asks about the field that both changed, and keep
   const { user } = open('/t/acme/settings/alerts?entry=4');
   await user.click(await screen.findByRole('button', { name: 'Edit' }));
   const name = await screen.findByLabelText('Name');
-  await user.clear(name);
-  await user.type(name, 'Louder');
+  await user.retype(name, 'Louder');
   await user.click(screen.getByRole('button', { name: 'Save' }));
   const dialog = await screen.findByRole('dialog', { name: /Someone changed this alert/ });
   expect(within(dialog).getByRole('row', { name: 'Name Quiet Louder' })).toBeDefined();

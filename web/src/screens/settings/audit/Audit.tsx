@@ -28,7 +28,6 @@ import { useNames } from './names';
 
 const pageSize = 100;
 
-/** Every change of the tenant, latest first. A row opens what differed, and the button to undo it. */
 export default function Audit() {
   const tenant = useTenant();
   const search = useSearch({ strict: false }) as SettingsSearch;
@@ -71,7 +70,9 @@ export default function Audit() {
         open={search.entry}
         to={({ audit_id }) => here({ entry: audit_id })}
         onOpen={({ audit_id }) => open(audit_id)}
-        none={<Nothing filtered={Object.keys(search).length > 0} />}
+        none={
+          <EmptyState icon={IconHistory} title={Object.keys(search).length > 0 ? 'No results' : 'No changes yet'} />
+        }
       />
       {dialog}
       <EntryPanel tenant={tenant} id={search.entry} object={search.object} onClose={() => open(undefined)} />
@@ -124,12 +125,4 @@ function filterOf(search: SettingsSearch, span: Span) {
     object_id: kind ? object : undefined,
     change_id: change,
   };
-}
-
-function Nothing({ filtered }: { filtered: boolean }) {
-  return (
-    <EmptyState icon={IconHistory} title={filtered ? 'No results' : 'No changes yet'}>
-      {filtered ? 'Remove a filter to see more.' : 'Every change is recorded here.'}
-    </EmptyState>
-  );
 }

@@ -1,13 +1,13 @@
-import { Select } from '@mantine/core';
+import { Select, type SelectProps } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
+import { membersQuery } from '~/api/queries';
 import { ClearFilters } from '~/components/ClearFilters';
 import { actions, kinds } from '~/domain/audit';
 import { keyLabel } from '~/domain/key';
 import { ranges } from '~/domain/range';
 import type { SettingsSearch } from '~/search';
 import { keysQuery } from '../keys/queries';
-import { membersQuery } from '../members/queries';
 import styles from './Audit.module.css';
 
 export function Filters({ tenant, search }: { tenant: string; search: SettingsSearch }) {
@@ -18,48 +18,39 @@ export function Filters({ tenant, search }: { tenant: string; search: SettingsSe
     navigate({ to: '.', search: (old: object) => ({ ...old, ...more, entry: undefined }) });
   const actors = [
     ...(members.data ?? []).map(({ account_id, email }) => ({ value: String(account_id), label: email })),
-    ...(keys.data ?? []).map((key, _, all) => ({
-      value: key.key_id,
-      label: `API key ${keyLabel(key, all)}`,
-    })),
+    ...(keys.data ?? []).map((key, _, all) => ({ value: key.key_id, label: `API key ${keyLabel(key, all)}` })),
   ];
   const filtered = Object.entries(search).some(([name, value]) => name !== 'entry' && value !== undefined);
-  const common = { clearable: true, size: 'sm', className: styles.filter } as const;
+  const filter = (
+    name: 'kind' | 'action' | 'actor' | 'range',
+    label: string,
+    placeholder: string,
+    data: SelectProps['data'],
+    more?: SelectProps,
+  ) => (
+    <Select
+      clearable
+      size="sm"
+      className={styles.filter}
+      aria-label={label}
+      placeholder={placeholder}
+      data={data}
+      value={search[name] ?? null}
+      onChange={(value) => set({ [name]: value ?? undefined, ...(name === 'kind' && { object: undefined }) })}
+      {...more}
+    />
+  );
   return (
     <div className={styles.filters}>
-      <Select
-        {...common}
-        aria-label="Object"
-        placeholder="Any object"
-        data={kinds}
-        value={search.kind ?? null}
-        onChange={(kind) => set({ kind: kind ?? undefined, object: undefined })}
-      />
-      <Select
-        {...common}
-        aria-label="Action"
-        placeholder="Any action"
-        data={actions}
-        value={search.action ?? null}
-        onChange={(action) => set({ action: action ?? undefined })}
-      />
-      <Select
-        {...common}
-        aria-label="Author"
-        placeholder="Anyone"
-        searchable
-        data={actors}
-        value={search.actor ?? null}
-        onChange={(actor) => set({ actor: actor ?? undefined })}
-      />
-      <Select
-        {...common}
-        aria-label="Time range"
-        placeholder="Any time"
-        data={ranges.map(({ value, label }) => ({ value, label }))}
-        value={search.range ?? null}
-        onChange={(range) => set({ range: range ?? undefined })}
-      />
+      {filter('kind', 'Object', 'Any object', kinds)}
+      {filter('action', 'Action', 'Any action', actions)}
+      {filter('actor', 'Author', 'Anyone', actors, { searchable: true })}
+      {filter(
+        'range',
+        'Time range',
+        'Any time',
+        ranges.map(({ value, label }) => ({ value, label })),
+      )}
       {filtered && <ClearFilters onClear={() => navigate({ to: '.', search: {} })} />}
     </div>
   );

@@ -1,41 +1,33 @@
 import { Switch, TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
 import type { AuditWebhook } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
+import { useFields } from '~/components/useFields';
 
 interface Props {
   tenant: string;
   webhook: AuditWebhook | null;
-  /** Called with a new webhook’s secret, which is shown once. */
   onSecret: (secret: string) => void;
   onClose: () => void;
 }
 
 export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
   const queries = useQueryClient();
-  const [url, setURL] = useState('');
-  const [isActive, setActive] = useState(webhook?.is_active ?? true);
+  const { values, field, change } = useFields({ url: '', is_active: webhook?.is_active ?? true });
+  const { url, is_active } = values;
 
   async function save() {
-    const path = { tenant };
     if (webhook) {
-      await api.patch('/api/v1/tenants/{tenant}/audit-webhook', {
-        ...path,
-        etag: etagOf(webhook),
-        body: { is_active: isActive, ...(url !== '' && { url }) },
-      });
+      const body = { is_active, ...(url !== '' && { url }) };
+      await api.patch('/api/v1/tenants/{tenant}/audit-webhook', { tenant, etag: etagOf(webhook), body });
       await changed(queries, tenant, 'audit_webhook');
       done('Webhook saved');
       return;
     }
-    const { secret } = await api.post('/api/v1/tenants/{tenant}/audit-webhook', {
-      ...path,
-      body: { url, is_active: isActive },
-    });
+    const { secret } = await api.post('/api/v1/tenants/{tenant}/audit-webhook', { tenant, body: values });
     // Not awaited, or the form would stay open below the secret.
     changed(queries, tenant, 'audit_webhook');
     onSecret(secret);
@@ -61,15 +53,13 @@ export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
             placeholder={webhook ? 'Unchanged' : 'https://siem.example.com/sluice'}
             required={!webhook}
             data-autofocus
-            value={url}
-            error={wrong('/url')}
-            onChange={(event) => setURL(event.currentTarget.value)}
+            {...field('url', wrong)}
           />
           <Switch
             label="On"
             description="While it is off, changes wait and are sent later"
-            checked={isActive}
-            onChange={(event) => setActive(event.currentTarget.checked)}
+            checked={is_active}
+            onChange={(event) => change({ is_active: event.currentTarget.checked })}
           />
         </>
       )}

@@ -1,8 +1,7 @@
 import { useQuery } from '@tanstack/react-query';
-import { rulesQuery } from '~/api/queries';
+import { membersQuery, rulesQuery } from '~/api/queries';
 import type { Names } from '~/domain/audit';
 import { ruleLabel } from '~/domain/rule';
-import { membersQuery } from '../members/queries';
 
 export function useNames(tenant: string): Names & { isPending: boolean } {
   const { data: members, isPending: awaitsMembers } = useQuery(membersQuery(tenant));

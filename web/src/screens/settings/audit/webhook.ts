@@ -8,7 +8,7 @@ import { exactNumber } from '~/domain/format';
 const soon = 2_000;
 const later = 15_000;
 
-/** Where the audit log is sent; null for nowhere. It refetches sooner while something is on its way. */
+/** Null if the audit log is sent nowhere. */
 export const auditWebhookQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit webhook'),
@@ -35,7 +35,6 @@ export function waitingOf({ waiting }: AuditWebhook): string {
   return waiting >= mostCounted ? `${counted} or more` : counted;
 }
 
-/** How an attempt ended: "the receiver did not answer in time", "answered 503" */
 export function resultOf(status: number | null, error: string): string {
   return error || (status === null ? 'no answer' : `answered ${status}`);
 }

@@ -8,7 +8,6 @@ import styles from './Gateways.module.css';
 
 const ofMapping = /^\/mapping(\/|$)/;
 
-/** Tells what is wrong with the mapping, which its own field says. */
 export function useRefusal(error: unknown, onRefused: (words: string | undefined) => void) {
   const fields = error instanceof ProblemError ? (error.document.errors ?? []) : [];
   const wrong = fields.filter(({ pointer }) => ofMapping.test(pointer));

@@ -18,9 +18,8 @@ const pause = 300;
 
 interface Props {
   tenant: string;
-  /** The mapping to try: the edited one, which need not be saved. undefined while it cannot be read. */
+  /** Undefined while it cannot be read. */
   mapping: DescriptorMapping | undefined;
-  /** Called with what is wrong with the mapping; undefined: nothing. */
   onRefused: (words: string | undefined) => void;
 }
 

@@ -8,7 +8,6 @@ const acme = '/api/v1/tenants/acme';
 const authorize = `${acme}/gateways/authorize`;
 const at = '/t/acme/settings/gateways';
 
-/** A server whose mapping is stored, and changes by writes at its current version. */
 function server(mapping: object | null, more: Record<string, unknown> = {}, role: 'viewer' | 'editor' = 'editor') {
   const stored = { mapping: mapping ?? {}, version: mapping ? 1 : 0 };
   const answer = () => ({

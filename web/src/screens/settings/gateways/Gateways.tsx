@@ -66,7 +66,6 @@ interface Props<M extends object> {
   kind: Kind<M>;
   tenant: string;
   effect: string;
-  /** Shows what a sample becomes; the mapping is undefined while it cannot be read. */
   Sample: React.ComponentType<{
     tenant: string;
     mapping: M | undefined;

@@ -30,7 +30,6 @@ export function HttpRecipes() {
   );
 }
 
-/** Nobody has run it with Envoy yet, and it says so. */
 export function EnvoyRecipe({ tenant }: { tenant: string }) {
   const lead = (
     <>

@@ -8,7 +8,6 @@ interface DescriptorSampleDraft {
 
 export const firstDescriptors = 'remote_address=203.0.113.9\nuser_id=42,path=/orders';
 
-/** A limit as JSON of protobuf has it. */
 const limitOf = ({ requests_per_unit, requestsPerUnit, unit }: Record<string, never>) => ({
   requests_per_unit: requests_per_unit ?? requestsPerUnit ?? 0,
   unit,
@@ -16,7 +15,7 @@ const limitOf = ({ requests_per_unit, requestsPerUnit, unit }: Record<string, ne
 
 const notLines = 'must be “key=value, key=value” on each line, or a request as JSON';
 
-/** The request of a draft, or its errors. A domain in JSON replaces the typed one. */
+/** A domain in JSON replaces the typed one. */
 export function descriptorsOf(
   { domain, descriptors }: DescriptorSampleDraft,
   mapping: DescriptorMapping | undefined,

@@ -8,7 +8,6 @@ import { useSave } from '~/components/useSave';
 
 const textOf = (mapping: object) => JSON.stringify(mapping, null, 2);
 
-/** Reads a mapping from JSON. Whether it is a valid one is the server's to say. */
 function read<M extends object>(text: string): { mapping?: M; error?: string } {
   try {
     const mapping: unknown = JSON.parse(text);

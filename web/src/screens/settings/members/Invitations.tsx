@@ -5,12 +5,12 @@ import { changed } from '~/api/changes';
 import { api } from '~/api/client';
 import type { Invitation } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
+import { actsColumn, timeColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconX } from '~/components/icons';
 import { MailOutcome } from '~/components/MailOutcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import { useRole, useTenant } from '~/session';
 import { invitationsQuery } from './queries';
@@ -31,25 +31,15 @@ export function Invitations() {
     },
     { key: 'role', header: 'Role', width: 100, render: ({ role }) => role },
     { key: 'by', header: 'By', wide: true, render: ({ invited_by }) => invited_by },
-    {
-      key: 'until',
-      header: 'Ends',
-      width: 120,
-      render: ({ expires_at }) => <RelativeTime at={expires_at} />,
-    },
+    timeColumn('until', 'Ends', ({ expires_at }) => expires_at, { wide: false }),
   ];
   if (own) {
-    columns.push({
-      key: 'revoke',
-      header: 'Actions',
-      quiet: true,
-      width: 60,
-      render: (invitation) => (
-        <ActionIcon aria-label={`Revoke the invitation of ${invitation.email}`} onClick={() => setRevoking(invitation)}>
-          <IconX size={15} />
-        </ActionIcon>
-      ),
-    });
+    const acts = (invitation: Invitation) => (
+      <ActionIcon aria-label={`Revoke the invitation of ${invitation.email}`} onClick={() => setRevoking(invitation)}>
+        <IconX size={15} />
+      </ActionIcon>
+    );
+    columns.push(actsColumn(60, acts));
   }
 
   async function revoke() {

@@ -8,6 +8,7 @@ import { CapacityNote } from '~/components/CapacityNote';
 import { FormDialog } from '~/components/FormDialog';
 import { SecretDialog } from '~/components/SecretDialog';
 import { done } from '~/components/toast';
+import { useFields } from '~/components/useFields';
 import { type Role, roleNames, roles } from '~/domain/roles';
 import { signInAddress } from '~/session';
 
@@ -16,13 +17,13 @@ import { signInAddress } from '~/session';
  */
 export function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
   const queries = useQueryClient();
-  const [email, setEmail] = useState('');
-  const [role, setRole] = useState<Role>('viewer');
+  const { values, field } = useFields({ email: '', role: 'viewer' as Role });
+  const { email, role } = values;
   const [link, setLink] = useState<string | null>(null);
   const mail = useQuery(signInOptionsQuery).data?.mail;
 
   async function invite() {
-    const { token } = await api.post('/api/v1/tenants/{tenant}/invitations', { tenant, body: { email, role } });
+    const { token } = await api.post('/api/v1/tenants/{tenant}/invitations', { tenant, body: values });
     await changed(queries, tenant, 'invitation');
     if (token) {
       setLink(`${window.location.origin}/invitation#${token}`);
@@ -36,9 +37,8 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
     return (
       <SecretDialog title={`Send this link to ${email}`} what="link" secret={link} onClose={onClose}>
         <p className="soft">
-          Anyone who opens the link within seven days becomes {roleNames[role]}. If it is lost, revoke the invitation
-          and make another. A link that is passed on verifies no address, so the account is for this tenant only, and
-          its sign-in address is <strong>{signInAddress(tenant)}</strong>.
+          Anyone who opens the link within seven days becomes {roleNames[role]}, for this tenant only, and signs in at{' '}
+          <strong>{signInAddress(tenant)}</strong>.
         </p>
       </SecretDialog>
     );
@@ -59,22 +59,12 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
       {(wrong) => (
         <>
           <CapacityNote tenant={tenant} thing="members" />
-          <TextInput
-            label="E-mail"
-            type="email"
-            required
-            data-autofocus
-            value={email}
-            error={wrong('/email')}
-            onChange={(event) => setEmail(event.currentTarget.value)}
-          />
+          <TextInput label="E-mail" type="email" required data-autofocus {...field('email', wrong)} />
           <NativeSelect
             label="Role"
             description="Viewers can read. Editors can change plans, rules and users. Owners can change everything."
             data={roles}
-            value={role}
-            error={wrong('/role')}
-            onChange={(event) => setRole(event.currentTarget.value as Role)}
+            {...field('role', wrong)}
           />
         </>
       )}

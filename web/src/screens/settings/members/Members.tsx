@@ -3,10 +3,11 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
-import { sessionKey } from '~/api/queries';
+import { membersQuery, sessionKey } from '~/api/queries';
 import { openScheduledQuery } from '~/api/scheduled';
 import type { Member } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
+import { actsColumn } from '~/components/columns';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconPlus, IconX } from '~/components/icons';
 import { NotVerified } from '~/components/NotVerified';
@@ -23,7 +24,6 @@ import { keysQuery } from '../keys/queries';
 import styles from '../Settings.module.css';
 import { Invitations } from './Invitations';
 import { Invite } from './Invite';
-import { membersQuery } from './queries';
 
 export default function Members() {
   const tenant = useTenant();
@@ -78,17 +78,12 @@ export default function Members() {
       render: ({ second_factor }) =>
         second_factor ? <Outcome tone="allowed">On</Outcome> : <span className="soft">None</span>,
     });
-    columns.push({
-      key: 'remove',
-      header: 'Actions',
-      quiet: true,
-      width: 60,
-      render: (member) => (
-        <ActionIcon aria-label={`Remove ${member.email}`} onClick={() => ask(member)}>
-          <IconX size={15} />
-        </ActionIcon>
-      ),
-    });
+    const acts = (member: Member) => (
+      <ActionIcon aria-label={`Remove ${member.email}`} onClick={() => ask(member)}>
+        <IconX size={15} />
+      </ActionIcon>
+    );
+    columns.push(actsColumn(60, acts));
   }
 
   function ask(member: Member) {
@@ -154,7 +149,7 @@ interface RemovalProps {
   onCancels: (cancels: boolean) => void;
 }
 
-/** The effect of a removal. Keys outlive the person who made them, who may have a copy, and so do scheduled changes. */
+/** Keys and scheduled changes outlive the person who made them. */
 function Removal({ member, cancels, onCancels }: RemovalProps) {
   const tenant = useTenant();
   const keys = useQuery(keysQuery(tenant));
@@ -175,8 +170,8 @@ function Removal({ member, cancels, onCancels }: RemovalProps) {
       {theirs.length > 0 && (
         <>
           {' '}
-          The API keys that they made keep working: <strong>{theirs.map(({ name }) => name).join(', ')}</strong>. The
-          list of API keys then asks about each: revoke it, as the person may have a copy, or keep it.
+          The API keys that they made keep working, until you revoke them:{' '}
+          <strong>{theirs.map(({ name }) => name).join(', ')}</strong>.
         </>
       )}
       {waiting.length > 0 && (

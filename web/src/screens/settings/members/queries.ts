@@ -3,8 +3,6 @@ import { api } from '~/api/client';
 import { all } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 
-export { membersQuery } from '~/api/queries';
-
 export const invitationsQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'invitations'),

@@ -19,7 +19,6 @@ interface Props {
 
 type Draft = Partial<Record<CapacityThing, number>>;
 
-/** Sets the tenant’s exceptions from the platform’s defaults; an empty field is the default. */
 export default function CapacityForm({ tenant, saved, onClose }: Props) {
   const queries = useQueryClient();
   const [{ value, etag }] = useState(saved); // as they were when the form opened
@@ -42,7 +41,7 @@ export default function CapacityForm({ tenant, saved, onClose }: Props) {
   return (
     <FormDialog
       title="Edit capacity"
-      lead="Empty: the default. A number below what is held removes nothing, and refuses more."
+      lead="A number below what is held removes nothing, and refuses more."
       verb="Save capacity"
       onClose={onClose}
       save={save}

@@ -1,20 +1,18 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, type Tagged } from '~/api/client';
+import { membersQuery } from '~/api/queries';
 import type { Member, Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Outcome } from '~/components/Outcome';
 import { plural } from '~/domain/format';
 import { useRole, useSession } from '~/session';
-import { membersQuery } from '../members/queries';
-import { SwitchCard } from './SwitchCard';
+import { SwitchCard } from './Switches';
 
 export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Tagged<Tenant> }) {
   const { own } = useRole();
   const { two_factors } = useSession();
   const queries = useQueryClient();
-  const [asking, setAsking] = useState(false);
   const required = tenant.settings.require_second_factor;
   return (
     <SwitchCard
@@ -22,30 +20,31 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
       state={<Outcome tone={required ? 'allowed' : 'neutral'}>{required ? 'Required' : 'Optional'}</Outcome>}
       note={required ? 'API keys are not affected.' : 'Each member decides.'}
       verb={required ? 'Make optional' : 'Require'}
-      onSwitch={own ? () => setAsking(true) : undefined}
+      may={own}
     >
-      <ConfirmAction
-        opened={asking}
-        onClose={() => setAsking(false)}
-        title={required ? 'Make the second factor optional?' : 'Require a second factor?'}
-        effect={
-          required
-            ? 'A stolen password alone will open this tenant to whoever has it.'
-            : two_factors
-              ? asking && <Effect tenant={tenant.slug} />
-              : 'Set up your own on your profile first; otherwise you would lose access yourself.'
-        }
-        verb={required ? 'Make optional' : 'Require'}
-        destructive={required}
-        action={async () => {
-          await api.patch('/api/v1/tenants/{tenant}', {
-            tenant: tenant.slug,
-            etag,
-            body: { settings: { require_second_factor: !required } },
-          });
-          await changed(queries, tenant.slug, 'tenant');
-        }}
-      />
+      {(asked) => (
+        <ConfirmAction
+          {...asked}
+          title={required ? 'Make the second factor optional?' : 'Require a second factor?'}
+          effect={
+            required
+              ? 'A stolen password alone will open this tenant to whoever has it.'
+              : two_factors
+                ? asked.opened && <Effect tenant={tenant.slug} />
+                : 'Set up your own on your profile first; otherwise you would lose access yourself.'
+          }
+          verb={required ? 'Make optional' : 'Require'}
+          destructive={required}
+          action={async () => {
+            await api.patch('/api/v1/tenants/{tenant}', {
+              tenant: tenant.slug,
+              etag,
+              body: { settings: { require_second_factor: !required } },
+            });
+            await changed(queries, tenant.slug, 'tenant');
+          }}
+        />
+      )}
     </SwitchCard>
   );
 }

@@ -12,7 +12,7 @@ import { done } from '~/components/toast';
 import { useSave } from '~/components/useSave';
 import { choicesOf, failureModeLabels, fieldLabels } from '~/domain/rule';
 import styles from '../Settings.module.css';
-import { type Draft, draftOf, failureModeMeans, patchOf, sayField } from './settings';
+import { type Draft, draftOf, failureModeMeans, type numbers, patchOf, sayField } from './settings';
 
 export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: string[] }) {
   const { slug } = saved.value;
@@ -39,27 +39,21 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
   }
 
   const { wrong, rest } = fieldErrors(editor.error);
-  const number = (name: 'jitter' | 'ipv4' | 'ipv6' | 'recordDays', pointer: string) => ({
+  const number = (name: (typeof numbers)[number]) => ({
     ...field(name),
-    error: wrong(`/settings/${pointer}`),
+    error: wrong(`/settings/${name}`),
     allowDecimal: false,
     allowNegative: false,
   });
 
   return (
     <form className={styles.field} onSubmit={submits(() => editor.submit())}>
-      <TextInput
-        label="Name"
-        description={`The slug ${slug} cannot be changed`}
-        {...field('name')}
-        error={wrong('/name')}
-      />
+      <TextInput label="Name" description={`The slug ${slug} cannot be changed`} {...field('name', wrong)} />
       <ChoiceField
         label="Default plan"
         description="For users without an assigned plan"
         data={[{ value: '', label: 'None' }, ...plans]}
-        {...field('default_plan')}
-        error={wrong('/default_plan')}
+        {...field('default_plan', wrong)}
       />
       <NativeSelect
         label={fieldLabels.failure_mode}
@@ -73,7 +67,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
         description="Spreads Retry-After, so that callers do not all retry at once. 0 to 50 %"
         suffix=" %"
         max={50}
-        {...number('jitter', 'retry_jitter_percent')}
+        {...number('retry_jitter_percent')}
       />
       <Group grow gap={8} align="start">
         <NumberInput
@@ -81,14 +75,14 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
           description="One bucket for each prefix"
           prefix="/"
           max={32}
-          {...number('ipv4', 'ipv4_prefix')}
+          {...number('ipv4_prefix')}
         />
         <NumberInput
           label="IPv6 prefix"
           description="A customer usually has a /64"
           prefix="/"
           max={128}
-          {...number('ipv6', 'ipv6_prefix')}
+          {...number('ipv6_prefix')}
         />
       </Group>
       <NumberInput
@@ -96,13 +90,13 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
         description="Checks kept for replays, in days; 0 deletes them"
         suffix=" days"
         max={30}
-        {...number('recordDays', 'record_days')}
+        {...number('record_days')}
       />
       <Switch
         label="Rates adapt to backends"
         description="Off: every configured rate is in force"
-        checked={draft.adapts}
-        onChange={(event) => change({ adapts: event.currentTarget.checked })}
+        checked={!draft.fixed_rates}
+        onChange={(event) => change({ fixed_rates: !event.currentTarget.checked })}
       />
       <FormError>{rest()}</FormError>
       <Group gap={8}>

@@ -1,14 +1,14 @@
 import { useQuery } from '@tanstack/react-query';
 import { plansQuery, tenantQuery } from '~/api/queries';
+import { Facts } from '~/components/Facts';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { useRole, useSession, useTenant } from '~/session';
 import { WebhookCard } from '../audit/WebhookCard';
 import { CapacityCard } from './Capacity';
-import { EnforcementCard } from './Enforcement';
 import { SecondFactorCard } from './SecondFactor';
-import { Suspension } from './Suspension';
-import { TenantFacts } from './TenantFacts';
+import { EnforcementCard, SuspensionCard } from './Switches';
+import { factsOf } from './settings';
 import { TenantForm } from './TenantForm';
 
 export default function TenantSettings() {
@@ -27,14 +27,14 @@ export default function TenantSettings() {
                 {(items) => <TenantForm saved={saved} plans={items.map(({ name }) => name)} />}
               </Query>
             ) : (
-              <TenantFacts tenant={saved.value} />
+              <Facts facts={{ Slug: <code>{slug}</code>, ...factsOf(saved.value) }} />
             )}
           </Card>
           <EnforcementCard tenant={saved.value} />
           <SecondFactorCard saved={saved} />
           <WebhookCard />
           <CapacityCard tenant={slug} editable={account.platform_admin} />
-          {account.platform_admin && <Suspension saved={saved} />}
+          {account.platform_admin && <SuspensionCard tenant={saved.value} />}
         </>
       )}
     </Query>

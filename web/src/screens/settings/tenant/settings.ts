@@ -7,64 +7,45 @@ export const failureModeMeans: Record<FailureMode, string> = {
   closed: 'Every matching request is denied with 503.',
 };
 
-export interface Draft {
+export const numbers = ['retry_jitter_percent', 'ipv4_prefix', 'ipv6_prefix', 'record_days'] as const;
+
+type Numbers = Record<(typeof numbers)[number], number | string>;
+
+export interface Draft extends Numbers {
   name: string;
   default_plan: string;
   failure_mode: FailureMode;
-  jitter: number | string;
-  ipv4: number | string;
-  ipv6: number | string;
-  recordDays: number | string;
-  adapts: boolean;
+  fixed_rates: boolean;
 }
 
 export function draftOf({ name, default_plan, settings }: Tenant): Draft {
-  return {
-    name,
-    default_plan: default_plan ?? '',
-    failure_mode: settings.failure_mode,
-    jitter: settings.retry_jitter_percent,
-    ipv4: settings.ipv4_prefix,
-    ipv6: settings.ipv6_prefix,
-    recordDays: settings.record_days,
-    adapts: !settings.fixed_rates,
-  };
+  const { failure_mode, retry_jitter_percent, ipv4_prefix, ipv6_prefix, record_days, fixed_rates } = settings;
+  const numbers = { retry_jitter_percent, ipv4_prefix, ipv6_prefix, record_days };
+  return { name, default_plan: default_plan ?? '', failure_mode, ...numbers, fixed_rates };
 }
 
-/** The body of a save. An empty number becomes NaN, which the server refuses at its field. */
-export function patchOf(draft: Draft) {
-  const number = (value: number | string) => (value === '' ? Number.NaN : Number(value));
-  return {
-    name: draft.name,
-    default_plan: draft.default_plan || null,
-    settings: {
-      failure_mode: draft.failure_mode,
-      retry_jitter_percent: number(draft.jitter),
-      ipv4_prefix: number(draft.ipv4),
-      ipv6_prefix: number(draft.ipv6),
-      record_days: number(draft.recordDays),
-      fixed_rates: !draft.adapts,
-    },
-  };
+/** An empty number becomes NaN, which the server refuses at its field. */
+export function patchOf({ name, default_plan, ...settings }: Draft) {
+  const read = Object.fromEntries(
+    numbers.map((field) => [field, settings[field] === '' ? Number.NaN : Number(settings[field])]),
+  ) as Record<keyof Numbers, number>;
+  return { name, default_plan: default_plan || null, settings: { ...settings, ...read } };
 }
 
-export function sayField(field: keyof Draft, draft: Draft): [string, string] {
-  switch (field) {
-    case 'name':
-      return ['Name', draft.name];
-    case 'default_plan':
-      return ['Default plan', draft.default_plan || 'none'];
-    case 'failure_mode':
-      return [fieldLabels.failure_mode, failureModeLabels[draft.failure_mode]];
-    case 'jitter':
-      return ['Retry jitter', `${draft.jitter} %`];
-    case 'ipv4':
-      return ['IPv4 prefix', `/${draft.ipv4}`];
-    case 'ipv6':
-      return ['IPv6 prefix', `/${draft.ipv6}`];
-    case 'recordDays':
-      return ['Record checks', `${draft.recordDays} days`];
-    default:
-      return ['Rates adapt to backends', draft.adapts ? 'yes' : 'no'];
-  }
+const said: Record<keyof Draft, (draft: Draft) => [string, string]> = {
+  name: ({ name }) => ['Name', name],
+  default_plan: ({ default_plan }) => ['Default plan', default_plan || 'none'],
+  failure_mode: ({ failure_mode }) => [fieldLabels.failure_mode, failureModeLabels[failure_mode]],
+  retry_jitter_percent: ({ retry_jitter_percent }) => ['Retry jitter', `${retry_jitter_percent} %`],
+  ipv4_prefix: ({ ipv4_prefix }) => ['IPv4 prefix', `/${ipv4_prefix}`],
+  ipv6_prefix: ({ ipv6_prefix }) => ['IPv6 prefix', `/${ipv6_prefix}`],
+  record_days: ({ record_days }) => ['Record checks', `${record_days} days`],
+  fixed_rates: ({ fixed_rates }) => ['Rates adapt to backends', fixed_rates ? 'no' : 'yes'],
+};
+
+export const sayField = (field: keyof Draft, draft: Draft) => said[field](draft);
+
+export function factsOf(tenant: Tenant): Record<string, string> {
+  const draft = draftOf(tenant);
+  return Object.fromEntries(Object.values(said).map((say) => say(draft)));
 }
