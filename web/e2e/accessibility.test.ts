@@ -19,10 +19,6 @@ async function dress(page: Page, { colorScheme, viewport } = looks[0] as (typeof
   await settled(page);
 }
 
-/**
- * Looks at an address in every look, and loads it once. What `act` opens above the screen stays open; what stands
- * beside a wide screen is above a narrow one.
- */
 async function expectAccessibleInEveryLook(page: Page, path: string, act?: (page: Page) => Promise<void>) {
   await page.setViewportSize(looks[0].viewport);
   await page.goto(path);

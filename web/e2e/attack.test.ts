@@ -39,7 +39,7 @@ test('a network that attacks is blocked for an hour in two clicks from the overv
     .map((check) => ({ ...check, user_id: 'nobody', endpoint: '/free' }));
   await until(async () => (await ask(others))[0] === 429);
 
-  // What the block denies goes on counting, each check once, and is present for some seconds only.
+  // A blocked check is counted once, and present for some seconds.
   const row = page.getByRole('table', { name: 'Top callers' }).getByRole('row', { name: `${network} network` });
   for (const _ of [1, 2]) {
     await ask(attack(30));

@@ -5,11 +5,7 @@ interface Clicks {
   expectAtMost(most: number): Promise<void>;
 }
 
-/**
- * Counts how often the pointer is pressed on a page from now on, also on the pages that it navigates to. A
- * double click counts as two. Keys do not count: typing is no click, so a test of a number of clicks presses
- * its buttons with the pointer. A page is counted once; sign in before.
- */
+/** A double click counts as two. A page is counted once; sign in before. */
 export async function countClicks(page: Page): Promise<Clicks> {
   const pressed: string[] = [];
   await page.exposeFunction('notePress', (what: string) => pressed.push(what));

@@ -2,8 +2,6 @@ import type { Page } from '@playwright/test';
 import { expect, settled, signIn, test } from './browser';
 import { demo } from './sluice';
 
-/* What is longer than its place is wrapped, or stands on a line of its own: nothing of it is cut. */
-
 const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
 const reason = 'a migration week of the customer, ticket 12345, until the end of next month';
 

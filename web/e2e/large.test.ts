@@ -25,7 +25,6 @@ async function makeLarge(page: Page) {
   expect(imported.status(), await imported.text()).toBe(200);
 }
 
-/** The median time, in milliseconds, from each of some keys to the frame that shows it. */
 async function keystroke(page: Page, key: string, times: number): Promise<number> {
   await page.evaluate(() => {
     const took: number[] = [];

@@ -6,10 +6,7 @@ import { furnish, overlays } from './overlays';
 import { screens } from './screens';
 import { ordinaryTraffic } from './traffic';
 
-/*
- * What Lighthouse says of every screen, and of what opens above them: `make lighthouse` prints a table. It fails if
- * accessibility or best practices score too low. The score of performance depends on the machine and is only printed.
- */
+/** The score of performance depends on the machine, so it is printed and fails nothing. */
 
 const library = join(import.meta.dirname, '../lighthouse/node_modules');
 const { SCREEN = '' } = process.env; // only the screens whose name begins with this
@@ -74,7 +71,6 @@ const signedOut = [
 
 const categories = ['performance', 'accessibility', 'best-practices'] as const;
 
-/** Prints one line: the three scores, and what of the first is slow or what of the others fails. */
 function report(name: string, { lhr }: Result): void {
   const scores = categories.map((id) => {
     const score = lhr.categories[id]?.score;

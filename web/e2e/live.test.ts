@@ -56,7 +56,7 @@ test('a row is a link: another tab opens its panel, and the keyboard walks the r
   await page.keyboard.press('Enter');
   const panel = page.getByRole('dialog', { name: 'Violation' });
   await expect(panel).toBeVisible();
-  // What the other tab shows; a browser without a window does not draw tabs in the background.
+  // A browser without a window does not draw tabs in the background.
   await page.goto(tab.url());
   await expect(panel).toBeVisible();
 });

@@ -48,7 +48,8 @@ test('a budget in dollars, charged after the request, is made, used up, and said
   const row = page.getByRole('row').filter({ hasText: '2 USD per month' });
   await expect(row.first()).toContainText('Each user USD · all plans');
   await row.first().click();
-  await expect(page.getByText(/Of the limit “Each user · USD” \(2 USD per month\) nothing was left/)).toBeVisible();
+  const words = /Of the limit “Each user · USD” \(2 USD per month\) nothing was left/;
+  await expect(page.getByText(words)).toBeVisible();
 
   await page.goto(`/t/${demo.tenant}/overview`);
   await page.getByLabel('Meter', { exact: true }).selectOption('USD');

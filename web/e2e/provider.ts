@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 export interface Provider {
   issuer: string;
   register(sluice: string): Promise<void>;
-  /** Sets the claims of the person at the browser. A signed-in person stays until asked again. */
+  /** Somebody who signed in stays until asked again. */
   be(person: Record<string, unknown>): Promise<void>;
   stop(): Promise<void>;
 }

@@ -9,7 +9,6 @@ import { type Page, request } from '@playwright/test';
 import { expect, signIn, test } from './browser';
 import { until } from './sluice';
 
-/** How each proxy is started with the files that the page shows, beside what they need to run without root. */
 const proxies = {
   nginx: {
     files: ['sluice.conf'],

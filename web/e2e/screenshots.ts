@@ -3,7 +3,6 @@ import { settled, signIn, test } from './browser';
 import { screens } from './screens';
 import { ordinaryTraffic } from './traffic';
 
-/** The words that are visible on a page, beside the navigation. */
 const wordsOf = (page: Page) =>
   page
     .locator('main')

@@ -6,11 +6,7 @@ import { screens } from './screens';
 import { demo } from './sluice';
 import { ordinaryTraffic } from './traffic';
 
-/*
- * What a screen shows does not move when more of it arrives. Answers are let through one by one, each after the one
- * before
- * it was drawn, so that what arrives late does so in every run.
- */
+/** Answers come one by one, each after the one before is drawn, so that late ones are late in every run. */
 
 test.use({ server: 'shift' });
 

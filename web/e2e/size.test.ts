@@ -36,7 +36,7 @@ for (const { screen, ...budget } of budgets) {
     const context = fresh.context();
     await context.addCookies(await page.context().cookies());
     await fresh.addInitScript(() => {
-      // What is asked again is not of the first load.
+      // Repeated requests do not belong to the first load.
       globalThis.setInterval = (() => 0) as unknown as typeof setInterval;
     });
     const sent = await recorded(await context.newCDPSession(fresh));

@@ -134,7 +134,6 @@ const patience = 60_000;
 
 const pause = 50;
 
-/** Waits until a condition holds, asking often. */
 export async function until(condition: () => Promise<boolean>, within = patience): Promise<void> {
   const deadline = Date.now() + within;
   while (!(await condition())) {
@@ -143,10 +142,7 @@ export async function until(condition: () => Promise<boolean>, within = patience
   }
 }
 
-/**
- * How many milliseconds it takes until a condition holds, on a clock that runs while this process gets a processor
- * when it wants one. Like the package awake of the Go tests, it ticks each millisecond and counts at most 4 for a tick.
- */
+/** Counts at most 4 ms of a tick, so that the time without a processor does not count, as awake does in Go. */
 export async function timeUntil(condition: () => Promise<boolean>): Promise<number> {
   let awake = 0;
   let last = performance.now();

@@ -6,7 +6,7 @@ export async function post(api: APIRequestContext, path: string, data: object) {
   return answer.json();
 }
 
-/** A tenant of its own for a test that counts what is there: other files of its worker change the demo's. */
+/** Other files of the worker change the demo tenant, so a test that counts takes its own. */
 export async function newTenant(page: Page, slug: string, plans: string[], rules: object[] = []): Promise<void> {
   await post(page.request, 'tenants', { slug, name: slug });
   for (const name of plans) await post(page.request, `tenants/${slug}/plans`, { name });

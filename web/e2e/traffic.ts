@@ -33,7 +33,6 @@ export function reports(user_id: string, count: number, cost = 1): Check[] {
 const endpoints = ['/api/search', '/api/reports', '/v1/charges', '/v1/customers', '/internal/health'];
 const users = ['42', '1007', 'acme-ci', '8841', 'cus_9f21', '301'];
 
-/** A minute of an ordinary product, for screens to show: some of it is denied, by several rules. */
 export async function ordinaryTraffic(sluice: Sluice): Promise<void> {
   const checks = Array.from({ length: 900 }, (_, index) => ({
     user_id: users[(index * index) % users.length] ?? '42',

@@ -11,7 +11,6 @@ import { useSession, useTenant } from '~/session';
 import { ailments, oldRules, redisOf } from './ailments';
 import styles from './Overview.module.css';
 
-/** One line while all is well; else the tenant’s checks and, for platform admins, the database and every process. */
 export function Health() {
   const status = useQuery(tenantStatusQuery(useTenant()));
   const { account } = useSession();

@@ -8,7 +8,7 @@ import { type Group, groupFilter, isLowerBound } from '~/domain/group';
 import { isoMoments, type Span } from '~/domain/range';
 
 const shown = 8;
-/** Of the rows, those for the most denied, if others make many checks. */
+/** The least number of rows for the most denied, if others make many checks. */
 const shownDenied = 5;
 const most = 100;
 const sample = 10;
@@ -180,10 +180,7 @@ export interface Flood {
   checks: number;
 }
 
-/**
- * A source that began lately to make at least half of all checks: at least three times as many as in the hour before,
- * in which others made most.
- */
+/** A new source of at least half of all checks, and of three times as many as in the hour before. */
 export function floods({ known }: Answer, busiest: Partial<Kinds<Busiest>>): Flood | undefined {
   for (const by of ['user', 'network'] as const) {
     const { items, per_minute: all, per_minute_before: allBefore } = busiest[by] ?? nobody;

@@ -40,7 +40,6 @@ export function Changes({ tenant, diff, draft, saved, rows, plans, scheduled, is
         {shown.map((change) => {
           const { before, after } = change;
           const rule = (after ?? before) as Rule;
-          // The removal of the limit for all plans that this change is in the place of.
           const split = diff.changes.find(
             (one) => one.before?.plan === null && follows(one.before) && rowId(one.before) === rowId(rule),
           );
@@ -93,14 +92,15 @@ interface OverridesProps {
   overrides: NonNullable<RuleChange['overrides']>;
 }
 
+const toNewLimits = 'to the new limit of the user’s plan, or to each new limit if the user has no assigned plan.';
+
 function Overrides({ tenant, rule, overrides: { moved, removed, removed_users } }: OverridesProps) {
   const more = removed - removed_users.length;
   return (
     <>
       {moved > 0 && (
         <span className={styles.hint}>
-          {plural(moved, 'override')} {moved === 1 ? 'goes' : 'go'} to the new limit of the user’s plan, or to each new
-          limit if the user has no assigned plan.
+          {plural(moved, 'override')} {moved === 1 ? 'goes' : 'go'} {toNewLimits}
         </span>
       )}
       {removed > 0 && (

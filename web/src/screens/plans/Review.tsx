@@ -26,7 +26,6 @@ interface Props {
   tenant: string;
   draft: Draft;
   saved: Draft;
-  /** Rows where the limit for all plans is lower than a limit in the draft. */
   held: HeldRow[];
   rows: MatrixRow[];
   plans: Plan[];

@@ -40,10 +40,7 @@ interface Visible {
   whole: boolean;
 }
 
-/**
- * The drawn part of the matrix: all of a small one, else the visible cells and those near, and the current cell, which
- * keeps the focus wherever the matrix is scrolled.
- */
+/** The current cell is drawn too, so that it keeps the focus wherever the matrix is scrolled. */
 export function useVisible(
   scroller: RefObject<HTMLElement | null>,
   count: { rows: number; columns: number },

@@ -21,7 +21,25 @@ export function ComparisonCard({ tenant, candidate }: { tenant: string; candidat
       <Query query={comparison}>
         {(data) => (
           <div className={styles.comparison}>
-            <Limits tenant={tenant} candidate={candidate} data={data} />
+            <dl className={styles.limits}>
+              <div>
+                <dt>
+                  Live rule{' '}
+                  <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: data.live.rule_id }}>
+                    Open
+                  </Link>
+                </dt>
+                <dd>{ruleEffect(data.live)}</dd>
+              </div>
+              <div>
+                <dt>Candidate</dt>
+                <dd>{ruleEffect(candidate)}</dd>
+              </div>
+              <div>
+                <dt>Compared since</dt>
+                <dd>{isCollecting(data) ? 'Not yet' : <RelativeTime at={data.since} />}</dd>
+              </div>
+            </dl>
             <p role="status">{comparisonWords(data)}</p>
             <Lines data={data} />
             <Additional tenant={tenant} pattern={candidate.key_pattern} data={data} />
@@ -42,53 +60,15 @@ export function ComparisonCard({ tenant, candidate }: { tenant: string; candidat
   );
 }
 
-interface LimitsProps {
-  tenant: string;
-  candidate: Rule;
-  data: Comparison;
-}
-
-function Limits({ tenant, candidate, data }: LimitsProps) {
-  const { live } = data;
-  return (
-    <dl className={styles.limits}>
-      <div>
-        <dt>
-          Live rule{' '}
-          <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(live.rule_id) }}>
-            Open
-          </Link>
-        </dt>
-        <dd>{ruleEffect(live)}</dd>
-      </div>
-      <div>
-        <dt>Candidate</dt>
-        <dd>{ruleEffect(candidate)}</dd>
-      </div>
-      <div>
-        <dt>Compared since</dt>
-        <dd>{isCollecting(data) ? 'Not yet' : <RelativeTime at={data.since} />}</dd>
-      </div>
-    </dl>
-  );
-}
+const lines = [
+  { of: 'live_denied', label: 'denied by the live rule', tone: 'denied' },
+  { of: 'candidate_denied', label: 'more denied by the candidate', tone: 'shadow', dashed: true },
+] as const;
 
 function Lines({ data }: { data: Comparison }) {
   const x = useMemo(() => data.points.map(({ at }) => Date.parse(at) / 1000), [data]);
   const series = useMemo(
-    () => [
-      {
-        label: 'denied by the live rule',
-        tone: 'denied' as const,
-        values: data.points.map((point) => point.live_denied),
-      },
-      {
-        label: 'more denied by the candidate',
-        tone: 'shadow' as const,
-        values: data.points.map((point) => point.candidate_denied),
-        dashed: true,
-      },
-    ],
+    () => lines.map(({ of, ...line }) => ({ ...line, values: data.points.map((point) => point[of]) })),
     [data],
   );
   if (data.points.length < 2) return null;

@@ -98,7 +98,7 @@ export function RuleFields({ stops, ...props }: Props) {
   );
 }
 
-/** The end of a rule as the API has it; empty, which the server refuses, while what is typed is no time. */
+/** The server refuses an empty end, which stands for a text that is no time. */
 function endOf(at: number | null): string | null {
   if (at === null) return null;
   return Number.isNaN(at) ? '' : new Date(at).toISOString();

@@ -26,30 +26,35 @@ test('a rule is found by words of its pattern, its name and what it means', () =
   expect(fits(rule({ is_active: false }), { state: 'on' })).toBe(false);
 });
 
-test('a lost race shows both versions, and mine is saved on top of theirs', async () => {
-  let stored = live;
-  let etag = '"3"';
-  const requests = fakeServer({
+/** A server that stores a rule, and refuses what is sent over an older version. */
+function storing() {
+  const server = { stored: live, requests: [] as ReturnType<typeof fakeServer> };
+  const answer = () => ({ json: server.stored, headers: { ETag: `"${server.stored.version}"` } });
+  server.requests = fakeServer({
     ...world(),
-    'GET /api/v1/tenants/acme/rules/1': () => ({ json: stored, headers: { ETag: etag } }),
+    'GET /api/v1/tenants/acme/rules/1': answer,
     'PATCH /api/v1/tenants/acme/rules/1': ({ headers, body }: { headers: Headers; body: object }) => {
-      if (headers.get('If-Match') !== etag) return problem(412, 'precondition-failed');
-      stored = { ...stored, ...body };
-      return { json: stored, headers: { ETag: '"5"' } };
+      if (headers.get('If-Match') !== `"${server.stored.version}"`) return problem(412, 'precondition-failed');
+      server.stored = { ...server.stored, ...body, version: server.stored.version + 1 };
+      return answer();
     },
   });
+  return server;
+}
+
+test('a lost race shows both versions, and mine is saved on top of theirs', async () => {
+  const server = storing();
   const { user } = open('/t/acme/rules/1');
   const burst = await screen.findByLabelText('Burst');
   await user.retype(burst, '80');
-  stored = { ...live, burst_capacity: 60, version: 4 };
-  etag = '"4"';
+  server.stored = { ...live, burst_capacity: 60, version: 4 };
   await user.click(screen.getByRole('button', { name: 'Save' }));
   const dialog = await screen.findByRole('dialog');
   const row = within(dialog).getByRole('row', { name: /Burst/ });
   expect(row.textContent).toBe('Burst6080');
   await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
-  await waitFor(() => expect(stored.burst_capacity).toBe(80));
-  const sent = requests.filter(({ method }) => method === 'PATCH');
+  await waitFor(() => expect(server.stored.burst_capacity).toBe(80));
+  const sent = server.requests.filter(({ method }) => method === 'PATCH');
   expect(sent.map(({ headers }) => headers.get('If-Match'))).toEqual(['"3"', '"4"']);
 });
 
@@ -88,17 +93,7 @@ test('a candidate may stand for any enforced rule of its requests and plan, the 
 });
 
 test('a live rule’s menu stops enforcing it, and asks again with what changed meanwhile', async () => {
-  let stored = live;
-  let etag = '"3"';
-  const requests = fakeServer({
-    ...world(),
-    'GET /api/v1/tenants/acme/rules/1': () => ({ json: stored, headers: { ETag: etag } }),
-    'PATCH /api/v1/tenants/acme/rules/1': ({ headers, body }: { headers: Headers; body: object }) => {
-      if (headers.get('If-Match') !== etag) return problem(412, 'precondition-failed');
-      stored = { ...stored, ...body };
-      return { json: stored, headers: { ETag: '"5"' } };
-    },
-  });
+  const server = storing();
   const { user } = open('/t/acme/rules/1');
   await user.click(await screen.findByRole('button', { name: 'More' }));
   const names = (await screen.findAllByRole('menuitem')).map(({ textContent }) => textContent);
@@ -115,14 +110,13 @@ test('a live rule’s menu stops enforcing it, and asks again with what changed 
   await user.click(screen.getByRole('menuitem', { name: /Stop enforcing/ }));
   const dialog = await screen.findByRole('dialog');
   expect(dialog.textContent).toMatch(/10 per second, bursts to 50 denies nothing/);
-  stored = { ...live, burst_capacity: 60, version: 4 };
-  etag = '"4"';
+  server.stored = { ...live, burst_capacity: 60, version: 4 };
   await user.click(within(dialog).getByRole('button', { name: 'Stop enforcing' }));
   await waitFor(() => expect(dialog.textContent).toMatch(/Changed since you opened this:Burst: 50 60/));
   expect(within(dialog).getByRole('alert').textContent).toMatch(/Confirm again/);
   await user.click(within(dialog).getByRole('button', { name: 'Stop enforcing' }));
-  await waitFor(() => expect(stored.mode).toBe('shadow'));
-  expect(requests.filter(({ method }) => method === 'PATCH').map(({ body }) => body)).toEqual([
+  await waitFor(() => expect(server.stored.mode).toBe('shadow'));
+  expect(server.requests.filter(({ method }) => method === 'PATCH').map(({ body }) => body)).toEqual([
     { mode: 'shadow' },
     { mode: 'shadow' },
   ]);
@@ -307,8 +301,9 @@ test('the effect of an edit stands beside Save, and discarded edits come back', 
   const line = within(bar).getByText(/^Effect:/);
   await waitFor(() => expect(line.textContent).toBe('Effect: 20 more denied of 1,000 recorded checks'));
   await user.click(line);
-  expect(within(bar).getByRole('status', { name: 'Effect' }).textContent).toMatch(
-    /Of 1,000 checks recorded from 1 Nov, 09:00 to 1 Nov, 21:00 UTC, this change would have denied 20 more\. Most affected: 42 \(\+20\)\./,
+  expect(within(bar).getByRole('status', { name: 'Effect' }).textContent).toContain(
+    'Of 1,000 checks recorded from 1 Nov, 09:00 to 1 Nov, 21:00 UTC, this change would have denied 20 more. ' +
+      'Most affected: 42 (+20).',
   );
   await user.click(screen.getByRole('button', { name: 'More' }));
   expect(screen.queryByRole('menuitem', { name: 'Try as shadow' })).toBeNull();

@@ -121,8 +121,7 @@ test('an end that nobody changed is saved to the second', async () => {
     override({ expires_at }),
   ]);
   const { user } = open('/t/acme/users/42?override=12');
-  const reason = await screen.findByLabelText(/^Reason/);
-  await user.retype(reason, 'another reason');
+  await user.retype(await screen.findByLabelText(/^Reason/), 'another reason');
   await user.click(screen.getByRole('button', { name: 'Save override' }));
   expect((await requested(requests, 'PUT')).body).toMatchObject({ expires_at });
 });
@@ -145,14 +144,18 @@ test('a lost race shows both overrides, and mine can be saved over theirs', asyn
   await waitFor(() => expect(tags).toEqual(['*', '"32"']));
 });
 
+async function askRemoval() {
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
+  return { user, dialog: await screen.findByRole('dialog', { name: 'Remove this override?' }) };
+}
+
 test('an override can be removed, after its effect was said', async () => {
   const requests = userServer({ [`DELETE ${base}/rules/12/overrides/42`]: () => ({ status: 204 }) }, () => [
     override(),
   ]);
-  const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
-  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
+  const { user, dialog } = await askRemoval();
   expect(dialog.textContent).toMatch(/from 100 per second, bursts to 500 to 10 per second, bursts to 50 within 2 s/);
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
   expect((await requested(requests, 'DELETE')).headers.get('If-Match')).toBe('"31"');
@@ -172,10 +175,7 @@ test('removing an override that somebody changed asks again with their version',
     },
     () => stored,
   );
-  const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
-  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
+  const { user, dialog } = await askRemoval();
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
   expect(await within(dialog).findByText(/from 70 per second/)).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
@@ -194,10 +194,7 @@ test.each([404, 412])('removing an override that somebody removed says so, after
     },
     () => stored,
   );
-  const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
-  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
+  const { user, dialog } = await askRemoval();
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
   expect(await within(dialog).findByText('Someone already removed it.')).toBeDefined();
   expect(within(dialog).getByRole('button', { name: 'Remove override' })).toHaveProperty('disabled', true);
@@ -233,13 +230,8 @@ test('an override that changes nothing is saved only when it was said so', async
   const dialog = await screen.findByRole('dialog', { name: 'New override for user 42' });
   await user.click(within(dialog).getByLabelText(/^Reason/));
   await user.paste('a promise');
-  for (const [name, of] of [
-    ['Rate', '10'],
-    ['Burst', '50'],
-  ] as const) {
-    const input = within(dialog).getByLabelText(name);
-    await user.retype(input, of);
-  }
+  await user.retype(within(dialog).getByLabelText('Rate'), '10');
+  await user.retype(within(dialog).getByLabelText('Burst'), '50');
   expect(within(dialog).getByText(/This is the rule’s own limit/)).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Save override' }));
   expect(requests.some(({ method }) => method === 'PUT')).toBe(false);

@@ -78,16 +78,21 @@ export default function UserPage() {
           <TimeRange fallback="7d" />
           <CopyLink range={range} />
           {edit && !user.isError && (
-            // Reserves its place from the start: below the title, it would move the content.
+            // Takes its place from the start, so that it does not move the content.
             <div className={styles.actions} style={{ visibility: user.data ? undefined : 'hidden' }}>
-              <More
-                tenant={tenant}
-                id={id}
-                own={own}
-                onPlan={() => setChanging(user.data ?? null)}
-                onErase={() => setErasing(true)}
-                onExport={start}
-              />
+              <Button variant="default" onClick={() => setChanging(user.data ?? null)}>
+                Change plan
+              </Button>
+              {own && (
+                <MoreMenu label={`More actions for user ${id}`} variant="default" size={34}>
+                  <Act icon={IconDownload} onClick={() => start(userDataAddress(tenant, id))}>
+                    Export data
+                  </Act>
+                  <Act icon={IconTrash} color="red" onClick={() => setErasing(true)}>
+                    Erase user
+                  </Act>
+                </MoreMenu>
+              )}
               <GroupMenu
                 tenant={tenant}
                 group={{ by: 'user', value: id }}
@@ -187,35 +192,6 @@ function Unknown({ tenant, id }: { tenant: string; id: string }) {
   );
 }
 
-interface MoreProps {
-  tenant: string;
-  id: string;
-  own: boolean;
-  onPlan: () => void;
-  onErase: () => void;
-  onExport: (address: string) => void;
-}
-
-function More({ tenant, id, own, onPlan, onErase, onExport }: MoreProps) {
-  return (
-    <>
-      <Button variant="default" onClick={onPlan}>
-        Change plan
-      </Button>
-      {own && (
-        <MoreMenu label={`More actions for user ${id}`} variant="default" size={34}>
-          <Act icon={IconDownload} onClick={() => onExport(userDataAddress(tenant, id))}>
-            Export data
-          </Act>
-          <Act icon={IconTrash} color="red" onClick={onErase}>
-            Erase user
-          </Act>
-        </MoreMenu>
-      )}
-    </>
-  );
-}
-
 function PlanOf({ user: { plan, plan_source, sent_plan } }: { user: User }) {
   if (sent_plan !== null) {
     return (
@@ -227,7 +203,6 @@ function PlanOf({ user: { plan, plan_source, sent_plan } }: { user: User }) {
   if (plan === null) return <Outcome tone="neutral">No plan</Outcome>;
   return (
     <Outcome tone="neutral">
-      {' '}
       Plan {plan}
       {plan_source === 'tenant' && ' (default)'}
     </Outcome>

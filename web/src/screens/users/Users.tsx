@@ -93,7 +93,6 @@ export default function Users() {
   );
 }
 
-/** Links to users of whom something is known whose id has the prefix, and to the id itself, known or not. */
 function Found({ tenant, prefix }: { tenant: string; prefix: string }) {
   const known = useQuery(knownUsersQuery(tenant, prefix));
   const ids = (known.data ?? []).map(({ user_id }) => user_id).filter((id) => id.startsWith(prefix));

@@ -176,7 +176,6 @@ function Rows({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
   );
 }
 
-/** The object's name has the user and the rule. */
 const isNew = ({ field }: Change) => field !== 'User' && field !== 'Rule';
 
 const inWords = ({ field, before, after }: Change) =>

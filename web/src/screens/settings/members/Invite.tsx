@@ -37,7 +37,7 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
     return (
       <SecretDialog title={`Send this link to ${email}`} what="link" secret={link} onClose={onClose}>
         <p className="soft">
-          Anyone who opens the link within seven days becomes {roleNames[role]}, for this tenant only, and signs in at{' '}
+          Whoever opens the link within seven days is {roleNames[role]} of this tenant only, and signs in at{' '}
           <strong>{signInAddress(tenant)}</strong>.
         </p>
       </SecretDialog>
