@@ -56,7 +56,7 @@ func (r *Rule) wrongAdapt() (errs FieldErrors) {
 	if a.ErrorPercent != 0 && !(a.ErrorPercent >= MinErrorPercent && a.ErrorPercent <= MaxErrorPercent) {
 		errs.Add("adapt.error_percent", fmt.Sprintf("must be from %v to %v", MinErrorPercent, MaxErrorPercent))
 	}
-	errs.addIf(a.P99 == 0 && a.ErrorPercent == 0, "adapt", "must have a target: p99_ms, error_percent or both")
+	errs.AddIf(a.P99 == 0 && a.ErrorPercent == 0, "adapt", "must have a target: p99_ms, error_percent or both")
 	return errs
 }
 

@@ -226,8 +226,7 @@ func startOfDay(year int, month time.Month, day int, zone *time.Location) time.T
 	return end
 }
 
-func (w Window) wrong() FieldErrors {
-	var errs FieldErrors
+func (w Window) wrong() (errs FieldErrors) {
 	switch w.Calendar {
 	case "":
 		if w.Length < time.Second || w.Length > MaxWindow || w.Length%time.Second != 0 {
@@ -252,18 +251,15 @@ func (w Window) wrong() FieldErrors {
 	default:
 		errs.Add("window", WrongChoice(w.Calendar, CalendarDay, CalendarWeek, CalendarMonth))
 	}
-	if w.Length != 0 {
-		errs.Add("window", "must be a length or a unit of the calendar, not both")
-	}
+	errs.AddIf(w.Length != 0, "window", "must be a length or a unit of the calendar, not both")
 	errs.Add("window_zone", wrongZone(w.Zone))
 	return errs
 }
 
-func (w Window) mustBeNone(why string) FieldErrors {
-	var errs FieldErrors
-	errs.addIf(w.Length != 0 || w.Calendar != "", "window", "must be left out: "+why)
-	errs.addIf(w.Zone != "", "window_zone", "must be left out: "+why)
-	errs.addIf(w.StartDay != 0, "window_start_day", "must be left out: "+why)
+func (w Window) mustBeNone(why string) (errs FieldErrors) {
+	errs.AddIf(w.Length != 0 || w.Calendar != "", "window", "must be left out: "+why)
+	errs.AddIf(w.Zone != "", "window_zone", "must be left out: "+why)
+	errs.AddIf(w.StartDay != 0, "window_start_day", "must be left out: "+why)
 	return errs
 }
 

@@ -94,7 +94,7 @@ func (r *Rule) SetFields(f *Fields) (wrong FieldErrors) {
 	r.ExpiresAt = time.Time{}
 	if f.ExpiresAt != nil {
 		r.ExpiresAt = f.ExpiresAt.UTC()
-		wrong.addIf(r.ExpiresAt.IsZero(), "expires_at", "must be in the future, or null for never")
+		wrong.AddIf(r.ExpiresAt.IsZero(), "expires_at", "must be in the future, or null for never")
 	}
 	return wrong
 }
@@ -158,10 +158,8 @@ func (r *Rule) Patch(object []byte) FieldErrors {
 	wrong = append(wrong, f.lost(&kept, given)...)
 	if text := given["expires_in_seconds"]; text != nil {
 		var seconds int64
-		if json.Unmarshal(text, &seconds) != nil {
-			wrong.Add("expires_in_seconds", "must be a whole number")
-		}
-		wrong.addIf(given["expires_at"] != nil, "expires_in_seconds", "must be left out beside expires_at")
+		wrong.AddIf(json.Unmarshal(text, &seconds) != nil, "expires_in_seconds", "must be a whole number")
+		wrong.AddIf(given["expires_at"] != nil, "expires_in_seconds", "must be left out beside expires_at")
 		r.ExpiresIn = new(time.Duration(seconds) * time.Second)
 	}
 	f = r.Fields()
@@ -213,7 +211,7 @@ func expandRate(given map[string]json.RawMessage) (wrong FieldErrors) {
 		return nil
 	}
 	for _, name := range []string{"rate_per_second", "rate_unit"} {
-		wrong.addIf(given[name] != nil, name, "must be left out beside rate")
+		wrong.AddIf(given[name] != nil, name, "must be left out beside rate")
 	}
 	if string(text) == "null" {
 		given["rate_per_second"] = json.RawMessage("0")

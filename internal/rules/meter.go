@@ -85,9 +85,8 @@ func (a Algorithm) CanBeChargedAfter() bool {
 }
 
 // WrongMeterChange returns the mistake in a change of a stored rule to another meter, whose buckets it would keep.
-func (r *Rule) WrongMeterChange(before *Rule) FieldErrors {
-	var errs FieldErrors
-	errs.addIf(r.Meter != before.Meter, "meter", fmt.Sprintf(
+func (r *Rule) WrongMeterChange(before *Rule) (errs FieldErrors) {
+	errs.AddIf(r.Meter != before.Meter, "meter", fmt.Sprintf(
 		"must stay %s: the buckets of a rule count one thing. Make another rule for %s", before.Meter.Word(),
 		r.Meter.Word()))
 	return errs

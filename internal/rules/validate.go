@@ -32,30 +32,27 @@ func (e *FieldErrors) Add(field, message string) {
 	}
 }
 
-func (e *FieldErrors) addIf(wrong bool, field, message string) {
+// AddIf appends an error if a value is wrong.
+func (e *FieldErrors) AddIf(wrong bool, field, message string) {
 	if wrong {
 		e.Add(field, message)
 	}
 }
 
 // Validate returns all mistakes; the store checks that the default plan exists.
-func (t *Tenant) Validate() FieldErrors {
-	var errs FieldErrors
+func (t *Tenant) Validate() (errs FieldErrors) {
 	if !isSlug(t.Slug) {
 		errs.Add("slug", fmt.Sprintf("must be 1 to %d lower-case letters, digits and hyphens, with a hyphen neither "+
 			"first nor last, got %q", maxSlugLength, t.Slug))
 	}
-	if t.Name == "" {
-		errs.Add("name", "must not be empty")
-	}
+	errs.AddIf(t.Name == "", "name", "must not be empty")
 	errs.Add("name", WrongLine(t.Name, maxTenantNameLength))
 	errs = append(errs, t.Settings.Validate()...)
 	return errs
 }
 
 // Validate returns all mistakes in a tenant's settings.
-func (s Settings) Validate() FieldErrors {
-	var errs FieldErrors
+func (s Settings) Validate() (errs FieldErrors) {
 	errs.Add("retry_jitter_percent", wrongWhole(int64(s.RetryJitterPercent), 0, 50))
 	errs.Add("ipv4_prefix", wrongWhole(int64(s.IPv4Prefix), 0, 32))
 	errs.Add("ipv6_prefix", wrongWhole(int64(s.IPv6Prefix), 0, 128))
@@ -65,8 +62,7 @@ func (s Settings) Validate() FieldErrors {
 }
 
 // Validate returns all mistakes in a plan.
-func (p *Plan) Validate() FieldErrors {
-	var errs FieldErrors
+func (p *Plan) Validate() (errs FieldErrors) {
 	if !isName(p.Name, maxPlanNameLength) {
 		errs.Add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", maxPlanNameLength,
 			p.Name))
@@ -76,11 +72,8 @@ func (p *Plan) Validate() FieldErrors {
 }
 
 // Validate returns all mistakes in a rule of a tenant with these plans.
-func (r *Rule) Validate(plans map[string]bool) FieldErrors {
-	var errs FieldErrors
-	if len(r.Pattern.segments) == 0 {
-		errs.Add("key_pattern", "must be a key pattern such as user:{user_id}")
-	}
+func (r *Rule) Validate(plans map[string]bool) (errs FieldErrors) {
+	errs.AddIf(len(r.Pattern.segments) == 0, "key_pattern", "must be a key pattern such as user:{user_id}")
 	errs.Add("name", WrongLine(r.Name, maxRuleNameLength))
 	errs.Add("description", wrongText(r.Description, maxDescriptionLength))
 	if r.Plan != "" && !plans[r.Plan] {
@@ -91,9 +84,7 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	errs.Add("mode", WrongChoice(r.Mode, ModeEnforce, ModeShadow))
 	errs.Add("action", WrongChoice(r.Action, ActionLimit, ActionBlock, ActionBypass))
 	errs.Add("rate_unit", wrongUnit(r.RateUnit))
-	if r.FailureMode != "" {
-		errs.Add("failure_mode", WrongChoice(r.FailureMode, FailLocal, FailOpen, FailClosed))
-	}
+	errs.AddIf(r.FailureMode != "", "failure_mode", WrongChoice(r.FailureMode, FailLocal, FailOpen, FailClosed))
 	if !r.ExpiresAt.IsZero() {
 		// a past end is valid, because a file must not become invalid with time
 		errs.Add("expires_at", WrongExpiry(r.ExpiresAt, time.Time{}))
@@ -109,8 +100,7 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	return errs
 }
 
-func (r *Rule) wrongLimit() FieldErrors {
-	var errs FieldErrors
+func (r *Rule) wrongLimit() (errs FieldErrors) {
 	algorithm := r.Algorithm
 	if algorithm.HasRate() {
 		errs = append(errs, wrongAmounts(r.RatePerSecond, r.Burst)...)
@@ -141,7 +131,7 @@ func (r *Rule) wrongLimit() FieldErrors {
 		errs.Add("max_hold", fmt.Sprintf("must be left out: only concurrency rules hold places, and this is a %s",
 			algorithm))
 	}
-	errs.addIf(r.ChargedAfter && !algorithm.CanBeChargedAfter(), "charge", fmt.Sprintf(
+	errs.AddIf(r.ChargedAfter && !algorithm.CanBeChargedAfter(), "charge", fmt.Sprintf(
 		"must be before: a %s cannot be charged after a check has passed", algorithm))
 	errs.Add("notify_at", r.wrongNotifyAt())
 	return append(errs, r.wrongAdapt()...)
@@ -164,8 +154,7 @@ func (r *Rule) wrongNotifyAt() string {
 	return ""
 }
 
-func wrongWithoutRate(algorithm Algorithm, rate float64, burst int64) FieldErrors {
-	var errs FieldErrors
+func wrongWithoutRate(algorithm Algorithm, rate float64, burst int64) (errs FieldErrors) {
 	if rate != 0 {
 		errs.Add("rate_per_second", fmt.Sprintf("must be 0 or left out: a %s has a burst and no rate", algorithm))
 	}
@@ -184,22 +173,17 @@ func wrongSeconds(d, most time.Duration) string {
 	return ""
 }
 
-func (r *Rule) wrongWithoutLimit() FieldErrors {
-	var errs FieldErrors
-	if r.RatePerSecond != 0 {
-		errs.Add("rate_per_second", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
-	}
-	if r.Burst != 0 {
-		errs.Add("burst_capacity", fmt.Sprintf("must be 0 or left out: a %s rule takes no tokens", r.Action))
-	}
+func (r *Rule) wrongWithoutLimit() (errs FieldErrors) {
 	why := fmt.Sprintf("a %s rule takes no tokens", r.Action)
+	errs.AddIf(r.RatePerSecond != 0, "rate_per_second", "must be 0 or left out: "+why)
+	errs.AddIf(r.Burst != 0, "burst_capacity", "must be 0 or left out: "+why)
 	errs = append(errs, r.Window.mustBeNone(why)...)
-	errs.addIf(r.Meter != "", "meter", "must be requests: "+why)
-	errs.addIf(r.ChargedAfter, "charge", "must be before: "+why)
-	errs.addIf(r.RefillInterval != 0, "refill_interval", "must be left out: "+why)
-	errs.addIf(r.MaxHold != 0, "max_hold", "must be left out: "+why)
-	errs.addIf(len(r.NotifyAt) > 0, "notify_at", "must be left out: "+why)
-	errs.addIf(r.Adapt != Adapt{}, "adapt", "must be left out: "+why)
+	errs.AddIf(r.Meter != "", "meter", "must be requests: "+why)
+	errs.AddIf(r.ChargedAfter, "charge", "must be before: "+why)
+	errs.AddIf(r.RefillInterval != 0, "refill_interval", "must be left out: "+why)
+	errs.AddIf(r.MaxHold != 0, "max_hold", "must be left out: "+why)
+	errs.AddIf(len(r.NotifyAt) > 0, "notify_at", "must be left out: "+why)
+	errs.AddIf(r.Adapt != Adapt{}, "adapt", "must be left out: "+why)
 	if r.Action == ActionBypass && r.Mode == ModeShadow {
 		errs.Add("mode", "must be enforce: a bypass rule has no shadow mode")
 	}
@@ -207,8 +191,7 @@ func (r *Rule) wrongWithoutLimit() FieldErrors {
 }
 
 // Validate returns all mistakes in an override that begins now.
-func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
-	var errs FieldErrors
+func (o *Override) Validate(rule *Rule, now time.Time) (errs FieldErrors) {
 	switch {
 	case rule.Action != ActionLimit:
 		errs.Add("rule", fmt.Sprintf("must be a rule that limits: a %s rule has no limit to override", rule.Action))
@@ -223,9 +206,7 @@ func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 	} else {
 		errs = append(errs, wrongAmounts(o.RatePerSecond, o.Burst)...)
 	}
-	if strings.TrimSpace(o.Reason) == "" {
-		errs.Add("reason", "must say why the user has an own limit")
-	}
+	errs.AddIf(strings.TrimSpace(o.Reason) == "", "reason", "must say why the user has an own limit")
 	errs.Add("reason", wrongText(o.Reason, MaxReasonLength))
 	if !o.ExpiresAt.IsZero() {
 		errs.Add("expires_at", WrongExpiry(o.ExpiresAt, now))
@@ -234,8 +215,7 @@ func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 }
 
 // Validate returns all mistakes in an assignment of a tenant with these plans.
-func (a *Assignment) Validate(plans map[string]bool) FieldErrors {
-	var errs FieldErrors
+func (a *Assignment) Validate(plans map[string]bool) (errs FieldErrors) {
 	errs.Add("user_id", wrongUserID(a.UserID))
 	if !plans[a.Plan] {
 		errs.Add("plan", fmt.Sprintf("must be a plan of the tenant, and %q is none", a.Plan))
@@ -251,8 +231,7 @@ func (l Limit) Validate() FieldErrors {
 	return wrongAmounts(l.Rate, l.Burst)
 }
 
-func wrongAmounts(rate float64, burst int64) FieldErrors {
-	var errs FieldErrors
+func wrongAmounts(rate float64, burst int64) (errs FieldErrors) {
 	if !(rate >= MinRate && rate <= MaxRate) { // written so that NaN is out of range
 		errs.Add("rate_per_second", fmt.Sprintf("must be from 0.000001 to 1000000000 tokens per second, got %s",
 			strconv.FormatFloat(rate, 'g', -1, 64)))

@@ -183,8 +183,7 @@ func (a *Authorize) Document() string {
 }
 
 // Validate returns all mistakes in a mapping.
-func (a *Authorize) Validate() rules.FieldErrors {
-	var e rules.FieldErrors
+func (a *Authorize) Validate() (e rules.FieldErrors) {
 	if a.JWT != nil {
 		a.JWT.validate(&e)
 	}
@@ -198,9 +197,7 @@ func (a *Authorize) Validate() rules.FieldErrors {
 		}
 	}
 	source := func(field string, s Source) {
-		if (s.Header == "") == (s.Claim == "") {
-			e.Add(field, mustBeOneOfSource)
-		}
+		e.AddIf((s.Header == "") == (s.Claim == ""), field, mustBeOneOfSource)
 		e.Add(field+".header", wrongHeader(s.Header))
 		claim(field+".claim", s.Claim)
 	}
@@ -291,9 +288,7 @@ func wrongStored(header string) string {
 
 func (a *Authorize) validateCosts(e *rules.FieldErrors) {
 	const most = rules.MaxMeters - 1 // and cost
-	if len(a.Costs) > most {
-		e.Add("costs", fmt.Sprintf("must be at most %d, got %d", most, len(a.Costs)))
-	}
+	e.AddIf(len(a.Costs) > most, "costs", fmt.Sprintf("must be at most %d, got %d", most, len(a.Costs)))
 	for _, word := range slices.Sorted(maps.Keys(a.Costs)) {
 		meter, err := rules.ParseMeter(word)
 		switch {
@@ -309,9 +304,7 @@ func (a *Authorize) validateCosts(e *rules.FieldErrors) {
 }
 
 func (c *Cost) validate(e *rules.FieldErrors, field string) {
-	if c.Header != "" && c.Query != "" {
-		e.Add(field, "must have a header or a query parameter, not both")
-	}
+	e.AddIf(c.Header != "" && c.Query != "", field, "must have a header or a query parameter, not both")
 	e.Add(field+".header", wrongHeader(c.Header))
 	if len(c.Query) > maxHeaderName || !isPlain(c.Query) {
 		e.Add(field+".query", fmt.Sprintf("must be the name of a query parameter, of at most %d bytes", maxHeaderName))

@@ -101,18 +101,13 @@ func (d *Descriptors) Document() string {
 }
 
 // Validate returns all mistakes in a mapping.
-func (d *Descriptors) Validate() rules.FieldErrors {
-	var errs rules.FieldErrors
-	if len(d.Keys) > maxFieldKeys {
-		errs.Add("keys", fmt.Sprintf("must be at most %d", maxFieldKeys))
-	}
+func (d *Descriptors) Validate() (errs rules.FieldErrors) {
+	errs.AddIf(len(d.Keys) > maxFieldKeys, "keys", fmt.Sprintf("must be at most %d", maxFieldKeys))
 	for _, key := range slices.Sorted(maps.Keys(d.Keys)) {
 		errs.Add("keys", wrongText(key, maxText))
 		errs.Add("keys."+key, rules.WrongChoice(d.Keys[key], fieldUser, fieldEndpoint, fieldMethod, fieldPlan, fieldIP))
 	}
-	if len(d.Domains) > maxDomains {
-		errs.Add("domains", fmt.Sprintf("must be at most %d", maxDomains))
-	}
+	errs.AddIf(len(d.Domains) > maxDomains, "domains", fmt.Sprintf("must be at most %d", maxDomains))
 	templates := 0
 	for _, name := range slices.Sorted(maps.Keys(d.Domains)) {
 		errs.Add("domains", wrongText(name, rules.MaxAttributeValueLength))
@@ -130,9 +125,7 @@ func (d *Descriptors) Validate() rules.FieldErrors {
 			}
 			for _, s := range template {
 				errs.Add(at, wrongText(s, maxText))
-				if strings.HasPrefix(s, "=") {
-					errs.Add(at, "must have a key in each step")
-				}
+				errs.AddIf(strings.HasPrefix(s, "="), at, "must have a key in each step")
 			}
 		}
 		d.Domains[name].validateReplaces(&errs, "domains."+name+".replaces", seen)

@@ -18,14 +18,10 @@ func (d Domain) validateReplaces(errs *rules.FieldErrors, field string, template
 	}
 	for _, by := range slices.Sorted(maps.Keys(d.Replaces)) {
 		errs.Add(field, wrong(by))
-		if len(d.Replaces[by]) == 0 {
-			errs.Add(field, fmt.Sprintf("must name what %q replaces", by))
-		}
+		errs.AddIf(len(d.Replaces[by]) == 0, field, fmt.Sprintf("must name what %q replaces", by))
 		for _, name := range d.Replaces[by] {
 			errs.Add(field, wrong(name))
-			if name == by {
-				errs.Add(field, fmt.Sprintf("must not name %q as what it replaces itself", name))
-			}
+			errs.AddIf(name == by, field, fmt.Sprintf("must not name %q as what it replaces itself", name))
 		}
 	}
 }
