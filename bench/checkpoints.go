@@ -20,11 +20,11 @@ const (
 	longRounds = 8
 )
 
-// checkpoints compares checks of limits that have checkpoints with those of a process that writes none. Each user's
-// bucket moves by 2 % about each twentieth check, so one of twenty checks takes all of that.
+// checkpoints compares a process that writes checkpoints of long limits with one that writes none. Each user's bucket
+// moves by the 2 % of a checkpoint in about twenty checks, so one check in twenty takes all of that.
 func checkpoints(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	return withField(ctx, func(f *field) ([]line, error) {
-		token, err := createTenantOf(ctx, f.database, "long", longTier)
+		token, err := createTenant(ctx, f.database, "long", longTier)
 		if err != nil {
 			return nil, err
 		}
@@ -63,14 +63,14 @@ const (
 	inventedPerSecond = 2000.0 // users a second
 )
 
-// besideInvented empties Redis and compares the latencies of a quiet tenant, whose users are looked up, with those
-// beside a tenant that invents users.
+// besideInvented empties Redis, so that users are looked up, and compares a quiet tenant's latencies with those beside
+// a tenant that invents users.
 func (f *field) besideInvented(ctx context.Context, server *process, rounds int, round time.Duration) ([]line, error) {
-	quiet, err := createTenantOf(ctx, f.database, "quiet", longTier)
+	quiet, err := createTenant(ctx, f.database, "quiet", longTier)
 	if err != nil {
 		return nil, err
 	}
-	greedy, err := createTenantOf(ctx, f.database, "greedy", longTier)
+	greedy, err := createTenant(ctx, f.database, "greedy", longTier)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (f *field) besideInvented(ctx context.Context, server *process, rounds int,
 		}
 		found, err := known.open(ctx, quietPerSecond, connections, round)
 		inventing.Wait()
-		return p99(found.latencies), errors.Join(err, greedyErr)
+		return micros(found.percentile(0.99)) / 1e3, errors.Join(err, greedyErr)
 	}
 	var alone, beside []float64
 	for range rounds {
@@ -125,7 +125,6 @@ func (f *field) besideInvented(ctx context.Context, server *process, rounds int,
 	}, nil
 }
 
-// awaitCheckpoints waits until the database has some checkpoints of the quiet tenant.
 func (f *field) awaitCheckpoints(ctx context.Context, rows int) error {
 	conn, err := pgx.Connect(ctx, f.database)
 	if err != nil {
@@ -144,7 +143,6 @@ func (f *field) awaitCheckpoints(ctx context.Context, rows int) error {
 	return nil
 }
 
-// writes counts what a load has the database write.
 func (f *field) writes(ctx context.Context, server *process, l load, length time.Duration) ([]line, error) {
 	conn, err := pgx.Connect(ctx, f.database)
 	if err != nil {

@@ -18,72 +18,42 @@ import (
 	sluice "github.com/sluicegate/sluice/client"
 )
 
-// goClient compares the Go client with batching and without, and a lone check with a bare request. Each call stands
-// for one check; there are so many users that each stays far below its limits.
+// goClient compares the Go client with batching and without, and a lone check with a bare request.
 func goClient(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	return withField(ctx, func(f *field) ([]line, error) {
 		const callers = 64
-		shared, err := f.newClient(false)
+		coalescing, err := f.newClient(false)
 		if err != nil {
 			return nil, err
 		}
-		defer shared.Close()
+		defer coalescing.Close()
 		unbatched, err := f.newClient(true)
 		if err != nil {
 			return nil, err
 		}
 		defer unbatched.Close()
-		bare := f.bareRequest()
-		sides := []struct {
-			callers int
-			call    func(ctx context.Context, user int) error
-			figures
-		}{
-			{callers, checker(unbatched), figures{}},
-			{callers, checker(shared), figures{}},
-			{1, bare, figures{}},
-			{1, checker(shared), figures{}},
+		side := func(name string, call func(context.Context, int) error) *contender {
+			return &contender{name: name, server: f.onRedis, checks: 1, closed: calling(call)}
 		}
-		for i := range rounds + 1 {
-			rates, costs := make([]float64, len(sides)), make([]float64, len(sides))
-			for range lapsPerRound {
-				for j, side := range sides {
-					began, err := f.processors(ctx, f.onRedis)
-					if err != nil {
-						return nil, err
-					}
-					calls, rate, err := closedLoop(ctx, side.callers, round/lapsPerRound, side.call)
-					if err != nil {
-						return nil, err
-					}
-					ended, err := f.processors(ctx, f.onRedis)
-					if err != nil {
-						return nil, err
-					}
-					busy := ended.load - began.load + ended.server - began.server + ended.redis - began.redis
-					rates[j] += rate / lapsPerRound
-					costs[j] += busy / calls / lapsPerRound
-				}
-			}
-			for j := range sides {
-				if i > 0 { // the first warms up
-					sides[j].add("rate", rates[j])
-					sides[j].add("µs", 1e6/rates[j])
-					sides[j].add("checks/CPU s", 1/costs[j])
-				}
-			}
+		alone, shared := side("unbatched", checker(unbatched)), side("coalesced", checker(coalescing))
+		if err := f.race(ctx, rounds, round, callers, alone, shared); err != nil {
+			return nil, err
+		}
+		bare, lone := side("a bare request", f.bareRequest()), side("a lone check", checker(coalescing))
+		if err := f.race(ctx, rounds, round, 1, bare, lone); err != nil {
+			return nil, err
 		}
 		return []line{
-			lineOf("64 goroutines: unbatched, coalesced (checks/s)", "%.0f",
-				sides[0].median("rate"), sides[1].median("rate"), sides[1].over(sides[0].figures, "rate"), 3),
-			lineOf("64 goroutines: unbatched, coalesced (checks/CPU s)", "%.0f", sides[0].median("checks/CPU s"),
-				sides[1].median("checks/CPU s"), sides[1].over(sides[0].figures, "checks/CPU s"), 0),
-			note("a lone check beside a bare request (µs)", "%.0f", sides[2].median("µs"), sides[3].median("µs")),
+			versus("64 goroutines: unbatched, coalesced (checks/s)", alone, shared, 3),
+			lineOf("64 goroutines: unbatched, coalesced (checks/CPU s)", "%.0f", alone.median("checks/CPU s"),
+				shared.median("checks/CPU s"), shared.over(alone.figures, "checks/CPU s"), 0),
+			note("a lone check beside a bare request (µs)", "%.0f", 1e6/bare.median("checks/s"),
+				1e6/lone.median("checks/s")),
 		}, nil
 	})
 }
 
-// pythonClient and typescriptClient run those clients' own benchmarks, which print the same two rows, on such a server.
+// pythonClient and typescriptClient run those clients' own benchmarks, which print the same two rows.
 func pythonClient(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
 	python, err := exec.CommandContext(ctx, "../scripts/install.sh", "python").Output()
 	if err != nil {
@@ -127,10 +97,10 @@ func (f *field) newClient(unbatched bool) (*sluice.Client, error) {
 }
 
 func checker(client *sluice.Client) func(context.Context, int) error {
-	checks := make([]sluice.Check, 20_000)
+	checks := make([]sluice.Check, crowdUsers)
 	for user := range checks {
 		checks[user] = sluice.Check{
-			UserID: strconv.Itoa(user), Endpoint: "/api/search", IP: fmt.Sprintf("10.0.%d.%d", user/250, user%250),
+			UserID: strconv.Itoa(user), Endpoint: "/api/search", IP: ipv4(user),
 		}
 	}
 	return func(ctx context.Context, user int) error {
@@ -142,12 +112,11 @@ func checker(client *sluice.Client) func(context.Context, int) error {
 	}
 }
 
-// bareRequest is what asking costs without a client: a request, and an answer that is read and not decoded.
+// bareRequest is a check without a client: the answer is read, but not decoded.
 func (f *field) bareRequest() func(context.Context, int) error {
 	client := &http.Client{}
 	return func(ctx context.Context, user int) error {
-		body := fmt.Appendf(nil, `{"user_id":"%d","endpoint":"/api/search","ip":"10.0.%d.%d"}`, user, user/250,
-			user%250)
+		body := fmt.Appendf(nil, `{"user_id":"%d","endpoint":"/api/search","ip":%q}`, user, ipv4(user))
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+f.onRedis.addr+"/v1/check",
 			bytes.NewReader(body))
 		if err != nil {
@@ -164,25 +133,24 @@ func (f *field) bareRequest() func(context.Context, int) error {
 	}
 }
 
-// closedLoop lets callers call again and again, and returns how often they did, in all and per second.
-func closedLoop(
-	ctx context.Context, callers int, round time.Duration, call func(context.Context, int) error,
-) (calls, perSecond float64, err error) {
-	counts, failures := make([]int, callers), make([]error, callers)
-	began := time.Now()
-	var all sync.WaitGroup
-	for i := range callers {
-		all.Go(func() {
-			for user := i; time.Since(began) < round && failures[i] == nil; user += callers {
-				failures[i] = call(ctx, user%20_000)
-				counts[i]++
-			}
-		})
+func calling(call func(context.Context, int) error) func(context.Context, int, time.Duration) (outcome, error) {
+	return func(ctx context.Context, callers int, length time.Duration) (done outcome, err error) {
+		counts, failures := make([]int64, callers), make([]error, callers)
+		began := time.Now()
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				for user := i; time.Since(began) < length && failures[i] == nil; user += callers {
+					failures[i] = call(ctx, user%crowdUsers)
+					counts[i]++
+				}
+			})
+		}
+		all.Wait()
+		for _, n := range counts {
+			done.answers += n
+		}
+		done.perSecond = float64(done.answers) / time.Since(began).Seconds()
+		return done, errors.Join(failures...)
 	}
-	all.Wait()
-	took := time.Since(began).Seconds()
-	for _, n := range counts {
-		calls += float64(n)
-	}
-	return calls, calls / took, errors.Join(failures...)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -12,9 +11,6 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/pgstore"
-	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
@@ -26,8 +22,6 @@ descriptors:
   - {key: generic_key, value: all, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
 `
 
-// overGRPC compares Sluice with other servers of Envoy's rate limit service, and its surface for proxies with that for
-// services.
 func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	return withField(ctx, func(f *field) ([]line, error) {
 		token, err := createEnvoyTenant(ctx, f.database)
@@ -38,9 +32,8 @@ func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, err
 		if err != nil {
 			return nil, err
 		}
-		build := exec.CommandContext(ctx, "go", "build", "-o", f.dir+"/", "./grpcdesigns")
-		if output, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build the other servers: %w\n%s", err, output)
+		if err := f.build(ctx, ".", "./grpcdesigns"); err != nil {
+			return nil, err
 		}
 		designs := filepath.Join(f.dir, "grpcdesigns")
 		empty, err := f.start(exec.CommandContext(ctx, designs, "empty"), noopListens)
@@ -51,7 +44,7 @@ func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, err
 		if err != nil {
 			return nil, err
 		}
-		messages, err := descriptorMessages(20_000)
+		messages, err := descriptorMessages(crowdUsers)
 		if err != nil {
 			return nil, err
 		}
@@ -96,35 +89,14 @@ func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, err
 	})
 }
 
-// createEnvoyTenant makes a tenant with the limits of fourDescriptors and returns the token of its key.
+// createEnvoyTenant makes a tenant with the limits of fourDescriptors.
 func createEnvoyTenant(ctx context.Context, database string) (token string, err error) {
-	opened, err := pgstore.Open(ctx, database, slog.New(slog.DiscardHandler))
+	files := []ruleset.File{{Name: "four descriptors", Data: []byte(fourDescriptors)}}
+	config, _, err := ruleset.DecodeEnvoy(files, nil, ruleset.EnvoyOptions{})
 	if err != nil {
 		return "", err
 	}
-	defer opened.Close()
-	store := opened.As(rules.Actor{Kind: rules.ActorSystem, Name: "bench"})
-	tenant, err := store.CreateTenant(ctx,
-		rules.Tenant{Slug: "envoy", Name: "Envoy", Settings: rules.DefaultSettings()})
-	if err != nil {
-		return "", err
-	}
-	desired, _, err := ruleset.DecodeEnvoy(
-		[]ruleset.File{{Name: "four descriptors", Data: []byte(fourDescriptors)}}, nil, ruleset.EnvoyOptions{})
-	if err != nil {
-		return "", err
-	}
-	_, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
-		return ruleset.Diff(current, desired, ruleset.DiffOptions{Now: time.Now()})
-	})
-	if err != nil {
-		return "", err
-	}
-	token, keyID, digest := auth.NewKeyToken()
-	_, err = store.CreateKey(ctx, auth.NamedKey{Name: "bench", Key: auth.Key{
-		ID: keyID, TenantID: tenant.ID, Digest: digest, Permissions: []auth.Permission{auth.PermissionCheck},
-	}})
-	return token, err
+	return createTenantWith(ctx, database, "envoy", config)
 }
 
 func descriptorMessages(users int) ([][]byte, error) {
@@ -134,7 +106,7 @@ func descriptorMessages(users int) ([][]byte, error) {
 		for _, entry := range [][2]string{
 			{"user_id", fmt.Sprint(user)},
 			{"path", fmt.Sprint("/api/", user%20)},
-			{"remote_address", fmt.Sprintf("10.%d.%d.%d", user>>16&255, user>>8&255, user&255)},
+			{"remote_address", ipv4(user)},
 			{"generic_key", "all"},
 		} {
 			request.Descriptors = append(request.Descriptors, &common.RateLimitDescriptor{
@@ -150,14 +122,13 @@ func descriptorMessages(users int) ([][]byte, error) {
 	return messages, nil
 }
 
-// proxied is the crowd's checks as a proxy asks them.
 func proxied(token string) [][]byte {
-	requests := make([][]byte, 20_000)
+	requests := make([][]byte, crowdUsers)
 	for user := range requests {
 		requests[user] = fmt.Appendf(nil,
 			"GET /v1/authorize HTTP/1.1\r\nHost: bench\r\nX-Sluice-Key: %s\r\nX-User: %d\r\n"+
-				"X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/%d\r\nX-Forwarded-For: 10.%d.%d.%d\r\n\r\n",
-			token, user, user%20, user>>16&255, user>>8&255, user&255)
+				"X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/%d\r\nX-Forwarded-For: %s\r\n\r\n",
+			token, user, user%20, ipv4(user))
 	}
 	return requests
 }

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// grpcLoad is requests to a method of gRPC. As in load, they are written down before anything is measured, and put into
-// frames of HTTP/2 by hand: grpc-go's client costs more than its server.
+// grpcLoad writes requests down before anything is measured, and frames HTTP/2 by hand, because grpc-go's client costs
+// more than its server.
 type grpcLoad struct {
 	addr, token string
 	messages    [][]byte // of protobuf
@@ -27,10 +27,9 @@ type grpcLoad struct {
 
 const grpcPath = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-// grpcConnections is how many connections the callers share, as the workers of an Envoy would have one each.
+// grpcConnections are shared by all callers, as an Envoy has one for each worker.
 const grpcConnections = 4
 
-// closed has callers ask, each of whom sends the next request when the last is answered.
 func (l grpcLoad) closed(ctx context.Context, callers int, length time.Duration) (outcome, error) {
 	var answers, denied atomic.Int64
 	latencies := make([][]time.Duration, grpcConnections)
@@ -55,17 +54,15 @@ func (l grpcLoad) closed(ctx context.Context, callers int, length time.Duration)
 	}, errors.Join(errors.Join(failures...), ctx.Err())
 }
 
-// grpcConnection is a connection of HTTP/2 whose requests all have the same headers.
 type grpcConnection struct {
 	net.Conn
-	read    *bufio.Reader
-	write   *bufio.Writer
-	headers []byte // of a request, once the other side has them in its table
-	first   []byte // of the first request
-	stream  uint32 // of the next request
-	unread  uint32 // bytes of data that the window lacks
-	body    []byte
-	// sent is when each stream's request was, in order, and latencies are of those that were answered.
+	read      *bufio.Reader
+	write     *bufio.Writer
+	headers   []byte // of a request, once the other side has them in its table
+	first     []byte // of the first request
+	stream    uint32 // of the next request
+	unread    uint32 // bytes of data that the window lacks
+	body      []byte
 	sent      []time.Time
 	latencies []time.Duration
 }
@@ -128,7 +125,7 @@ func (c *grpcConnection) send(message []byte) {
 	c.stream += 2
 }
 
-// closed keeps some requests in flight until the time is over, and reads all answers.
+// closed keeps inFlight requests in flight for a length, and reads all answers.
 func (c *grpcConnection) closed(
 	messages [][]byte, next, inFlight int, length time.Duration, answers, denied *atomic.Int64,
 ) error {
@@ -162,7 +159,6 @@ func (c *grpcConnection) closed(
 		flags := http2.Flags(head[4])
 		switch kind := http2.FrameType(head[3]); kind {
 		case http2.FrameData:
-			// 5 bytes of gRPC's, then overall_code: OVER_LIMIT is 2.
 			if size >= 7 && payload[5] == 0x08 && payload[6] == 2 {
 				denied.Add(1)
 			}

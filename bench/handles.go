@@ -2,12 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"os"
 	"runtime"
 	"sync"
 	"time"
@@ -15,26 +11,41 @@ import (
 	"golang.org/x/time/rate"
 
 	sluice "github.com/sluicegate/sluice/client"
-	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/checks/checkapi"
-	"github.com/sluicegate/sluice/internal/checks/door"
-	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/rules/snapshot"
-	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
-// decideInProcess compares a decision on a handle of the Go client with golang.org/x/time/rate, which is a token bucket
-// of one process, and with a reading of the clocks, which both need. The limit is never reached on either side, so both
-// take a token each time.
+const boundlessTier = `rules:
+  - {key_pattern: "user:{user_id}", rate: 1000000000/second, burst_capacity: 1000000000}
+`
+
+// decideInProcess compares a handle of the Go client with golang.org/x/time/rate, a token bucket of one process, and
+// with time.Now, which both need. Every decision takes a token, because the limit is never reached.
 func decideInProcess(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
-	lender, err := startLender(ctx)
+	s, err := setStage(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer lender.close()
-	handle, err := lender.client.Handle(sluice.Check{UserID: "42"})
+	defer s.clear()
+	database, err := s.database(ctx, "handles")
+	if err != nil {
+		return nil, err
+	}
+	token, err := createTenant(ctx, database, "bench", boundlessTier)
+	if err != nil {
+		return nil, err
+	}
+	server, err := s.startAPI(ctx, database, "")
+	if err != nil {
+		return nil, err
+	}
+	client, err := sluice.New(sluice.Config{
+		URL: "http://" + server.addr, Key: token, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	handle, err := client.Handle(sluice.Check{UserID: "42"})
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +80,6 @@ func decideInProcess(ctx context.Context, rounds int, round time.Duration) ([]li
 	return lines, nil
 }
 
-// decisions returns how many nanoseconds a decision takes in each of several goroutines, and the share that was
-// allowed.
 func decisions(goroutines int, round time.Duration, decide func() bool) (nanoseconds, allowedShare float64) {
 	const inTurn = 1000
 	var mu sync.Mutex
@@ -96,73 +105,4 @@ func decisions(goroutines int, round time.Duration, decide func() bool) (nanosec
 	all.Wait()
 	took := time.Since(began)
 	return float64(took.Nanoseconds()) * float64(goroutines) / float64(calls), float64(allowed) / float64(calls)
-}
-
-// lender is a check server in this process, with buckets in memory and one rule that is never exceeded, and a client of
-// it.
-type lender struct {
-	server *checkapi.Server
-	served chan error
-	client *sluice.Client
-}
-
-type oneSnapshot struct{ only *snapshot.Snapshot }
-
-func (s oneSnapshot) Snapshot() *snapshot.Snapshot { return s.only }
-
-type unobserved struct{}
-
-func (unobserved) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}
-func (unobserved) StoreAnswered(time.Duration, error)                          {}
-func (unobserved) RequestAnswered(string, int, time.Duration, string)          {}
-
-func startLender(ctx context.Context) (*lender, error) {
-	pattern, err := rules.ParsePattern("user:{user_id}")
-	if err != nil {
-		return nil, err
-	}
-	token, keyID, digest := auth.NewKeyToken()
-	rows := snapshot.New(snapshot.Rows{
-		Tenants: []rules.Tenant{{ID: 1, Slug: "bench", Settings: rules.DefaultSettings()}},
-		Rules: []rules.Rule{{
-			ID: 1, TenantID: 1, Pattern: pattern, RatePerSecond: rules.MaxRate, RateUnit: rules.PerSecond,
-			Burst:     rules.MaxBurst,
-			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true, Version: 1,
-		}},
-		Keys: []auth.Key{{
-			ID: keyID, TenantID: 1, Digest: digest,
-			Permissions: []auth.Permission{auth.PermissionLease, auth.PermissionCheck},
-		}},
-	})
-	buckets := membucket.New(membucket.Options{})
-	log := slog.New(slog.DiscardHandler)
-	l := &lender{served: make(chan error, 1)}
-	l.server = checkapi.NewServer(checkapi.Config{
-		Config: door.Config{
-			Snapshots: oneSnapshot{rows}, Log: log, Observer: unobserved{},
-			Readiness: func() httpapi.Readiness { return httpapi.Readiness{Open: true, RulesLoaded: true} },
-		},
-		Limiter: enforce.NewLimiter(buckets, buckets, unobserved{}, nil),
-		Lessor:  enforce.NewLessor(buckets, unobserved{}, nil, func(error) {}),
-	})
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen for the client: %w", err)
-	}
-	//nolint:contextcheck // connections outlive the call that starts the server
-	go func() { l.served <- l.server.Serve(listener) }()
-	l.client, err = sluice.New(sluice.Config{URL: "http://" + listener.Addr().String(), Key: token, Logger: log})
-	if err != nil {
-		return nil, errors.Join(err, l.server.Close())
-	}
-	return l, nil
-}
-
-func (l *lender) close() {
-	l.client.Close()
-	_ = l.server.Close()
-	if err := <-l.served; !errors.Is(err, http.ErrServerClosed) {
-		fmt.Fprintln(os.Stderr, "bench: the lender ended with", err)
-	}
 }

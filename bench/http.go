@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -17,7 +18,6 @@ const (
 	batchSize   = 100
 )
 
-// field is what the HTTP comparisons are run on: a no-op server, and Sluice on Redis and in memory.
 type field struct {
 	*stage
 	database, token      string
@@ -25,7 +25,6 @@ type field struct {
 	rdb                  redis.UniversalClient
 }
 
-// withField sets up the servers, runs a comparison and ends them.
 func withField(ctx context.Context, do func(*field) ([]line, error)) (lines []line, err error) {
 	s, err := setStage(ctx)
 	if err != nil {
@@ -36,7 +35,7 @@ func withField(ctx context.Context, do func(*field) ([]line, error)) (lines []li
 	if f.database, err = s.database(ctx, "four_tiers"); err != nil {
 		return nil, err
 	}
-	if f.token, err = createTenant(ctx, f.database); err != nil {
+	if f.token, err = createTenant(ctx, f.database, "bench", fourTiers); err != nil {
 		return nil, err
 	}
 	if f.onRedis, err = s.startAPI(ctx, f.database, s.redis.URL()); err != nil {
@@ -45,7 +44,7 @@ func withField(ctx context.Context, do func(*field) ([]line, error)) (lines []li
 	if f.inRAM, err = s.startAPI(ctx, f.database, ""); err != nil {
 		return nil, err
 	}
-	if f.noop, err = s.startNoop(ctx, "noop", f.onRedis, singleCheck(f.token, 1)); err != nil {
+	if f.noop, err = s.startNoop(ctx, "nethttp", f.onRedis, singleCheck(f.token, 1)); err != nil {
 		return nil, err
 	}
 	options, err := redisbucket.Options(s.redis.URL(), budget)
@@ -77,7 +76,7 @@ func (f figures) mean(name string) float64 {
 	return sum / float64(len(f[name]))
 }
 
-// over returns the median of the ratios of a figure of both, each of the same round or lap.
+// over returns the median of the ratios of a figure, each of the same round or lap.
 func (f figures) over(baseline figures, name string) float64 {
 	var ratios []float64
 	for i, value := range f[name] {
@@ -86,21 +85,23 @@ func (f figures) over(baseline figures, name string) float64 {
 	return median(ratios)
 }
 
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values)) // the rounds stay in their order
+	return sorted[len(sorted)/2]
+}
+
 type contender struct {
 	name     string
 	server   *process
 	requests [][]byte
 	checks   int // in one request
-	// warmUp is the time before a lap counts.
-	warmUp time.Duration
-	// closed is the load of a contender that is not asked over HTTP.
-	closed  func(ctx context.Context, callers int, length time.Duration) (outcome, error)
-	figures // of each round
-	laps    figures
+	warmUp   time.Duration
+	closed   func(ctx context.Context, callers int, length time.Duration) (outcome, error)
+	figures  // of each round
+	laps     figures
 }
 
-// race lets contenders take turns in closed loops, and notes for each round its checks per second and
-// what a check cost the server and Redis.
+// race lets contenders take turns in closed loops, and notes each round's figures.
 func (f *field) race(ctx context.Context, rounds int, round time.Duration, connections int,
 	contenders ...*contender,
 ) error {
@@ -136,8 +137,7 @@ func (f *field) race(ctx context.Context, rounds int, round time.Duration, conne
 	return nil
 }
 
-// lapsPerRound is how often the contenders take turns within a round, because the machine's other load changes within
-// seconds.
+// lapsPerRound is high because the machine's other load changes within seconds.
 const lapsPerRound = 4
 
 func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64,
@@ -156,7 +156,7 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 	if err != nil {
 		return nil, err
 	}
-	// Processors' times come inside of the counts, which cost the server something to tell.
+	// The processors are read last, because reading the counts costs the server something.
 	began, err := f.processors(ctx, c.server)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,6 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 	return measured, nil
 }
 
-// busy is how long each program has kept processors busy, in seconds.
 type busy struct{ server, redis, load float64 }
 
 func (f *field) processors(ctx context.Context, server *process) (b busy, err error) {
@@ -211,7 +210,6 @@ func (f *field) processors(ctx context.Context, server *process) (b busy, err er
 	return b, err
 }
 
-// counts are what counts up in a server and in Redis while they work.
 type counts struct{ allocations, bytes, scripts, degraded, leased, split, asks float64 }
 
 func (f *field) count(ctx context.Context, server *process) (c counts, err error) {
@@ -232,11 +230,10 @@ func (f *field) count(ctx context.Context, server *process) (c counts, err error
 	return c, nil
 }
 
-// throughput compares closed loops, and the latencies of open ones.
 func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	return withField(ctx, func(f *field) ([]line, error) {
 		single := crowd(f.token)
-		fast, err := f.startNoop(ctx, "noopfast", f.onRedis, singleCheck(f.token, 1))
+		fast, err := f.startNoop(ctx, "fasthttp", f.onRedis, singleCheck(f.token, 1))
 		if err != nil {
 			return nil, err
 		}
@@ -245,10 +242,7 @@ func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, e
 		onRedis := &contender{name: "on Redis", server: f.onRedis, requests: single, checks: 1}
 		inRAM := &contender{name: "in memory", server: f.inRAM, requests: single, checks: 1}
 		attacked := &contender{name: "attack", server: f.onRedis, requests: attack(f.token), checks: 1}
-		batches := &contender{
-			name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize),
-			checks: batchSize,
-		}
+		batches := &contender{name: "batches", server: f.onRedis, requests: crowdBatches(f.token), checks: batchSize}
 		if err := f.race(ctx, rounds, round, connections, noop, noopFast, onRedis, inRAM, attacked,
 			batches); err != nil {
 			return nil, err
@@ -274,14 +268,13 @@ func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, e
 	})
 }
 
-// versus makes a row of two contenders' checks per second. The ratio is the median of those of the
-// laps, whose two sides ran one right after the other.
+// versus makes a row of checks per second. The ratio is the median of the laps' ratios, whose two sides ran one right
+// after the other.
 func versus(what string, baseline, ours *contender, atLeast float64) line {
 	return lineOf(what, "%.0f", baseline.laps.median("checks/s"), ours.laps.median("checks/s"),
 		ours.laps.over(baseline.laps, "checks/s"), atLeast)
 }
 
-// latencies compares open loops at a rate, and lone requests.
 func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, rate float64) ([]line, error) {
 	single := crowd(f.token)
 	noop, ours := figures{}, figures{}
@@ -316,7 +309,6 @@ func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, 
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// redisCost compares the costs of a check to Redis.
 func redisCost(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	const clients = 64
 	return withField(ctx, func(f *field) ([]line, error) {
@@ -325,62 +317,47 @@ func redisCost(ctx context.Context, rounds int, round time.Duration) ([]line, er
 			return nil, err
 		}
 		single := &contender{name: "single", server: f.onRedis, requests: crowd(f.token), checks: 1}
-		batches := &contender{
-			name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize),
-			checks: batchSize,
-		}
+		batches := &contender{name: "batches", server: f.onRedis, requests: crowdBatches(f.token), checks: batchSize}
 		was := figures{}
 		for range rounds {
-			measured, err := measure(ctx, f.rdb, seed, batch{checks: 1, tenants: 1}, clients, round)
-			if err != nil {
+			if err := measure(ctx, f.rdb, seed, 1, clients, round, was); err != nil {
 				return nil, err
 			}
-			was.add("redis", 1e6/measured.perCPUSecond)
 			if err := f.race(ctx, 1, round, clients, single, batches); err != nil {
 				return nil, err
 			}
 		}
 		what := "Redis CPU per check, seed design ÷ ours, µs: 64 clients, %.1f checks a script"
+		seedCost := 1e6 / was.median("checks/CPU s")
 		return []line{
-			inverseLine(fmt.Sprintf(what, single.median("batch")), was.median("redis"), single.median("redis"), 1.8),
-			inverseLine(fmt.Sprintf("  by batches of 100, %.1f checks a script", batches.median("batch")),
-				was.median("redis"), batches.median("redis"), 3),
+			inverseLine(fmt.Sprintf(what, single.median("batch")), seedCost, single.median("redis"), 1.8),
+			inverseLine(fmt.Sprintf("  by batches of 100, %.1f checks a script", batches.median("batch")), seedCost,
+				batches.median("redis"), 3),
 		}, nil
 	})
 }
 
-// processes compares one to four of ours on one Redis.
 func processes(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	return withField(ctx, func(f *field) (lines []line, err error) {
-		single := crowd(f.token)
-		servers := []*process{f.onRedis}
-		for n := 2; n <= 4; n++ {
-			p, err := f.startAPI(ctx, f.database, f.redis.URL())
-			if err != nil {
-				return nil, err
-			}
-			servers = append(servers, p)
-		}
-		perSecond := make([]figures, len(servers))
-		for range rounds {
-			for n := range servers {
-				var addrs []string
-				for _, server := range servers[:n+1] {
-					addrs = append(addrs, server.addr)
-				}
-				found, err := load{addrs: addrs, requests: single}.closed(ctx, connections, round)
+		sides, addrs := make([]*contender, 4), []string{f.onRedis.addr}
+		for i := range sides {
+			if i > 0 {
+				p, err := f.startAPI(ctx, f.database, f.redis.URL())
 				if err != nil {
 					return nil, err
 				}
-				if perSecond[n] == nil {
-					perSecond[n] = figures{}
-				}
-				perSecond[n].add("checks/s", found.perSecond)
+				addrs = append(addrs, p.addr)
+			}
+			sides[i] = &contender{
+				name: fmt.Sprint(i+1, " processes"), server: f.onRedis, checks: 1,
+				closed: load{addrs: slices.Clone(addrs), requests: crowd(f.token)}.closed,
 			}
 		}
-		for n := 1; n < len(servers); n++ {
-			lines = append(lines, note(fmt.Sprintf("%d processes on one Redis ÷ 1, checks/s", n+1), "%.0f",
-				perSecond[0].median("checks/s"), perSecond[n].median("checks/s")))
+		if err := f.race(ctx, rounds, round, connections, sides...); err != nil {
+			return nil, err
+		}
+		for _, side := range sides[1:] {
+			lines = append(lines, versus(side.name+" on one Redis ÷ 1, checks/s", sides[0], side, 0))
 		}
 		return lines, nil
 	})

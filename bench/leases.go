@@ -19,14 +19,12 @@ const hotTiers = `rules:
 const (
 	hotUsers  = 100
 	manyUsers = 100_000
-	// leaseRounds is how many times longer rounds are than others. Tokens of a bucket are leased once it was busy for a
-	// while, and given back while the other side has its lap, so each lap of either side begins with leaseWarmUp, which
-	// does not count: the rows are about buckets that stay busy.
+	// leaseRounds is how much longer rounds are than others. A lap begins with leaseWarmUp, which does not count:
+	// buckets are leased only while busy, and given back during the other side's lap.
 	leaseRounds = 4
 	leaseWarmUp = 750 * time.Millisecond
 )
 
-// leased is a workload of a process that leases tokens and of one that does not.
 type leased struct {
 	name    string
 	draw    func(token string) [][]byte
@@ -35,7 +33,6 @@ type leased struct {
 	atLeast float64
 }
 
-// leases compares a process that leases tokens with one that does not, on buckets that stay busy.
 func leases(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	return withLeases(ctx, rounds, round*leaseRounds, []leased{
 		{fmt.Sprintf("four tiers on Redis, %d hot users", hotUsers), hotCrowd, 1, leaseWarmUp, 1.7},
@@ -45,19 +42,17 @@ func leases(ctx context.Context, rounds int, round time.Duration) ([]line, error
 	})
 }
 
-// needlessLeases is about what leases cannot help: it must not suffer. Some of it begins with nothing held in each lap.
+// needlessLeases compares workloads that leases cannot help, and must not slow down.
 func needlessLeases(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
-	inBatches := func(token string) [][]byte { return crowdBatches(token, batchSize) }
 	return withLeases(ctx, rounds, round, []leased{
-		{fmt.Sprintf("by batches of %d, from nothing held", batchSize), inBatches, batchSize, 0, 0.97},
-		{fmt.Sprintf("by batches of %d", batchSize), inBatches, batchSize, leaseWarmUp, 0.97},
+		{fmt.Sprintf("by batches of %d, from nothing held", batchSize), crowdBatches, batchSize, 0, 0.97},
+		{fmt.Sprintf("by batches of %d", batchSize), crowdBatches, batchSize, leaseWarmUp, 0.97},
 		{fmt.Sprintf("%d hot users, from nothing held", hotUsers), hotCrowd, 1, 0, 0.97},
 		{fmt.Sprintf("%d users alike", manyUsers), evenCrowd, 1, leaseWarmUp, 0.97},
 		{"half of the checks of hot users", halfHotCrowd, 1, leaseWarmUp, 0.97},
 	}, nil)
 }
 
-// withLeases compares workloads, each with a tenant of its own.
 func withLeases(
 	ctx context.Context, rounds int, round time.Duration, workloads []leased,
 	more func(f *field, token string) ([]line, error),
@@ -69,7 +64,7 @@ func withLeases(
 		}
 		tokens := map[*process]string{}
 		for _, side := range []*process{f.onRedis, without} {
-			if tokens[side], err = createTenantOf(ctx, f.database, fmt.Sprint("leases-", len(tokens)),
+			if tokens[side], err = createTenant(ctx, f.database, fmt.Sprint("leases-", len(tokens)),
 				hotTiers); err != nil {
 				return nil, err
 			}
@@ -88,7 +83,6 @@ func withLeases(
 				name: w.name, server: f.onRedis, requests: w.draw(tokens[f.onRedis]), checks: w.checks,
 				warmUp: w.warmUp,
 			}
-			// Leases can make checks as fast as in memory at most.
 			inRAM := &contender{
 				name: w.name + " in memory", server: f.inRAM, requests: on.requests, checks: w.checks,
 				warmUp: w.warmUp,
@@ -118,10 +112,8 @@ func withLeases(
 	})
 }
 
-// loneLeased compares what a lone check of leased buckets adds to a request with the round trip that it spares.
-//
-// A check of buckets in memory shows how much of that is what every check costs, such as to read JSON and to match
-// rules.
+// loneLeased compares the cost of a lone check of leased buckets with the round trip that it spares. A check in memory
+// shows what every check costs, such as reading JSON and matching rules.
 func (f *field) loneLeased(ctx context.Context, rounds int, round time.Duration, token string) ([]line, error) {
 	one := [][]byte{singleCheck(token, 0).bytes()}
 	found, err := takeTurns(ctx, time.Duration(rounds)*round, loneRequest("no-op", f.noop, one),
@@ -140,27 +132,17 @@ func (f *field) loneLeased(ctx context.Context, rounds int, round time.Duration,
 	}, nil
 }
 
-// hotCrowd is single checks of a few users, each far above what it takes for its buckets to be leased.
-func hotCrowd(token string) [][]byte {
-	requests := make([][]byte, hotUsers)
-	for i := range requests {
-		requests[i] = singleCheck(token, i).bytes()
-	}
-	return requests
-}
+// hotCrowd's users are each busy enough for their buckets to be leased.
+func hotCrowd(token string) [][]byte { return singleChecks(token, hotUsers) }
 
-// evenCrowd is single checks of many users, each of whom asks a few times a second at most.
+// evenCrowd's users ask a few times a second at most.
 func evenCrowd(token string) [][]byte {
-	requests := make([][]byte, manyUsers)
-	for i := range requests {
-		requests[i] = singleCheck(token, i).bytes()
-	}
+	requests := singleChecks(token, manyUsers)
 	rand.New(rand.NewPCG(3, 4)).Shuffle(len(requests),
 		func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
 	return requests
 }
 
-// halfHotCrowd is hotCrowd and evenCrowd in turns.
 func halfHotCrowd(token string) [][]byte {
 	requests, hot := evenCrowd(token), hotCrowd(token)
 	for i := 0; i < len(requests); i += 2 {
@@ -169,8 +151,7 @@ func halfHotCrowd(token string) [][]byte {
 	return requests
 }
 
-// zipfCrowd is single checks of many users, of whom the second asks half as often as the first, the third a third, and
-// so on.
+// zipfCrowd's n-th user asks 1/n as often as the first.
 func zipfCrowd(token string) [][]byte {
 	sums, sum := make([]float64, manyUsers), 0.0
 	for i := range sums {

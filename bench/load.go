@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// load is the requests that callers put to one or more servers, in turn. They are whole HTTP/1.1
-// requests, written down before anything is measured: net/http's client would cost more than the
-// server.
+// load is whole HTTP/1.1 requests to servers in turn, written before anything is measured: net/http's client would cost
+// more than the server.
 type load struct {
 	addrs    []string
 	requests [][]byte
@@ -29,11 +28,11 @@ type outcome struct {
 	denied    int64 // of them
 	failed    int64 // of them: no decision
 	perSecond float64
-	// latencies are in ascending order, each from the moment at which its request was due, or sent in a closed loop.
+	// latencies are in ascending order, in a closed loop from when a request was sent, in an open one from when it was
+	// due.
 	latencies []time.Duration
 }
 
-// closed asks on some connections, each of which sends its next request when it has its answer.
 func (l load) closed(ctx context.Context, connections int, length time.Duration) (outcome, error) {
 	start := time.Now()
 	found, err := l.inTurns(ctx, connections, func(first, asked int) ([]byte, bool) {
@@ -43,7 +42,6 @@ func (l load) closed(ctx context.Context, connections int, length time.Duration)
 	return found, err
 }
 
-// once makes each request once.
 func (l load) once(ctx context.Context, connections int) error {
 	_, err := l.inTurns(ctx, connections, func(first, asked int) ([]byte, bool) {
 		i := first + asked*connections
@@ -52,8 +50,8 @@ func (l load) once(ctx context.Context, connections int) error {
 	return err
 }
 
-// inTurns sends requests on each connection, one after the other, until next returns none. next gets the number of the
-// connection and how many requests were sent on it.
+// inTurns sends requests on each connection until next, which gets the connection's number and its count of requests,
+// returns none.
 func (l load) inTurns(ctx context.Context, connections int, next func(number, made int) ([]byte, bool)) (
 	outcome, error,
 ) {
@@ -91,9 +89,8 @@ func (l load) inTurns(ctx context.Context, connections int, next func(number, ma
 	return all, errors.Join(err, ctx.Err())
 }
 
-// open sends requests at a constant rate, whether or not earlier ones were answered. A request that
-// finds every connection busy goes when one is free, and its latency counts from when it was due: a
-// server that stalls is charged for all who would have come meanwhile (coordinated omission).
+// open sends requests at a constant rate. A request that finds every connection busy is late, and its latency counts
+// from when it was due, so a stall is charged for all requests due meanwhile (coordinated omission).
 func (l load) open(ctx context.Context, rate float64, connections int, length time.Duration) (outcome, error) {
 	interval := time.Duration(float64(time.Second) / rate)
 	due := make(chan time.Time, int(rate*length.Seconds())+1)
@@ -130,8 +127,8 @@ func (l load) open(ctx context.Context, rate float64, connections int, length ti
 	}, errors.Join(err, ctx.Err())
 }
 
-// awaitMoment waits until a moment to within some 50 µs. Go's own timers wake a process that is
-// otherwise idle only at the next full millisecond, which is longer than an answer takes.
+// awaitMoment is exact to some 50 µs. Go's timers wake an idle process only at the next full millisecond, which is
+// longer than an answer takes.
 func awaitMoment(at time.Time) {
 	for left := time.Until(at); left > 0; left = time.Until(at) {
 		wait := syscall.NsecToTimespec(left.Nanoseconds())
@@ -139,7 +136,6 @@ func awaitMoment(at time.Time) {
 	}
 }
 
-// percentile returns the latency that a share of the answers kept within.
 func (o outcome) percentile(share float64) time.Duration {
 	if len(o.latencies) == 0 {
 		return 0
@@ -147,8 +143,6 @@ func (o outcome) percentile(share float64) time.Duration {
 	return o.latencies[int(share*float64(len(o.latencies)-1))]
 }
 
-// connect runs a function on each of some connections, dealt out to the servers in turn, and returns
-// what went wrong.
 func (l load) connect(ctx context.Context, connections int, do func(c *connection, i int) error) error {
 	open, err := l.dial(ctx, connections)
 	defer closeAll(open)
@@ -183,14 +177,12 @@ func closeAll(open []*connection) {
 	}
 }
 
-// connection is one HTTP/1.1 connection, kept alive.
 type connection struct {
 	net.Conn
 	answers *bufio.Reader
 }
 
-// ask sends a request and reads its answer to the end, and returns 429 for a 200 whose body has what denies. An answer
-// other than 200 and 429 is an error, with its status.
+// ask returns 429 for a 200 whose body contains denies. A status other than 200 and 429 is also an error.
 func (c *connection) ask(request []byte, denies string) (status int, err error) {
 	if _, err := c.Write(request); err != nil {
 		return 0, fmt.Errorf("send a request: %w", err)

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// loneWarmUp is the time before a comparison counts: until buckets are leased.
+// loneWarmUp is the time until buckets are leased.
 const loneWarmUp = time.Second
 
-// lone is one side of a comparison of requests that have no other beside them.
 type lone struct {
 	name, addr string
 	ask        func(c *connection, i int) error
@@ -35,9 +34,8 @@ func lonePing(name, addr string) lone {
 	}}
 }
 
-// takeTurns has sides make one request each, in turn, for a length in all, and returns by its name what each request of
-// a side took, in microseconds. The differences are a few microseconds, so the sides must not be further apart than
-// what else the machine does.
+// takeTurns has sides make one request each, in turn, and returns each side's microseconds. The differences are a few
+// microseconds, so the sides must alternate faster than the machine's other load changes.
 func takeTurns(ctx context.Context, length time.Duration, sides ...lone) (figures, error) {
 	var addrs []string
 	for _, side := range sides {
@@ -67,7 +65,7 @@ func takeTurns(ctx context.Context, length time.Duration, sides ...lone) (figure
 	return found, nil
 }
 
-// beyond returns by how much a side exceeds another: the median of the differences of its turns.
+// beyond returns the median of the differences of two sides' turns.
 func (f figures) beyond(side, baseline string) float64 {
 	var differences []float64
 	for i, value := range f[side] {

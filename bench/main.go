@@ -3,12 +3,11 @@
 //
 //	go run .                        in this folder; takes about eight minutes
 //	go run . -quick                 less than three, and less certain
-//	go run . -only redis            the sections whose names contain a text
+//	go run . -only http             the sections whose names contain a text
 //	go run . -rounds 9 -round 2s
 //
-// It starts what it needs: a PostgreSQL, a Redis, the api binary and a no-op server. The two sides of
-// a ratio take turns, round by round, so that a busy neighbour slows both; the medians of the rounds are
-// compared. The table also goes to results/, with what it was measured on.
+// The two sides of a ratio take turns, so that a busy neighbour slows both, and medians are compared. The table also
+// goes to results/, with a description of the machine.
 package main
 
 import (
@@ -26,13 +25,12 @@ import (
 	"time"
 )
 
-// section is one part of the benchmark.
 type section struct {
 	name string
 	run  func(ctx context.Context, rounds int, round time.Duration) ([]line, error)
 }
 
-// sections are all parts, in the order of the table.
+// sections are in the order of the table.
 var sections = []section{
 	{"http: throughput and latency", throughput},
 	{"http: what a check costs redis", redisCost},
@@ -40,14 +38,8 @@ var sections = []section{
 	{"leases: busy buckets", leases},
 	{"leases: what they cannot help", needlessLeases},
 	{"grpc: descriptors over gRPC, and what proxies ask over HTTP", overGRPC},
-	{"rules: throughput among many", manyTenants},
-	{"rules: memory", residentMemory},
-	{"redis: the seed design and redisbucket", redisThroughput},
 	{"redis: rules of one meter and of three", meters},
 	{"checkpoints: long limits", checkpoints},
-	{"redis: memory per bucket", redisMemory},
-	{"redis: quiet tenants beside a flood", fairness},
-	{"memory: a map increment and membucket", memoryTake},
 	{"clients: the Go client", goClient},
 	{"handles: decisions in the caller's process", decideInProcess},
 	{"clients: the Python client", pythonClient},
@@ -123,7 +115,6 @@ func keep(report []byte) error {
 	return nil
 }
 
-// machine describes the processor, Go, redis-server and the revision of a run.
 func machine(ctx context.Context) string {
 	model := "unknown processor"
 	if cpus, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -142,7 +133,7 @@ func machine(ctx context.Context) string {
 	return strings.Join(parts, "\n")
 }
 
-// output returns the first line that a program writes, or that there is none.
+// output returns the first line that a program writes, or "unknown".
 func output(ctx context.Context, program string, args ...string) string {
 	text, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {

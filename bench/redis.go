@@ -27,7 +27,6 @@ type taker interface {
 	Take(ctx context.Context, checks []enforce.BucketCheck) error
 }
 
-// withRedis runs a function with a Redis of its own, empty, and ends that.
 func withRedis(ctx context.Context, do func(redis.UniversalClient) error) error {
 	dir, err := os.MkdirTemp("", "sluice-bench-")
 	if err != nil {
@@ -48,104 +47,83 @@ func withRedis(ctx context.Context, do func(redis.UniversalClient) error) error 
 	return do(rdb)
 }
 
-// check is a check as most are: a user and an address of its own, an endpoint and the tenant shared.
-func check(tenant rules.TenantID, user int) enforce.BucketCheck {
-	tiers := []enforce.Tier{
-		{
-			Key:   enforce.Key{Tenant: tenant, Rule: 1, Subject: fmt.Sprint("user-", user)},
-			Limit: enforce.Limit{Rate: 100, Burst: 500, Since: 1},
-		},
-		{
-			Key:   enforce.Key{Tenant: tenant, Rule: 2, Subject: fmt.Sprintf("203.0.%d.%d", user/256, user%256)},
-			Limit: enforce.Limit{Rate: 200, Burst: 1000, Since: 1},
-		},
-		{
-			Key:   enforce.Key{Tenant: tenant, Rule: 3, Subject: fmt.Sprint("/api/", user%20)},
-			Limit: enforce.Limit{Rate: 1e6, Burst: 1e6, Since: 1},
-		},
-		{Key: enforce.Key{Tenant: tenant, Rule: 4}, Limit: enforce.Limit{Rate: 1e7, Burst: 1e7, Since: 1}},
-	}
-	return enforce.BucketCheck{Cost: enforce.Token, Tiers: tiers}
-}
-
-func checks(first, n, tenants int) []enforce.BucketCheck {
+// checks have a user and an address of their own, and share the endpoint and the tenant.
+func checks(first, n int) []enforce.BucketCheck {
 	batch := make([]enforce.BucketCheck, n)
 	for i := range batch {
-		batch[i] = check(rules.TenantID(1+i%tenants), (first+i)%users)
+		user := (first + i) % users
+		tier := func(rule rules.RuleID, subject string, rate float64, burst int64) enforce.Tier {
+			return enforce.Tier{
+				Key:   enforce.Key{Tenant: 1, Rule: rule, Subject: subject},
+				Limit: enforce.Limit{Rate: rate, Burst: burst, Since: 1},
+			}
+		}
+		batch[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{
+			tier(1, fmt.Sprint("user-", user), 100, 500),
+			tier(2, ipv4(user), 200, 1000),
+			tier(3, fmt.Sprint("/api/", user%20), 1e6, 1e6),
+			tier(4, "", 1e7, 1e7),
+		}}
 	}
 	return batch
 }
 
-// batch is how many checks go together, which for ours is a script per tenant.
 type batch struct {
-	what            string
-	checks, tenants int
-	atLeast         float64
+	what    string
+	checks  int
+	atLeast float64
 }
 
-var batches = []batch{
-	{"1 alone", 1, 1, 0},
-	{"16 together, 1 per script", 16, 16, 1.5},
-	{"16 together, 1 script", 16, 1, 0},
-	{"64 together, 1 script", 64, 1, 2.5},
-}
+type ofThreeMeters struct{ taker }
 
-// speed is how fast one round went.
-type speed struct {
-	perSecond    float64 // checks
-	perCPUSecond float64 // checks per second of Redis's processor time, however slow the client is
-}
-
-// redisThroughput compares checks of four tiers at several sizes of batch.
-func redisThroughput(ctx context.Context, rounds int, round time.Duration) (lines []line, err error) {
-	err = withRedis(ctx, func(rdb redis.UniversalClient) error {
-		seed, err := newSeedDesign(ctx, rdb)
-		if err != nil {
-			return err
+func (t ofThreeMeters) Take(ctx context.Context, checks []enforce.BucketCheck) error {
+	costs := [...]enforce.MeterCost{
+		{Cost: enforce.Token},
+		{Meter: "input_tokens", Cost: 3 * enforce.Token / 2},
+		{Meter: "usd", Cost: enforce.Token / 100},
+	}
+	for i := range checks {
+		check := &checks[i]
+		check.Mixed, check.Cost = true, costs[1].Cost
+		for j := range check.Tiers {
+			tier := &check.Tiers[j]
+			tier.Meter, tier.Cost = costs[j%len(costs)].Meter, costs[j%len(costs)].Cost
 		}
+	}
+	return t.taker.Take(ctx, checks)
+}
+
+// meters compares four rules of three meters with four of one, with one script for either.
+func meters(ctx context.Context, rounds int, round time.Duration) (lines []line, err error) {
+	err = withRedis(ctx, func(rdb redis.UniversalClient) error {
 		ours := redisbucket.New(rdb, budget)
-		for _, batch := range batches {
-			measured, err := beside(ctx, rdb, seed, ours, batch, rounds, round)
-			if err != nil {
-				return err
+		for _, batch := range []batch{{"1 alone", 1, 0.9}, {"16 together, 1 script", 16, 0.9}} {
+			was, is := figures{}, figures{}
+			for range rounds {
+				if err := measure(ctx, rdb, ours, batch.checks, callers, round, was); err != nil {
+					return err
+				}
+				if err := measure(ctx, rdb, ofThreeMeters{ours}, batch.checks, callers, round, is); err != nil {
+					return err
+				}
 			}
-			lines = append(lines, measured...)
+			lines = append(lines,
+				ratioLine("checks/s, "+batch.what, "%.0f", was.median("checks/s"), is.median("checks/s"), batch.atLeast),
+				ratioLine("  per second of redis's processor", "%.0f", was.median("checks/CPU s"),
+					is.median("checks/CPU s"), 0))
 		}
 		return nil
 	})
 	return lines, err
 }
 
-// beside measures two takers in turns.
-func beside(
-	ctx context.Context, rdb redis.UniversalClient, baseline, ours taker, batch batch, rounds int, round time.Duration,
-) ([]line, error) {
-	var was, is []speed
-	for range rounds {
-		for _, side := range []struct {
-			taker
-			speeds *[]speed
-		}{{baseline, &was}, {ours, &is}} {
-			measured, err := measure(ctx, rdb, side.taker, batch, callers, round)
-			if err != nil {
-				return nil, err
-			}
-			*side.speeds = append(*side.speeds, measured)
-		}
-	}
-	return []line{
-		compare("checks/s, "+batch.what, was, is, batch.atLeast, func(s speed) float64 { return s.perSecond }),
-		compare("  per second of redis's processor", was, is, 0, func(s speed) float64 { return s.perCPUSecond }),
-	}, nil
-}
-
-// measure asks with several callers for the length of a round.
-func measure(
-	ctx context.Context, rdb redis.UniversalClient, taker taker, batch batch, callers int, round time.Duration,
-) (speed, error) {
+// measure notes the checks per second, and per second of Redis's processor time.
+func measure(ctx context.Context, rdb redis.UniversalClient, taker taker, together, callers int, round time.Duration,
+	found figures,
+) error {
 	busyBefore, err := processorSeconds(ctx, rdb)
 	if err != nil {
-		return speed{}, err
+		return err
 	}
 	var done atomic.Int64
 	var failed atomic.Value
@@ -155,35 +133,36 @@ func measure(
 		wg.Go(func() {
 			prepared := make([][]enforce.BucketCheck, 64)
 			for i := range prepared {
-				prepared[i] = checks((caller*64+i)*batch.checks*7, batch.checks, batch.tenants)
+				prepared[i] = checks((caller*64+i)*together*7, together)
 			}
 			for i := 0; time.Since(start) < round && ctx.Err() == nil; i++ {
 				if err := taker.Take(ctx, prepared[i%len(prepared)]); err != nil {
 					failed.Store(err)
 					return
 				}
-				done.Add(int64(batch.checks))
+				done.Add(int64(together))
 			}
 		})
 	}
 	wg.Wait()
 	elapsed := time.Since(start)
 	if err, ok := failed.Load().(error); ok {
-		return speed{}, err
+		return err
 	}
 	busyAfter, err := processorSeconds(ctx, rdb)
 	if err != nil {
-		return speed{}, err
+		return err
 	}
-	return speed{float64(done.Load()) / elapsed.Seconds(), float64(done.Load()) / (busyAfter - busyBefore)}, ctx.Err()
+	found.add("checks/s", float64(done.Load())/elapsed.Seconds())
+	found.add("checks/CPU s", float64(done.Load())/(busyAfter-busyBefore))
+	return ctx.Err()
 }
 
-// processorSeconds returns how long Redis has kept a processor busy.
 func processorSeconds(ctx context.Context, rdb redis.UniversalClient) (float64, error) {
 	return info(ctx, rdb, "cpu", "used_cpu_user:%g", "used_cpu_sys:%g")
 }
 
-// info returns the sum of some figures of a section of INFO, each in the form of its line.
+// info returns the sum of some figures of a section of INFO, each in the form of its line, such as "used_memory:%g".
 func info(ctx context.Context, rdb redis.UniversalClient, section string, forms ...string) (sum float64, err error) {
 	text, err := rdb.Info(ctx, section).Result()
 	if err != nil {
@@ -198,49 +177,4 @@ func info(ctx context.Context, rdb redis.UniversalClient, section string, forms 
 		}
 	}
 	return sum, nil
-}
-
-// redisMemory compares what 131,072 buckets occupy whose keys are 40 bytes on both sides.
-func redisMemory(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
-	const buckets, keyBytes = 131_072, 40
-	used := func(fill func(rdb redis.UniversalClient) (taker, error), prefix int) (bytes float64, err error) {
-		err = withRedis(ctx, func(rdb redis.UniversalClient) error {
-			taker, err := fill(rdb)
-			if err != nil {
-				return err
-			}
-			empty, err := info(ctx, rdb, "memory", "used_memory:%g")
-			if err != nil {
-				return err
-			}
-			for first := 0; first < buckets; first += 256 {
-				batch := make([]enforce.BucketCheck, 256)
-				for i := range batch {
-					subject := fmt.Sprintf("%0*d", keyBytes-prefix, first+i)
-					batch[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{{
-						Key:   enforce.Key{Tenant: 1, Rule: rules.RuleID(1), Subject: subject},
-						Limit: enforce.Limit{Rate: 0.001, Burst: 500, Since: 1},
-					}}}
-				}
-				if err := taker.Take(ctx, batch); err != nil {
-					return err
-				}
-			}
-			full, err := info(ctx, rdb, "memory", "used_memory:%g")
-			bytes = full - empty
-			return err
-		})
-		return bytes, err
-	}
-	seed, err := used(func(rdb redis.UniversalClient) (taker, error) { return newSeedDesign(ctx, rdb) },
-		len(seedKey(enforce.Key{Tenant: 1, Rule: 1})))
-	if err != nil {
-		return nil, err
-	}
-	ours, err := used(func(rdb redis.UniversalClient) (taker, error) { return redisbucket.New(rdb, budget), nil },
-		len("{s1}1:"))
-	if err != nil {
-		return nil, err
-	}
-	return []line{note("bytes per bucket in redis, 40-byte keys", "%.0f", seed/buckets, ours/buckets)}, nil
 }

@@ -15,8 +15,7 @@ import (
 //go:embed seed.lua
 var seedSource string
 
-// seedDesign is what Sluice is measured against: for each check one EVALSHA per tier, all of them in
-// one pipeline without a transaction.
+// seedDesign is the design before Sluice's: one EVALSHA per tier, all in one pipeline without a transaction.
 type seedDesign struct {
 	rdb redis.UniversalClient
 	sha string
@@ -30,7 +29,6 @@ func newSeedDesign(ctx context.Context, rdb redis.UniversalClient) (*seedDesign,
 	return &seedDesign{rdb: rdb, sha: sha}, nil
 }
 
-// Take asks about all tiers of all checks, and reads the answers.
 func (s *seedDesign) Take(ctx context.Context, batch []enforce.BucketCheck) error {
 	now := strconv.FormatFloat(float64(time.Now().UnixMicro())/1e6, 'f', 6, 64)
 	pipe := s.rdb.Pipeline()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,18 +17,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
-// readyTimeout bounds the time until a server is ready; one with a million rows is slow.
 const readyTimeout = 2 * time.Minute
 
-// stage is the servers that the HTTP comparisons run on: a Postgres and a Redis of their own, and the
-// binaries that the processes run.
 type stage struct {
 	dir      string
 	postgres *devdb.Postgres
@@ -35,7 +32,7 @@ type stage struct {
 	stops    []func()
 }
 
-// setStage builds the binaries and starts the servers. Whoever is done with them calls clear.
+// setStage builds the binaries and starts the servers. The caller must call clear.
 func setStage(ctx context.Context) (_ *stage, err error) {
 	s := &stage{}
 	defer func() {
@@ -47,11 +44,9 @@ func setStage(ctx context.Context) (_ *stage, err error) {
 		return nil, fmt.Errorf("make a directory for the servers: %w", err)
 	}
 	s.stops = append(s.stops, func() { _ = os.RemoveAll(s.dir) })
-	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {".", "./noop"}, {".", "./noopfast"}} {
-		build := exec.CommandContext(ctx, "go", "build", "-o", s.dir+"/", from.program)
-		build.Dir = from.module
-		if output, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("build %s: %w\n%s", from.program, err, output)
+	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {".", "./noop"}} {
+		if err := s.build(ctx, from.module, from.program); err != nil {
+			return nil, err
 		}
 	}
 	if s.postgres, err = devdb.StartPostgres(ctx, filepath.Join(s.dir, "postgres"),
@@ -66,13 +61,21 @@ func setStage(ctx context.Context) (_ *stage, err error) {
 	return s, nil
 }
 
+func (s *stage) build(ctx context.Context, module, program string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-o", s.dir+"/", program)
+	build.Dir = module
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", program, err, output)
+	}
+	return nil
+}
+
 func (s *stage) clear() {
 	for i := len(s.stops) - 1; i >= 0; i-- {
 		s.stops[i]()
 	}
 }
 
-// database returns the URL of a new database with our schema.
 func (s *stage) database(ctx context.Context, name string) (string, error) {
 	url, err := s.postgres.CreateDatabase(ctx, name)
 	if err != nil {
@@ -85,7 +88,6 @@ type process struct {
 	pid           int
 	addr, metrics string // host:port
 	grpc          string // likewise, if it is on
-	stop          func()
 }
 
 var (
@@ -93,8 +95,8 @@ var (
 	noopListens = regexp.MustCompile(`listening (\S+)()`)
 )
 
-// startAPI starts a decision plane and waits until it is ready. Without a Redis URL its buckets are
-// in its memory. Options are environment variables.
+// startAPI waits until the process is ready. Without a Redis URL buckets are in its memory. Options are environment
+// variables.
 func (s *stage) startAPI(ctx context.Context, database, redisURL string, options ...string) (*process, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "api"))
 	cmd.Env = slices.Concat([]string{
@@ -109,29 +111,24 @@ func (s *stage) startAPI(ctx context.Context, database, redisURL string, options
 	return p, p.awaitReady(ctx)
 }
 
-// startNoop starts a no-op server with the answer that a process gives to a request.
-func (s *stage) startNoop(ctx context.Context, program string, like *process, request httpRequest) (*process, error) {
+func (s *stage) startNoop(ctx context.Context, server string, like *process, request httpRequest) (*process, error) {
 	recorded, err := like.record(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	return s.start(exec.CommandContext(ctx, filepath.Join(s.dir, program), recorded), noopListens)
+	return s.start(exec.CommandContext(ctx, filepath.Join(s.dir, "noop"), server, recorded), noopListens)
 }
 
-// start runs a program until the stage is cleared, and waits until it says where it listens.
+// start runs a program until the stage is cleared, and waits until it prints where it listens.
 func (s *stage) start(cmd *exec.Cmd, listens *regexp.Regexp) (*process, error) {
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, fmt.Errorf("read what %s writes: %w", cmd.Path, err)
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	p, err := s.launch(cmd)
+	if err != nil {
+		return nil, err
 	}
-	p := &process{pid: cmd.Process.Pid, stop: sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})}
-	s.stops = append(s.stops, p.stop)
 	var wrote strings.Builder
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		wrote.WriteString(lines.Text() + "\n")
@@ -148,30 +145,32 @@ func (s *stage) start(cmd *exec.Cmd, listens *regexp.Regexp) (*process, error) {
 }
 
 func (p *process) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if _, err := get(ctx, "http://"+p.addr+"/readyz"); err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the process at %s is not ready: %w", p.addr, ctx.Err())
-		case <-tick.C:
-		}
+	err := await(ctx, func() error {
+		_, err := get(ctx, "http://"+p.addr+"/readyz")
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the process at %s is not ready: %w", p.addr, err)
 	}
+	return nil
 }
 
-// awaitCheck waits until the process knows the key of a check.
+// awaitCheck waits until the process knows the key of a request.
 func (p *process) awaitCheck(ctx context.Context, request httpRequest) error {
+	return await(ctx, func() error {
+		_, err := p.record(ctx, request)
+		return err
+	})
+}
+
+// await retries until do succeeds, and returns its last error after readyTimeout.
+func await(ctx context.Context, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, err := p.record(ctx, request)
+		err := do()
 		if err == nil {
 			return nil
 		}
@@ -183,7 +182,48 @@ func (p *process) awaitCheck(ctx context.Context, request httpRequest) error {
 	}
 }
 
-// record asks once and returns the answer as the no-op server takes it.
+func (s *stage) startAt(ctx context.Context, cmd *exec.Cmd, address string) (*process, error) {
+	p, err := s.launch(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p.addr = address
+	var dialer net.Dialer
+	err = await(ctx, func() error {
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("%s does not serve: %w", cmd.Path, err)
+		}
+		return conn.Close()
+	})
+	return p, err
+}
+
+func (s *stage) launch(cmd *exec.Cmd) (*process, error) {
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	s.stops = append(s.stops, func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return &process{pid: cmd.Process.Pid}, nil
+}
+
+// freeAddresses reserves ports until the stage is cleared.
+func (s *stage) freeAddresses(n int) (addresses []string, err error) {
+	for range n {
+		port, err := devdb.ReservePort()
+		if err != nil {
+			return nil, err
+		}
+		s.stops = append(s.stops, port.Release)
+		addresses = append(addresses, port.Addr())
+	}
+	return addresses, nil
+}
+
+// record returns the answer to a request in the form that the no-op server reads.
 func (p *process) record(ctx context.Context, request httpRequest) (string, error) {
 	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.addr+request.path,
 		strings.NewReader(request.body))
@@ -206,7 +246,7 @@ func (p *process) record(ctx context.Context, request httpRequest) (string, erro
 	return string(recorded), err
 }
 
-// processor returns how long the process and its children have kept processors busy.
+// processor returns the processor time of the process and its children.
 func (p *process) processor() (sum time.Duration, err error) {
 	children, err := p.children()
 	for _, pid := range append(children, p.pid) {
@@ -214,7 +254,7 @@ func (p *process) processor() (sum time.Duration, err error) {
 		if readErr != nil {
 			return 0, fmt.Errorf("read a process's times: %w", readErr)
 		}
-		// The name may hold spaces; utime and stime are the 12th and 13th field after it, in hundredths.
+		// The name may hold spaces. utime and stime are the 12th and 13th field after it, in hundredths of a second.
 		_, rest, _ := strings.Cut(string(text), ") ")
 		fields := strings.Fields(rest)
 		user, err1 := strconv.ParseInt(fields[11], 10, 64)
@@ -225,7 +265,7 @@ func (p *process) processor() (sum time.Duration, err error) {
 	return sum, err
 }
 
-// resident returns how many bytes of memory the process and its children have. Memory that they share counts once.
+// resident returns the bytes of memory of the process and its children. Shared memory counts once.
 func (p *process) resident() (sum int64, err error) {
 	children, err := p.children()
 	for _, pid := range append(children, p.pid) {
@@ -243,7 +283,6 @@ func (p *process) resident() (sum int64, err error) {
 	return sum, err
 }
 
-// children are the process's own processes.
 func (p *process) children() (pids []int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p.pid, p.pid))
 	if err != nil {
@@ -259,7 +298,7 @@ func (p *process) children() (pids []int, err error) {
 	return pids, nil
 }
 
-// shown returns what the process shows Prometheus: the sum of the series of each metric.
+// shown returns the process's metrics, each as the sum of its series.
 func (p *process) shown(ctx context.Context) (map[string]float64, error) {
 	text, err := get(ctx, "http://"+p.metrics+"/metrics")
 	if err != nil {

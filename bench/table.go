@@ -13,13 +13,12 @@ type line struct {
 	target, met    string // empty for a row that only informs
 }
 
-// ratioLine makes a row of two figures and ours ÷ baseline. The target is the least that the ratio is to
-// be, or, negative, the most; 0 is none.
+// ratioLine makes a row of ours ÷ baseline. The target is the least ratio or, negative, the greatest; 0 is none.
 func ratioLine(what, format string, baseline, ours, target float64) line {
 	return lineOf(what, format, baseline, ours, ours/baseline, target)
 }
 
-// inverseLine is a ratioLine with baseline ÷ ours, of figures that are costs.
+// inverseLine makes a row of baseline ÷ ours, for costs.
 func inverseLine(what string, baseline, ours, atLeast float64) line {
 	return lineOf(what, "%.1f", baseline, ours, baseline/ours, atLeast)
 }

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
@@ -23,48 +23,68 @@ rules:
   - {key_pattern: "ip:{ip}", rate: 200/second, burst_capacity: 1000}
 `
 
-// createTenant makes a tenant with the four rules and returns the token of its key.
-func createTenant(ctx context.Context, database string) (token string, err error) {
-	return createTenantOf(ctx, database, "bench", fourTiers)
+// createTenant makes a tenant with the rules of a file, and returns the token of a key that may check and lease.
+func createTenant(ctx context.Context, database, slug, file string) (token string, err error) {
+	config, err := decodeRules(file)
+	if err != nil {
+		return "", err
+	}
+	return createTenantWith(ctx, database, slug, config)
 }
 
-func createTenantOf(ctx context.Context, database, slug, config string) (token string, err error) {
-	return createTenantAs(ctx, database, rules.Tenant{Slug: slug, Name: "Bench", Settings: rules.DefaultSettings()},
-		config, auth.PermissionCheck)
+func decodeRules(file string) (ruleset.Config, error) {
+	return ruleset.Decode(strings.NewReader(file), "rules of the benchmark", nil)
 }
 
-// createTenantAs makes a tenant with the rules of a configuration, and returns the token of its key.
-func createTenantAs(ctx context.Context, database string, wanted rules.Tenant, config string,
-	permissions ...auth.Permission,
-) (token string, err error) {
+func createTenantWith(ctx context.Context, database, slug string, config ruleset.Config) (token string, err error) {
+	token, keyID, digest := auth.NewKeyToken()
+	return token, withStore(ctx, database, func(store pgstore.Writer) error {
+		tenant, err := store.CreateTenant(ctx,
+			rules.Tenant{Slug: slug, Name: "Bench", Settings: rules.DefaultSettings()})
+		if err != nil {
+			return err
+		}
+		if err := setRules(ctx, store, tenant.ID, config); err != nil {
+			return err
+		}
+		_, err = store.CreateKey(ctx, auth.NamedKey{Name: "bench", Key: auth.Key{
+			ID: keyID, TenantID: tenant.ID, Digest: digest,
+			Permissions: []auth.Permission{auth.PermissionCheck, auth.PermissionLease},
+		}})
+		return err
+	})
+}
+
+func changeRules(ctx context.Context, database, slug, file string) error {
+	config, err := decodeRules(file)
+	if err != nil {
+		return err
+	}
+	return withStore(ctx, database, func(store pgstore.Writer) error {
+		tenant, err := store.TenantBySlug(ctx, slug)
+		if err != nil {
+			return err
+		}
+		return setRules(ctx, store, tenant.ID, config)
+	})
+}
+
+func withStore(ctx context.Context, database string, do func(pgstore.Writer) error) error {
 	opened, err := pgstore.Open(ctx, database, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer opened.Close()
-	store := opened.As(rules.Actor{Kind: rules.ActorSystem, Name: "bench"})
-	tenant, err := store.CreateTenant(ctx, wanted)
-	if err != nil {
-		return "", err
-	}
-	desired, err := ruleset.Decode(bytes.NewReader([]byte(config)), "four tiers", nil)
-	if err != nil {
-		return "", err
-	}
-	_, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
-		return ruleset.Diff(current, desired, ruleset.DiffOptions{Now: time.Now()})
-	})
-	if err != nil {
-		return "", err
-	}
-	token, keyID, digest := auth.NewKeyToken()
-	_, err = store.CreateKey(ctx, auth.NamedKey{Name: "bench", Key: auth.Key{
-		ID: keyID, TenantID: tenant.ID, Digest: digest, Permissions: permissions,
-	}})
-	return token, err
+	return do(opened.As(rules.Actor{Kind: rules.ActorSystem, Name: "bench"}))
 }
 
-// httpRequest is one request of a caller.
+func setRules(ctx context.Context, store pgstore.Writer, tenant rules.TenantID, desired ruleset.Config) error {
+	_, err := store.ChangeConfig(ctx, tenant, func(current ruleset.Config) (ruleset.Changes, error) {
+		return ruleset.Diff(current, desired, ruleset.DiffOptions{Now: time.Now()})
+	})
+	return err
+}
+
 type httpRequest struct{ path, token, body string }
 
 func (r httpRequest) bytes() []byte {
@@ -72,26 +92,31 @@ func (r httpRequest) bytes() []byte {
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", r.path, r.token, len(r.body), r.body)
 }
 
-// checkBody is the question of one user: an address of its own, an endpoint that it shares with others.
-func checkBody(user int) string {
-	return fmt.Sprintf(`{"user_id":"%d","endpoint":"/api/%d","method":"GET","ip":"10.%d.%d.%d"}`,
-		user, user%20, user>>16&255, user>>8&255, user&255)
+// checkBody is a check at an endpoint that one in twenty users shares.
+func checkBody(user, address int) string {
+	return fmt.Sprintf(`{"user_id":"%d","endpoint":"/api/%d","method":"GET","ip":%q}`, user, user%20, ipv4(address))
 }
+
+func ipv4(n int) string { return fmt.Sprintf("10.%d.%d.%d", n>>16&255, n>>8&255, n&255) }
 
 func singleCheck(token string, user int) httpRequest {
-	return httpRequest{"/v1/check", token, checkBody(user)}
+	return httpRequest{"/v1/check", token, checkBody(user, user)}
 }
 
-// crowd is single checks of so many users that each stays far below its limits.
-func crowd(token string) [][]byte {
-	requests := make([][]byte, 20_000)
+func singleChecks(token string, users int) [][]byte {
+	requests := make([][]byte, users)
 	for i := range requests {
 		requests[i] = singleCheck(token, i).bytes()
 	}
 	return requests
 }
 
-// attack is single checks of which nine in ten come from ten users far above their limits.
+// crowdUsers are so many that each stays far below its limits.
+const crowdUsers = 20_000
+
+func crowd(token string) [][]byte { return singleChecks(token, crowdUsers) }
+
+// attack is single checks, nine in ten from ten users far above their limits.
 func attack(token string) [][]byte {
 	requests := crowd(token)
 	for i := range requests {
@@ -102,18 +127,16 @@ func attack(token string) [][]byte {
 	return requests
 }
 
-// crowdBatches is the crowd's checks, some at a time.
-func crowdBatches(token string, size int) [][]byte {
-	requests := make([][]byte, 20_000/size)
+func crowdBatches(token string) [][]byte {
+	requests := make([][]byte, crowdUsers/batchSize)
 	for i := range requests {
-		body := []byte(`{"checks":[`)
-		for j := range size {
-			if j > 0 {
-				body = append(body, ',')
-			}
-			body = append(body, checkBody(i*size+j)...)
+		bodies := make([]string, batchSize)
+		for j := range bodies {
+			user := i*batchSize + j
+			bodies[j] = checkBody(user, user)
 		}
-		requests[i] = httpRequest{"/v1/check/batch", token, string(append(body, `]}`...))}.bytes()
+		body := `{"checks":[` + strings.Join(bodies, ",") + `]}`
+		requests[i] = httpRequest{"/v1/check/batch", token, body}.bytes()
 	}
 	return requests
 }

@@ -9,7 +9,7 @@ import (
 // restartPause is between a panic in a loop and its next turn.
 const restartPause = time.Second
 
-// recovered does work, and reports whether it panicked. A panic in a goroutine of the client would end its process.
+// recovered reports whether work panicked, which would end the caller's process.
 func (c *Client) recovered(what string, work func()) (panicked bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -22,12 +22,12 @@ func (c *Client) recovered(what string, work func()) (panicked bool) {
 	return false
 }
 
-// background does work in a goroutine, which Close waits for.
+// background runs work in a goroutine that Close waits for.
 func (c *Client) background(what string, work func()) {
 	c.work.Go(func() { c.recovered(what, work) })
 }
 
-// loop runs a loop that ends with the client in a goroutine, which Close waits for. After a panic it begins again.
+// loop runs a loop that ends with the client, and restarts it after a panic. Close waits for it.
 func (c *Client) loop(what string, loop func()) {
 	c.work.Go(func() {
 		for c.recovered(what, loop) {

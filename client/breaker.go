@@ -6,15 +6,14 @@ import (
 )
 
 const (
-	// failuresUntilProbing is the number of consecutive failures after which the failure mode decides at once, except
-	// for one probe after each pause.
+	// After failuresUntilProbing failures in a row the failure mode decides at once, but for one probe after each
+	// pause.
 	failuresUntilProbing = 5
-	// maxPause bounds the pauses, also of clients with a long timeout.
-	maxPause = 5 * time.Second
+	maxPause             = 5 * time.Second
 )
 
-// breaker bounds what a server that fails costs its callers. The pauses between probes double from one timeout to
-// longTimeouts or maxPause. The queue's mu guards it.
+// breaker bounds the cost of a failing server. Pauses double from one timeout to longTimeouts or maxPause. The queue's
+// mu guards it.
 type breaker struct {
 	timeout time.Duration
 	now     func() time.Time
@@ -40,7 +39,6 @@ func (b *breaker) admits() bool {
 	return true
 }
 
-// ended records the end of a request.
 func (b *breaker) ended(how outcome) {
 	switch how {
 	case answered:
@@ -48,13 +46,12 @@ func (b *breaker) ended(how outcome) {
 	case silent:
 		if b.failures++; b.failures == failuresUntilProbing || b.probing {
 			b.pause = min(max(b.timeout, 2*b.pause), longTimeouts*b.timeout, maxPause)
-			// Jitter, so that the processes of a service do not probe at the same time.
+			// The jitter keeps the processes of a service from probing together.
 			b.probing, b.next = false, b.now().Add(b.pause/2+rand.N(b.pause/2+1))
 		}
 	}
 }
 
-// outcome is what a request shows about the server.
 type outcome int
 
 const (

@@ -7,20 +7,18 @@ import (
 	"time"
 )
 
-// calm delays the end of a wait until the process has had time to read an answer. A process that starts thousands of
-// checks, or that computes on all processors, sees its timers before the answers that have long arrived.
+// calm delays the end of a wait until the process had time to read answers. A process that starts thousands of checks,
+// or computes on all processors, sees timers before answers that have arrived.
 type calm struct {
 	mu sync.Mutex
 	at time.Time // start of the last calm pause
 }
 
 const (
-	// calmPauses is the number of consecutive pauses that must end in time: reading an answer takes several goroutines.
-	calmPauses = 2
-	// lateFraction of the timeout is how late a pause may end.
+	// calmPauses in a row must end in time, because reading an answer takes several goroutines.
+	calmPauses   = 2
 	lateFraction = 8
 	maxCalmPause = 2 * time.Millisecond
-	// maxLatePause follows a late pause.
 	maxLatePause = 100 * time.Millisecond
 )
 

@@ -27,7 +27,7 @@ type Check struct {
 	Look  bool // take nothing, whatever Cost and Costs are
 }
 
-// Source is who made a decision.
+// Source is the origin of a decision.
 type Source string
 
 // The sources of decisions.
@@ -45,9 +45,8 @@ type Decision struct {
 	Reason  string // such as limit_exceeded; "" if allowed
 	Plan    string // plan of the decision; "" if none
 
-	RetryAfter time.Duration // until the same check may pass; 0 if allowed or if waiting does not help
-	// RetryJitterPercent is what Retry-After adds to RetryAfter, from 0 to 50; see RetryWithJitter.
-	RetryJitterPercent float64
+	RetryAfter         time.Duration // until the same check may pass; 0 if allowed or if waiting does not help
+	RetryJitterPercent float64       // what Retry-After adds to RetryAfter, from 0 to 50
 	Delay              time.Duration // wait of an allowed caller (leaky buckets), done by Middleware
 
 	// The limit that denied, else the one with the fewest tokens left.
@@ -67,7 +66,7 @@ type Decision struct {
 	Err    error // an *Error if Source is FromFailureMode, else nil
 }
 
-// Tier is a rule's part of a decision.
+// Tier is a rule's result.
 type Tier struct {
 	RuleID     int64
 	Name       string
@@ -84,8 +83,8 @@ type Tier struct {
 	MoreAfter  time.Duration // until Remaining grows
 }
 
-// RetryWithJitter returns RetryAfter with the caller's jitter, which keeps callers that were denied together from
-// returning together. Middleware answers it.
+// RetryWithJitter returns RetryAfter with jitter, as middleware answers, so that callers denied together do not return
+// together.
 func (d *Decision) RetryWithJitter() time.Duration {
 	const whole = 10_000
 	jitter := math.Round(min(max(0, d.RetryJitterPercent), maxJitterPercent) * (whole / 100))
@@ -94,8 +93,8 @@ func (d *Decision) RetryWithJitter() time.Duration {
 
 const maxJitterPercent = 50
 
-// The bounds of a check, in bytes for texts. What the server would refuse whatever its rules and plans are is refused
-// here, because others' checks may share the request.
+// The server has the same bounds, in bytes for texts. No invalid check is sent, because other checks may share the
+// request.
 const (
 	maxUserID         = 256
 	maxPlan           = 256
@@ -111,7 +110,6 @@ const (
 	maxHold           = 24 * time.Hour
 )
 
-// question is an encoded check with its key in the cache of denials.
 type question struct {
 	body     string
 	identity string // the body up to the cost and reservation, with the costs of other meters
@@ -119,7 +117,7 @@ type question struct {
 	reserve  bool
 }
 
-// ask encodes a check. hold is the life of a reservation: 0 is the server's default, and below 0 reserves nothing.
+// ask encodes a check. hold is the life of a reservation: 0 is the server's default, below 0 no reservation.
 func (c *Check) ask(hold time.Duration) (question, error) {
 	q := question{cost: 1}
 	switch {
@@ -182,7 +180,6 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 	return q, nil
 }
 
-// refuseForms returns an error for values other than texts of the right form.
 func (c *Check) refuseForms(hold time.Duration) error {
 	if !consistsOf(c.Method, "!#$%&'*+-.^_`|~") {
 		return refused("/method", "must be an HTTP method such as GET")
@@ -213,7 +210,7 @@ func (c *Check) refuseForms(hold time.Duration) error {
 	return nil
 }
 
-// consistsOf reports whether a text has only ASCII letters, digits and the others.
+// consistsOf reports whether a text has only ASCII letters, digits and others.
 func consistsOf(text, others string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -225,7 +222,6 @@ func consistsOf(text, others string) bool {
 	return true
 }
 
-// refuseText returns an error for a text that is too long or has a NUL.
 func refuseText(field, text string, most int) error {
 	if len(text) > most {
 		return refused("/"+field, fmt.Sprintf("is %d bytes long; at most %d are accepted", len(text), most))
@@ -236,7 +232,7 @@ func refuseText(field, text string, most int) error {
 	return nil
 }
 
-// appendCosts appends the costs: of requests, if they are not 1 or there are others, and of other meters.
+// appendCosts omits a lone cost of 1 request.
 func (c *Check) appendCosts(body []byte, requests float64) ([]byte, error) {
 	number, err := tokens(requests)
 	switch {
@@ -274,7 +270,6 @@ func (c *Check) appendMeters(body []byte, requests string) ([]byte, error) {
 	return append(body, '}'), nil
 }
 
-// isMeter reports whether a word is a meter other than requests.
 func isMeter(word string) bool {
 	if word == "" || len(word) > maxMeter || word[0] < 'a' || word[0] > 'z' || word == "requests" {
 		return false
@@ -282,7 +277,7 @@ func isMeter(word string) bool {
 	return word == strings.ToLower(word) && consistsOf(word, "_")
 }
 
-// JSON would replace invalid bytes, and so merge two users
+// JSON would replace invalid bytes, and so merge two users.
 func notUTF8(field string) error { return refused("/"+field, "must be valid UTF-8") }
 
 func appendName(body []byte, name string) []byte {
@@ -292,7 +287,6 @@ func appendName(body []byte, name string) []byte {
 	return append(append(append(body, '"'), name...), `":`...)
 }
 
-// appendQuoted appends a JSON string; ok is false for invalid UTF-8.
 func appendQuoted(body []byte, text string) (quoted []byte, ok bool) {
 	for i := range len(text) {
 		if c := text[i]; c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
@@ -307,7 +301,6 @@ func appendQuoted(body []byte, text string) (quoted []byte, ok bool) {
 	return append(append(append(body, '"'), text...), '"'), true
 }
 
-// tokens formats an amount with the server's precision of 6 decimals.
 func tokens(amount float64) (string, error) {
 	rounded := math.Round(amount*1e6) / 1e6
 	if !(rounded >= 0 && rounded <= maxCost) { // NaN too
@@ -316,7 +309,6 @@ func tokens(amount float64) (string, error) {
 	return strconv.FormatFloat(rounded, 'f', -1, 64), nil
 }
 
-// millis converts milliseconds, at most a century.
 func millis(ms float64) time.Duration {
 	const century = 100 * 365 * 24 * float64(time.Hour)
 	return time.Duration(max(0, min(ms*float64(time.Millisecond), century)))

@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzAsk compares the encoding of checks with encoding/json.
 func FuzzAsk(f *testing.F) {
 	f.Add("alice", "/orders/{id}", "region", "eu", 1.0, int64(-1))
 	f.Add("", "", "", "", 0.25, int64(0))

@@ -22,28 +22,25 @@ const (
 	Closed                    // it is denied with status 503 and a wait of a second
 )
 
-// Config configures a Client. URL and Key are required.
+// Config configures a Client, and must have URL and Key.
 type Config struct {
 	URL string // of the check endpoint, such as http://127.0.0.1:8080
 	Key string // an API key with the permission check
 
 	// Timeout is the wait for a check, after which the failure mode decides; 0 is 100 ms. The wait is up to ten times
-	// as long while the same check is in flight and the server answers, and while the process is too busy to read
-	// answers. Calls without a failure mode (Settle, Usage) wait ten times as long.
+	// as long while the same check is in flight, and while the process is too busy to read answers. Calls without a
+	// failure mode, such as Settle, always wait so long.
 	Timeout     time.Duration
 	FailureMode FailureMode
 
-	// DenialMemory bounds the time for which a denial is cached; 0 is 5 s, below 0 disables the cache.
-	DenialMemory time.Duration
-	// Unbatched sends each check separately.
-	Unbatched bool
+	DenialMemory time.Duration // bounds a cached denial; 0 is 5 s, below 0 disables the cache
+	Unbatched    bool          // sends each check separately
 
 	// OnDecision is called after each check, for metrics; it must not block.
 	OnDecision func(ctx context.Context, o Observation)
-	// Logger logs when the server stops deciding and when it decides again; nil is slog.Default().
+	// Logger logs when the server stops and resumes deciding; nil is slog.Default().
 	Logger *slog.Logger
-	// Transport sends the requests, for example with client certificates; nil is a transport tuned for checks.
-	// Transport must not retry requests.
+	// Transport sends the requests, and must not retry; nil is a transport tuned for checks.
 	Transport http.RoundTripper
 }
 
@@ -58,11 +55,10 @@ type Observation struct {
 const (
 	defaultTimeout      = 100 * time.Millisecond
 	defaultDenialMemory = 5 * time.Second
-	// longTimeouts multiplies the timeout for calls that no user waits for.
-	longTimeouts = 10
+	longTimeouts        = 10
 )
 
-// Client is a client of one server with one key. Create one per process; it is safe for concurrent use.
+// Client is a client of one server with one key, for a whole process. Client is safe for concurrent use.
 type Client struct {
 	config  Config
 	base    string
@@ -79,7 +75,7 @@ type Client struct {
 	work sync.WaitGroup
 }
 
-// New returns a client, and makes no request.
+// New makes no request.
 func New(config Config) (*Client, error) {
 	base, err := url.Parse(config.URL)
 	switch {
@@ -126,8 +122,8 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends checks in flight, reports the decisions of handles, returns leased tokens, and closes the connections,
-// within about a second. The failure mode decides later checks.
+// Close ends checks in flight, reports handles' decisions, returns leased tokens and closes connections, within about a
+// second. The failure mode decides later checks.
 func (c *Client) Close() {
 	c.queue.mu.Lock()
 	c.end()
@@ -138,18 +134,17 @@ func (c *Client) Close() {
 	}
 }
 
-// Check asks whether a request may pass. The error is an *Error of KindRequest for an invalid check (too long an id, an
-// unknown plan), or the context's if that ended first; otherwise there is a decision, possibly by the failure mode.
+// Check asks whether a request may pass. The error is an *Error of KindRequest for an invalid check, such as of an
+// unknown plan, or the context's. Without one there is a decision, possibly by the failure mode.
 //
 // If ctx ends during the request, the server may still count the check, and a concurrency slot stays taken until its
-// max_hold. Where that matters, pass context.WithoutCancel(ctx), as the middleware does: Config.Timeout bounds the
-// wait.
+// max_hold. Pass context.WithoutCancel(ctx) to avoid that, as the middleware does: Config.Timeout bounds the wait.
 func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
 	return c.check(ctx, check, -1)
 }
 
-// Reserve is Check for a cost that is only known afterwards: Check.Cost is an estimate. Pass the Reservation of an
-// allowed decision to Settle. hold is how long the server waits for that; 0 is its default of ten minutes.
+// Reserve is Check with an estimated cost. Pass the Reservation of an allowed decision to Settle within hold; 0 is the
+// server's default of ten minutes.
 func (c *Client) Reserve(ctx context.Context, check Check, hold time.Duration) (Decision, error) {
 	return c.check(ctx, check, max(0, hold))
 }
@@ -189,8 +184,8 @@ func (c *Client) decide(ctx context.Context, check *Check, hold time.Duration) (
 	return c.fallBack(ctx, failed)
 }
 
-// CheckBatch decides up to 1000 checks in order, in one request. If a check is invalid, the error names it, and nothing
-// is taken. The cache of denials is not used.
+// CheckBatch decides up to 1000 checks in order, in one request, without the cache of denials. If a check is invalid,
+// the error names it, and nothing is taken.
 func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, error) {
 	if len(checks) == 0 {
 		return nil, nil
@@ -234,7 +229,6 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 	return decisions, nil
 }
 
-// fallBack decides by the failure mode, unless the request is invalid.
 func (c *Client) fallBack(ctx context.Context, failed *Error) (Decision, error) {
 	if failed.Kind == KindRequest {
 		return Decision{}, failed
@@ -249,11 +243,9 @@ func (c *Client) fallBack(ctx context.Context, failed *Error) (Decision, error) 
 	return Decision{Allowed: true, Status: http.StatusOK, Source: FromFailureMode, Err: failed}, nil
 }
 
-// quietAfter is how long no check may have failed before the log says that the server decides again: one that fails now
-// and then is one state, and one line.
+// quietAfter without a failure the log says that the server decides again, so that occasional failures are one line.
 const quietAfter = time.Second
 
-// trouble logs the first failure of a series, and its end.
 type trouble struct {
 	now   func() time.Time
 	isOn  atomic.Bool // count is above 0; read without the lock
@@ -299,7 +291,6 @@ func (t *trouble) over(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// String returns open or closed.
 func (m FailureMode) String() string {
 	if m == Closed {
 		return "closed"

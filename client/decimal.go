@@ -8,10 +8,9 @@ import (
 // oneToken is a token in millionths, like lend.Token.
 const oneToken = 1_000_000
 
-// decimal is an amount in millionths of a token, encoded in tokens.
+// decimal is in millionths of a token, and encoded in tokens.
 type decimal int64
 
-// MarshalJSON formats the amount exactly.
 func (d decimal) MarshalJSON() ([]byte, error) {
 	b := strconv.AppendInt(nil, int64(d)/oneToken, 10)
 	if parts := int64(d) % oneToken; parts != 0 {
@@ -24,7 +23,7 @@ func (d decimal) MarshalJSON() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalJSON parses an amount of at most 6 decimals. Valid amounts are exact in a float64 of millionths.
+// UnmarshalJSON parses at most 6 decimals, which are exact in a float64 of millionths.
 func (d *decimal) UnmarshalJSON(text []byte) error {
 	tokens, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || !(tokens >= 0 && tokens <= 1e9) {

@@ -2,7 +2,7 @@ package sluice
 
 import "encoding/json"
 
-// decisionJSON is a decision as the server writes it. A null leaves zero.
+// decisionJSON is the server's encoding. A null leaves zero.
 type decisionJSON struct {
 	Allowed        *bool       `json:"allowed"`
 	Status         int         `json:"status"` // in batches
@@ -38,7 +38,7 @@ type tierJSON struct {
 	MoreAfter  float64 `json:"more_after_ms"`
 }
 
-// decodeDecision reads one answer; ok is whether it is a decision that fits its status.
+// decodeDecision reads a decision; ok is whether it is one that fits the status.
 func decodeDecision(answer []byte, status int) (d Decision, ok bool) {
 	var from decisionJSON
 	if json.Unmarshal(answer, &from) != nil {
@@ -48,7 +48,7 @@ func decodeDecision(answer []byte, status int) (d Decision, ok bool) {
 	return from.decision()
 }
 
-// decodeBatch reads the results of a batch; ok is whether all are decisions.
+// decodeBatch reads a batch; ok is whether all results are decisions.
 func decodeBatch(answer []byte) (decisions []Decision, ok bool) {
 	var from struct {
 		Results []decisionJSON `json:"results"`
@@ -65,7 +65,6 @@ func decodeBatch(answer []byte) (decisions []Decision, ok bool) {
 	return decisions, true
 }
 
-// decision returns the decision; ok is whether it says if the check is allowed, and that is what its status stands for.
 func (from *decisionJSON) decision() (d Decision, ok bool) {
 	if from.Allowed == nil {
 		return d, false

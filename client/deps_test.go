@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Other people's programs import the client, so it only imports the standard library, and the arithmetic that it shares
-// with the server.
+// Other people's programs import the client, so it needs only the standard library and the server's lending arithmetic.
 func TestTheClientNeedsTheStandardLibraryOnly(t *testing.T) {
 	t.Parallel()
 	list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f",

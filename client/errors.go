@@ -24,7 +24,7 @@ const (
 	KindRequest     ErrorKind = "request"     // the request is invalid: see Fields
 )
 
-// Error is why the server did not decide. Error contains no key and no URL.
+// Error is why the server did not decide, without the key and the URL.
 type Error struct {
 	Kind      ErrorKind
 	Status    int          // HTTP status; 0 without an answer
@@ -41,7 +41,6 @@ type FieldError struct {
 	Detail  string `json:"detail"`
 }
 
-// Error formats one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("sluice: " + string(e.Kind))
@@ -60,7 +59,6 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // refused is the error of an invalid check that is not sent.
@@ -68,7 +66,7 @@ func refused(pointer, detail string) *Error {
 	return &Error{Kind: KindRequest, Detail: "The check is not valid.", Fields: []FieldError{{pointer, detail}}}
 }
 
-// failure classifies a transport error, and removes the URL from it.
+// failure classifies a transport error, and removes the URL.
 func failure(err error) *Error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -81,7 +79,6 @@ func failure(err error) *Error {
 	return &Error{Kind: KindConnection, Err: err}
 }
 
-// problem classifies an answer that is not a decision.
 func problem(status int, body []byte) *Error {
 	e := &Error{Kind: KindProtocol, Status: status}
 	var document struct {

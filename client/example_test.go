@@ -100,7 +100,6 @@ func ExampleClient_Reserve() {
 	}
 	defer limits.Close()
 	ctx := context.Background()
-	// The cost of a call of a language model is only known afterwards.
 	decision, err := limits.Reserve(ctx, sluice.Check{UserID: "42", Endpoint: "/v1/chat", Cost: 500}, time.Minute)
 	if err != nil || !decision.Allowed {
 		fmt.Println("denied", err)
@@ -121,7 +120,6 @@ func ExampleLimiter() {
 	}
 	fmt.Println(passed)
 	fmt.Println(pace.Reserve().Delay() > 100*time.Millisecond)
-	// pace.Wait(ctx) before each request never asks too fast.
 
 	// Output:
 	// 20

@@ -20,7 +20,6 @@ const (
 	Denied
 )
 
-// String returns undecided, allowed or denied.
 func (v Verdict) String() string {
 	switch v {
 	case Allowed:
@@ -32,18 +31,16 @@ func (v Verdict) String() string {
 }
 
 const (
-	// A handle is leased after hotAfter checks within hotWithin, at least 16 a second. Tokens for a rare check would
-	// lie idle here and be missing elsewhere.
+	// A handle is leased after hotAfter checks within hotWithin, because tokens for a rare check would be missing
+	// elsewhere.
 	hotAfter  = 8
 	hotWithin = 500 * time.Millisecond
-	// maxTaken bounds the buckets of a check.
-	maxTaken = 8
+	maxTaken  = 8
 )
 
-// Handle is a check that is repeated often, such as that of a busy tenant or route. While the handle is busy, its
-// client leases tokens of its limits for at most a second at a time, and decides most checks locally in far less than a
-// microsecond. Limits hold exactly, however many processes hold leases and whichever of them dies. The client's key
-// needs the permission lease; otherwise the server decides every check.
+// Handle is a check that is repeated often, such as a busy tenant's or route's. While it is busy, the client leases
+// tokens for at most a second at a time, and decides most checks locally in far less than a microsecond. Limits hold
+// exactly, even when processes die. The client's key needs the permission lease; otherwise the server decides.
 //
 // Create a handle once and keep it. Handles are safe for concurrent use.
 type Handle struct {
@@ -65,13 +62,11 @@ type Handle struct {
 	renewAt  int64      // likewise
 }
 
-// denials counts the unreported denials of a rule.
 type denials struct {
 	rule  int64
 	count lend.Counter
 }
 
-// terms are the handle's present way to decide.
 type terms struct {
 	how     string
 	plan    string
@@ -90,7 +85,7 @@ const (
 	howBlock = "block"
 )
 
-// Handle returns a handle for a check, without a request. The error is an *Error for an invalid check.
+// Handle makes no request. The error is an *Error for an invalid check.
 func (c *Client) Handle(check Check) (*Handle, error) {
 	q, err := check.ask(-1)
 	if err != nil {
@@ -101,8 +96,7 @@ func (c *Client) Handle(check Check) (*Handle, error) {
 	return h, nil
 }
 
-// Try decides locally, or returns Undecided. Try never waits, makes no request, allocates nothing and does not call
-// Config.OnDecision.
+// Try decides locally, or returns Undecided. Try never waits, allocates nothing and does not call Config.OnDecision.
 func (h *Handle) Try() Verdict {
 	verdict, _ := h.try(h.client.leases.clock())
 	return verdict
@@ -123,7 +117,6 @@ func (h *Handle) Check(ctx context.Context) (Decision, error) {
 	return decision, nil
 }
 
-// try also returns the terms of the decision, and the index of the bucket that denied.
 func (h *Handle) try(now lend.Instant) (Verdict, decidedBy) {
 	t := h.terms.Load()
 	if t == nil || t.how == howAsk || !now.IsBefore(t.ends) {
@@ -165,7 +158,7 @@ type decidedBy struct {
 	bucket int
 }
 
-// takeAll takes from all buckets or none, and returns the index of the one without enough tokens, or -1.
+// takeAll takes from all buckets or none, and returns the index of a bucket without enough tokens, or -1.
 func (h *Handle) takeAll(t *terms, now lend.Instant) int {
 	var room [maxTaken]lend.Pending // an answer with more is refused
 	last := len(t.buckets) - 1
@@ -189,7 +182,7 @@ func (h *Handle) takeAll(t *terms, now lend.Instant) int {
 	return lacking
 }
 
-// miss counts an undecided check, and activates the handle after enough of them.
+// miss counts an undecided check, and activates a busy handle.
 func (h *Handle) miss(now lend.Instant) {
 	h.undecided.Add(1)
 	if h.isActive.Load() {
@@ -207,8 +200,7 @@ func (h *Handle) miss(now lend.Instant) {
 	}
 }
 
-// decision describes a verdict as the server would, with the limit that denied, else the one with the fewest tokens
-// left.
+// decision describes a verdict like the server, with the limit that denied, else the one with the fewest tokens.
 func (h *Handle) decision(verdict Verdict, by decidedBy, now lend.Instant) Decision {
 	d := Decision{Allowed: verdict == Allowed, Status: http.StatusOK, Plan: by.terms.plan, Source: FromLease}
 	if by.terms.how == howBlock {
@@ -245,18 +237,17 @@ func (d *Decision) blame(rule *leaseRule) {
 	d.ViolatedTier, d.ViolatedRule, d.ViolatedRuleID = rule.Scope, rule.KeyPattern, rule.RuleID
 }
 
-// tier describes a block; a bucket adds its limit.
 func (r *leaseRule) tier() Tier {
 	return Tier{RuleID: r.RuleID, Name: r.Name, Scope: r.Scope, KeyPattern: r.KeyPattern, Mode: r.Mode}
 }
 
-// earning returns how long the rule's buckets take to earn an amount.
+// earning returns how long the buckets take to earn an amount.
 func (r *leaseRule) earning(amount int64) time.Duration {
 	seconds := float64(max(0, amount)) / oneToken / r.RatePerSecond
 	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
 
-// tier describes a bucket by the tokens held here and the store's level after the last grant.
+// tier estimates a bucket from the tokens here and the store's level after the last grant.
 func (b *heldBucket) tier(now lend.Instant) Tier {
 	rule := b.rule.Load()
 	burst := rule.Burst * oneToken

@@ -23,7 +23,7 @@ import (
 
 const handlePatience = 60 * time.Second
 
-// lender is a server that lends what a test sets, and records reports.
+// lender is a server that lends as a test says, and records reports.
 type lender struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -149,7 +149,6 @@ func handleOf(t testing.TB, c *Client, check Check) *Handle {
 	return h
 }
 
-// until tries until there is a verdict, and returns the number of tries and of allowed ones.
 func until(t testing.TB, h *Handle, want Verdict) (tries, passed int64) {
 	t.Helper()
 	pause := time.NewTicker(time.Millisecond)
@@ -299,7 +298,7 @@ func TestADecisionOfAHandleHasTheHeadersOfTheServer(t *testing.T) {
 	}
 }
 
-// Without its tokens the server is asked, which knows what a shadow rule would have denied.
+// Without tokens the server is asked, which knows what a shadow rule would have denied.
 func TestARuleInShadowDeniesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLender(t)
@@ -345,7 +344,6 @@ func TestHandlesPassAndBlock(t *testing.T) {
 	}
 }
 
-// The next answer takes all tokens away.
 func TestARevokedKeyStopsHandles(t *testing.T) {
 	t.Parallel()
 	l := newLender(t)
@@ -427,7 +425,7 @@ func TestAHandleThatIsRefusedForGoodIsLeft(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForTheReportInFlight: the server counts a report whose answer the client does not wait for.
+// The server counts a report whose answer the client does not wait for.
 func TestCloseWaitsForTheReportInFlight(t *testing.T) {
 	t.Parallel()
 	l := newLender(t)
@@ -508,7 +506,6 @@ func TestCloseCountsWhatItCannotReport(t *testing.T) {
 	}
 }
 
-// The server behind a proxy may have counted the client's report.
 func TestAProxysAnswerDoesNotSayThatNothingWasCounted(t *testing.T) {
 	t.Parallel()
 	l := newLender(t)
@@ -544,14 +541,12 @@ func TestCloseTakesAHandleInUseItsTerms(t *testing.T) {
 	h := handleOf(t, c, Check{UserID: "42"})
 	until(t, h, Allowed)
 	c.Close()
-	// as while Close reports
 	c.leases.send(context.Background(), &leaseRequest{handles: []*Handle{h}, sent: c.leases.clock()})
 	if got := h.Try(); got != Undecided {
 		t.Errorf("while the client closes, the handle is %v", got)
 	}
 }
 
-// A machine that was suspended, or whose wall clock was set, forgets its tokens.
 func TestClocksThatPartTakeTokens(t *testing.T) {
 	t.Parallel()
 	now := lend.Instant{Mono: int64(time.Hour), Wall: int64(50 * 365 * 24 * time.Hour)}
@@ -613,7 +608,7 @@ func TestAmountsAreExact(t *testing.T) {
 	}
 }
 
-// TestTryAllocatesNothing is not parallel, because it counts allocations.
+// Not parallel, because it counts allocations.
 func TestTryAllocatesNothing(t *testing.T) {
 	l := newLender(t)
 	h := handleOf(t, l.client(t), Check{UserID: "42"})
@@ -634,7 +629,6 @@ func TestTryAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkTry has a reading of the clocks beside it, which is most of a try.
 func BenchmarkTry(b *testing.B) {
 	l := newLender(b)
 	l.amount = 1e9 * oneToken

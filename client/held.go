@@ -15,7 +15,6 @@ type heldBucket struct {
 	rule  atomic.Pointer[leaseRule]
 }
 
-// leaseRule is the rule of a bucket or of a block, with the limit in force.
 type leaseRule struct {
 	RuleID        int64   `json:"rule_id"`
 	Name          string  `json:"name"`
@@ -39,7 +38,7 @@ func newHeldBucket(id string, rule *leaseRule, now lend.Instant) *heldBucket {
 	return b
 }
 
-// edited updates the rule from an answer, unless the answer's is older.
+// edited updates the rule, unless the answer's is older.
 func (b *heldBucket) edited(rule *leaseRule) {
 	if rule.Since >= b.rule.Load().Since {
 		b.rule.Store(rule)
@@ -47,7 +46,6 @@ func (b *heldBucket) edited(rule *leaseRule) {
 	}
 }
 
-// granted adds a grant. sent is the time of the request.
 func (b *heldBucket) granted(sent, now lend.Instant, rule *leaseRule, grant *bucketGrant) {
 	b.level.Store(int64(grant.Level))
 	b.Answered(sent, now, &lend.Grant{

@@ -11,33 +11,23 @@ import (
 )
 
 const (
-	leasesPath = "/v1/leases"
-	// tickEvery is the interval of the background goroutine while a handle is busy.
-	tickEvery = 10 * time.Millisecond
-	// renewAfter is the age at which terms are renewed, before they expire after a second.
-	renewAfter = 400 * time.Millisecond
-	// leaseTimeout bounds a request for leases, for which no check waits.
-	leaseTimeout = 500 * time.Millisecond
-	// coldAfter is how long a handle must be unused to be deactivated.
-	coldAfter = 2 * time.Second
-	// maxHandles bounds the active handles, like the server does the checks of a request; the others ask.
-	maxHandles = 1000
-	// The back-off after failed requests.
+	leasesPath                   = "/v1/leases"
+	tickEvery                    = 10 * time.Millisecond  // while a handle is busy
+	renewAfter                   = 400 * time.Millisecond // terms expire after a second
+	leaseTimeout                 = 500 * time.Millisecond // no check waits for a lease
+	coldAfter                    = 2 * time.Second        // unused handles are deactivated
+	maxHandles                   = 1000                   // active ones; the server bounds the checks of a request
 	minLeasePause, maxLeasePause = 50 * time.Millisecond, time.Second
-	// maxLeaseBytes bounds a request, approximately; the server accepts twice that. The rest goes with the next.
+	// maxLeaseBytes approximately bounds a request; the server accepts twice that. The rest goes with the next.
 	maxLeaseBytes, askBytes = 512 << 10, 256
-	// refusedFor is how long a handle asks after the server refused its check.
-	refusedFor = 10 * time.Second
-	// maxReported bounds a count in one request; the rest follows.
-	maxReported = 1_000_000_000
+	refusedFor              = 10 * time.Second // handles ask after the server refused their check
+	maxReported             = 1_000_000_000    // the rest follows with the next request
 )
 
-// leases manages the leases of a client's handles.
 type leases struct {
-	client *Client
-	clock  func() lend.Instant
-	holder string // identifies this process
-	// timeout bounds a request.
+	client  *Client
+	clock   func() lend.Instant
+	holder  string // identifies this process
 	timeout time.Duration
 	hot     chan *Handle
 	begun   bool // guarded by client.queue.mu
@@ -58,14 +48,13 @@ type leases struct {
 // LeaseStats describe the leases of a client's handles.
 type LeaseStats struct {
 	Handles, Buckets int64
-	// Renewals counts requests for leases.
-	Renewals int64
-	// Unreported counts decisions that the server may not have counted: the report was lost, was only answered by a
-	// proxy, the server refused the check, or Close could not send it.
+	Renewals         int64
+	// Unreported counts decisions that the server may not have counted, because the report was lost, refused, or
+	// answered by a proxy, or Close could not send it.
 	Unreported int64
 }
 
-// LeaseStats returns the client's present leases and counts.
+// LeaseStats returns the client's leases.
 func (c *Client) LeaseStats() LeaseStats {
 	s := &c.leases.stats
 	return LeaseStats{
@@ -80,7 +69,6 @@ func (l *leases) init(c *Client) {
 	l.clock = lend.Clock()
 }
 
-// start starts the background goroutine, which ends with the client.
 func (l *leases) start() {
 	c := l.client
 	c.queue.mu.Lock()
@@ -102,7 +90,7 @@ func (l *leases) activate(h *Handle) {
 
 // run manages the handles until the client is closed, and then returns all tokens.
 func (l *leases) run() {
-	// Close waits for a request in flight: the server may have counted what it reports.
+	// Closing the client must not end a request, because the server may have counted its report.
 	ctx := context.WithoutCancel(l.client.life)
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
@@ -144,7 +132,6 @@ func (l *leases) admit(h *Handle) {
 	l.stats.handles.Store(int64(len(l.handles)))
 }
 
-// tick sends the due request, and forgets unused buckets.
 func (l *leases) tick(ctx context.Context) {
 	if r := l.due(l.clock()); r != nil {
 		l.send(ctx, r)
@@ -190,7 +177,7 @@ func (l *leases) due(now lend.Instant) *leaseRequest {
 	return r
 }
 
-// isUsed reports whether there were checks since the last call, or unreported decisions.
+// isUsed reports whether there are unreported decisions, or checks since the last call.
 func (h *Handle) isUsed() bool {
 	undecided := h.undecided.Load()
 	used := undecided != h.seen || h.hasReports()
@@ -202,13 +189,11 @@ func (h *Handle) hasReports() bool {
 	return h.allowed.Load() > 0 || slices.ContainsFunc(h.denials, func(d *denials) bool { return d.count.Load() > 0 })
 }
 
-// needs reports whether the handle takes from one of the buckets.
 func (h *Handle) needs(asked map[*heldBucket]bool) bool {
 	t := h.terms.Load()
 	return t != nil && slices.ContainsFunc(t.buckets, func(b *heldBucket) bool { return asked[b] })
 }
 
-// leave deactivates a handle.
 func (l *leases) leave(h *Handle) {
 	h.terms.Store(nil)
 	delete(l.handles, h)
@@ -216,7 +201,6 @@ func (l *leases) leave(h *Handle) {
 	h.isActive.Store(false)
 }
 
-// forget drops empty buckets without a handle.
 func (l *leases) forget() {
 	used := map[*heldBucket]bool{}
 	for h := range l.handles {
@@ -234,7 +218,6 @@ func (l *leases) forget() {
 	l.stats.buckets.Store(int64(len(l.buckets)))
 }
 
-// drop forgets all tokens and terms.
 func (l *leases) drop() {
 	for h := range l.handles {
 		h.terms.Store(nil)
@@ -245,7 +228,6 @@ func (l *leases) drop() {
 	}
 }
 
-// end returns all tokens.
 func (l *leases) end(ctx context.Context) {
 	l.isClosing = true
 	for len(l.hot) > 0 {
@@ -270,7 +252,7 @@ func (l *leases) end(ctx context.Context) {
 	l.stats.buckets.Store(0)
 }
 
-// rest returns a request that reports the remaining decisions and returns the remaining tokens, up to its bound.
+// rest returns the remaining decisions and tokens, up to the bound of a request.
 func (l *leases) rest() *leaseRequest {
 	now := l.clock()
 	r := &leaseRequest{sent: now}

@@ -12,7 +12,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// leaseAnswer is the server's answer to a leaseRequest.
 type leaseAnswer struct {
 	ValidMS int64 `json:"valid_ms"`
 	Checks  []struct {
@@ -29,7 +28,6 @@ type leaseAnswer struct {
 	} `json:"buckets"`
 }
 
-// received processes the answer to a request.
 func (l *leases) received(r *leaseRequest, text []byte, failed *Error) {
 	var answer leaseAnswer
 	if failed == nil && (json.Unmarshal(text, &answer) != nil || !answer.fits(len(r.handles))) {
@@ -47,7 +45,7 @@ func (l *leases) received(r *leaseRequest, text []byte, failed *Error) {
 	l.answered(r, &answer)
 }
 
-// fits validates the answer's counts and references.
+// fits validates counts and references.
 func (a *leaseAnswer) fits(checks int) bool {
 	if len(a.Checks) != checks {
 		return false
@@ -121,8 +119,7 @@ func (l *leases) lost(r *leaseRequest, failed *Error) {
 		b.Lost()
 	}
 	var network *net.OpError
-	// A problem document comes from the server itself. A proxy's answer, such as 504, says nothing about the server
-	// behind it.
+	// Only the server writes problem documents. A proxy's answer, such as 504, says nothing about the server.
 	uncounted := failed.Type != "" || errors.As(failed.Err, &network) && network.Op == "dial"
 	refused := l.refuse(r, failed)
 	for i, h := range r.handles {
@@ -148,7 +145,6 @@ func (l *leases) lost(r *leaseRequest, failed *Error) {
 	}
 }
 
-// refuse deactivates and returns the handles whose checks the server refused, such as for a removed plan.
 func (l *leases) refuse(r *leaseRequest, failed *Error) (refused map[*Handle]bool) {
 	if failed.Kind != KindRequest {
 		return nil

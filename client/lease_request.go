@@ -8,7 +8,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// leaseRequest is a request for leases.
 type leaseRequest struct {
 	sent    lend.Instant
 	handles []*Handle
@@ -33,7 +32,6 @@ func (r *leaseRequest) addHandle(h *Handle) {
 	r.size += askBytes + len(h.asked.body)
 }
 
-// checkReport counts a handle's decisions since its last report.
 type checkReport struct {
 	Check   json.RawMessage `json:"check"`
 	Allowed int64           `json:"allowed,omitempty"`
@@ -45,7 +43,6 @@ type ruleDenials struct {
 	Count  int64 `json:"count"`
 }
 
-// takeReport moves the counts into a report.
 func (h *Handle) takeReport() checkReport {
 	r := checkReport{Check: json.RawMessage(h.asked.body), Allowed: h.allowed.TakeUpTo(h.mostReported())}
 	for _, d := range h.denials {
@@ -58,13 +55,12 @@ func (h *Handle) takeReport() checkReport {
 	return r
 }
 
-// mostReported bounds the allowed checks of a report, because the server bounds their cost.
+// mostReported bounds a report's allowed checks, because the server bounds their cost.
 func (h *Handle) mostReported() int64 {
 	const mostCost = 1e12 // tokens
 	return max(1, min(maxReported, int64(mostCost/max(h.asked.cost, 1))))
 }
 
-// putBack undoes takeReport.
 func (h *Handle) putBack(r *checkReport) {
 	h.allowed.Add(r.Allowed)
 	for _, denied := range r.Denied {
@@ -91,7 +87,6 @@ func (h *Handle) denialsOf(rule int64) *denials {
 	return d
 }
 
-// send sends a request and processes its answer.
 func (l *leases) send(ctx context.Context, r *leaseRequest) {
 	body, err := l.encode(r)
 	if err != nil { // checks, names and numbers always encode
@@ -108,7 +103,6 @@ func (l *leases) send(ctx context.Context, r *leaseRequest) {
 	l.received(r, text, failed)
 }
 
-// encode moves the counts into the request's body.
 func (l *leases) encode(r *leaseRequest) ([]byte, error) {
 	r.counts = make([]checkReport, len(r.handles))
 	for i, h := range r.handles {

@@ -11,8 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// TestLeaseVectors replays clients/testdata/leases.json. internal/checks/checkapi tests that a server gives the same
-// answers.
+// internal/checks/checkapi tests that a server gives the answers of clients/testdata/leases.json.
 func TestLeaseVectors(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../clients/testdata/leases.json")
@@ -39,7 +38,6 @@ func TestLeaseVectors(t *testing.T) {
 	t.Cleanup(client.Close)
 	l := &client.leases
 	now := lend.Instant{Mono: int64(time.Hour), Wall: int64(time.Hour)}
-	// the test is the background goroutine
 	l.holder, l.clock, l.last, l.begun = "vector", func() lend.Instant { return now }, now, true
 	h := handleOf(t, client, Check{UserID: "42"})
 	l.admit(h)

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Limiter is a local token bucket, for outgoing requests to a limited service. Limiter starts full and asks no server.
-// The names are those of golang.org/x/time/rate. Limiter is lock-free and safe for concurrent use.
+// Limiter is a local token bucket for requests to a limited service, and begins full. The names are those of
+// golang.org/x/time/rate. Limiter is lock-free and safe for concurrent use.
 type Limiter struct {
 	perToken float64 // nanoseconds
 	burst    int
 	now      func() time.Time
 	start    time.Time
-	// fullAt is when the bucket will be full, in nanoseconds since start; it is the whole state (GCRA).
+	// fullAt is the whole state (GCRA): when the bucket will be full, in nanoseconds since start.
 	fullAt atomic.Int64
 }
 
-// NewLimiter returns a bucket of burst tokens that refills continuously at perSecond. NewLimiter panics unless
-// perSecond is above 0 and at most 1e9, burst is at least 1, and an empty bucket fills within ten years.
+// NewLimiter returns a bucket of burst tokens that refills continuously. NewLimiter panics unless perSecond is above 0
+// and at most 1e9, burst is at least 1, and an empty bucket fills within ten years.
 func NewLimiter(perSecond float64, burst int) *Limiter {
 	const tenYears = 10 * 365 * 24 * 3600
 	if !(perSecond > 0 && perSecond <= 1e9) || burst < 1 || float64(burst)/perSecond > tenYears {
@@ -51,7 +51,7 @@ var (
 	errDeadlineSoon = errors.New("sluice: the context would end before the tokens are there")
 )
 
-// WaitN waits for n tokens and takes them, in order of the callers. WaitN returns an error and takes nothing if n
+// WaitN waits for n tokens and takes them, in order of the callers. WaitN takes nothing and returns an error if n
 // exceeds the burst, if ctx ends first, or at once if ctx's deadline is too early.
 func (l *Limiter) WaitN(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
@@ -85,13 +85,13 @@ func (l *Limiter) WaitN(ctx context.Context, n int) error {
 // Reserve takes a token ahead of time.
 func (l *Limiter) Reserve() *Reservation { return l.ReserveN(1) }
 
-// ReserveN takes n tokens ahead of time; the reservation contains the wait.
+// ReserveN takes n tokens ahead of time.
 func (l *Limiter) ReserveN(n int) *Reservation {
 	delay, ok := l.take(n, math.MaxInt64)
 	return &Reservation{limiter: l, n: n, ok: ok, at: l.now().Add(delay)}
 }
 
-// Tokens returns the available tokens; below 0, the tokens taken ahead of time.
+// Tokens returns the available tokens, below 0 after reservations.
 func (l *Limiter) Tokens() float64 {
 	now := int64(l.now().Sub(l.start))
 	return float64(l.burst) - float64(max(0, l.fullAt.Load()-now))/l.perToken
@@ -122,7 +122,7 @@ func (l *Limiter) giveBack(n int) {
 	l.fullAt.Add(-int64(math.Round(float64(n) * l.perToken)))
 }
 
-// Reservation is a number of tokens taken ahead of time from a [Limiter].
+// Reservation is tokens taken ahead of time from a [Limiter].
 type Reservation struct {
 	limiter *Limiter
 	n       int
@@ -134,7 +134,7 @@ type Reservation struct {
 // OK reports whether the tokens fit the burst.
 func (r *Reservation) OK() bool { return r.ok }
 
-// Delay returns the wait before acting. If the reservation is not OK, it is the longest Duration.
+// Delay returns the wait before acting, without OK the longest Duration.
 func (r *Reservation) Delay() time.Duration {
 	if !r.ok {
 		return math.MaxInt64

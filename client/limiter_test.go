@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// newTestLimiter has a clock that only the test moves.
 func newTestLimiter(perSecond float64, burst int) (*Limiter, func(time.Duration)) {
 	l := NewLimiter(perSecond, burst)
 	now := l.start

@@ -10,12 +10,11 @@ import (
 
 const (
 	// maxDenials bounds the cache, because callers can invent identities.
-	maxDenials = 10_000
-	// withoutWait is the life of a denial without a helpful wait, such as that of a block rule.
-	withoutWait = time.Second
+	maxDenials  = 10_000
+	withoutWait = time.Second // such as by a block rule
 )
 
-// memory caches denials by the identity of their checks. A check of lower cost may pass, so it is asked.
+// memory caches denials by identity. A check of lower cost may pass, so it is not answered.
 type memory struct {
 	longest time.Duration // 0: no cache
 	now     func() time.Time
@@ -31,7 +30,7 @@ type denial struct {
 	at, until time.Time
 }
 
-// recall returns a cached denial with its remaining waits.
+// recall returns a cached denial.
 func (m *memory) recall(q *question) (Decision, bool) {
 	if m.longest <= 0 || q.cost <= 0 || !m.holds.Load() {
 		return Decision{}, false
@@ -54,7 +53,6 @@ func (m *memory) recall(q *question) (Decision, bool) {
 	return d.decided(now), true
 }
 
-// decided returns the denial with its remaining waits.
 func (d *denial) decided(now time.Time) Decision {
 	passed := now.Sub(d.at)
 	decision := d.decision
@@ -73,7 +71,7 @@ func (d *denial) decided(now time.Time) Decision {
 	return decision
 }
 
-// learn caches a denial, unless it may end at any moment, such as one by a concurrency limit.
+// learn caches a denial, unless it may end at any moment, as by a concurrency limit.
 func (m *memory) learn(q *question, d *Decision) {
 	if m.longest <= 0 || q.cost <= 0 || d.Source != FromServer || d.Status != http.StatusTooManyRequests || d.Degraded {
 		return
@@ -100,7 +98,7 @@ func (m *memory) learn(q *question, d *Decision) {
 	m.denials[q.identity] = denial{kept, q.cost, now, now.Add(min(wait, m.longest))}
 }
 
-// evict drops at least one entry, and expired ones among the first 16. mu must be held.
+// evict drops an entry, and expired ones among the first 16. mu must be held.
 func (m *memory) evict(now time.Time) {
 	looked := 0
 	for identity, d := range m.denials { // random order

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Middleware limits a handler. identify returns the check of a request; if it returns false, the request is not
-// limited. A denied request gets 429, or 503 by FailureMode Closed, with Retry-After and a problem document (RFC 9457);
-// an invalid check, such as an id of a megabyte, gets 400. Answers contain RateLimit, RateLimit-Policy and
-// X-RateLimit-Limit, -Remaining and -Reset. A concurrency slot is released when the handler returns.
+// Middleware limits a handler, except for requests for which identify returns false. A denied request gets 429, or 503
+// by FailureMode Closed, with Retry-After and a problem document (RFC 9457); an invalid check gets 400. Answers get the
+// headers of Decision.SetHeaders. A concurrency slot is released when the handler returns.
 func (c *Client) Middleware(identify func(*http.Request) (Check, bool)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,7 +20,7 @@ func (c *Client) Middleware(identify func(*http.Request) (Check, bool)) func(htt
 				next.ServeHTTP(w, r)
 				return
 			}
-			// The check outlives its caller, because its answer contains the slot to release.
+			// The answer contains the slot to release, so the check outlives its caller.
 			decision, err := c.Check(context.WithoutCancel(r.Context()), check)
 			if err != nil {
 				c.config.Logger.WarnContext(r.Context(), "Sluice refused a check", "error", err)
@@ -29,7 +28,7 @@ func (c *Client) Middleware(identify func(*http.Request) (Check, bool)) func(htt
 					"The request cannot be identified.")
 				return
 			}
-			// Deferred, so that a panic also releases the slot.
+			// A panic must release the slot as well.
 			defer c.ReleaseLater(r.Context(), decision.Reservation)
 			if r.Context().Err() != nil {
 				return
@@ -53,9 +52,8 @@ const (
 	limitField, limitItem   = "RateLimit", `"%s";r=%d;t=%d`
 )
 
-// SetHeaders sets RateLimit and RateLimit-Policy, like the server, X-RateLimit-Limit, -Remaining and -Reset (in Unix
-// seconds) if a limit applied, and Retry-After, in whole seconds with the caller's jitter, if the check is denied and a
-// wait helps.
+// SetHeaders sets RateLimit and RateLimit-Policy. If a limit applied, X-RateLimit-Limit, -Remaining and -Reset (in Unix
+// seconds) follow. A denial that a wait ends gets Retry-After, in whole seconds with the caller's jitter.
 func (d *Decision) SetHeaders(header http.Header, now time.Time) {
 	var policies, limits []string
 	for i := range d.Tiers {
@@ -94,7 +92,6 @@ func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / 
 
 func (t *Tier) hasPolicy() bool { return t.Mode == "enforce" && t.Window > 0 }
 
-// policy returns the tier's name in RateLimit-Policy.
 func (t *Tier) policy() string { return t.Scope + "-" + strconv.FormatInt(t.RuleID, 10) }
 
 func (d *Decision) writeDenial(w http.ResponseWriter) {
@@ -120,7 +117,7 @@ func (d *Decision) writeDenial(w http.ResponseWriter) {
 	writeProblem(w, d.Status, kind, title, detail, violated...)
 }
 
-// writeProblem needs texts without characters to escape.
+// writeProblem escapes nothing.
 func writeProblem(w http.ResponseWriter, status int, kind, title, detail string, violated ...string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
@@ -129,6 +126,5 @@ func writeProblem(w http.ResponseWriter, status int, kind, title, detail string,
 	if len(violated) > 0 {
 		more = `,"violated-policies":["` + strings.Join(violated, `","`) + `"]`
 	}
-	// the caller may have left
 	_, _ = fmt.Fprintf(w, `{"type":%q,"title":%q,"status":%d,"detail":%q%s}`+"\n", kind, title, status, detail, more)
 }

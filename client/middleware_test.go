@@ -209,7 +209,6 @@ func TestARememberedDenialHasItsJitter(t *testing.T) {
 		request.Header.Set("X-User", "42")
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, request)
-		// Without jitter it would be 100 at most; time passes.
 		if wait, err := strconv.Atoi(answer.Header().Get("Retry-After")); err != nil || wait <= 101 || wait > 150 {
 			t.Errorf("by %s a caller waits %q, want 150", source, answer.Header().Get("Retry-After"))
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// modelServer lends to the clients of a run, like POST /v1/leases.
 type modelServer struct {
 	t      testing.TB
 	node   *leasesim.Node // whose request is answered
@@ -38,7 +37,7 @@ func newModelServer(t testing.TB, node *leasesim.Node) *modelServer {
 	return s
 }
 
-// load returns the tenant with the limits that the node knows: servers learn of an edit at different times.
+// load returns the tenant with the limits that the node knows, because servers learn of an edit at different times.
 func (s *modelServer) load() *snapshot.Tenant {
 	shared, user := s.node.SharedLimit(), s.node.UserLimit()
 	if s.tenant != nil && shared == s.shared && user == s.user {
@@ -75,7 +74,6 @@ func (s *modelServer) rule(of enforce.Key, pattern string, limit enforce.Limit) 
 	return r
 }
 
-// Lease implements enforce.Lender with the store of the run.
 func (s *modelServer) Lease(_ context.Context, leases []enforce.Lease) error {
 	for i := range leases {
 		s.node.Lend(&leases[i])
@@ -100,7 +98,7 @@ func (s *modelServer) answer(node *leasesim.Node, body []byte) []byte {
 	return checkjson.AppendLeases(nil, &tenant.Tenant, &request, &answer)
 }
 
-// modelled is a process whose checks use handles as in production, without the background goroutine and the connection.
+// modelled uses handles as in production, without the background goroutine and the connection.
 type modelled struct {
 	*leasesim.Node
 	server    *modelServer
@@ -109,13 +107,11 @@ type modelled struct {
 	lentAfter map[*lend.Lot]int // by the number of the store's losses
 }
 
-// checked is the key of a handle.
 type checked struct {
 	user string
 	cost enforce.Tokens
 }
 
-// startModelled returns a function that starts processes. All processes of a run share a server.
 func startModelled(t testing.TB) func(*leasesim.Node) leasesim.Process {
 	var servers sync.Map
 	return func(n *leasesim.Node) leasesim.Process {
@@ -155,7 +151,6 @@ func (m *modelled) handle(of *enforce.BucketCheck) *Handle {
 	return h
 }
 
-// spent returns the spent tokens of lots that the store lent after a loss; see the model of internal/enforce/lease.
 func (m *modelled) spent(key enforce.Key) (sum int64) {
 	if b := m.leases.buckets[key.Text()]; b != nil {
 		b.Lots(m.leases.clock(), func(l *lend.Lot, _ bool, _, spent, _ lend.Tokens) {
@@ -167,7 +162,6 @@ func (m *modelled) spent(key enforce.Key) (sum int64) {
 	return sum
 }
 
-// Held implements leasesim.Process.
 func (m *modelled) Held(key enforce.Key) (sum int64) {
 	if b := m.leases.buckets[key.Text()]; b != nil {
 		b.Lots(m.leases.clock(), func(l *lend.Lot, isAlive bool, left, spent, _ lend.Tokens) {
@@ -205,7 +199,6 @@ func (m *modelled) Decide(check enforce.BucketCheck) {
 	}
 }
 
-// tick does the work of leases.run, and waits for the answer.
 func (m *modelled) tick() {
 	l := m.leases
 	next := func() {
@@ -247,16 +240,13 @@ func (m *modelled) tick() {
 	})
 }
 
-// soak is set by make soak.
 var soak = flag.Bool("soak", false, "play more and larger runs")
 
-// Handles of the Go client reach the goals of leases of API processes.
 func TestModelOfHandles(t *testing.T) {
 	t.Parallel()
 	leasesim.RunGoals(t, startModelled(t))
 }
 
-// Under faults, handles admit no more than one bucket would.
 func TestHandlesAmongFaults(t *testing.T) {
 	t.Parallel()
 	runs, processes := uint64(10), 30
@@ -266,7 +256,6 @@ func TestHandlesAmongFaults(t *testing.T) {
 	leasesim.RunHostile(t, runs, processes, startModelled(t))
 }
 
-// The model detects breaches of the promise.
 func TestTheModelSeesFaultsOfHandles(t *testing.T) {
 	t.Parallel()
 	leasesim.RunFaults(t, startModelled(t))
@@ -279,7 +268,6 @@ func denialOf(wait time.Duration) *enforce.Decision {
 	}}}
 }
 
-// Middleware and the API answer the same Retry-After.
 func TestRetryAfterIsThatOfTheServer(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{

@@ -13,33 +13,27 @@ import (
 )
 
 const (
-	// inFlight is the number of concurrent requests; further checks wait for the next batch. Two keep the server busy
-	// while an answer travels.
-	inFlight = 2
-	// mostInFlight bounds the requests that are added while others hang.
-	mostInFlight = 16
-	// A check that waits a quarter of the timeout starts another request, because those in flight hang.
+	inFlight     = 2  // keep the server busy while an answer travels
+	mostInFlight = 16 // including those added while others hang
+	// stallFraction of the timeout is how long a check waits before it sends a request beside those that hang.
 	stallFraction = 4
 
-	// leastShare is the minimal bound of a batch: so few checks are done soon.
-	leastShare    = 32
+	leastShare    = 32 // least bound of a batch: so few checks are done soon
 	maxBatch      = 256
 	maxBatchBytes = 512 << 10 // half of the server's bound
 
-	// maxWaiting bounds the waiting checks of one identity.
-	maxWaiting = 16_384
+	maxWaiting = 16_384 // of one identity
 )
 
 var (
-	errProbing = errors.New("the last requests failed, and it is too early for another one")
-	errClosed  = errors.New("the client is closed")
-	errTooMany = errors.New("too many of the same check wait already")
-	// errPanicked: a transport of the caller's own may panic.
-	errPanicked = errors.New("the request panicked")
+	errProbing  = errors.New("the last requests failed, and it is too early for another one")
+	errClosed   = errors.New("the client is closed")
+	errTooMany  = errors.New("too many of the same check wait already")
+	errPanicked = errors.New("the request panicked") // the caller's transport may
 )
 
-// queue batches concurrent checks: the checks that wait when a request ends share the next one. Identities take turns,
-// so that the flood of one user delays no other.
+// queue batches concurrent checks: those that wait when a request ends share the next one. Identities take turns, so
+// that one user's flood delays no other.
 type queue struct {
 	client *Client
 
@@ -65,14 +59,13 @@ type group struct {
 	denial   denial    // the last one while others waited
 }
 
-// call is a check that waits for a batch. Its memory is reused after an answer.
+// call is a check that waits for a batch. Its memory is reused.
 type call struct {
 	question
 	group    *group
 	decision Decision
 	failed   *Error
-	// signals the result once; buffered, so that the sender never waits for a caller that left
-	done chan struct{}
+	done     chan struct{}
 
 	since   time.Time // start of the wait
 	stalled bool      // the watch saw it wait for a quarter of the timeout
@@ -82,7 +75,6 @@ type call struct {
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-// flight is a batch in flight.
 type flight struct{ calls []*call }
 
 // ask returns when the server answers, within the timeout, or when ctx ends.
@@ -117,7 +109,7 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	return q.wait(ctx, waiter)
 }
 
-// askTogether sends a batch of the caller's own in its goroutine.
+// askTogether sends a caller's own batch in its goroutine.
 func (q *queue) askTogether(ctx context.Context, asked []*question, decisions []Decision) *Error {
 	q.mu.Lock()
 	admitted := q.batches.admits()
@@ -149,7 +141,7 @@ func tooMany(isHealthy bool) (Decision, *Error) {
 	}, nil
 }
 
-// group returns the group of an identity. mu must be held.
+// group requires mu.
 func (q *queue) group(identity string) *group {
 	g := q.groups[identity]
 	if g == nil {
@@ -173,7 +165,7 @@ func (q *queue) enqueue(c *call) {
 	}
 }
 
-// keep ends the wait of the group's calls that keep is false for, by returning them to their callers. mu must be held.
+// keep returns the group's calls that keep is false for to their callers. mu must be held.
 func (q *queue) keep(g *group, keep func(*call) bool) {
 	g.waiting = slices.DeleteFunc(g.waiting, func(c *call) bool {
 		if keep(c) {
@@ -185,7 +177,7 @@ func (q *queue) keep(g *group, keep func(*call) bool) {
 	})
 }
 
-// landed records the end of a group's check in flight. answer is nil without a decision of the server. mu must be held.
+// landed ends a group's check in flight. answer is nil without a decision of the server. mu must be held.
 func (q *queue) landed(g *group, asked *question, answer *Decision) {
 	g.inFlight--
 	if answer != nil {
@@ -204,14 +196,13 @@ func (q *queue) landed(g *group, asked *question, answer *Decision) {
 	q.forget(g)
 }
 
-// forget drops a group without checks. mu must be held.
+// forget requires mu.
 func (q *queue) forget(g *group) {
 	if len(g.waiting) == 0 && g.inFlight == 0 && q.groups[g.identity] == g {
 		delete(q.groups, g.identity)
 	}
 }
 
-// alone sends a check in the caller's goroutine.
 func (q *queue) alone(ctx context.Context, asked *question, g *group) (Decision, *Error) {
 	within, cancel := q.client.within(ctx)
 	defer cancel()
@@ -234,7 +225,7 @@ func (q *queue) alone(ctx context.Context, asked *question, g *group) (Decision,
 	return decision, failed
 }
 
-// wait waits for the sender of the batch, or for the watch.
+// wait waits for the batch's sender, or the watch.
 func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
 	select {
 	case <-waiter.done:
@@ -254,7 +245,7 @@ func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
 	return decision, failed
 }
 
-// leave handles a caller that has left. A waiting check is removed from the queue, so that it takes no tokens.
+// leave removes a waiting check whose caller has left, so that it takes no tokens.
 func (q *queue) leave(waiter *call) (hasAnswer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -272,7 +263,6 @@ func (q *queue) leave(waiter *call) (hasAnswer bool) {
 	return false
 }
 
-// ended records the end of a request, and sends the waiting checks.
 func (q *queue) ended(how outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -285,8 +275,7 @@ func (q *queue) ended(how outcome) {
 	}
 }
 
-// share bounds the next batch, so that batches in flight are about equal. A batch with most checks would leave the
-// server idle while it is encoded or decoded.
+// share keeps batches in flight about equal, because the server idles while a large one is coded.
 func (q *queue) share() int {
 	all := q.waiting + q.inFlight - len(q.flights)
 	for _, f := range q.flights {
@@ -306,7 +295,7 @@ func (q *queue) sendNext(most int) {
 	q.client.background("a request", func() { q.send(f) })
 }
 
-// take takes up to most calls from the queue, one of each group in turn. mu must be held.
+// take takes up to most calls, one of each group in turn. mu must be held.
 func (q *queue) take(most int) (batch []*call) {
 	batch = make([]*call, 0, min(most, q.waiting))
 	for size := 0; len(q.turns) > 0 && len(batch) < most; {
@@ -332,7 +321,6 @@ func (q *queue) take(most int) (batch []*call) {
 	return batch
 }
 
-// send sends a batch. No caller's context ends it.
 func (q *queue) send(f *flight) {
 	ctx, cancel := q.client.within(q.client.life)
 	defer cancel()
@@ -341,7 +329,7 @@ func (q *queue) send(f *flight) {
 	defer func() { q.deliver(f, failed) }()
 	failed = q.post(ctx, f.calls)
 	for q.land(f); len(f.calls) > 1 && failed != nil && failed.Kind == KindRequest; q.land(f) {
-		// Nothing was taken. Invalid checks get their error, and the others are sent again.
+		// Nothing was taken, so the valid checks are sent again.
 		rest := q.endRefused(f.calls, failed)
 		if len(rest) == len(f.calls) {
 			break
@@ -355,7 +343,6 @@ func (q *queue) send(f *flight) {
 	}
 }
 
-// deliver ends a request and the waits of its callers.
 func (q *queue) deliver(f *flight, failed *Error) {
 	q.land(f)
 	q.learn(f.calls, failed)
@@ -365,13 +352,13 @@ func (q *queue) deliver(f *flight, failed *Error) {
 		}
 		c.end(failed)
 	}
-	// The callers' next checks join the next batch. Two turns, because some met at a lock in the first.
+	// The callers' next checks shall join the next batch. Two turns, because some met at a lock in the first.
 	runtime.Gosched()
 	runtime.Gosched()
 	q.ended(outcomeOf(failed))
 }
 
-// learn caches the denials of a batch that has landed, and ends the waits of other checks that they deny.
+// learn caches a batch's denials, and ends the waits of checks that they deny.
 func (q *queue) learn(batch []*call, failed *Error) {
 	if failed == nil {
 		for _, c := range batch {
@@ -389,7 +376,6 @@ func (q *queue) learn(batch []*call, failed *Error) {
 	}
 }
 
-// post sends one call or several.
 func (q *queue) post(ctx context.Context, batch []*call) (failed *Error) {
 	if len(batch) > 1 {
 		return q.client.postBatch(ctx, len(batch),
@@ -399,7 +385,6 @@ func (q *queue) post(ctx context.Context, batch []*call) (failed *Error) {
 	return failed
 }
 
-// takeOff returns the calls of a batch to the watch.
 func (q *queue) takeOff(f *flight) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -409,7 +394,7 @@ func (q *queue) takeOff(f *flight) {
 	q.flights = append(q.flights, f)
 }
 
-// land takes the calls of a batch from the watch. From then on none of them times out or is left.
+// land takes calls from the watch, so that none times out or is left any more.
 func (q *queue) land(f *flight) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -421,7 +406,6 @@ func (q *queue) land(f *flight) {
 	}
 }
 
-// end wakes the caller, if it still waits.
 func (c *call) end(failed *Error) {
 	if !c.left {
 		c.failed = failed
@@ -429,7 +413,7 @@ func (c *call) end(failed *Error) {
 	}
 }
 
-// endRefused ends the calls that a 400 names, with the pointers of each, and returns the others that still wait.
+// endRefused ends the calls that a 400 names, and returns the others that still wait.
 func (q *queue) endRefused(batch []*call, failed *Error) []*call {
 	own := make(map[int][]FieldError)
 	for _, field := range failed.Fields {

@@ -18,16 +18,13 @@ import (
 	"time"
 )
 
-// testTimeout bounds a test's waits for events without a promised time.
 const testTimeout = 30 * time.Second
 
-// gate is a server that answers on command.
 type gate struct {
 	*httptest.Server
 	arrived chan *held
 }
 
-// held is a request that has arrived. Its checks are answered by let.
 type held struct {
 	path   string
 	body   string
@@ -37,7 +34,7 @@ type held struct {
 
 func (h *held) let(status int) { h.answer <- answer{status: status} }
 
-// limit allows n checks of a user and all of others, and denies the rest for a minute.
+// limit allows n checks of a user and all of others.
 func (h *held) limit(user string, n int) {
 	h.answer <- answer{http.StatusOK, func(u string) bool {
 		if u == user {
@@ -87,7 +84,7 @@ func newGate(t *testing.T) *gate {
 	return g
 }
 
-// writeAnswer answers each check with the user as its plan. Status 400 refuses the users whose names begin with bad.
+// writeAnswer gives each check its user as plan. Status 400 refuses the users whose names begin with bad.
 func writeAnswer(w io.Writer, a answer, users []string, batch bool) {
 	if a.status != http.StatusOK {
 		var fields []string
@@ -144,7 +141,6 @@ func newTestClient(t *testing.T, config Config) *Client {
 	return client
 }
 
-// waitingChecks waits until n checks are in the queue.
 func (q *queue) waitingChecks(t *testing.T, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(testTimeout); ; runtime.Gosched() {
@@ -237,7 +233,7 @@ func TestBatchesInFlightHaveAboutAsManyChecksEach(t *testing.T) {
 	}
 }
 
-// waits adds a check of a user to the queue that has waited for the age.
+// waits adds a check that has waited for the age.
 func (q *queue) waits(user string, age time.Duration) *call {
 	c := &call{done: make(chan struct{}, 1), since: time.Now().Add(-age), group: q.group(user)}
 	c.question = question{body: user, identity: user, cost: 1}
@@ -247,7 +243,6 @@ func (q *queue) waits(user string, age time.Duration) *call {
 
 func (c *call) hasEnded() bool { return len(c.done) == 1 }
 
-// looks looks, and waits until the overdue calls have ended.
 func (q *queue) looks(t *testing.T) {
 	t.Helper()
 	q.look()
@@ -657,7 +652,6 @@ func TestOneCheckAfterAnotherAsksAServerThatFailsOnlyAfterPauses(t *testing.T) {
 	}
 }
 
-// A batch of 1,000 checks may take longer than the timeout, while the server answers single checks at once.
 func TestBatchesThatTimeOutLeaveSingleChecksToTheServer(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -732,7 +726,7 @@ func TestNobodyWaitsLongerThanTheTimeoutAndAllRecover(t *testing.T) {
 	if served != 0 || fallen != 5*64 {
 		t.Errorf("while the server hangs %d were served and %d fell back, want 0 and %d", served, fallen, 5*64)
 	}
-	// A busy machine gets up to longTimeouts, and its scheduling delays the rest.
+	// A busy machine gets up to longTimeouts, and is slow as well.
 	if longest > testTimeout {
 		t.Errorf("a caller waited %v, want about %v", longest, timeout)
 	}
@@ -872,7 +866,6 @@ func TestACheckThatNoServerTakesIsRefusedUnsent(t *testing.T) {
 	want(err, "/reserve_for", Check{})
 }
 
-// panicker is a transport with a bug.
 type panicker struct {
 	http.RoundTripper
 	panics atomic.Bool

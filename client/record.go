@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// recordPauses are the waits before a record is sent again.
 var recordPauses = [...]time.Duration{100 * time.Millisecond, 400 * time.Millisecond}
 
 // Recorded is the result of a record.
@@ -17,13 +16,12 @@ type Recorded struct {
 	Charged  map[int64]float64 // tokens, by the id of each rule that was charged
 }
 
-// Record charges what has happened, whatever is left: no rule denies a record. cost is the cost in requests, and
-// Check.Costs has the costs of other meters. Record ignores Check.Cost and Check.Look. The client's key needs two
-// permissions, check and report.
+// Record charges cost requests, and Check.Costs of other meters, and is never denied. Check.Cost and Check.Look are
+// ignored, and the failure mode does not apply. The client's key needs the permissions check and report.
 //
-// The server charges an id, of 16 to 255 visible ASCII characters, once within two minutes, and Record sends a record
-// with an id up to three times if there is no answer or the server cannot decide. Without an id ("") Record sends once,
-// and the record may be charged although Record fails. The failure mode does not apply.
+// An id of 16 to 255 visible ASCII characters is charged once within two minutes. Record sends it up to three times,
+// while the server does not answer or cannot decide. Without an id ("") Record sends once, and may fail after the
+// charge.
 func (c *Client) Record(ctx context.Context, check Check, cost float64, id string) (Recorded, error) {
 	body, err := check.record(cost, id)
 	if err != nil {
@@ -44,7 +42,6 @@ func (c *Client) Record(ctx context.Context, check Check, cost float64, id strin
 	}
 }
 
-// mayRepeat reports whether the server gave no answer, or could not decide.
 func mayRepeat(err error) bool {
 	var failed *Error
 	return errors.As(err, &failed) && (failed.Kind == KindTimeout || failed.Kind == KindConnection ||

@@ -18,9 +18,8 @@ var latencyBounds = []int64{
 	10_000, 15_000, 20_000, 30_000, 60_000,
 }
 
-// Reporter counts requests to a backend, and reports them to the server every second, for rules that adapt to the
-// backend. The client's key needs the permission report. A failed report is dropped; the log names the first failure of
-// a series. Reporter is safe for concurrent use.
+// Reporter counts requests to a backend and reports them every second, for rules that adapt to the backend. The
+// client's key needs the permission report. A failed report is dropped. Reporter is safe for concurrent use.
 type Reporter struct {
 	client  *Client
 	backend string
@@ -30,7 +29,7 @@ type Reporter struct {
 	latency          []int64 // by bucket
 }
 
-// NewReporter returns a Reporter for a backend, as named in the rules' adapt. Client.Close sends the rest and ends it.
+// NewReporter returns a Reporter for a backend that rules name in adapt. Client.Close sends the rest and ends it.
 func (c *Client) NewReporter(backend string) *Reporter {
 	r := &Reporter{client: c, backend: backend, latency: make([]int64, len(latencyBounds)+1)}
 	c.queue.mu.Lock()
@@ -41,8 +40,7 @@ func (c *Client) NewReporter(backend string) *Reporter {
 	return r
 }
 
-// Observe counts a request to the backend: its latency, and whether it failed because of the backend, such as by a
-// timeout. Observe never waits for the server.
+// Observe counts a request: its latency, and whether the backend failed it, such as by a timeout. Observe never waits.
 func (r *Reporter) Observe(latency time.Duration, failed bool) {
 	bucket, _ := slices.BinarySearchFunc(latencyBounds, latency, func(bound int64, latency time.Duration) int {
 		return int(min(1, max(-1, time.Duration(bound)*time.Millisecond-latency)))
@@ -74,7 +72,6 @@ func (r *Reporter) run() {
 	}
 }
 
-// backendReport is the encoding of a report.
 type backendReport struct {
 	Backend  string           `json:"backend"`
 	Requests int64            `json:"requests"`
@@ -82,7 +79,6 @@ type backendReport struct {
 	Latency  map[string]int64 `json:"latency_ms"`
 }
 
-// flush sends the counts since the last flush, if any.
 func (r *Reporter) flush(ctx context.Context) error {
 	r.mu.Lock()
 	report := backendReport{r.backend, r.requests, r.errors, map[string]int64{}}

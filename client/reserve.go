@@ -12,17 +12,15 @@ import (
 
 // Settlement is the result of ending or extending a reservation.
 type Settlement struct {
-	Settled bool    // false: it was settled or extended before, has expired, or did not exist
-	Charged float64 // requests charged in the end; 0 if not settled
-	// Costs are what was charged in the end of other meters.
-	Costs    map[string]float64
-	Extended bool // Extend found it open
-	Denied   bool // ExtendCosts asked for more than is left; the reservation is open, and as it was
+	Settled  bool               // false: it was settled or extended before, has expired, or did not exist
+	Charged  float64            // requests charged in the end; 0 if not settled
+	Costs    map[string]float64 // charged of other meters
+	Extended bool               // Extend found it open
+	Denied   bool               // ExtendCosts asked for more than is left; the reservation is open, and as it was
 }
 
-// Settle replaces a reservation's estimate by the real cost. A lower cost returns the rest; a higher one takes more,
-// even below zero, so that later checks wait. Settle settles once, so a retry is safe. An empty reservation, as in a
-// decision of the failure mode, is not sent.
+// Settle replaces a reservation's estimate by the real cost: the rest returns, or more is taken, even below zero. A
+// retry is safe, because Settle settles once. An empty reservation, as of the failure mode, is not sent.
 func (c *Client) Settle(ctx context.Context, reservation string, cost float64) (Settlement, error) {
 	number, err := tokens(cost)
 	if err != nil {
@@ -31,7 +29,7 @@ func (c *Client) Settle(ctx context.Context, reservation string, cost float64) (
 	return c.settle(ctx, reservation, `,"cost":`+number)
 }
 
-// SettleCosts is Settle for costs by meter, "requests" among them. Meters that it does not name keep their estimates.
+// SettleCosts is Settle for costs by meter, "requests" among them. Other meters keep their estimates.
 func (c *Client) SettleCosts(ctx context.Context, reservation string, costs map[string]float64) (Settlement, error) {
 	return c.settleCosts(ctx, reservation, "", costs)
 }
@@ -59,20 +57,20 @@ func (c *Client) Cancel(ctx context.Context, reservation string) (Settlement, er
 	return c.settle(ctx, reservation, `,"cancel":true`)
 }
 
-// Release frees the concurrency slots of a reservation, and leaves its estimate charged.
+// Release frees a reservation's concurrency slots, and leaves its estimate charged.
 func (c *Client) Release(ctx context.Context, reservation string) (Settlement, error) {
 	return c.settle(ctx, reservation, "")
 }
 
-// Extend prolongs a reservation by its hold, at most until 24 hours after its check. See Settlement.Extended.
+// Extend prolongs a reservation by its hold, at most until 24 hours after its check; see Settlement.Extended.
 func (c *Client) Extend(ctx context.Context, reservation string) (Settlement, error) {
 	return c.settle(ctx, reservation, extending)
 }
 
 const extending = `,"extend":true`
 
-// ExtendCosts is Extend with new estimates by meter, for work that costs more than was reserved. Higher ones are
-// decided like a check, and lower ones change nothing. See Settlement.Denied.
+// ExtendCosts is Extend with new estimates by meter. Higher ones are decided like a check, see Settlement.Denied; lower
+// ones change nothing.
 func (c *Client) ExtendCosts(ctx context.Context, reservation string, costs map[string]float64) (Settlement, error) {
 	return c.settleCosts(ctx, reservation, extending, costs)
 }
@@ -105,8 +103,8 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 	}, nil
 }
 
-// Usage returns the present state of all limits of a user, in the server's JSON: GET /v1/usage. A plan of "" is the
-// user's own, else the tenant's default.
+// Usage returns a user's limits and levels in the JSON of GET /v1/usage. A plan of "" is the user's own, else the
+// tenant's default.
 func (c *Client) Usage(ctx context.Context, userID, plan string) (json.RawMessage, error) {
 	path := "/v1/usage?user_id=" + escaped(userID)
 	if plan != "" {
@@ -119,7 +117,6 @@ func (c *Client) Usage(ctx context.Context, userID, plan string) (json.RawMessag
 
 func escaped(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }
 
-// request sends a request without a failure mode.
 func (c *Client) request(ctx context.Context, method, path string, body []byte, answer any) error {
 	within, cancel := context.WithTimeout(ctx, longTimeouts*c.config.Timeout)
 	defer cancel()

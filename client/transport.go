@@ -14,16 +14,14 @@ import (
 )
 
 const (
-	userAgent = "sluice-go/" + Version
-	// maxAnswer bounds an answer; a thousand decisions with twenty tiers each fit.
-	maxAnswer = 8 << 20
-	// maxRetryAfter is 30 years; more seconds may not fit in a Duration.
-	maxRetryAfter = 1_000_000_000
+	userAgent     = "sluice-go/" + Version
+	maxAnswer     = 8 << 20       // of a thousand decisions with twenty tiers each
+	maxRetryAfter = 1_000_000_000 // seconds, 30 years; more may not fit in a Duration
 )
 
-// ownTransport keeps enough connections open for unbatched callers, and closes idle ones before the server does after
-// two minutes, because a request on a closing connection is lost. The dialer of its own leaves HTTP/2 out, where a
-// time-out resets a stream, and a connection that is silently lost stays in use.
+// ownTransport has connections for unbatched callers, and closes idle ones before the server does after two minutes,
+// because a request on a closing connection is lost. Its dialer leaves HTTP/2 out, which keeps using a connection that
+// is silently lost.
 func ownTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -36,12 +34,10 @@ func ownTransport() *http.Transport {
 	}
 }
 
-// send sends a request once, and returns the answer in memory of its own.
 func (c *Client) send(ctx context.Context, method, path string, body []byte) (int, http.Header, []byte, *Error) {
 	return c.sendInto(ctx, new(bytes.Buffer), method, path, body)
 }
 
-// sendInto is send into an empty buffer.
 func (c *Client) sendInto(
 	ctx context.Context, whole *bytes.Buffer, method, path string, body []byte,
 ) (int, http.Header, []byte, *Error) {
@@ -76,7 +72,6 @@ func (c *Client) sendInto(
 	return response.StatusCode, response.Header, answer, nil
 }
 
-// interrupted is failure for a request that its context may have ended.
 func interrupted(ctx context.Context, err error) *Error {
 	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = context.DeadlineExceeded
@@ -112,10 +107,9 @@ func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) 
 
 var errNumberOfResults = errors.New("the batch has another number of results than of checks")
 
-// buffers are reused for the answers to batches, which are a kilobyte for each check.
+// buffers are reused for answers to batches, at a kilobyte for each check.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// maxKeptBuffer bounds a reused buffer.
 const maxKeptBuffer = 1 << 20
 
 // postBatch sends n checks in a request. at returns each, and the destination of its decision.

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// forwarder forwards connections, and can lose those that are open: they stay open, and nothing passes.
+// forwarder forwards connections, and can make the open ones hang.
 type forwarder struct {
 	net.Listener
 	target string

@@ -21,7 +21,7 @@ import (
 
 const testKey = "slk_test_topsecret0123456789"
 
-// The vectors are shared by all clients: see clients/testdata/vectors.json.
+// All clients share the vectors of clients/testdata/vectors.json.
 type vectorCase struct {
 	Name   string
 	Config struct {
@@ -55,7 +55,6 @@ type vectorStep struct {
 	Usage      any
 }
 
-// scripted is an answer of the scripted server, or a fault.
 type scripted struct {
 	Fault   string
 	Status  int
@@ -70,7 +69,6 @@ type received struct {
 	header             http.Header
 }
 
-// scriptedServer gives its answers in order, and records the requests.
 type scriptedServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -144,7 +142,6 @@ func (s *scriptedServer) answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // the client may be gone
 }
 
-// take returns the requests since the last call.
 func (s *scriptedServer) take() []received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,7 +369,6 @@ func readCheck(t *testing.T, text json.RawMessage) Check {
 	return c
 }
 
-// plain returns a decision in the words of the vectors.
 func plain(d *Decision) map[string]any {
 	ms := func(duration time.Duration) float64 { return float64(duration) / float64(time.Millisecond) }
 	kind := ""

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// watch ends the waits of calls at the timeout, and starts another request when those in flight hang. All calls share a
-// timer, because a timer for each check was too expensive.
+// watch ends calls at the timeout, and starts another request when those in flight hang. All calls share a timer,
+// because one for each check was too expensive.
 type watch struct {
 	timer *time.Timer // nil before the first wait
 	runs  bool
@@ -32,8 +32,8 @@ func (w *watch) start(q *queue) {
 	}
 }
 
-// look sends another request for calls that have stalled, lets overdue waits end, and sets the timer for the next look,
-// early enough for a call that comes right after.
+// look sends another request for stalled calls, ends overdue ones, and sets the timer early enough for a call that
+// comes right after.
 func (q *queue) look() {
 	timeout, now := q.client.config.Timeout, time.Now()
 	next := timeout / stallFraction
@@ -65,7 +65,7 @@ func (q *queue) endWhenCalm(due, at time.Time) {
 	q.endOverdue(at)
 }
 
-// isOverdue reports whether the call has waited for the timeout, or lowers next to the time until then.
+// isOverdue may lower next to the time until then.
 func (c *call) isOverdue(now time.Time, timeout time.Duration, next *time.Duration) bool {
 	if rest := timeout - now.Sub(c.since); rest > 0 {
 		*next = min(*next, rest)
@@ -74,8 +74,7 @@ func (c *call) isOverdue(now time.Time, timeout time.Duration, next *time.Durati
 	return true
 }
 
-// findOverdue reports whether a call is overdue, and since when at most, or lowers next to the time until then. mu must
-// be held.
+// findOverdue reports whether a call is overdue, and since when at most; it may lower next. mu must be held.
 func (q *queue) findOverdue(now time.Time, next *time.Duration) (due time.Time, has bool) {
 	timeout := q.client.config.Timeout
 	find := func(c *call) bool {
@@ -105,7 +104,6 @@ func (q *queue) findOverdue(now time.Time, next *time.Duration) (due time.Time, 
 	return due, has
 }
 
-// endOverdue ends the waits that were overdue at now. mu must be held.
 func (q *queue) endOverdue(now time.Time) {
 	timeout, ignored := q.client.config.Timeout, time.Duration(0)
 	for _, g := range slices.Clone(q.turns) {
@@ -132,16 +130,15 @@ func (q *queue) endOverdue(now time.Time) {
 	}
 }
 
-// waitsOn reports whether an overdue call waits longer, because the server answers, and the same check is in flight or
-// was just answered: the failure mode would let a flood pass. mu must be held.
+// waitsOn reports whether an overdue call waits longer: the server answers, and the same check is in flight or was just
+// answered. The failure mode would let a flood pass. mu must be held.
 func (q *queue) waitsOn(c *call) bool {
 	g, timeout, now := c.group, q.client.config.Timeout, time.Now()
 	return q.client.life.Err() == nil && now.Sub(c.since) < longTimeouts*timeout && now.Sub(q.answered) < timeout &&
 		(g.inFlight > 0 || now.Sub(g.answered) < timeout)
 }
 
-// hasStalled reports whether another call has waited for a quarter of the timeout, or lowers next to the time until
-// then.
+// hasStalled reports whether another call has waited for a quarter of the timeout, and may lower next.
 func (q *queue) hasStalled(now time.Time, next *time.Duration) (has bool) {
 	for _, g := range q.turns {
 		for _, c := range g.waiting {

@@ -38,13 +38,12 @@ func main() {
 	panic(server.Serve(listener))
 }
 
-// window and limit are those of all descriptors, as grpc.go has them for Sluice.
+// As in fourDescriptors.
 const (
 	window = time.Hour
 	limit  = 1_000_000_000
 )
 
-// empty answers OK without looking at anything.
 type empty struct {
 	rls.UnimplementedRateLimitServiceServer
 }
@@ -57,8 +56,8 @@ func (empty) ShouldRateLimit(_ context.Context, request *rls.RateLimitRequest) (
 	return answer, nil
 }
 
-// counters is the common design: for each descriptor an INCRBY of the window's key and an EXPIRE, all in one pipeline.
-// Descriptors of denied requests are charged too, and the next request repeats a lost charge.
+// counters is the common design: for each descriptor an INCRBY of the window's key and an EXPIRE, all in one pipeline,
+// also for denied requests.
 type counters struct {
 	rls.UnimplementedRateLimitServiceServer
 	rdb *redis.Client

@@ -1,12 +1,12 @@
 // Command rivals serves a check of four limits with a well-known Go library, behind net/http as such libraries are
-// used. It reads the body that Sluice's check endpoint reads, and answers 200 or 429.
+// used. The answer to a body of Sluice's check endpoint is 200 or 429.
 //
 //	rivals redis_rate redis://…
 //	rivals throttled redis://…
 //	rivals x/time/rate
 //
-// The path chooses the limits: /plenty, which nobody meets, /tight, /edited, which are other limits of the buckets
-// of /tight, and /slow, whose buckets stay.
+// The path chooses the limits. Nobody meets those of /plenty, /edited has the buckets of /tight, and those of /slow
+// stay.
 package main
 
 import (
@@ -31,8 +31,7 @@ type limit struct {
 	per           time.Duration
 }
 
-// limits has by path the limits of a user, an endpoint, everybody and an address. compare.go gives the other systems
-// the same.
+// limits are those of a user, an endpoint, everybody and an address, as in systems.go.
 var limits = map[string][4]limit{
 	"/plenty": {{1e6, 1e6, time.Second}, endpoint, everybody, {1e6, 1e6, time.Second}},
 	"/tight":  {{10, 50, time.Second}, endpoint, everybody, {20, 100, time.Second}},
@@ -42,7 +41,6 @@ var limits = map[string][4]limit{
 
 var endpoint, everybody = limit{1e6, 1e6, time.Second}, limit{1e7, 1e7, time.Second}
 
-// allow asks about one limit of one key.
 type allow func(ctx context.Context, key string, l limit) (bool, error)
 
 func main() {
@@ -60,7 +58,7 @@ func main() {
 	panic(server.Serve(listener))
 }
 
-// check asks about the limits one after the other and stops at the first that denies, as a chain of middlewares does.
+// check stops at the first limit that denies, as a chain of middlewares does.
 func check(w http.ResponseWriter, r *http.Request, ask allow, path string, four [4]limit) {
 	var asked struct {
 		UserID   string `json:"user_id"`

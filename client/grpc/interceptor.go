@@ -1,5 +1,4 @@
-// Package sluicegrpc provides gRPC interceptors that limit calls. It is a separate module, so that package sluice needs
-// only the standard library.
+// Package sluicegrpc limits gRPC calls. The module is separate, because package sluice needs only the standard library.
 //
 //	server := grpc.NewServer(
 //		grpc.UnaryInterceptor(sluicegrpc.Unary(limits, identify)),
@@ -7,7 +6,8 @@
 //	)
 //
 // A denied call ends with RESOURCE_EXHAUSTED and, if a wait helps, a google.rpc.RetryInfo. FailureMode Closed ends it
-// with UNAVAILABLE, and an invalid check with INVALID_ARGUMENT. A stream is one call: its messages are not counted.
+// with UNAVAILABLE, and an invalid check with INVALID_ARGUMENT. A stream is one call.
+//
 // Stop the server with grpc.WaitForHandlers or GracefulStop before closing the client, because a concurrency slot is
 // released when its handler ends.
 package sluicegrpc
@@ -25,8 +25,8 @@ import (
 	sluice "github.com/sluicegate/sluice/client"
 )
 
-// Identify returns the check of a call; fullMethod is /package.Service/Method, which suits Check.Endpoint. If it
-// returns false, the call is not limited.
+// Identify returns the check of a call, or false for a call without limits. fullMethod is /package.Service/Method,
+// which suits Check.Endpoint.
 type Identify func(ctx context.Context, fullMethod string) (sluice.Check, bool)
 
 // Unary limits unary calls.
@@ -60,7 +60,7 @@ func enter(ctx context.Context, limits *sluice.Client, identify Identify, fullMe
 	if !ask {
 		return nothing, nil
 	}
-	// The check outlives its caller, because its answer contains the slot to release.
+	// The answer contains the slot to release, so the check outlives its caller.
 	decision, err := limits.Check(context.WithoutCancel(ctx), check)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, "the call cannot be identified")

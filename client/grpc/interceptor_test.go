@@ -25,8 +25,6 @@ import (
 
 const testTimeout = 30 * time.Second
 
-// serve starts a gRPC server behind a check endpoint with one answer, and returns a client and the checks that the
-// endpoint got.
 func serve(t *testing.T, status int, answer string, mode sluice.FailureMode) (grpc_health_v1.HealthClient,
 	*atomic.Int64, func(),
 ) {
@@ -59,7 +57,6 @@ func serve(t *testing.T, status int, answer string, mode sluice.FailureMode) (gr
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(sluicegrpc.Unary(limits, identify)),
 		grpc.StreamInterceptor(sluicegrpc.Stream(limits, identify)),
-		// a stream releases its slot when its handler ends, for which Stop alone does not wait
 		grpc.WaitForHandlers(true),
 	)
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Condition must not become true of a replay: newly_denied > 0.1%. Of several parts, separated by commas, one is
-// enough.
+// Condition is what must not become true of a replay, such as newly_denied > 0.1%. Any part is enough.
 type Condition []part
 
 type part struct {
@@ -18,8 +17,8 @@ type part struct {
 	percent bool
 }
 
-// ParseCondition reads a condition. Each part is a figure (denied_then, denied_now, newly_denied or no_longer_denied),
-// > or >=, and a number of checks or a percentage of all checks.
+// ParseCondition reads parts, separated by commas. Each is a figure (denied_then, denied_now, newly_denied or
+// no_longer_denied), > or >=, and a number of checks or a percentage of all checks.
 func ParseCondition(text string) (Condition, error) {
 	var c Condition
 	for _, piece := range strings.Split(text, ",") {

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// TestALongHistoryIsNoLargeOne replays a tenant that imported thousands of rules, each with an entry in the audit log.
 // Not parallel, because it measures memory.
 func TestALongHistoryIsNoLargeOne(t *testing.T) { //nolint:paralleltest // it measures memory
 	const imported = 3000
@@ -38,8 +37,7 @@ func TestALongHistoryIsNoLargeOne(t *testing.T) { //nolint:paralleltest // it me
 	}
 }
 
-// TestTheMemoryOfAReplayDoesNotGrowWithItsUsers: a large tenant's replay shares its process with others. Not parallel,
-// because it measures memory.
+// Not parallel, because it measures memory.
 func TestTheMemoryOfAReplayDoesNotGrowWithItsUsers(t *testing.T) { //nolint:paralleltest // it measures memory
 	const blocks, users, checks = 100, 2_000, 5
 	s, names := newShelves(rule(t, 1, "user:{user_id}", "", 0.001, 1)), sampledUsers(1, blocks*users)

@@ -25,14 +25,12 @@ type event struct {
 }
 
 type subject struct {
-	run  traffic.Run // a copy, so that the other runs of its block need not be kept
-	name string      // whose checks they are
-	// group is of the groups of a tally: the same for all checks of a name, and else by chance.
-	group uint8
+	run   traffic.Run // a copy, so that the other runs of its block need not be kept
+	name  string      // whose checks they are
+	group uint8       // of a tally: the same for all checks of a name, else by chance
 	role  role
 	in    [kindsOfBuckets]bool
-	// stays has the sets of rules by which the checks stay denied: a left-out rule denied them.
-	stays [2]bool
+	stays [2]bool // sets of rules by which the checks stay denied, as a left-out rule denied them
 }
 
 type role uint8
@@ -44,7 +42,7 @@ const (
 	ignored
 )
 
-// bucketKind is how a rule divides its checks, which decides the sample that it is judged on.
+// bucketKind is how a rule divides its checks, which decides the sample on which the rule is judged.
 type bucketKind uint8
 
 const (
@@ -112,8 +110,8 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	return s
 }
 
-// windows returns all checks in order of time, a window at a time, which is shorter than usual if it has many checks.
-// Its work, and its caller's with a window, is done in turns; blocks are waited for outside of them.
+// windows returns all checks in order of time, by windows, which are shorter if they have many checks. Its work, and
+// its caller's with a window, is done in turns, but it waits for blocks outside of them.
 func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, error] {
 	return func(yield func([]event, error) bool) {
 		var open []*cursor
@@ -129,7 +127,6 @@ func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, erro
 				yield(nil, err)
 				return
 			}
-			// The window begins with the earliest check that is left.
 			start := time.Time{}
 			for _, c := range open {
 				if at := c.earliest(); start.IsZero() || at.Before(start) {
@@ -226,10 +223,10 @@ func (c *cursor) earliest() time.Time {
 	return time.UnixMilli(max(earliest, 0))
 }
 
-// leastWindow is not narrowed, because that looks at all that is open for each block.
+// leastWindow is not narrowed, because narrowing looks at all open blocks.
 const leastWindow = 2 * time.Second
 
-// narrow returns the end of a window with at most mostAtOnce events, or of about a second, and how many it has.
+// narrow returns the end of a window with at most mostAtOnce events, or of about a second, and their number.
 func narrow(open []*cursor, start, end time.Time) (narrowed time.Time, due int) {
 	for {
 		due = 0
@@ -286,7 +283,7 @@ func (c *cursor) until(end int64, events []event) []event {
 	return events
 }
 
-// appendParts spreads what a second's checks cost over that second, a part for each request.
+// appendParts spreads the costs of a second over it, a part for each request.
 func appendParts(events []event, at int64, s *subject, costs []int64) []event {
 	parts := min(mostParts, max(1, costs[0]/int64(enforce.Token)))
 	each := make([]int64, 0, parts*int64(len(costs)))
@@ -397,8 +394,7 @@ func (d *decider) decide(ctx context.Context, events []event) {
 	}
 }
 
-// ask decides one check at a time in microseconds, which is not before that of the last one. The decision is
-// overwritten by the next.
+// ask decides one check at a time. at, in microseconds, must not go back, and the next call overwrites the decision.
 func (d *decider) ask(ctx context.Context, at int64, check enforce.Check) *enforce.Decision {
 	d.now, d.check[0] = at, check
 	d.limiter.Decide(ctx, d.course.at(d.tenant, at), d.check[:], d.decision[:])

@@ -14,27 +14,26 @@ const (
 	// EffectChecks is how many checks an effect counts beside an editor.
 	EffectChecks = 100_000
 	effectRange  = 24 * time.Hour
-	// sampledPart: a smaller sample is taken if it has this part of the checks that are counted. The latest checks of a
-	// larger one say more than those of hardly any users.
+	// A smaller sample must have 1/sampledPart of the checks. The latest checks of a larger one say more than those of
+	// hardly any users.
 	sampledPart = 10
-	// mostUnpacked caps the checks that are unpacked to find those that count. Sums are unpacked of a time with so many
-	// checks.
+	// mostUnpacked caps the checks that are unpacked to find those that count.
 	mostUnpacked = 2_000_000
 )
 
-// ErrNotInSample means that the only user of a candidate is not in the sample that is recorded.
+// ErrNotInSample means that the only user of a candidate is not in the recorded sample.
 var ErrNotInSample = errors.New("the user is not in the sample that is recorded")
 
-// Effect replays a candidate over at most so many checks of the last day: EffectChecks are fast enough to stand beside
-// an editor, and the API allows ten times as many. The comparison is with the present rules and overrides, so the
-// difference is the candidate's alone.
+// Effect replays a candidate over at most so many checks of the last day: EffectChecks beside an editor, up to ten
+// times as many by the API. The difference is the candidate's alone, because the present rules and overrides are the
+// other side.
 //
-// Beyond that many checks, or if only a sample is recorded, a sample of the users and addresses is replayed, without
-// the limits that they share. A candidate that they share needs all checks, and the costs outside of the sample. A
-// candidate of one override takes the checks of its user. If these are still too many, the latest are taken, and
-// Result.First says since when. Buckets begin full. Result.Listed stays empty.
+// A sample of users and addresses is replayed if there are more checks or only a sample is recorded, without shared
+// limits. A candidate that they share needs all checks, and the costs outside of the sample. A candidate of one
+// override takes the checks of its user. If these are still too many, the latest are taken, and Result.First says since
+// when.
 //
-// Without checks, Result.Read is 0 and Result.Since is the start of the search.
+// Without checks, Result.Read is 0 and Result.Since is the start of the search. Result.Listed stays empty.
 func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, most int64, now time.Time,
 ) (*Result, error) {
 	in := &Input{Tenant: tenant, Since: now.Add(-effectRange), Until: now, Candidate: candidate, User: candidate.user()}
@@ -80,14 +79,14 @@ type effect struct {
 	source Source
 	in     *Input
 	sum    traffic.Summary
-	// of is the range to look at. Sums are looked at for the time with so many checks.
+	// of is the range with so many checks, for sums.
 	of   traffic.Range
 	seen int64
 	most int64 // of the checks that are counted
 }
 
-// read returns the checks to decide, and their deciders. Blocks do not say how many of their checks are of users in the
-// sample rather than of addresses, so if too few count, read goes on to the limit.
+// read returns the checks to decide, and their deciders. If too few are of users rather than addresses, which blocks do
+// not say, it goes on to the limit.
 func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 	if e.in.History, err = e.source.History(ctx, e.in.Tenant, e.in.Until); err != nil {
 		return nil, nil, err
@@ -132,7 +131,6 @@ func (e *effect) since(ctx context.Context, checks int64) (time.Time, error) {
 	return e.source.Latest(ctx, e.in.Tenant, e.of, checks, e.seen)
 }
 
-// user returns the only user whom a candidate concerns, or "".
 func (c *Candidate) user() string {
 	if c.Prune || c.Plan != "" || len(c.Remove)+len(c.Config.Rules) > 0 || len(c.Config.Overrides) != 1 {
 		return ""
@@ -143,7 +141,7 @@ func (c *Candidate) user() string {
 // IsOfUser reports whether a candidate concerns one user only.
 func (c *Candidate) IsOfUser() bool { return c.user() != "" }
 
-// isShared reports whether some limit of a candidate may be shared by users.
+// isShared reports whether users may share a limit of a candidate.
 func (c *Candidate) isShared() bool {
 	if c.Prune || c.Plan != "" {
 		return true

@@ -15,7 +15,6 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// shelves is a Source of blocks that were recorded before noon.
 type shelves struct {
 	rows   snapshot.Rows
 	blocks []traffic.Block // in order of First
@@ -128,7 +127,6 @@ func sampledUsers(stratum, n int) (users []string) {
 
 const token = 1_000_000
 
-// TestAnEffectComparesWithWhatIsInForce: rules that have ended, or began after the checks, count as now.
 func TestAnEffectComparesWithWhatIsInForce(t *testing.T) {
 	t.Parallel()
 	s := newShelves(rule(t, 1, "user:{user_id}", "", 0.001, 5), rule(t, 2, "endpoint:/a", "", 0.001, 1))
@@ -152,8 +150,6 @@ func TestAnEffectComparesWithWhatIsInForce(t *testing.T) {
 	}
 }
 
-// TestWhatIsBesideTheSampleTakesNoRoomOfChecks: however much was denied or asked outside of the sample, an effect has
-// the checks of the sample. Former releases kept both in blocks of the sample.
 func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 	t.Parallel()
 	ofUser, ofAll := rule(t, 0, "user:{user_id}", "", 0.001, 10), rule(t, 0, "global", "", 0.001, 10)
@@ -217,7 +213,6 @@ func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 	}
 }
 
-// TestFloodsOfDeniedChecksAreNotRead: they are in blocks of their own.
 func TestFloodsOfDeniedChecksAreNotRead(t *testing.T) {
 	t.Parallel()
 	s := newShelves()
@@ -234,8 +229,7 @@ func TestFloodsOfDeniedChecksAreNotRead(t *testing.T) {
 	}
 }
 
-// TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers: a proxy's address may be in the sample, so that the checks of all
-// users are recorded, most of them without use for users.
+// A proxy's address in the sample has the checks of all users recorded, most of them without use for users.
 func TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers(t *testing.T) {
 	t.Parallel()
 	settings := rules.DefaultSettings()
@@ -257,7 +251,7 @@ func TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers(t *testing.T) {
 	}
 }
 
-// TestAnEffectOnFewBusyUsersHasThem: a sample that is small enough may have none of them.
+// A sample that is small enough may have none of the busy users.
 func TestAnEffectOnFewBusyUsersHasThem(t *testing.T) {
 	t.Parallel()
 	s := newShelves()

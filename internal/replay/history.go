@@ -11,18 +11,15 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// History is what a tenant's checks depended on from a time until now.
+// History is a tenant's rules from a time until now, with everything else that checks depended on.
 type History struct {
-	// Start is what stood at the beginning: the tenant, its rules and its overrides.
-	Start snapshot.Rows
-	// Changes follow, in order of time.
-	Changes []Change
-	// KnownSince is later than the requested time if the audit log does not reach back to it. The state then stands for
-	// all time before.
+	Start   snapshot.Rows // the tenant, its rules and its overrides
+	Changes []Change      // in order of time
+	// KnownSince is later than the requested time if the audit log begins later. Start then stands for all time before.
 	KnownSince time.Time
 }
 
-// hold makes the state at a time, which is the history's Start, stand for all time before it.
+// hold makes the state at a time stand for all time before it.
 func (h *History) hold(at time.Time) {
 	hasEnded := func(expires time.Time) bool { return !expires.IsZero() && !expires.After(at) }
 	h.Start.Rules = slices.DeleteFunc(slices.Clone(h.Start.Rules),
@@ -37,33 +34,30 @@ func (h *History) hold(at time.Time) {
 	}
 }
 
-// Change is rows that changed at one time. Removed ones are marked.
+// Change is rows that changed at one time, with marks on removed ones.
 type Change struct {
 	At time.Time
 	snapshot.Rows
 }
 
-// Candidate is what replaces rules for a whole replay.
+// Candidate replaces rules for a whole replay.
 type Candidate struct {
-	// Rules are found by their identity, or added. Overrides replace those of the same rule and user.
-	Config ruleset.Config
-	// Prune removes every rule that Config does not have, and Plan every rule of that plan; "" for none.
-	Prune bool
-	Plan  string
-	// Remove has rules that the candidate is without.
+	Config ruleset.Config // replaces rules of the same identity, and overrides of the same rule and user
+	Prune  bool           // removes rules that Config lacks, only those of Plan if it is not ""
+	Plan   string
 	Remove []rules.RuleIdentity
 }
 
-// course is the rules of a tenant as time goes on. Only the present ones have an index: a history may have thousands of
-// changes, and each index holds all rules.
+// course is a tenant's rules over time. Only the present ones have an index, because each index holds all rules, and a
+// history may have thousands of changes.
 type course struct {
 	start   snapshot.Rows
 	changes []Change // to come
 	now     *snapshot.Snapshot
 }
 
-// at returns the rules in force at a time, in microseconds, which must not go back. Changes without a check between
-// them are made together.
+// at returns the rules in force at a time, which must not go back, in microseconds. Changes since the last call are
+// applied together.
 func (c *course) at(tenant rules.TenantID, micros int64) *snapshot.Tenant {
 	if c.now == nil {
 		c.now = snapshot.New(c.start)
@@ -100,15 +94,11 @@ func (c *course) rules() iter.Seq[*rules.Rule] {
 	}
 }
 
-// world makes the course of a history as it was, or as it would have been with a candidate.
 type world struct {
-	tenant rules.TenantID
-	// leaveOut reports why a rule takes no part.
-	leaveOut func(*rules.Rule) string
-	// candidate is nil for the rules as they were.
-	candidate *Candidate
-	// replaced are the rules that the candidate has or removes, and overridden the overrides that it has.
-	replaced   map[rules.RuleIdentity]bool
+	tenant     rules.TenantID
+	leaveOut   func(*rules.Rule) string    // why a rule takes no part; else ""
+	candidate  *Candidate                  // nil for the rules as they were
+	replaced   map[rules.RuleIdentity]bool // by the candidate, which has or removes them
 	overridden map[overrideKey]bool
 	ids        map[rules.RuleIdentity]rules.RuleID // of all rules that ever were, and of the candidate's
 	leftOut    map[rules.RuleID]LeftOut
@@ -147,7 +137,7 @@ func (w *world) start(from *snapshot.Rows) snapshot.Rows {
 	return rows
 }
 
-// change returns what changed rows mean here; changed is false if nothing.
+// change returns the changed rows that the candidate leaves; changed is false for none.
 func (w *world) change(from *snapshot.Rows) (rows snapshot.Rows, changed bool) {
 	rows.Tenants = from.Tenants
 	changed = len(from.Tenants) > 0
@@ -182,7 +172,6 @@ func (w *world) takesPart(rule *rules.Rule) bool {
 	return rule.Removed
 }
 
-// use makes a candidate that of the world. It is nil for none.
 func (w *world) use(candidate *Candidate) {
 	if w.candidate = candidate; candidate == nil {
 		return
@@ -210,7 +199,7 @@ type overrideKey struct {
 	user string
 }
 
-// identities numbers all rules of a history and a candidate. New rules come after all others.
+// identities numbers all rules of a history and a candidate, new ones last.
 func identities(h *History, candidate *Candidate) map[rules.RuleIdentity]rules.RuleID {
 	ids := map[rules.RuleIdentity]rules.RuleID{}
 	highest := rules.RuleID(0)
@@ -236,7 +225,7 @@ func identities(h *History, candidate *Candidate) map[rules.RuleIdentity]rules.R
 	return ids
 }
 
-// longest returns how long buckets of these rules remember at most.
+// longest returns the longest time that buckets of these rules remember.
 func longest(all *course) (most time.Duration) {
 	for rule := range all.rules() {
 		if rule.Removed || !rule.Active || rule.Action != rules.ActionLimit {

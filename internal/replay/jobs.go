@@ -12,38 +12,37 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// Reader reads the replays that people asked for.
+// Reader reads requested replays.
 type Reader interface {
 	Source
 	Replay(ctx context.Context, tenant rules.TenantID, id int64) (Job, error)
-	// Replays returns a page, the latest first, before an id; 0 begins at the latest. Files and results are left out.
+	// Replays returns a page, the latest first, before an id (0: the latest), without files and results.
 	Replays(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Job, error)
 }
 
-// Store has the replays that run. A replay is of the attempt that began it last.
+// Store has the running replays. A replay belongs to the attempt that began it last.
 type Store interface {
 	Source
-	// BeginReplay lets a claim of a job run a replay that waits or runs. Returns rules.ErrNotFound for one that was
-	// canceled, or is over or gone.
+	// BeginReplay lets a claim of a job run a replay. Returns rules.ErrNotFound for one that was canceled, or is over
+	// or gone.
 	BeginReplay(ctx context.Context, tenant rules.TenantID, id, claim int64) (Job, error)
-	// NoteReplay stores a replay's progress, and returns whether somebody canceled it. Returns rules.ErrNotFound if it
-	// is to begin again.
+	// NoteReplay stores a replay's progress. Returns rules.ErrNotFound if it is to begin again.
 	NoteReplay(ctx context.Context, job *Job, progress float64) (isCanceled bool, err error)
 	// FinishReplay stores the end of a replay, unless it is to begin again.
 	FinishReplay(ctx context.Context, job *Job) (stored bool, err error)
 }
 
 const (
-	// MaxOpen is how many replays of a tenant may wait or run.
+	// MaxOpen bounds a tenant's replays that wait or run.
 	MaxOpen = 5
-	// MaxKept is how many replays of a tenant that have ended are kept, for at most rules.MaxRecordDays.
+	// MaxKept bounds a tenant's ended replays, which are kept for at most rules.MaxRecordDays.
 	MaxKept = 50
 )
 
 // ErrTooMany means that a tenant has MaxOpen replays that wait or run.
 var ErrTooMany = errors.New("too many replays wait or run")
 
-// State is where a Job stands.
+// State is the state of a Job.
 type State string
 
 // The states. The last three are final.
@@ -55,7 +54,7 @@ const (
 	Canceled State = "canceled"
 )
 
-// Job is a replay that somebody asked for.
+// Job is a requested replay.
 type Job struct {
 	Tenant                             rules.TenantID
 	ID                                 int64
@@ -69,7 +68,7 @@ type Job struct {
 	Result                             []byte  // a Result in JSON
 }
 
-// Kind says how somebody described a candidate.
+// Kind is the form of a candidate.
 type Kind string
 
 // The kinds of candidates.
@@ -79,20 +78,18 @@ const (
 	KindFile  Kind = "file"
 )
 
-// Request is what somebody asks.
+// Request describes a replay.
 type Request struct {
-	Title string    `json:"title"`
-	Kind  Kind      `json:"kind"`
-	Since time.Time `json:"since"`
-	Until time.Time `json:"until"`
-	// File has the candidate's rules and overrides in the form of package ruleset.
-	File   string     `json:"file"`
+	Title  string     `json:"title"`
+	Kind   Kind       `json:"kind"`
+	Since  time.Time  `json:"since"`
+	Until  time.Time  `json:"until"`
+	File   string     `json:"file"` // rules and overrides in the form of package ruleset
 	Prune  bool       `json:"prune,omitempty"`
 	Plan   string     `json:"plan,omitempty"`
 	Remove []RuleName `json:"remove,omitempty"`
-	// Level and Seed are those of a traffic.Draw.
-	Level int    `json:"level,omitempty"`
-	Seed  uint64 `json:"seed,omitempty"`
+	Level  int        `json:"level,omitempty"` // of a traffic.Draw
+	Seed   uint64     `json:"seed,omitempty"`
 }
 
 // RuleName is a rules.RuleIdentity in JSON.
@@ -105,7 +102,7 @@ type RuleName struct {
 // MaxRange is the longest time that one replay covers.
 const MaxRange = rules.MaxRecordDays * 24 * time.Hour
 
-// Validate returns the errors of the range.
+// Validate checks the range.
 func (q *Request) Validate(now time.Time) (wrong rules.FieldErrors) {
 	switch {
 	case !q.Since.Before(q.Until):
@@ -118,7 +115,7 @@ func (q *Request) Validate(now time.Time) (wrong rules.FieldErrors) {
 	return wrong
 }
 
-// Candidate reads the request's file. Plans are those that it may use without listing them.
+// Candidate reads the request's file. The file may use plans without listing them.
 func (q *Request) Candidate(plans []string) (*Candidate, error) {
 	candidate := &Candidate{Prune: q.Prune, Plan: q.Plan}
 	for _, r := range q.Remove {

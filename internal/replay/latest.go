@@ -2,12 +2,11 @@ package replay
 
 import "context"
 
-// mostEvents caps what latest keeps, at 48 bytes each, and so what an effect decides.
+// mostEvents caps the events that latest keeps, at 48 bytes each.
 const mostEvents = 300_000
 
-// latest returns the last checks of the range in order of time: most of those that are counted in a result's Read, and
-// with them all that take part since the first of these, but the last mostEvents at most. isFull reports whether a
-// limit was reached, so that earlier checks do not matter.
+// latest returns the last checks in order of time: most that count in Result.Read, and all that take part since, but at
+// most mostEvents. isFull reports whether a limit was reached.
 func (r *run) latest(ctx context.Context, most int) (kept []event, isFull bool, err error) {
 	since, until := r.in.Since.UnixMilli(), r.in.Until.UnixMilli()
 	for events, err := range r.windows(ctx, nil) {
@@ -28,8 +27,8 @@ func (r *run) latest(ctx context.Context, most int) (kept []event, isFull bool, 
 	return kept, isFull, nil
 }
 
-// takesPart reports whether checks can change the figures. Listed ones cannot, nor can those outside of the sample
-// without the limits that they share.
+// takesPart reports whether checks can change the figures. Listed ones cannot. Those outside of the sample can only if
+// shared limits take part.
 func (r *run) takesPart(s *subject) bool {
 	return s.role == counted || s.role == fed && !r.in.IsPartial
 }

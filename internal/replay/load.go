@@ -10,14 +10,14 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// Source is what a replay is made from.
+// Source provides the data of a replay.
 type Source interface {
 	traffic.Store
-	// History returns what checks depended on since a time.
+	// History returns a tenant's history since a time.
 	History(ctx context.Context, tenant rules.TenantID, since time.Time) (*History, error)
 }
 
-// Load reads what a replay needs. The blocks are read while it runs.
+// Load reads all input of a replay but its blocks, which are read while it runs.
 func Load(
 	ctx context.Context, source Source, tenant rules.TenantID, since, until time.Time, candidate *Candidate,
 	draw traffic.Draw,

@@ -15,52 +15,41 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// Input is what a replay reads.
+// Input is the data of a replay.
 type Input struct {
-	Tenant rules.TenantID
-	// Since is included and Until is not.
-	Since, Until time.Time
+	Tenant       rules.TenantID
+	Since, Until time.Time // Until is exclusive
 	History      *History
-	// Candidate is nil to replay the rules as they were.
-	Candidate *Candidate
-	// Blocks are read in order of First, from before Since if there are any.
-	Blocks iter.Seq2[traffic.Block, error]
-	// Level is the sample to use: at least the highest of the blocks.
-	Level int
-	// Draw is the part of the recorded checks to look at. Its zero value is all of them.
-	Draw traffic.Draw
-	// Counts, RecordedSince, RulesKnownSince and Notes are about the range; see Result.
+	Candidate    *Candidate                      // nil: the rules as they were
+	Blocks       iter.Seq2[traffic.Block, error] // in order of First, also from before Since
+	Level        int                             // of the sample, at least the highest of the blocks
+	Draw         traffic.Draw                    // of the recorded checks; zero: all
+	// See Result.
 	Counts                         traffic.Counts
 	RecordedSince, RulesKnownSince time.Time
 	Notes                          []string
-	// User, if it is not "", is the only one whose checks are looked at. Limits that users share are left out.
-	User string
-	// IsPartial: Blocks lack the strata below Level, so that limits that users share are left out.
-	IsPartial bool
+	User                           string // if not "", others' checks and the limits that users share are left out
+	IsPartial                      bool   // Blocks lack strata below Level, so limits that users share are left out
 }
 
-// Options say how a replay runs. The zero value takes one processor.
+// Options bound a replay. The zero value takes one processor.
 type Options struct {
-	// Parallel decides the two sets of rules on two processors.
-	Parallel bool
-	// Turns are shared with other replays, so that together they take half of a processor; nil for no limit.
-	Turns *Turns
-	// MaxBuckets caps the buckets of each of the two sets of rules, at about 280 bytes for one; 0 for a million.
-	MaxBuckets int
-	// Progress is called with the part that is done, from 0 to 1; may be nil.
-	Progress func(done float64)
+	Parallel   bool               // decides the two sets of rules on two processors
+	Turns      *Turns             // shared with other replays, which together take half of a processor; nil: no limit
+	MaxBuckets int                // caps each set's buckets, at about 280 bytes each; 0: a million
+	Progress   func(done float64) // called with the part that is done, from 0 to 1; may be nil
 }
 
 const (
-	// window is how much traffic is decided at once, or less of more than mostAtOnce checks, at about 130 bytes each.
+	// window is decided at once, or a shorter one of mostAtOnce checks, at about 130 bytes each.
 	window     = time.Minute
 	mostAtOnce = 250_000
 	// maxUsers caps the users in a result, maxTallied those that are counted, at about 250 bytes each. maxEntries caps
-	// the rules, and the plans, that are counted, at up to 8 KB each of a sample.
+	// the counted rules and plans, at up to 8 KB each.
 	maxUsers   = 100
 	maxTallied = 100_000
 	maxEntries = 5_000
-	// maxListed caps the listed users, the rules that were left out, and the plans; maxRules the rules.
+	// maxListed caps the listed users, left-out rules and plans, maxRules the rules.
 	maxListed  = 100
 	maxRules   = 500
 	maxBuckets = 1_000_000
@@ -147,13 +136,12 @@ func newRun(in *Input, buckets int) *run {
 	return r
 }
 
-// Warm returns how long before its range a replay begins, to fill buckets.
+// Warm returns how long before its range a replay begins, because buckets must fill.
 func Warm(in *Input) time.Duration {
 	r := newRun(in, 0)
 	return max(longest(r.as[0].course), longest(r.as[1].course))
 }
 
-// leaveOut says why a rule takes no part.
 func (r *run) leaveOut(rule *rules.Rule) string {
 	if rule.Action != rules.ActionLimit {
 		return ""
@@ -259,7 +247,6 @@ func ipText(s *subject) string {
 	return s.run.IP.String()
 }
 
-// entries are of rules or plans.
 type entries[K comparable, V any] struct {
 	all  map[K]*V
 	rest *V // of those beyond maxEntries, which nobody reads; nil without any
@@ -283,8 +270,7 @@ func (e *entries[K, V]) of(key K) *V {
 	return of
 }
 
-// shadow counts a check that a shadow rule would have denied, by one set of rules. The other outcome is by the other
-// set.
+// shadow counts a check that a shadow rule would have denied, by one set of rules.
 func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *outcome) {
 	if !s.isIn(by.kindOf(id)) {
 		return

@@ -156,8 +156,7 @@ func everyKind(t *testing.T) []rules.Rule {
 	return all
 }
 
-// arrive sends random checks for an hour. With spread, no two come in the same millisecond, and each comes at a whole
-// one.
+// arrive sends random checks for an hour. With spread, no two come in the same millisecond, and each at a whole one.
 func (s *street) arrive(spread bool) (until time.Time) {
 	random := rand.New(rand.NewPCG(1, 2))
 	at := noon
@@ -183,8 +182,7 @@ func (s *street) arrive(spread bool) (until time.Time) {
 	return at
 }
 
-// TestTheReplayOfTheRulesInForceIsWhatWasDecided is the contract of a replay: whole, in one process, from an empty
-// store, without leases.
+// A replay decides the same if it is whole, in one process, from an empty store, without leases.
 func TestTheReplayOfTheRulesInForceIsWhatWasDecided(t *testing.T) {
 	t.Parallel()
 	for name, spread := range map[string]bool{
@@ -233,7 +231,7 @@ func TestTheReplayOfTheRulesInForceIsWhatWasDecided(t *testing.T) {
 	}
 }
 
-// TestTheReplayOfMetersIsWhatWasDecided has budgets of tokens and money, charged before, after, and by records.
+// The budgets of tokens and money are charged before, after, and by records.
 func TestTheReplayOfMetersIsWhatWasDecided(t *testing.T) {
 	t.Parallel()
 	tokens, money := rule(t, 1, "user:{user_id}", "", 40, 4000), rule(t, 2, "user:{user_id}", "", 0, 3)
@@ -327,8 +325,7 @@ func TestACandidateShowsWhoIsDeniedAndWhoNoLonger(t *testing.T) {
 	}
 }
 
-// figuresOf returns the figures of a result's rules by rule and mode: denied then, newly, no longer, from other rules,
-// and denied now.
+// figuresOf returns the figures of a result's rules: denied then, newly, no longer, from other rules, and denied now.
 func figuresOf(result *replay.Result) map[string][5]float64 {
 	figures := map[string][5]float64{}
 	for i := range result.Rules {
@@ -348,7 +345,7 @@ func TestACheckThatAnotherRuleDeniesNowIsNeitherNewlyNorNoLongerDenied(t *testin
 		s.check(noon, &rules.Request{UserID: "42", Endpoint: "/a"}, "")
 	}
 	s.check(noon.Add(2*time.Second), &rules.Request{UserID: "42", Endpoint: "/a"}, "")
-	// The user's wait is now the longer one, and its bucket is empty after two seconds too.
+	// The user's wait is now the longer one, and its bucket is empty after two seconds as well.
 	result := s.replay(s.input(candidateOf(rule(t, 0, "user:{user_id}", "", 0.1, 1)), noon.Add(time.Minute)))
 	want := map[string][5]float64{"user:{user_id} enforce": {0, 1, 0, 2, 3}, "endpoint:/a enforce": {2, 0, 0, -2, 0}}
 	if got := figuresOf(result); !reflect.DeepEqual(got, want) {
@@ -434,7 +431,7 @@ func TestAnEstimateFromASampleHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// A new rule has a number in its replay only, which may be another rule's.
+// A new rule has a number only in its replay, which may be another rule's.
 func TestVeryManyPlansTakeNoRuleFromTheResult(t *testing.T) {
 	t.Parallel()
 	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 2, 2))
@@ -490,7 +487,6 @@ func TestChecksThatAnotherRuleDeniesHaveAnErrorOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestDenialsOfALimitThatIsLeftOutStand: so the figures of another limit are not those of checks that never came to it.
 func TestDenialsOfALimitThatIsLeftOutStand(t *testing.T) {
 	t.Parallel()
 	shared := rule(t, 2, "global", "", 300, 300)

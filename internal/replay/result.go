@@ -5,66 +5,57 @@ import (
 	"time"
 )
 
-// Result is what a replay found. Figures count checks.
+// Result is the outcome of a replay. Figures count checks.
 type Result struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// First and Last are the times of the earliest and the latest check that was looked at; zero if there was none. The
-	// latest checks of a range that ends now are not recorded yet.
+	// First and Last are the times of the earliest and the latest check; zero if there was none. The latest checks of a
+	// range that ends now are not recorded yet.
 	First, Last time.Time `json:"-"`
-	// Read is how many recorded checks were replayed, without those before the range.
-	Read int64 `json:"read"`
-	// Share is that of all users and addresses in the sample; 1 for all.
-	Share float64 `json:"share"`
-	// IsEstimate: a sample, or the beginning of buckets in the middle of the traffic, makes the figures estimates.
-	IsEstimate bool `json:"is_estimate"`
+	Read        int64     `json:"read"`        // replayed checks, without those before the range
+	Share       float64   `json:"share"`       // of all users and addresses; 1 for all
+	IsEstimate  bool      `json:"is_estimate"` // because of a sample, or of buckets that begin in the middle of the traffic
 
 	Checks Figure `json:"checks"`
 	Counts
-	// RecordedDenied is how many checks of the sample were denied when they came, and Agreeing how many the replay of
-	// the rules in force then decides alike, with those of LeftOut.
+	// RecordedDenied are checks of the sample that were denied when they came. Agreeing are decided alike by the replay
+	// of the rules in force then, with those of LeftOut.
 	RecordedDenied int64 `json:"recorded_denied"`
 	Agreeing       int64 `json:"agreeing"`
 
-	// Rules are those with the most checks that are decided otherwise, then the candidate's; MoreRules is how many
-	// others there are.
+	// Rules are those with the most checks that are decided otherwise, then the candidate's. MoreRules counts the
+	// others.
 	Rules     []OfRule `json:"rules"`
 	MoreRules int      `json:"more_rules"`
 	Plans     []OfPlan `json:"plans"`
-	// Users are the users and addresses with the most checks that are decided otherwise; figures are not scaled.
-	Users []OfUser `json:"users"`
-	// MoreUsers is how many others there are.
-	MoreUsers int      `json:"more_users"`
-	Steps     []OfStep `json:"steps"`
-	// StepSeconds is the length of a step.
-	StepSeconds int `json:"step_seconds"`
-	// Listed are users outside of the sample who were denied.
-	Listed []Listed `json:"listed"`
+	// Users are the users and addresses with the most checks that are decided otherwise, unscaled.
+	Users       []OfUser `json:"users"`
+	MoreUsers   int      `json:"more_users"`
+	Steps       []OfStep `json:"steps"`
+	StepSeconds int      `json:"step_seconds"`
+	Listed      []Listed `json:"listed"` // denied users outside of the sample
 
-	// LeftOut are the rules that took no part. The checks that they denied when they came stay denied.
-	LeftOut []LeftOut `json:"left_out"`
-	// Reserving, Dropped are checks of the time that were not recorded: they reserve, or had no room.
+	LeftOut []LeftOut `json:"left_out"` // rules that took no part; checks that they denied stay denied
+	// Reserving and Dropped checks were not recorded: they reserve, or exceeded a bound.
 	Reserving int64 `json:"reserving"`
 	Dropped   int64 `json:"dropped"`
-	// RecordedSince is when recording began, if that is after Since. RulesKnownSince is when the audit log begins, if
-	// that is after Since: before it, the rules of that time stand for the earlier ones. Both are zero otherwise.
+	// RecordedSince is when recording began, and RulesKnownSince when the audit log begins, if after Since. Earlier
+	// rules are those of RulesKnownSince.
 	RecordedSince   time.Time `json:"recorded_since,omitzero"`
 	RulesKnownSince time.Time `json:"rules_known_since,omitzero"`
-	// Notes say what else to know.
-	Notes []string `json:"notes"`
+	Notes           []string  `json:"notes"`
 }
 
-// Counts are how checks were and would have been decided.
+// Counts are the decisions then and with the candidate.
 type Counts struct {
-	// DeniedThen is by the rules in force then, DeniedNow with the candidate.
-	DeniedThen Figure `json:"denied_then"`
+	DeniedThen Figure `json:"denied_then"` // Now: with the candidate
 	DeniedNow  Figure `json:"denied_now"`
 	// NewlyDenied passed then; NoLongerDenied pass now.
 	NewlyDenied    Figure `json:"newly_denied"`
 	NoLongerDenied Figure `json:"no_longer_denied"`
 }
 
-// Figure is a number of checks. With 95 % confidence the true one is at most Error away; 0 for an exact one.
+// Figure is a number of checks. With 95 % confidence the true one is at most Error away; 0 is exact.
 type Figure struct {
 	Value float64 `json:"value"`
 	Error float64 `json:"error"`
@@ -73,20 +64,18 @@ type Figure struct {
 // OfRule are the checks that a rule denies or, in shadow mode, would deny. A rule that was in both modes is listed
 // twice.
 //
-// A check that several rules deny counts for the deciding one, with the longest wait. A check that is denied either way
-// can therefore change its rule: see OfRule.FromOtherRules.
+// A check that several rules deny counts for the deciding one, with the longest wait. A candidate can therefore move it
+// to another rule: see FromOtherRules.
 type OfRule struct {
-	RuleID int64  `json:"rule_id"` // 0 for a new rule
-	Rule   string `json:"rule"`
-	Mode   string `json:"mode"`
-	// IsChanged: the candidate has the rule.
-	IsChanged  bool `json:"is_changed"`
-	IsEstimate bool `json:"is_estimate"`
-	// RecordedDenied is how many checks of the sample the rule denied when they came.
-	RecordedDenied int64 `json:"recorded_denied"`
+	RuleID         int64  `json:"rule_id"` // 0 for a new rule
+	Rule           string `json:"rule"`
+	Mode           string `json:"mode"`
+	IsChanged      bool   `json:"is_changed"` // the candidate has the rule
+	IsEstimate     bool   `json:"is_estimate"`
+	RecordedDenied int64  `json:"recorded_denied"` // checks of the sample that the rule denied when they came
 	Counts
-	// FromOtherRules is how many checks that were denied then, and still are, another rule denied then, without those
-	// that another rule denies now. DeniedNow is DeniedThen, NewlyDenied and this, without NoLongerDenied.
+	// FromOtherRules are the checks that another rule denied then and this one denies now, less those that went the
+	// other way. DeniedNow is DeniedThen + NewlyDenied + FromOtherRules − NoLongerDenied.
 	FromOtherRules Figure `json:"from_other_rules"`
 }
 
@@ -97,7 +86,7 @@ type OfPlan struct {
 	Counts
 }
 
-// OfUser are the checks of a user or, for those without a user, of an address.
+// OfUser are the checks of a user or, without one, of an address.
 type OfUser struct {
 	UserID         string `json:"user_id,omitempty"`
 	IP             string `json:"ip,omitempty"`
@@ -108,15 +97,14 @@ type OfUser struct {
 	NoLongerDenied int64  `json:"no_longer_denied"`
 }
 
-// OfStep are the checks of a step of time.
+// OfStep are the checks of a step of time, scaled.
 type OfStep struct {
-	At     time.Time `json:"at"`
-	Checks float64   `json:"checks"`
-	// The figures are scaled.
-	DeniedThen     float64 `json:"denied_then"`
-	DeniedNow      float64 `json:"denied_now"`
-	NewlyDenied    float64 `json:"newly_denied"`
-	NoLongerDenied float64 `json:"no_longer_denied"`
+	At             time.Time `json:"at"`
+	Checks         float64   `json:"checks"`
+	DeniedThen     float64   `json:"denied_then"`
+	DeniedNow      float64   `json:"denied_now"`
+	NewlyDenied    float64   `json:"newly_denied"`
+	NoLongerDenied float64   `json:"no_longer_denied"`
 }
 
 // Listed is a user outside of the sample.
@@ -133,7 +121,6 @@ type LeftOut struct {
 	Why    string `json:"why"`
 }
 
-// Counted figures.
 const (
 	then = iota
 	now
@@ -143,12 +130,10 @@ const (
 	kinds
 )
 
-// groups is how many groups the subjects of a sample are divided into, so that the memory of a tally does not grow with
-// them. The error that follows is right to about a twentieth.
+// groups bounds the memory of a tally: its subjects are divided into so many. The error is right to about a twentieth.
 const groups = 256
 
-// tally counts checks. For a sample it also counts those of each group of subjects; how much the groups differ gives
-// the error of a figure.
+// tally counts checks and, for a sample, those of each group of subjects, whose differences give the error.
 type tally struct {
 	n  [kinds]int64
 	of [kinds]*[groups]int64 // nil without a sample
@@ -182,9 +167,8 @@ func (t *tally) fromOthers(share float64) Figure {
 	return estimate(sum, of, share)
 }
 
-// estimate scales a sum: the Horvitz-Thompson estimator of a sample in which each subject has the same probability. Its
-// error needs the sum of the subjects' squares. That of the groups' is as large on average, without the products of
-// subjects that meet in a group by chance.
+// estimate is the Horvitz-Thompson estimator of a sample whose subjects have the same probability. Its error needs the
+// sum of the subjects' squares, and the groups' squares have the same mean.
 func estimate(sum int64, of *[groups]int64, share float64) Figure {
 	f := Figure{Value: float64(sum) / share}
 	if share == 1 {

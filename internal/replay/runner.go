@@ -17,20 +17,19 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// JobKind is the kind of jobs that run replays. A job is about the id of one.
+// JobKind runs the replay whose id a job is about.
 const JobKind = "replay"
 
 const (
-	// atOnce replays run in one process, of different tenants. They take turns on half of a processor, and each has two
-	// times bucketsOfOne: 560 MB in all, if each fills them. The constants of replay.go bound what else a replay
-	// keeps, to about 100 MB.
+	// atOnce replays of different tenants run in one process, on half of a processor. Each has two times bucketsOfOne,
+	// in all up to 560 MB, and keeps about 100 MB more; see replay.go.
 	atOnce       = 4
 	bucketsOfOne = 250_000
 
-	// noteEvery is how often a replay's progress is stored, and how soon it notices that it was canceled.
+	// noteEvery is how often progress is stored, and how soon a replay notices that it was canceled.
 	noteEvery = 2 * time.Second
-	// maxAttempts ends a replay whose processes were killed, perhaps by it. The job ends instead of being parked,
-	// because the requester sees the failure and can ask again.
+	// maxAttempts ends a replay that may have killed its processes. The job is not parked, because the requester sees
+	// the failure and can ask again.
 	maxAttempts = 3
 	// longestRun bounds how long a tenant keeps one of atOnce slots.
 	longestRun = 3 * time.Hour
@@ -43,7 +42,7 @@ type runner struct {
 	turns *Turns
 }
 
-// Jobs returns the jobs that run replays, one at a time for each tenant. plans returns the names of a tenant's plans.
+// Jobs returns the jobs that run replays, one at a time for each tenant.
 func Jobs(store Store, plans func(context.Context, rules.TenantID) ([]string, error), log *slog.Logger) jobs.Kind {
 	r := &runner{store: store, plans: plans, log: log, turns: NewTurns()}
 	return jobs.Kind{
@@ -102,8 +101,8 @@ func (r *runner) attempt(ctx context.Context, job *jobs.Job) (again time.Time, e
 	return time.Time{}, err
 }
 
-// run runs a replay, and meanwhile stores its progress. cause says why it ended early. A panic is an error, because
-// another attempt would end alike.
+// run runs a replay and stores its progress. cause is why it ended early. A panic becomes an error, because another
+// attempt would end alike.
 func (r *runner) run(ctx context.Context, job *Job) (result *Result, cause, err error) {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -13,7 +13,7 @@ import (
 
 const levelColumns = 500
 
-// Arrival is one check of a simulation.
+// Arrival is a check of a simulation.
 type Arrival struct {
 	At   time.Duration // after the start, from 0 to rules.MaxTimeToFull
 	Cost enforce.Tokens
@@ -22,18 +22,15 @@ type Arrival struct {
 // Simulated is the answer to an Arrival.
 type Simulated struct {
 	Arrival
-	Allowed bool
-	Reason  enforce.Reason // "" when allowed
-	// Deciding is the index of the rule that decided, as Decision.Deciding says it; -1 for none.
-	Deciding int
-	// RetryAfter is how long until the deciding rule would have allowed the check; 0 if it did or never would.
-	RetryAfter time.Duration
-	// Delay is how long the enforced queues make the caller of an allowed check wait or, if it was denied, the length
-	// of the deciding rule's queue; 0 if that is no queue.
+	Allowed    bool
+	Reason     enforce.Reason // "" when allowed
+	Deciding   int            // -1: none
+	RetryAfter time.Duration  // until the deciding rule would allow the check; 0: allowed or never
+	// Delay is how long queues delay an allowed check, or the length of the queue that denied it; 0 for other rules.
 	Delay time.Duration
 }
 
-// Level is what a bucket holds at one moment.
+// Level is a bucket's level at one moment.
 type Level struct {
 	At     time.Duration // after the start
 	Tokens enforce.Tokens
@@ -42,13 +39,13 @@ type Level struct {
 // Simulation is what happened to arrivals.
 type Simulation struct {
 	Checks []Simulated // in order of time
-	// Levels are the levels of each rule's bucket in order of time, until the last arrival; straight lines connect
-	// them. Blocks, bypasses, and limits behind one have none.
+	// Levels are each rule's bucket over time, until the last arrival; straight lines connect them. Blocks, bypasses,
+	// and limits behind one have none.
 	Levels [][]Level
 }
 
-// Simulate replays made-up arrivals, which every given rule meets. Buckets begin full. Patterns, plans and times of the
-// rules do not matter. The error is the context's when it ends.
+// Simulate replays arrivals that every rule meets, whatever its pattern, plan and times. Buckets begin full. The error
+// is the context's.
 func Simulate(ctx context.Context, candidates []rules.Rule, arrivals []Arrival) (*Simulation, error) {
 	every, err := rules.ParsePattern(string(rules.FieldGlobal))
 	if err != nil {

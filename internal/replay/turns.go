@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Turns lets several replays share half of one processor. One works at a time, on a block or a window of traffic, in
-// order of arrival, so a long replay delays another one by one piece only.
+// Turns lets replays share half of one processor. A turn is a block or a window of traffic, in order of arrival, so a
+// long replay delays another by one piece only.
 type Turns struct {
 	place chan struct{}
 	owed  time.Duration // by the job that has the turn: how long it must rest
 }
 
-// NewTurns returns Turns that nobody has.
+// NewTurns returns Turns for replays to share.
 func NewTurns() *Turns { return &Turns{place: make(chan struct{}, 1)} }
 
 const shortestRest = 50 * time.Millisecond
 
-// take waits for a turn. done rests as long as was worked, and ends it.
+// take waits for a turn. done ends it, after a pause as long as the work.
 func (t *Turns) take(ctx context.Context) (done func(), err error) {
 	if t == nil {
 		return func() {}, ctx.Err()

@@ -14,27 +14,20 @@ import (
 
 // Block contains checks of one tenant, day and stratum, as stored.
 type Block struct {
-	Tenant rules.TenantID
-	// Writer identifies a Recorder, Number one of its blocks, from 1. A block that is written twice is stored once.
-	Writer string
-	Number int64
-	// First and Last are the times of the first and last check, in milliseconds, on one day in UTC.
-	First, Last time.Time
-	// Stratum is the checks', StratumOfSums or StratumOfExtras.
-	Stratum int
-	// Level is the recorded sample at the time: 1/4^Level of all users and of all addresses.
-	Level int
-	// Checks is the number of checks, without sums.
-	Checks int
+	Tenant      rules.TenantID
+	Writer      string // a Recorder and its block, from 1; a repeated block is stored once
+	Number      int64
+	First, Last time.Time // in milliseconds, on one day in UTC
+	Stratum     int       // the checks', StratumOfSums or StratumOfExtras
+	Level       int       // of the sample at the time: 1/4^Level of users and addresses
+	Checks      int       // without sums
 	Counts
-	// Users are the ids of the block's users, in order of first use, outside of the payload, so that a store finds the
-	// blocks of a user to be erased.
-	Users []string
-	// Payload is the compressed rest.
-	Payload []byte
+	// Users are in order of first use, outside of the payload, so that a store finds a user's blocks for an erasure.
+	Users   []string
+	Payload []byte // compressed
 }
 
-// Bytes is the block's part of a budget.
+// Bytes is the block's size in a budget.
 func (b *Block) Bytes() int {
 	n := len(b.Payload) + blockBytes
 	for _, user := range b.Users {
@@ -47,8 +40,7 @@ const blockBytes = 200
 
 // Counts count a tenant's checks since its previous block.
 type Counts struct {
-	// Seen are all checks. LeftOut are not recorded because they reserve, Dropped because of the memory's or a budget's
-	// bound.
+	// Seen are all checks, LeftOut those that are not recorded because they reserve, Dropped those beyond a bound.
 	Seen, LeftOut, Dropped int64
 }
 
@@ -65,13 +57,10 @@ type Run struct {
 	Attributes                     []rules.Attribute
 	Cost                           int64         // of each check, of requests, in millionths; unused if there are Costs
 	Meters                         []rules.Meter // what checks cost beside requests
-	// Decider is the rule that denied the checks; 0 if they were allowed, or denied only by exhausted reservations.
-	Decider rules.RuleID
-	Flags   Flags
-	// Times are in milliseconds since the Block's First, ascending.
-	Times []uint32
-	// Costs are those of sums and of checks with Meters: for each time that of requests, then those of Meters. nil for
-	// others.
+	Decider                        rules.RuleID  // 0: allowed, or denied only by exhausted reservations
+	Flags                          Flags
+	Times                          []uint32 // milliseconds since the Block's First, ascending
+	// Costs has for each time of sums and checks with Meters the cost of requests, then of Meters; nil for others.
 	Costs []int64
 }
 
@@ -82,24 +71,19 @@ type Flags uint8
 const (
 	Denied Flags = 1 << iota
 	Proxied
-	// Extra marks denied checks outside of the sample.
-	Extra
-	// Sum marks costs outside of the sample, added up by second.
-	Sum
-	// Metered marks checks with costs of other meters than requests.
-	Metered
-	// Record marks what was charged after it had happened.
-	Record
-	// counted marks checks in a buffer that are counted by month already.
-	counted
+	Extra   // denied, outside of the sample
+	Sum     // costs outside of the sample, added up by second
+	Metered // with costs of other meters than requests
+	Record  // charged after it had happened
+	counted // by month already; only in a buffer
 
 	allFlags = Denied | Proxied | Extra | Sum | Metered | Record
 )
 
-// Is reports whether a flag, or one of several, is set.
+// Is reports whether one of the flags is set.
 func (f Flags) Is(flag Flags) bool { return f&flag != 0 }
 
-// CostsAt returns the costs of the check with the index of its time: that of requests, then those of Meters.
+// CostsAt returns the costs of a time by its index: that of requests, then those of Meters.
 func (r *Run) CostsAt(time int) []int64 {
 	n := 1 + len(r.Meters)
 	return r.Costs[time*n : (time+1)*n]
@@ -114,11 +98,10 @@ func (r *Run) Request() rules.Request {
 }
 
 const (
-	// Blocks with meters or records have the second version, so that processes that know neither refuse them.
+	// Blocks with meters or records have a second version, which processes that know neither refuse.
 	plainVersion   = 1
 	meteredVersion = 2
-	// maxPayload bounds the memory to read a block.
-	maxPayload = 64 << 20
+	maxPayload     = 64 << 20 // to read a block in bounded memory
 	// MaxBlockChecks bounds the checks of a block.
 	MaxBlockChecks = 32 << 10
 )
@@ -138,8 +121,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// SetRuns packs runs into the block: its Users, Checks and Payload. The runs' Times are relative to First. The payload
-// is stored column by column, and texts in a dictionary, so that it compresses well.
+// SetRuns packs runs, whose Times are relative to First. Columns and a dictionary of texts compress well.
 func (b *Block) SetRuns(runs []Run) {
 	texts := dictionary{index: map[string]uint64{}}
 	users := dictionary{index: map[string]uint64{}}
@@ -198,7 +180,7 @@ func (b *Block) SetRuns(runs []Run) {
 	b.Payload = encoder.EncodeAll(raw, nil)
 }
 
-// dictionary numbers texts from 1; 0 is "".
+// dictionary numbers texts from 1.
 type dictionary struct {
 	index map[string]uint64
 	all   []string
@@ -220,7 +202,7 @@ func (d *dictionary) of(text string) uint64 {
 // Runs unpacks the block.
 func (b *Block) Runs() ([]Run, error) { return b.runs(nil) }
 
-// RunsOf unpacks the runs of one user only, in a fraction of the time.
+// RunsOf unpacks the runs of one user, in a fraction of the time.
 func (b *Block) RunsOf(user string) ([]Run, error) { return b.runs(&user) }
 
 func (b *Block) runs(of *string) ([]Run, error) {
@@ -365,7 +347,7 @@ func (r *reader) number() uint64 {
 	return n
 }
 
-// skip skips numbers that each end with a byte below 0x80.
+// skip skips numbers, which end with a byte below 0x80.
 func (r *reader) skip(numbers int) {
 	for i := 0; numbers > 0; i++ {
 		if i == len(r.rest) {
@@ -381,7 +363,6 @@ func (r *reader) skip(numbers int) {
 	}
 }
 
-// count reads a length, at most the number of remaining bytes.
 func (r *reader) count() int {
 	n := r.number()
 	if n > uint64(len(r.rest)) {

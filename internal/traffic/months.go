@@ -14,31 +14,29 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// UserMonth counts a user's recorded checks in a calendar month in UTC: all of them, or for a meter other than requests
-// those that name it.
+// UserMonth counts a user's checks in a calendar month in UTC, of a meter other than requests those that name it.
 type UserMonth struct {
 	Tenant          rules.TenantID
 	Month           time.Time // its beginning
 	User            string    // "" for checks without a user
 	Meter           rules.Meter
 	Allowed, Denied int64
-	// Cost is the cost of the allowed checks. Whole tokens and millionths are separate, because both together can
-	// exceed 64 bits.
+	// Cost is that of allowed checks. Millionths are separate, because together they can exceed 64 bits.
 	Cost, CostParts int64
 }
 
-// MaxUserMonths is about how many users of a tenant are counted in a month. Further ones are not.
+// MaxUserMonths is about how many users of a tenant are counted in a month.
 const MaxUserMonths = 100_000
 
 // MonthReader reads the counts of one tenant.
 type MonthReader interface {
-	// UserMonths returns up to limit counts of a month, by user and meter, after a count; nil is before all.
+	// UserMonths returns up to limit counts of a month, by user and meter, after a count; nil begins.
 	UserMonths(ctx context.Context, tenant rules.TenantID, month time.Time, after *UserMonth, limit int) ([]UserMonth,
 		error)
-	// MonthsOfUser returns a user's counts in the given months by month and meter, without empty ones.
+	// MonthsOfUser returns a user's counts in the given months by month and meter.
 	MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string, months []time.Time) ([]UserMonth, error)
-	// KnownUsers lists by id the users whose id has a prefix and who have an assigned plan, an override, a counted
-	// check in a month or the one before, or one of the latest denials.
+	// KnownUsers lists users by id with a prefix. A user is known by an assigned plan, an override, a counted check in
+	// a month or the one before, or one of the latest denials.
 	KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time, limit int) ([]KnownUser,
 		error)
 }
@@ -65,7 +63,7 @@ type monthKey struct {
 
 type monthCount struct{ allowed, denied, cost, parts int64 }
 
-// months are unwritten counts by user, month and meter. A tenant may use half of what others leave.
+// months are unwritten counts. A tenant may use half of what others leave.
 type months struct {
 	dropped atomic.Int64 // counts without a place
 
@@ -78,8 +76,7 @@ type months struct {
 	number  int64
 }
 
-// monthBatch is written in one transaction, under the same number in all attempts, because the first may have succeeded
-// without an answer.
+// monthBatch keeps its number in all attempts, because the first may have succeeded without an answer.
 type monthBatch struct {
 	number int64
 	counts []UserMonth
@@ -89,7 +86,7 @@ func newMonths() *months {
 	return &months{counts: map[monthKey]*monthCount{}, used: map[rules.TenantID]int{}}
 }
 
-// decided is the count of one check, whose cost is in millionths.
+// decided counts one check, whose cost is in millionths.
 func decided(isDenied bool, cost int64) monthCount {
 	if isDenied {
 		return monthCount{denied: 1}
@@ -97,7 +94,7 @@ func decided(isDenied bool, cost int64) monthCount {
 	return monthCount{allowed: 1, parts: cost}
 }
 
-// add adds to the counts of a user and a meter, and reports whether it is time to write. at is in milliseconds.
+// add reports whether it is time to write. at is in milliseconds.
 func (m *months) add(tenant rules.TenantID, at int64, user, meter []byte, n monthCount) (isHalfFull bool) {
 	date := time.UnixMilli(at).UTC()
 	month := int64(date.Year())*12 + int64(date.Month()) - 1
@@ -123,14 +120,13 @@ func (m *months) add(tenant rules.TenantID, at int64, user, meter []byte, n mont
 	return isHalfFull
 }
 
-// compare gives all processes the same order, so that they do not deadlock on the same rows.
+// compare orders rows alike in all processes, so that they do not deadlock.
 func (k monthKey) compare(other monthKey) int {
 	return cmp.Or(cmp.Compare(k.tenant, other.tenant), cmp.Compare(k.month, other.month),
 		strings.Compare(k.user, other.user), cmp.Compare(k.meter, other.meter))
 }
 
-// take moves the first counts into a batch, unless an earlier one is unwritten. Counts are sorted by tenant, so that a
-// batch has few tenants.
+// take moves the first counts into a batch, unless an earlier one is unwritten. Sorting gives a batch few tenants.
 func (m *months) take() {
 	if len(m.batches) > 0 {
 		return
@@ -164,7 +160,7 @@ func (m *months) numbered(batches []monthBatch, counts []UserMonth) []monthBatch
 	return append(batches, monthBatch{m.number, counts})
 }
 
-// split replaces the refused first batch, which wrote nothing, by its halves. A batch of one user cannot be split.
+// split halves the refused first batch, unless it is of one user.
 func (m *months) split() bool {
 	refused := m.batches[0].counts
 	half := len(refused) / 2
@@ -175,8 +171,7 @@ func (m *months) split() bool {
 	return true
 }
 
-// writeMonths writes the counts of users. After an error the same batch is tried first. From a refused batch only the
-// users that are refused alone are lost.
+// writeMonths tries the same batch first after an error. Only users that are refused alone are lost.
 func (r *Recorder) writeMonths(ctx context.Context) error {
 	m := r.months
 	m.writing.Lock()

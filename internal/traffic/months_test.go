@@ -72,7 +72,6 @@ func TestChecksAreCountedByUserAndMonthOfUTC(t *testing.T) {
 	}
 }
 
-// TestWhatCountedMetersCostIsCounted: of checks, records and reservations, for meters that a rule counts.
 func TestWhatCountedMetersCostIsCounted(t *testing.T) {
 	t.Parallel()
 	sink := &shelf{}

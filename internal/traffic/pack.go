@@ -35,7 +35,7 @@ const (
 	dayMillis  = 24 * 60 * 60 * 1000
 	runBytes   = 300 // approximate memory with texts
 	checkBytes = 8
-	// lateSums is how many seconds back a sum is looked for. A later one gets a separate entry.
+	// lateSums is how many seconds back an existing sum is extended.
 	lateSums = 10
 )
 
@@ -48,8 +48,7 @@ func (r *Recorder) unpack(buffer []byte) {
 		head := in.take(3)
 		stratum, level, flags := int(head[0]), int(head[1]), Flags(head[2])&allFlags
 		isCounted := Flags(head[2]).Is(counted)
-		// Everything after the head is the same for all checks of a run; for sums and checks with meters, everything
-		// after the costs.
+		// The rest is the same for all checks of a run; for sums and checks with meters, the rest after the costs.
 		body := in.rest
 		costs := append(make([]int64, 0, 1+rules.MaxMeters), int64(in.number()))
 		var meters [rules.MaxMeters][]byte // those that are counted by month

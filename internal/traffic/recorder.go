@@ -20,49 +20,42 @@ import (
 
 // Check is a decided check. The Recorder keeps no reference to it.
 type Check struct {
-	Tenant   rules.TenantID
-	Settings *rules.Settings
-	Request  *rules.Request
-	Plan     string // plan of the decision
-	Cost     int64  // of requests, in millionths
-	Costs    []Cost // of other meters, by their names, at most rules.MaxMeters
-	At       int64  // in microseconds since the Unix epoch, if possible on the buckets' clock
-	// Times is the number of equal checks, spread over Span until At; 0 is one.
-	Times int64
-	Span  time.Duration
-	// Named reports whether a rule names an attribute; others are not recorded.
-	Named   func(attribute string) bool
-	Denied  bool
-	Decider rules.RuleID // the rule that denied the check
-	// DeniedAlone means that the bucket of that rule is the user's or address's own.
-	DeniedAlone bool
+	Tenant      rules.TenantID
+	Settings    *rules.Settings
+	Request     *rules.Request
+	Plan        string // plan of the decision
+	Cost        int64  // of requests, in millionths
+	Costs       []Cost // of other meters, by their names, at most rules.MaxMeters
+	At          int64  // in microseconds since the Unix epoch, if possible on the buckets' clock
+	Times       int64  // of equal checks, spread over Span until At; 0 is one
+	Span        time.Duration
+	Named       func(attribute string) bool // whether a rule names an attribute; others are not recorded
+	Denied      bool
+	Decider     rules.RuleID // the rule that denied the check
+	DeniedAlone bool         // the bucket of that rule is the user's or address's own
 	Proxied     bool
-	// Reserves means that the check asked for a reservation, so that it is only counted. IsReserved means that it has
-	// one, also of a place only; see Recorder.Settle.
+	// Reserves means that a reservation was requested, so the check is only counted. IsReserved means that it was
+	// granted.
 	Reserves, IsReserved bool
-	// Record means that the check charged what had happened, and could not be denied.
-	Record bool
+	Record               bool // charged what had happened, and could not be denied
 }
 
 // Cost is the cost of a check for rules that count a meter.
 type Cost struct {
 	Meter  rules.Meter
 	Amount int64 // in millionths
-	// IsCounted: a rule of the tenant counts the meter. Others are not counted by user and month, because callers can
-	// name any.
+	// IsCounted means that a rule counts the meter, and so do months. Callers can name any other meter.
 	IsCounted bool
 }
 
 // Options bound a Recorder. A zero value means the default.
 type Options struct {
-	Budget Budget
-	// MaxBytes bounds, roughly, the memory of unwritten checks; default 32 MiB.
-	MaxBytes int
+	Budget   Budget
+	MaxBytes int // roughly, of unwritten checks; default 32 MiB
 	// MaxAge is how long a busy tenant's checks wait to be packed; default a minute. A quiet tenant's wait five times
 	// as long, so that a block is worth its row.
 	MaxAge time.Duration
-	// Now is the clock of days and ages; nil is time.Now.
-	Now    func() time.Time
+	Now    func() time.Time // nil is time.Now
 	Logger *slog.Logger
 }
 
@@ -75,10 +68,9 @@ const (
 	busyChecks = 1000
 	fewFactor  = 5
 
-	packEvery  = 200 * time.Millisecond
-	usageEvery = 30 * time.Second
-	writeRetry = 2 * time.Second
-	// bytesPerWrite bounds a transaction.
+	packEvery     = 200 * time.Millisecond
+	usageEvery    = 30 * time.Second
+	writeRetry    = 2 * time.Second
 	bytesPerWrite = 4 << 20
 )
 
@@ -109,7 +101,7 @@ type Recorder struct {
 	waitBytes int
 }
 
-// NewRecorder returns a Recorder; call Run to write.
+// NewRecorder returns a Recorder; Run must be called.
 func NewRecorder(sink Sink, options Options) *Recorder {
 	options.MaxBytes = cmp.Or(options.MaxBytes, defaultMaxBytes)
 	options.MaxAge = cmp.Or(options.MaxAge, time.Minute)
@@ -127,7 +119,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	r.levels.Store(&map[rules.TenantID]int{})
 	n := min(16, runtime.GOMAXPROCS(0))
 	for range n {
-		// A quarter of the memory is for buffers, two for each shard.
+		// Two buffers for each shard take a quarter of the memory.
 		r.shards = append(r.shards, &shard{
 			max: options.MaxBytes / 4 / 2 / n, used: map[rules.TenantID]int{},
 			counts: map[rules.TenantID]Counts{},
@@ -136,7 +128,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	return r
 }
 
-// Drop counts checks that are not recorded because there are too many.
+// Drop counts checks that are too many to record.
 func (r *Recorder) Drop(tenant rules.TenantID, n int64) {
 	if n == 0 {
 		return
@@ -151,8 +143,7 @@ func (r *Recorder) Drop(tenant rules.TenantID, n int64) {
 	r.dropped.Add(n)
 }
 
-// Record copies a decided check, without waiting for the sink. The work grows with the check's Times, which the caller
-// bounds.
+// Record copies a check, without waiting for the sink. The caller bounds Times, because the work grows with it.
 func (r *Recorder) Record(c *Check) {
 	level := (*r.levels.Load())[c.Tenant]
 	// A random choice needs no shared memory.
@@ -184,14 +175,14 @@ func (r *Recorder) Record(c *Check) {
 	}
 }
 
-// Settle adds to what a reserved check cost of a meter in the month of its time, both in millionths.
+// Settle adds to the cost of a reserved check in the month of its time, in millionths.
 func (r *Recorder) Settle(tenant rules.TenantID, at int64, user string, meter rules.Meter, more int64) {
 	if r.months.add(tenant, at/1000, []byte(user), []byte(meter), monthCount{parts: more}) {
 		signal(r.monthly)
 	}
 }
 
-// count adds a check to the counts of its user's month, whether it is in the sample or not.
+// count adds a check to its user's month, also outside of the sample.
 func (r *Recorder) count(c *Check) {
 	var meters [rules.MaxMeters][]byte
 	costs := append(make([]int64, 0, 1+rules.MaxMeters), c.Cost)
@@ -213,7 +204,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Run packs and writes until ctx ends, and then writes the rest within grace.
+// Run packs and writes until ctx ends, then writes the rest within grace.
 func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 	var writing panics.Group
 	writing.Loop(ctx, r.log, "the writer of recorded checks", r.write)
@@ -312,7 +303,7 @@ func (r *Recorder) finish(key packKey, p *pack) {
 	signal(r.packed)
 }
 
-// write writes blocks until ctx ends, and adjusts the samples now and then.
+// write also adjusts the samples now and then.
 func (r *Recorder) write(ctx context.Context) {
 	usage := time.NewTicker(usageEvery)
 	defer usage.Stop()
@@ -397,7 +388,6 @@ func (r *Recorder) writeSome(ctx context.Context) (more bool, err error) {
 	return len(r.waiting) > 0, nil
 }
 
-// oneByOne writes blocks after one of them was refused.
 func (r *Recorder) oneByOne(ctx context.Context, blocks []Block) error {
 	for i := range blocks {
 		err := r.sink.WriteTraffic(ctx, blocks[i:i+1])
@@ -450,8 +440,7 @@ type Stats struct {
 	Lost              int64 // packed checks that could not be written
 	Bytes             int   // unwritten
 	LostUsers         int64 // users whose month's counts were refused
-	// DroppedCounts are counts of a check for its user and month, by meter, that had no place in memory.
-	DroppedCounts int64
+	DroppedCounts     int64 // of a check for its user and month, by meter, without memory
 
 	Stored           int64 // bytes of all tenants in the database; 0 before the first read
 	Sampled, Stopped int   // tenants that are recorded in part, or not at all, because of the budgets

@@ -354,14 +354,12 @@ func TestRunWritesTheRestWhenItEnds(t *testing.T) {
 	}
 }
 
-// endless is a sink that is slower than the checks arrive.
 type endless struct {
 	recorder *traffic.Recorder
 	asked    chan struct{}
 }
 
 func (e *endless) WriteTraffic(context.Context, []traffic.Block) error {
-	// the first check is in a block, the second not yet
 	for _, pause := range []time.Duration{time.Minute, time.Second} {
 		e.recorder.Record(check("42", time.Now()))
 		time.Sleep(pause) //nolint:forbidigo // the bubble's clock

@@ -10,19 +10,16 @@ import (
 
 const (
 	// Strata is the number of strata. The smallest sample is 1/4^(Strata-1).
-	Strata = 6
-	// Stopped is the level at which nothing is recorded.
-	Stopped = Strata
-	// StratumOfSums is for blocks with the costs outside of the sample, which a reader may skip.
-	StratumOfSums = Strata
-	// StratumOfExtras is for blocks with the denied checks outside of the sample.
-	StratumOfExtras = Strata + 1
+	Strata          = 6
+	Stopped         = Strata     // the level at which nothing is recorded
+	StratumOfSums   = Strata     // costs outside of the sample, which a reader may skip
+	StratumOfExtras = Strata + 1 // denied checks outside of the sample
 )
 
 // Share returns a sample's share of all users.
 func Share(level int) float64 { return 1 / float64(uint64(1)<<(2*min(level, Strata-1))) }
 
-// StratumOfUser returns a user's stratum: a sample contains the users whose stratum is at least its level.
+// StratumOfUser returns a user's stratum: the user is in the samples of that level and lower ones.
 func StratumOfUser(tenant rules.TenantID, user string) int {
 	if user == "" {
 		return 0
@@ -30,7 +27,7 @@ func StratumOfUser(tenant rules.TenantID, user string) int {
 	return stratum(hashText(start(tenant, 'u'), user))
 }
 
-// StratumOfIP is StratumOfUser for an address. A network of IPv6 counts as one address, as for limits.
+// StratumOfIP is StratumOfUser for an address. An IPv6 network counts as one address, as for limits.
 func StratumOfIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settings) int {
 	h, ok := hashIP(start(tenant, 'a'), ip, settings)
 	if !ok {
@@ -39,7 +36,7 @@ func StratumOfIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settings)
 	return stratum(h)
 }
 
-// StratumOfEndpoint is for checks without user and address; those of an endpoint and minute stay together.
+// StratumOfEndpoint is for checks without user and address, by endpoint and minute.
 func StratumOfEndpoint(tenant rules.TenantID, endpoint string, at int64) int {
 	return stratum(hashEndpoint(start(tenant, 'e'), endpoint, at))
 }
@@ -47,8 +44,8 @@ func StratumOfEndpoint(tenant rules.TenantID, endpoint string, at int64) int {
 // MaxDraw is the highest Draw.Level.
 const MaxDraw = 3
 
-// Draw is a random part of the recorded checks: 1/4^Level of the users and, separately, of the addresses, each in full.
-// A Seed always draws the same ones, independently of the recorded sample.
+// Draw is a random part of the recorded checks: 1/4^Level of the users and, separately, of the addresses. A Seed always
+// draws the same ones, whatever sample was recorded.
 type Draw struct {
 	Level int
 	Seed  uint64
@@ -71,7 +68,7 @@ func (d Draw) HasIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settin
 	return ok && stratum(h) >= d.Level
 }
 
-// HasEndpoint reports whether the checks without user and address of an endpoint and minute are drawn.
+// HasEndpoint reports whether an endpoint and minute is drawn, for checks without user and address.
 func (d Draw) HasEndpoint(tenant rules.TenantID, endpoint string, at int64) bool {
 	return d.Level == 0 || stratum(hashEndpoint(d.start(tenant, 'E'), endpoint, at)) >= d.Level
 }
@@ -110,8 +107,8 @@ func hashEndpoint(h uint64, endpoint string, at int64) uint64 {
 	return hashText((h^uint64(at/time.Minute.Milliseconds()))*prime, endpoint)
 }
 
-// The hash is FNV-1a, finished by MurmurHash3's mixer, which spreads it over the leading bits. The hash must not
-// change: blocks of different processes and versions are read together.
+// The hash is FNV-1a with MurmurHash3's mixer, which spreads it over the leading bits. The hash must not change,
+// because blocks of different versions are read together.
 const prime = 0x100000001b3
 
 func start(tenant rules.TenantID, kind byte) uint64 {
@@ -129,29 +126,24 @@ func stratum(h uint64) int {
 
 // Usage describes a tenant's recorded checks.
 type Usage struct {
-	Tenant rules.TenantID
-	// Days is the retention of its blocks; 0 if recording is off.
-	Days int
-	// Bytes is the size of all its blocks.
-	Bytes int64
-	// TodayBytes is the size of today's blocks. YesterdayBytes is what yesterday's would have been without sampling.
-	TodayBytes, YesterdayBytes int64
+	Tenant                     rules.TenantID
+	Days                       int   // of retention; 0: recording is off
+	Bytes                      int64 // of all blocks
+	TodayBytes, YesterdayBytes int64 // of blocks; yesterday's as they would have been without sampling
 	Counts
-	// Oldest and Newest are the times of the first and last block; zero if there are none.
-	Oldest, Newest time.Time
+	Oldest, Newest time.Time // of the first and last block; zero: none
 	Checks         int64
 	Level          int // the highest in the last hour
 }
 
 // Budget bounds the stored blocks.
 type Budget struct {
-	// PerTenant and Total are in bytes.
-	PerTenant, Total int64
+	PerTenant, Total int64 // in bytes
 }
 
-// Level returns the sample that a tenant records from now on: the larger of the level that keeps a day like yesterday
-// within a day's budget, and the level for the rest of today's budget. all is the size of all tenants' blocks, tenants
-// their number. When the total is used up, a tenant with more than an equal share stops.
+// Level returns the sample that a tenant records from now on. A day like yesterday fits the day's budget, and the rest
+// of today fits today's. all is the size of all tenants' blocks. When the total is used up, a tenant with more than an
+// equal share stops.
 func (b Budget) Level(u *Usage, all int64, tenants int) int {
 	if u.Days < 1 {
 		return 0
@@ -171,7 +163,7 @@ func (b Budget) Level(u *Usage, all int64, tenants int) int {
 	for full := u.YesterdayBytes; full > day && level < Strata-1; full /= 4 {
 		level++
 	}
-	// Half of the day's budget is for the first sample, half of the rest for the next, and so on.
+	// Half of the day's budget is for the first sample, half of the rest for the next.
 	for left, used := day, u.TodayBytes; level < Stopped; level++ {
 		part := left - left/2
 		if used < part {

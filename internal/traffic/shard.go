@@ -9,17 +9,16 @@ import (
 )
 
 type shard struct {
-	mu     sync.Mutex
-	buffer []byte
-	spare  []byte // memory of the former buffer
-	max    int
-	used   map[rules.TenantID]int // bytes in the buffer
-	counts map[rules.TenantID]Counts
-	// emptied is the other map while its contents are read.
-	emptiedCounts map[rules.TenantID]Counts
+	mu            sync.Mutex
+	buffer        []byte
+	spare         []byte // memory of the former buffer
+	max           int
+	used          map[rules.TenantID]int // bytes in the buffer
+	counts        map[rules.TenantID]Counts
+	emptiedCounts map[rules.TenantID]Counts // the other map while it is read
 }
 
-// take empties the shard. Return the buffer by reuse, which also ends the use of counts.
+// take empties the shard. The caller must return the buffer by reuse, which ends the use of counts.
 func (s *shard) take() (buffer []byte, counts map[rules.TenantID]Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,8 +39,7 @@ func (s *shard) reuse(buffer []byte) {
 	clear(s.emptiedCounts)
 }
 
-// addAll adds a check n times, at even distances until the check's time. Returns how many fit, and stops at the first
-// that does not.
+// addAll adds a check n times, at even distances until the check's time, and returns how many fit.
 func (s *shard) addAll(c *Check, level int, n int64) (added int64) {
 	last := c.At
 	defer func() { c.At = last }()
@@ -54,8 +52,8 @@ func (s *shard) addAll(c *Check, level int, n int64) (added int64) {
 	return added
 }
 
-// add writes a check into the buffer: in full if it is in the sample or denied, else its cost. Returns false if the
-// tenant's share is full.
+// add writes a check in full if it is in the sample or denied, else its cost. Returns false if the tenant's share is
+// full.
 func (s *shard) add(c *Check, level int) bool {
 	q := c.Request
 	stratum := max(StratumOfUser(c.Tenant, q.UserID), StratumOfIP(c.Tenant, q.IP, c.Settings))
@@ -110,8 +108,8 @@ func (s *shard) add(c *Check, level int) bool {
 	return true
 }
 
-// A check in the buffer begins with its tenant, time, stratum, level, flags and cost of requests. If it has costs of
-// other meters, their number, twice the amounts, + 1 if counted by user and month, and the names follow.
+// A check begins with its tenant, time, stratum, level, flags and cost of requests. Costs of other meters follow, with
+// their number: twice the amount, + 1 if counted by user and month, and the name.
 func appendHead(b []byte, c *Check, stratum, level int, flags Flags) []byte {
 	b = binary.AppendUvarint(b, uint64(c.Tenant))
 	b = binary.LittleEndian.AppendUint64(b, uint64(c.At/1000))

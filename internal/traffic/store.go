@@ -9,29 +9,28 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// ErrRefused means that a Sink can never store a block. Nothing was written.
+// ErrRefused means that nothing was written, because a Sink can never store a block.
 var ErrRefused = errors.New("refused")
 
 // Sink stores blocks and counts.
 type Sink interface {
-	// WriteTraffic writes blocks, all or none. A block whose writer and number are stored already succeeds without
-	// effect. Blocks of tenants that have turned recording off are skipped.
+	// WriteTraffic writes blocks, all or none. A stored writer and number succeeds without effect, like blocks of
+	// tenants that have turned recording off.
 	WriteTraffic(ctx context.Context, blocks []Block) error
-	// WriteUserMonths adds to the stored counts. A batch whose writer and number are stored already succeeds without
-	// effect. Tenants that have turned recording off are skipped.
+	// WriteUserMonths adds to the stored counts. A stored writer and number succeeds without effect, and tenants that
+	// have turned recording off are skipped.
 	WriteUserMonths(ctx context.Context, writer string, number int64, counts []UserMonth) error
-	// TrafficUsage returns the usage of these tenants, the bytes of all tenants, and their number.
+	// TrafficUsage returns the usage of some tenants, the bytes of all, and their number.
 	TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []Usage, all int64, tenants int, err error)
 }
 
-// Range selects blocks of a tenant with checks from Since until before Until.
+// Range selects a tenant's blocks with checks from Since until before Until.
 type Range struct {
-	Since, Until time.Time
-	// LeastStratum and MostStratum bound the strata; 0 means no bound.
-	LeastStratum, MostStratum int
+	Since, Until              time.Time
+	LeastStratum, MostStratum int // 0: no bound
 }
 
-// Summary describes a range.
+// Summary describes a Range.
 type Summary struct {
 	Blocks  int
 	Level   int // the highest of its blocks
@@ -54,16 +53,14 @@ func (s *Summary) ChecksFrom(level int) (checks int64) {
 
 // Store reads the recorded traffic of one tenant.
 type Store interface {
-	// Blocks iterates over a range in order of First, in bounded memory. Ends after an error.
+	// Blocks iterates in order of First, in bounded memory, and ends after an error.
 	Blocks(ctx context.Context, tenant rules.TenantID, of Range) iter.Seq2[Block, error]
-	// BlocksOfUser returns the latest blocks with a user that together have this many checks, in order of First, and
-	// the time since which they are complete: the range's start, or later if there are more. A store reads a bounded
-	// number of blocks.
+	// BlocksOfUser returns the latest blocks with so many checks of a user, in order of First, and the time since which
+	// they are complete. A store reads a bounded number of blocks.
 	BlocksOfUser(ctx context.Context, tenant rules.TenantID, user string, of Range, checks int64) (since time.Time,
 		blocks iter.Seq2[Block, error], err error)
-	// Latest returns the beginning of the latest blocks that together have this many checks, or during which this many
-	// were seen; the range's start if there are fewer. A store reads a bounded number of blocks, so the time may be
-	// later.
+	// Latest returns the beginning of the latest blocks with so many checks, or during which so many were seen; the
+	// range's start if there are fewer. A store reads a bounded number of blocks, so the time may be later.
 	Latest(ctx context.Context, tenant rules.TenantID, of Range, checks, seen int64) (time.Time, error)
 	Summary(ctx context.Context, tenant rules.TenantID, of Range) (Summary, error)
 	UsageOf(ctx context.Context, tenant rules.TenantID) (Usage, error)

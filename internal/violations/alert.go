@@ -13,36 +13,30 @@ import (
 
 // Alert notifies people when its count for a rule reaches Threshold within Window.
 type Alert struct {
-	ID     int64
-	Tenant rules.TenantID
-	Name   string
-	Kind   AlertKind
-	// Rule is the watched rule. 0 means each rule separately or, for AlertDegraded, all checks together.
-	Rule rules.RuleID
-	// PerSubject applies the threshold to each subject instead of the whole rule.
-	PerSubject bool
-	// Threshold is a number of denials, crossings or checks; for AlertNearLimit a percentage.
-	Threshold int64
-	// Window is in whole minutes, including the running one.
-	Window time.Duration
-	Format Format
-	// URL receives the deliveries; for FormatEmail, Email does. The URL may contain a token, so people only see
-	// ShownURL. For FormatSlack it is already the ShownURL.
+	ID         int64
+	Tenant     rules.TenantID
+	Name       string
+	Kind       AlertKind
+	Rule       rules.RuleID  // 0: each rule separately or, for AlertDegraded, all checks
+	PerSubject bool          // the threshold is of each subject, not of the whole rule
+	Threshold  int64         // denials, crossings or checks; for AlertNearLimit a percentage
+	Window     time.Duration // whole minutes, including the running one
+	Format     Format
+	// URL receives the deliveries, except for FormatEmail. People only see ShownURL, because the URL may contain a
+	// token. For FormatSlack it is already the ShownURL.
 	URL   string
 	Email string
 	// Secret signs webhooks; for FormatSlack it is the URL, for FormatPagerDuty the routing key.
 	Secret string
-	// SecretIsClosed means that no configured key opens the stored secret. Nothing can be sent then, and Secret is
-	// empty unless it replaces the stored one.
+	// SecretIsClosed means that no configured key opens the stored secret, so nothing can be sent. Secret is empty
+	// then, unless it replaces the stored one.
 	SecretIsClosed bool
 
-	Active  bool
-	Version int64 // 1 for a new one, raised by each change
-	// RuleRemoved means that the rule was removed, which turned the alert off until it names another rule.
-	RuleRemoved bool
-	// RaisedAt is when the alert was last raised; zero: never.
-	RaisedAt time.Time
-	Silence  Silence
+	Active      bool
+	Version     int64     // 1 for a new one, raised by each change
+	RuleRemoved bool      // which turned the alert off until it names another rule
+	RaisedAt    time.Time // zero: never
+	Silence     Silence
 }
 
 // AlertKind is the quantity that an alert counts.
@@ -57,7 +51,7 @@ const (
 	AlertDegraded  AlertKind = "degraded"  // decisions without the shared buckets
 )
 
-// Silence keeps an alert from sending. Deliveries are recorded but not sent.
+// Silence keeps an alert from sending; its deliveries are still recorded.
 type Silence struct {
 	Until  time.Time // zero or in the past: not silenced
 	By     string
@@ -76,14 +70,13 @@ const (
 	maxAlertWindow = time.Hour // the counts are read every few seconds
 	maxSilence     = 30 * 24 * time.Hour
 	maxReason      = 500
-	// MaxPendingDeliveries bounds an alert's pending deliveries, and MaxPendingOfTenant those of all of a tenant's
-	// alerts. At a bound, no more are created until one ends.
+	// MaxPendingDeliveries bounds an alert's pending deliveries, MaxPendingOfTenant those of all alerts of a tenant. At
+	// a bound, no more are created.
 	MaxPendingDeliveries = 100
 	MaxPendingOfTenant   = 1000
 )
 
-// Validate returns all mistakes in an alert. webhook.Sender decides whether the URL may be called, the store whether
-// the address is a member's.
+// Validate returns all mistakes in an alert. webhook.Sender checks the URL's host, the store the membership.
 func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	if n := utf8.RuneCountInString(a.Name); n < 1 || n > maxAlertName {
 		wrong.Add("name", fmt.Sprintf("must have from 1 to %d characters", maxAlertName))
@@ -92,7 +85,7 @@ func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	return append(wrong, a.wrongDestination()...)
 }
 
-// ValidateCondition returns the mistakes in the condition of an alert.
+// ValidateCondition returns the mistakes in an alert's condition alone.
 func (a *Alert) ValidateCondition() (wrong rules.FieldErrors) {
 	switch a.Kind {
 	case AlertDenials, AlertCrossings:
@@ -131,8 +124,8 @@ func (s *Silence) Validate(now time.Time) (wrong rules.FieldErrors) {
 // DeliveryState is the state of a delivery.
 type DeliveryState string
 
-// A delivery is pending until a 2xx answer delivers it or the last attempt fails. A mailed one is pending until the
-// mail server has accepted it.
+// A delivery is pending until a 2xx answer or, for mail, until the mail server has accepted it, or the last attempt
+// fails.
 const (
 	DeliveryPending   DeliveryState = "pending"
 	DeliveryDelivered DeliveryState = "delivered"
@@ -160,36 +153,33 @@ type Delivery struct {
 	Silenced      bool      // not sent, because the alert was silenced
 }
 
-// AlertStore stores alerts and their deliveries. Changes are recorded in the actor's name. A method with an Expected,
-// or with an alert, returns rules.ErrChanged unless the version matches.
+// AlertStore stores alerts and their deliveries. A method with an Expected, or with an alert, returns rules.ErrChanged
+// unless the version matches.
 type AlertStore interface {
 	Alerts(ctx context.Context, tenant rules.TenantID) ([]Alert, error) // by id
 	Alert(ctx context.Context, tenant rules.TenantID, id int64) (Alert, error)
-	// CreateAlert and UpdateAlert return a field error for a rule that the tenant never had, for a removed rule if the
-	// alert is active, and for an address that is not a member's proven one.
+	// CreateAlert and UpdateAlert return a field error for an unknown rule, for a removed one if the alert is active,
+	// and for an address that is not a member's proven one.
 	CreateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
 	UpdateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
-	// RotateAlertSecret replaces the secret for all later posts.
 	RotateAlertSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected,
 		secret string) (Alert, error)
 	RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error
 	// SilenceAlert begins a silence, or ends it if its time is zero. Waiting deliveries are not sent later.
 	SilenceAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected,
 		silence Silence) (Alert, error)
-	// AlertCounts returns an alert's counts since a time, for Preview. Reads a bounded number of rows, back to
+	// AlertCounts returns an alert's counts for Preview. The store reads a bounded number of rows, back to
 	// lookedBackTo.
 	AlertCounts(ctx context.Context, alert *Alert, since, until time.Time) (counts []MinuteCount,
 		lookedBackTo time.Time, err error)
-	// CountedSince returns the first minute after a time in which a rule (0: any) matched a check, or zero.
+	// CountedSince returns the first minute after since with a check that a rule (0: any) matched, or zero.
 	CountedSince(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since time.Time) (time.Time, error)
-	// TestAlert creates a test delivery, which is attempted once. Returns rules.ErrInUse while the previous test is
-	// pending.
+	// TestAlert creates a delivery with one attempt. Returns rules.ErrInUse while the previous test is pending.
 	TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (Delivery, error)
 	// RetryDelivery makes a pending or failed delivery due now. Returns rules.ErrInUse while an attempt is in flight,
 	// and rules.ErrFinal if it was delivered.
 	RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (Delivery, error)
-	// AlertDeliveries lists deliveries of an alert (0: of all), newest first, with ids below before (0: from the
-	// newest).
+	// AlertDeliveries lists deliveries of an alert (0: of all), newest first, with ids below before (0: any).
 	AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]Delivery, error)
 }
 
@@ -199,25 +189,24 @@ type ActiveAlert struct {
 	OfTenant int // how many active alerts its tenant has
 }
 
-// Outbox has all tenants' deliveries.
+// Outbox stores all tenants' deliveries.
 type Outbox interface {
-	// ActiveAlerts returns what RaiseAlerts needs to know of all active alerts, by tenant.
+	// ActiveAlerts returns all active alerts, by tenant.
 	ActiveAlerts(ctx context.Context) ([]ActiveAlert, error)
-	// RaiseAlerts creates a delivery for each of some alerts that has reached its threshold, unless one exists from
-	// within the alert's window. Concurrent calls create one. An alert that was changed since it was read, or that is
-	// being changed, is left out. Takes at most a few seconds. After an error none was raised.
+	// RaiseAlerts creates a delivery for each alert that has reached its threshold, unless one exists from within its
+	// window. An alert that was changed since it was read, or is being changed, is skipped. After an error none was
+	// raised.
 	RaiseAlerts(ctx context.Context, alerts []ActiveAlert, now time.Time) (raised int64, err error)
 	// Notice returns a delivery to be attempted, or rules.ErrNotFound if it was delivered or is gone.
 	Notice(ctx context.Context, tenant rules.TenantID, id int64) (Notice, error)
-	// MailDelivery queues a delivery as mail, which has its own retries, and returns "" or the reason why not. Does
-	// nothing if the delivery was delivered meanwhile.
+	// MailDelivery queues a delivery as mail, which has its own retries, and returns "" or the reason why not. A
+	// delivered one is skipped.
 	MailDelivery(ctx context.Context, notice *Notice) (refused string, err error)
-	// FinishDelivery stores the result of an attempt: the status of the answer (0: none), an error, and whether that
-	// was a success. Does nothing if the delivery was delivered meanwhile. A failure is not stored if another claim was
+	// FinishDelivery stores the result of an attempt: the status of the answer (0: none), an error, and whether it
+	// succeeded. Nothing changes if the delivery was delivered meanwhile. A failure is dropped if another claim was
 	// made since, or if the job is gone.
 	FinishDelivery(ctx context.Context, job *jobs.Job, id int64, status int, failure string,
 		delivered bool) error
-	// GiveUpDelivery ends a delivery without success, like FinishDelivery. An empty failure keeps the error of the last
-	// attempt.
+	// GiveUpDelivery ends a delivery without success. An empty failure keeps the error of the last attempt.
 	GiveUpDelivery(ctx context.Context, job *jobs.Job, id int64, failure string) error
 }

@@ -18,7 +18,7 @@ const (
 	FormatEmail     Format = "email"     // to a member of the tenant
 )
 
-// PagerDutyURL is the default URL for events; the service region in Europe has another one.
+// PagerDutyURL is the default URL for events. The service region in Europe has another one.
 const PagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
 
 var routingKey = regexp.MustCompile(`^[0-9A-Za-z]{32}$`)
@@ -31,7 +31,7 @@ func (a *Alert) Target() string {
 	return a.URL
 }
 
-// SetFormat changes the format, and clears the destination of the former one.
+// SetFormat changes the format, and clears the former one's destination.
 func (a *Alert) SetFormat(format Format) {
 	if a.Format == format {
 		return
@@ -46,9 +46,8 @@ func (a *Alert) SetFormat(format Format) {
 	}
 }
 
-// SetURL changes the URL for posts. Anyone who knows the URL of a Slack webhook can post to its channel, so that URL
-// becomes the secret. The routing key of PagerDuty is dropped, because it would be posted to the new URL. Setting the
-// ShownURL changes nothing.
+// SetURL changes the URL for posts, unless it is the ShownURL. For Slack the URL is the secret, because anyone who
+// knows it can post. For PagerDuty the routing key is dropped, because it would be posted to the new URL.
 func (a *Alert) SetURL(target string) {
 	if target == a.ShownURL() {
 		return

@@ -9,38 +9,36 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// ErrRefused means that the Sink can never store some row of a batch. Nothing was written.
+// ErrRefused means that nothing of a batch was written, because the Sink can never store some row of it.
 var ErrRefused = errors.New("refused")
 
 // Sink stores batches.
 type Sink interface {
-	// WriteViolations writes a batch, all or nothing, and adds its counts to the stored ones. A batch whose writer and
-	// number are stored already succeeds without effect, and after any error but ErrRefused the batch may have been
+	// WriteViolations writes a batch, all or nothing, and adds its counts to the stored ones. A stored writer and
+	// number succeeds without effect, so a batch can be retried: after any error but ErrRefused it may have been
 	// written. Times far ahead of the store's clock are moved close to it.
 	WriteViolations(ctx context.Context, batch *Batch) error
 }
 
 // Batch is the content of one transaction.
 type Batch struct {
-	// Writer identifies a Recorder, Number one of its batches, from 1.
-	Writer string
+	Writer string // a Recorder
 	Number int64
 
 	Recent    []RecentDenials
 	Callers   []CallerCount
 	Decisions []DecisionCount
 	Tallies   []Tally
-	// Stored crossings are skipped. If several records of a crossing come, the store keeps the earliest and, at the
-	// same time, the one with the least use.
+	// A stored crossing is skipped; of several records the store keeps the earliest and, at the same time, the one with
+	// the least use.
 	Crossings []Crossing
 }
 
-// ShadowRules is the rule id under which the denials of rules in shadow mode are counted, one for each violation,
-// because a rule's own count does not record its mode.
+// ShadowRules is the rule id under which denials of rules in shadow mode are counted, because a rule's own count does
+// not record its mode.
 const ShadowRules rules.RuleID = -1
 
-// RulesOf returns the rule id, below ShadowRules, under which the verdicts of all rules of a meter are counted, each
-// check once.
+// RulesOf returns the rule id, below ShadowRules, under which all rules of a meter are counted, each check once.
 func RulesOf(meter rules.Meter) rules.RuleID {
 	hash := fnv1a(meter.Word())
 	return ShadowRules - 1 - rules.RuleID(hash>>2)
@@ -57,22 +55,18 @@ func fnv1a(text string) uint64 {
 // DecisionCount counts the decisions of a minute.
 type DecisionCount struct {
 	Tenant rules.TenantID
-	// Rule is 0 for checks as a whole, ShadowRules or RulesOf. Otherwise the counts are the rule's own verdicts.
-	Rule   rules.RuleID
+	Rule   rules.RuleID // or 0 for checks as a whole, ShadowRules, RulesOf
 	Minute time.Time
 	Verdicts
 }
 
 // Verdicts count decisions by outcome.
 type Verdicts struct {
-	// Each check is one of these. Bypassed checks were allowed by a bypass rule.
-	Allowed, Denied, Bypassed int64
-	// Degraded are those that were decided without the shared buckets.
-	Degraded int64
-	// NearLimit are the allowed checks that left less than a fifth of a rule's limit.
-	NearLimit int64
-	// Taken is the cost of allowed checks or, for a rule, the tokens taken from its buckets. Whole tokens and
-	// millionths are separate, because a busy minute at the highest cost exceeds 64 bits.
+	Allowed, Denied, Bypassed int64 // one for each check; a bypass rule allowed Bypassed
+	Degraded                  int64 // decided without the shared buckets
+	NearLimit                 int64 // allowed, and left less than a fifth of a rule's limit
+	// Taken is the cost of allowed checks or, for a rule, the tokens taken. Millionths are separate, because a busy
+	// minute at the highest cost exceeds 64 bits.
 	Taken      int64
 	TakenParts Tokens
 }
@@ -89,15 +83,13 @@ func (v *Verdicts) add(other Verdicts) {
 
 // Tally counts the violations of a subject in a minute, with their detail rows.
 type Tally struct {
-	Tenant rules.TenantID
-	Rule   rules.RuleID
-	Minute time.Time
-	// Other means all subjects without memory of their own.
-	Other   bool
+	Tenant  rules.TenantID
+	Rule    rules.RuleID
+	Minute  time.Time
+	Other   bool // all subjects without memory of their own
 	Subject string
 
-	// Denied is the sum of the details' counts and DetailDropped.
-	Denied        int64
+	Denied        int64 // the details' counts and DetailDropped
 	DetailDropped int64
 	Details       []*Violation
 }
@@ -107,7 +99,7 @@ func (t *Tally) rows() int { return 1 + len(t.Details) }
 // maxBatchRows bounds how long a batch locks rows that other writers need.
 const maxBatchRows = 2000
 
-// batches splits the counts. Decisions come first: they are few, and all processes write the same rows.
+// batches puts decisions first, because they are few and all processes write the same rows.
 func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally, crossings []Crossing) (batches []*Batch) {
 	for len(decisions) > 0 {
 		n := min(len(decisions), maxBatchRows)
@@ -145,8 +137,8 @@ func (r *Recorder) number(b *Batch) *Batch {
 	return b
 }
 
-// split halves a refused batch to find the bad row. A single row is replaced by a simpler form: a detail is dropped, a
-// subject becomes other. If that is refused too, lost is the number of lost violations or checks.
+// split halves a refused batch to find the bad row. A single row is simplified: a detail is dropped, a subject becomes
+// other. If that is refused too, lost is the number of lost violations or checks.
 func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 	switch {
 	case len(b.Recent) > 1:

@@ -12,26 +12,25 @@ import (
 )
 
 const (
-	// callerSample is the number of checks of which one is counted, as so many. It is a power of two.
+	// callerSample is a power of two: one check in so many is counted, as so many.
 	callerSample = 8
-	// callerSeen bounds the values of a dimension that a process counts of a tenant in a minute: the first ones. A
-	// caller of 1 % of the checks is among the first 500 checks, and so the first 500 values, in 99 of 100 minutes.
+	// callerSeen bounds the values that a process counts of a tenant in a minute. A caller of 1 % of the checks is
+	// among the first 500 in 99 of 100 minutes.
 	callerSeen = 500
-	// A process writes the callersWritten users and networks with the most checks in a minute, if they make at least
-	// callerLeast checks and 1/callerPart of the tenant's.
+	// A process writes the callersWritten users and networks with the most checks, if these are callerLeast and
+	// 1/callerPart of the tenant's.
 	callerLeast    = 60
 	callerPart     = 50
 	callersWritten = 8
 
-	// CallersBefore is the time before a minute with which it is compared.
+	// CallersBefore is the time before a minute, for comparison.
 	CallersBefore = time.Hour
-	// CallersKept is how long callers are kept: those that are read, and a reserve for late ones.
+	// CallersKept is how long callers are kept, with a reserve for late ones.
 	CallersKept = CallersBefore + 15*time.Minute
-	// callersArrival is how long after the end of a minute its decisions, which can be held back, have arrived.
+	// callersArrival is when a minute's decisions, which can be held back, have arrived.
 	callersArrival = countsPause + 5*time.Second
 
-	// callerBytes approximates the memory of a value without its text, and that of a tenant; callerCountBytes that of a
-	// count to be written.
+	// Approximate memory of a value without its text, of a tenant, and of a count to be written.
 	callerBytes      = 200
 	callerCountBytes = 200
 )
@@ -50,8 +49,7 @@ type CallerCount struct {
 	Checks    int64
 }
 
-// callers counts checks by user and by network, from a sample, so that an allowed check costs little more. It has a
-// part of the tenants.
+// callers counts some tenants' checks by user and network, from a sample, so that an allowed check costs little more.
 type callers struct {
 	mu      sync.Mutex
 	tenants map[rules.TenantID]*tenantCallers
@@ -60,7 +58,6 @@ type callers struct {
 	most    int           // bound of ended
 }
 
-// tenantCallers counts the checks of a tenant's users and networks in a minute.
 type tenantCallers struct {
 	minute int64 // since the Unix epoch
 	checks int64 // of all callers
@@ -69,8 +66,7 @@ type tenantCallers struct {
 	bytes  int
 }
 
-// callerKey is a user or, by its first address, a network.
-type callerKey struct {
+type callerKey struct { // or, by its first address, a network
 	user    string
 	network netip.Addr
 }
@@ -87,7 +83,7 @@ func newCallers(maxBytes int) (all allCallers) {
 	return all
 }
 
-// add counts a check as a number of checks. A check of a minute that has ended counts in the present one.
+// add counts a check of a minute that has ended in the present one.
 func (all *allCallers) add(c *Check, minute, checks int64) {
 	s := all[uint64(c.Tenant)%recentShards]
 	network := rules.SiteNetwork(c.Request.IP).Addr()
@@ -135,8 +131,8 @@ func (s *callers) count(tenant rules.TenantID, t *tenantCallers, key callerKey, 
 	t.seen[key] = &first
 }
 
-// end chooses what is written of a tenant's minute, and forgets the rest. While the store is away for long, the oldest
-// minutes are given up.
+// end chooses the written callers of a tenant's minute. While the store is away for long, the oldest minutes are
+// dropped.
 func (s *callers) end(tenant rules.TenantID, t *tenantCallers) {
 	delete(s.tenants, tenant)
 	s.bytes.give(tenant, t.bytes)
@@ -163,7 +159,7 @@ func (s *callers) end(tenant rules.TenantID, t *tenantCallers) {
 	}
 }
 
-// take returns the callers of ended minutes, sorted by the store's keys; see decisions.
+// take sorts by the store's keys; see decisions.
 func (all *allCallers) take(now time.Time) (taken []CallerCount) {
 	for _, s := range all {
 		s.mu.Lock()

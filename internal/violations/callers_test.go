@@ -10,7 +10,6 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// callersOf sums the written checks of a tenant's callers in a minute.
 func (l *ledger) callersOf(tenant rules.TenantID, minute time.Time) map[string]int64 {
 	found := map[string]int64{}
 	for _, c := range l.callers {
@@ -88,7 +87,6 @@ func TestAtMostEightCallersOfADimensionAreWritten(t *testing.T) {
 	}
 }
 
-// TestAGreedyTenantTakesNoCallersFromOthers: its many users fill its own part of the memory.
 func TestAGreedyTenantTakesNoCallersFromOthers(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

@@ -9,31 +9,23 @@ import (
 
 // Check is a decided check. The Recorder keeps no reference to it.
 type Check struct {
-	Tenant  rules.TenantID
-	Request *rules.Request
-	Plan    string // plan of the decision
-	Cost    Tokens // of rules that count requests
-	// HasCosts: the check costs something else than requests.
-	HasCosts bool
+	Tenant   rules.TenantID
+	Request  *rules.Request
+	Plan     string // plan of the decision
+	Cost     Tokens // of rules that count requests
+	HasCosts bool   // something else than requests
 
-	Allowed bool
-	// Bypassed means that a bypass rule allowed the check.
-	Bypassed bool
-	// Degraded means a decision without the shared buckets.
-	Degraded bool
-	// Tiers are the results of the evaluated rules. Deciding is the index of the one that denied the check, else
-	// meaningless.
+	Allowed  bool
+	Bypassed bool // by a bypass rule
+	Degraded bool // without the shared buckets
+	// Tiers are the evaluated rules, Deciding the index of the one that denied; meaningless for an allowed check.
 	Tiers    []Tier
 	Deciding int
-	// Times is the number of equal checks; 0 is one.
-	Times int64
-	// Record means that each tier was charged its own amount.
-	Record bool
-	// ByMeter means that the check also counts by meter, because the tenant's rules count several.
-	ByMeter bool
+	Times    int64 // of equal checks; 0 is one
+	Record   bool  // each tier was charged its own amount
+	ByMeter  bool  // counts by meter as well, because the tenant's rules count several
 }
 
-// costOf returns the check's cost for a tier's rule.
 func (c *Check) costOf(t *Tier) Tokens {
 	if t.Rule.Meter == "" {
 		return c.Cost
@@ -45,25 +37,21 @@ func (c *Check) times() int64 { return max(1, c.Times) }
 
 // Tier is a rule's result.
 type Tier struct {
-	Rule *rules.Rule
-	// Mode is the rule's own, or shadow while its tenant is in shadow.
-	Mode    rules.Mode
-	Subject string
-	Cost    Tokens // of a rule that counts something else than requests
-	// Allowed is the rule's own verdict.
-	Allowed bool
-	Reason  string // "" if allowed
-	Limit   rules.Limit
-	IsOwn   bool // see rules.Match
-	// BucketRead means that Remaining is the bucket's level after the check.
-	BucketRead bool
+	Rule       *rules.Rule
+	Mode       rules.Mode // shadow while the tenant is in shadow
+	Subject    string
+	Cost       Tokens // of a rule that counts something else than requests
+	Allowed    bool   // the rule's own verdict
+	Reason     string // "" if allowed
+	Limit      rules.Limit
+	IsOwn      bool // see rules.Match
+	BucketRead bool // Remaining is the bucket's level after the check
 	Remaining  Tokens
 	RetryAfter time.Duration
-	// Charged is what the check took from the bucket; only for a Record and a rule that is charged after.
-	Charged Tokens
+	Charged    Tokens // for a Record and a rule that is charged after
 }
 
-// violation copies texts, because a check's may be parts of a large request body.
+// violation copies texts, which may be parts of a large request body.
 func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 	v := &Violation{
 		ID:          ID{At: now},

@@ -10,11 +10,11 @@ import (
 const takesEffect = 2 * time.Second
 
 // Comparison compares a live rule with its candidate on the same checks. Steps begin once both rules are in force
-// everywhere; until then there are none.
+// everywhere.
 type Comparison struct {
 	Steps
 	Points []ComparedPoint
-	// Live counts the checks that the live rule matched, Candidate the allowed ones, since the candidate's denials are
+	// Live counts the checks that the live rule matched. Candidate counts the allowed ones, since its denials are
 	// additional.
 	Live, Candidate Verdicts
 	Additional      Additional
@@ -23,29 +23,26 @@ type Comparison struct {
 // ComparedPoint is a step of a Comparison.
 type ComparedPoint struct {
 	At time.Time
-	// Checks are those that the live rule matched. CandidateDenied are allowed checks that the candidate would have
+	// Checks are those that the live rule matched, CandidateDenied the allowed ones that the candidate would have
 	// denied.
 	Checks, LiveDenied, CandidateDenied int64
 }
 
 // Additional are the subjects of allowed checks that a candidate would have denied.
 type Additional struct {
-	// Subjects is their number, Most are those with the most such checks.
-	Subjects int64
-	Most     []ComparedSubject
-	// LookedBackTo is set if older counts were too many to read.
-	LookedBackTo time.Time
+	Subjects     int64 // Most are those with the most such checks
+	Most         []ComparedSubject
+	LookedBackTo time.Time // set if older counts were too many to read
 }
 
-// ComparedSubject counts the checks of a subject that the live rule denied, and those that only the candidate would
-// have denied.
+// ComparedSubject counts the checks that the live rule denied, and those that only the candidate would have denied.
 type ComparedSubject struct {
 	Subject                     string
 	LiveDenied, CandidateDenied int64
 }
 
 // Compare compares a live rule with its candidate, both in force since a time, with up to limit subjects. A candidate
-// only sees allowed checks, so the result shows additional denials, but not what the candidate would allow.
+// only sees allowed checks, so the result lacks what the candidate would allow.
 func Compare(
 	ctx context.Context, store Store, tenant rules.TenantID, live, candidate rules.RuleID, since, until time.Time,
 	limit int,

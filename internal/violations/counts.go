@@ -9,8 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// counters count decisions. There are several to spread the locking, because all checks of a tenant share their counts;
-// a check uses any of them.
+// counters count decisions. A check uses any of several, because one for each tenant would be contended.
 type counters struct {
 	mu      sync.Mutex
 	tenants map[rules.TenantID]*tenantCounts
@@ -28,7 +27,7 @@ type ruleKey struct {
 	rule   rules.RuleID
 }
 
-// series are the unwritten minutes of a rule or of a tenant's checks, nearly always one.
+// series are unwritten minutes, nearly always one.
 type series struct {
 	latest  minuteVerdicts
 	earlier []minuteVerdicts
@@ -39,14 +38,14 @@ type minuteVerdicts struct {
 	Verdicts
 }
 
-// verdictsBytes approximates the memory of a minute of a series, with its share of the map.
+// verdictsBytes approximates the memory of a minute, with its share of the map.
 const verdictsBytes = 200
 
 func newCounters(maxBytes int) *counters {
 	return &counters{tenants: map[rules.TenantID]*tenantCounts{}, most: maxBytes / verdictsBytes}
 }
 
-// add counts a check and its tiers. A shadow tier counts only for allowed checks, like its violations.
+// add counts a shadow tier only for allowed checks, like its violations.
 func (c *counters) add(minute int64, check *Check) {
 	whole := check.verdicts(check.Allowed)
 	if check.Allowed && !check.Bypassed {
@@ -82,7 +81,7 @@ func (c *counters) add(minute int64, check *Check) {
 	}
 }
 
-// addMeters counts the check once for each meter: denied if an enforced rule of the meter denies.
+// addMeters counts the check once for each meter, as denied if an enforced rule of the meter denies.
 func (c *counters) addMeters(counts *tenantCounts, minute int64, check *Check) {
 	for i := range check.Tiers {
 		meter := check.Tiers[i].Rule.Meter
@@ -106,7 +105,6 @@ func (c *counters) addMeters(counts *tenantCounts, minute int64, check *Check) {
 	}
 }
 
-// taken is what an allowed check took from the bucket of a tier.
 func (c *Check) taken(t *Tier) Tokens {
 	if c.Record || t.Rule.ChargedAfter {
 		return t.Charged
@@ -138,7 +136,7 @@ func (c *Check) verdicts(allowed bool) (v Verdicts) {
 	return v
 }
 
-// nearLimitShare is the inverse of the share of a limit below which it counts as nearly used up.
+// nearLimitShare is the inverse of the share that is left of a limit when it counts as nearly used up.
 const nearLimitShare = 5
 
 func (t *Tier) isNearLimit() bool {

@@ -9,41 +9,32 @@ import (
 
 // Use is the usage of a fixed window after a check or after the end of a reservation.
 type Use struct {
-	Tenant rules.TenantID
-	Rule   *rules.Rule
-	// Mode is the rule's own, or shadow while its tenant is in shadow.
-	Mode    rules.Mode
-	Subject string
-	// Limit is the limit in force, of a fixed window.
-	Limit rules.Limit
-	// Used is the window's usage, and Taken the part of it that the check or reservation took.
-	Used, Taken Tokens
-	// At is in microseconds since the Unix epoch, on the buckets' clock.
-	At int64
+	Tenant      rules.TenantID
+	Rule        *rules.Rule
+	Mode        rules.Mode // shadow while the tenant is in shadow
+	Subject     string
+	Limit       rules.Limit // in force, of a fixed window
+	Used, Taken Tokens      // Taken by this check or reservation
+	At          int64       // microseconds since the Unix epoch, on the buckets' clock
 }
 
-// Crossing is the moment when the usage of a window reached a share of its limit: at most one for each bucket, window
-// and share.
+// Crossing is when the usage of a window reached a share of its limit, once for each bucket, window and share.
 type Crossing struct {
-	// Number is above 0, and higher in later rows.
-	Number  int64
-	Tenant  rules.TenantID
-	Rule    rules.RuleID
-	Subject string // a long one ends in a digest
-	// WindowStart is inclusive, WindowEnd exclusive.
-	WindowStart, WindowEnd time.Time
-	Share                  int // percent of Burst
+	Number                 int64 // above 0, and higher in later rows
+	Tenant                 rules.TenantID
+	Rule                   rules.RuleID
+	Subject                string    // a long one ends in a digest
+	WindowStart, WindowEnd time.Time // the end is exclusive
+	Share                  int       // percent of Burst
 	At                     time.Time
 
-	// Used, Burst and Mode are those at that time.
-	Used     Tokens
+	Used     Tokens // these are as they were At
 	Burst    int64
 	Mode     rules.Mode
 	RuleName string
 	Pattern  string
 	Meter    rules.Meter
-	// UserID owns the bucket; "" for a shared bucket.
-	UserID string
+	UserID   string // who owns the bucket; "" for a shared bucket
 }
 
 // CrossingFilter selects crossings. A zero field selects all.
@@ -52,19 +43,17 @@ type CrossingFilter struct {
 	UserID string
 }
 
-// CrossingPlace is a cursor in a list of crossings, which is sorted by At and Number, latest first.
+// CrossingPlace is a cursor in a list of crossings, sorted by At and Number, latest first.
 type CrossingPlace struct {
-	At time.Time
-	// Number is above 0, and higher in later rows.
+	At     time.Time
 	Number int64
 }
 
 // Place returns the crossing's cursor.
 func (c *Crossing) Place() CrossingPlace { return CrossingPlace{c.At, c.Number} }
 
-// Note records the shares that the usage has reached, once for each bucket, window and share, without waiting for the
-// sink. If the record of the crossing check is lost, a later check of the window records it; the sink keeps the
-// earliest.
+// Note records the shares that the usage has reached, without waiting for the sink. A later check of the window repeats
+// a record that was lost.
 func (r *Recorder) Note(u *Use) {
 	if shares := u.Rule.NotifyAt; len(shares) == 0 || !reaches(u.Used, shares[0], u.Limit.Burst) {
 		return
@@ -76,7 +65,7 @@ func reaches(used Tokens, share int, burst int64) bool {
 	return used*100 >= Tokens(share)*Tokens(burst)*Token // at most 1e17
 }
 
-// note appends unknown crossings. Tenants share their memory as for details.
+// note appends unknown crossings. Tenants share the memory like that of details.
 func (s *shard) note(u *Use) {
 	start, end := u.Limit.WindowAt(u.At)
 	key := windowKey{ruleKey{u.Tenant, u.Rule.ID}, start, u.Subject}
@@ -108,7 +97,6 @@ func (s *shard) note(u *Use) {
 	}
 }
 
-// crossingBytes approximates the memory of a crossing, without its subject.
 const crossingBytes = 256
 
 func (u *Use) crossing(subject string, share int, start, end int64) Crossing {
@@ -133,8 +121,7 @@ type shareSet [2]uint64
 func (s *shareSet) add(share int)     { s[share/64] |= 1 << (share % 64) }
 func (s shareSet) has(share int) bool { return s[share/64]&(1<<(share%64)) != 0 }
 
-// notedShares caches the recorded shares of windows in use. Windows unused for notedFor are evicted. Tenants share the
-// memory.
+// notedShares caches the recorded shares of windows, and evicts those unused for notedFor. Tenants share the memory.
 type notedShares struct {
 	current, former map[windowKey]shareSet
 	room            room // bytes of current
@@ -150,7 +137,6 @@ func newNotedShares(maxBytes int) notedShares {
 	return notedShares{current: map[windowKey]shareSet{}, room: newRoom(maxBytes)}
 }
 
-// find returns the recorded shares of a window; ok is false for an unknown one.
 func (n *notedShares) find(key windowKey) (shares shareSet, ok bool) {
 	if shares, ok = n.current[key]; ok {
 		return shares, true

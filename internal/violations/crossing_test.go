@@ -18,7 +18,6 @@ var quotaRule = func() *rules.Rule {
 	return rule
 }()
 
-// used is a user's usage of the quota in tokens; the last token was taken just now.
 func used(tenant rules.TenantID, user string, tokens float64, at time.Time) *violations.Use {
 	return &violations.Use{
 		Tenant: tenant, Rule: quotaRule, Mode: rules.ModeEnforce, Subject: user, Limit: quotaRule.Limit(),
@@ -98,7 +97,6 @@ func TestTheCheckThatCrossesIsNotedAfterALaterOne(t *testing.T) {
 	wantNoted(t, l.crossings, "42 80 81 0s", "42 80 80 0s") // the store keeps the latter
 }
 
-// TestTenantsShareTheRoomOfCrossings lets a tenant cross for far more users than there is memory for.
 func TestTenantsShareTheRoomOfCrossings(t *testing.T) {
 	t.Parallel()
 	const users = 20_000
@@ -122,7 +120,6 @@ func TestTenantsShareTheRoomOfCrossings(t *testing.T) {
 	if n := len(l.crossings) - quiet; n == 0 || n > users/2 {
 		t.Errorf("%d crossings of the greedy tenant are noted at once, want some and not most", n)
 	}
-	// Each flush frees memory, so later checks note the rest, as far as the cache can remember it.
 	for range 100 {
 		for i := range users {
 			r.Note(used(1, fmt.Sprint(i), 90, noon.Add(time.Minute)))
@@ -137,7 +134,7 @@ func TestTenantsShareTheRoomOfCrossings(t *testing.T) {
 	if len(l.crossings) != before {
 		t.Errorf("%d crossings are noted again and again", len(l.crossings)-before)
 	}
-	// A crossing that the cache cannot remember is noted by the check that crosses.
+	// The cache has no memory for this crossing, so the check that crosses must note it.
 	r.Note(used(1, fmt.Sprint(users), 80.5, noon))
 	r.Note(used(1, fmt.Sprint(users), 81.5, noon))
 	flush(t, r)
@@ -166,7 +163,6 @@ func TestARefusedCrossingDoesNotKeepOthersBack(t *testing.T) {
 	}
 }
 
-// TestNotingCostsNoAllocation measures the checks after the first above a share.
 func TestNotingCostsNoAllocation(t *testing.T) {
 	r := violations.NewRecorder(newLedger(), violations.Options{})
 	below, above := used(1, "42", 79, noon), used(1, "42", 99, noon)

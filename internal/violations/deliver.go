@@ -21,7 +21,7 @@ type Sender interface {
 	Send(ctx context.Context, notice *Notice) (status int, err error)
 }
 
-// The kinds of jobs about a delivery: a raised one, and a test. Queries of deliveries name them.
+// Queries of deliveries name these kinds of jobs.
 const (
 	DeliveryKind = "alert delivery"
 	TestKind     = "alert test"
@@ -31,19 +31,18 @@ const (
 	raiseEvery = 10 * time.Second
 	// raiseRound bounds a pass, because each batch takes seconds while the database hangs.
 	raiseRound = time.Minute
-	// alertsAtOnce are judged in one transaction; alertsPerTurn are a tenant's before another's are judged.
+	// alertsAtOnce are judged in one transaction, alertsPerTurn of a tenant before those of another.
 	alertsAtOnce  = 500
 	alertsPerTurn = 10
 
-	// attemptsAtOnce bounds this process's attempts in flight, attemptsPerTenant a tenant's in all processes. A
-	// receiver that does not answer occupies an attempt for 10 s.
+	// attemptsAtOnce bounds this process's attempts, attemptsPerTenant a tenant's in all processes. A receiver that
+	// does not answer occupies an attempt for 10 s.
 	attemptsAtOnce    = 64
 	attemptsPerTenant = 4
 )
 
-// AlertKinds returns the jobs that raise and deliver alerts. If a process dies between a post and storing its result,
-// the delivery is sent again, so receivers recognize deliveries by id. A test has one attempt, at once, since its
-// sender watches and can repeat it.
+// AlertKinds returns the jobs that raise and deliver alerts. A delivery is sent again if a process dies before it
+// stores the result, so receivers recognize deliveries by id. A test has one attempt, since its sender watches.
 func AlertKinds(outbox Outbox, sender Sender, log *slog.Logger) []jobs.Kind {
 	c := courier{outbox, sender}
 	delivery := jobs.Kind{
@@ -85,7 +84,7 @@ func RaiseAll(ctx context.Context, outbox Outbox, now time.Time, log *slog.Logge
 			again = append(again, batch...)
 		}
 	}
-	// One tenant's alerts may have failed the others of a batch, or kept them waiting.
+	// A batch may have failed because of one tenant's alerts.
 	var failed error
 	for _, alone := range byTenant(again) {
 		for batch := range slices.Chunk(alone, alertsPerTurn) {
@@ -102,8 +101,8 @@ func RaiseAll(ctx context.Context, outbox Outbox, now time.Time, log *slog.Logge
 	return failed
 }
 
-// inTurns returns alerts in the order of judgement: some of each tenant before more of any. Chance decides who comes
-// first, so that a pass that runs out of time does not always leave out the same ones.
+// inTurns orders alerts so that each tenant has some before any has more. Chance decides the first, so that a pass that
+// runs out of time does not always omit the same ones.
 func inTurns(alerts []ActiveAlert) []ActiveAlert {
 	waiting := byTenant(alerts)
 	rand.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })

@@ -20,9 +20,8 @@ type MinuteCount struct {
 type Firing struct {
 	Rule    rules.RuleID // 0 for all checks
 	Subject string       // "" for the whole rule
-	// Denied is the number of denials, or of the other kind's count.
-	Denied int64
-	Since  time.Time // the first counted minute
+	Denied  int64        // or the count of another kind
+	Since   time.Time    // the first counted minute
 }
 
 // PreviewFiring is a past Firing.
@@ -33,10 +32,10 @@ type PreviewFiring struct {
 
 const minShareChecks = 20
 
-// coolDown is the time after which an alert may be raised again for the same rule and subject.
+// coolDown must pass before an alert is raised again for the same rule and subject.
 func (a *Alert) coolDown() time.Duration { return a.Window + time.Minute }
 
-// Least returns the smallest sum of a group's counts that can fire the alert.
+// Least returns the smallest sum of counts that can fire the alert.
 func (a *Alert) Least() int64 {
 	if a.Kind == AlertNearLimit {
 		return (a.Threshold*minShareChecks + 99) / 100
@@ -44,10 +43,10 @@ func (a *Alert) Least() int64 {
 	return a.Threshold
 }
 
-// RaisedBefore returns the time since which an alert must not have been raised.
+// RaisedBefore returns the time since which an alert that may be raised was not raised.
 func (a *Alert) RaisedBefore(now time.Time) time.Time { return now.Add(-a.coolDown()) }
 
-// Firings evaluates counts, sorted by rule, subject and minute, at a time.
+// Firings evaluates counts, which are sorted by rule, subject and minute.
 func (a *Alert) Firings(counts []MinuteCount, now time.Time) (firings []Firing) {
 	for group := range groups(counts) {
 		if firing, fires := a.judge(group, now); fires {
@@ -57,8 +56,8 @@ func (a *Alert) Firings(counts []MinuteCount, now time.Time) (firings []Firing) 
 	return firings
 }
 
-// Preview returns when an alert would have been raised, latest first. It evaluates at the end of each minute, the alert
-// itself about every ten seconds.
+// Preview returns when an alert would have been raised, latest first. Preview evaluates the end of each minute, the job
+// every ten seconds.
 func (a *Alert) Preview(counts []MinuteCount, until time.Time) (firings []PreviewFiring) {
 	for group := range groups(counts) {
 		for at := endOf(group[0].Minute); len(group) > 0 && !at.After(until); {
@@ -84,8 +83,8 @@ func (a *Alert) Preview(counts []MinuteCount, until time.Time) (firings []Previe
 
 func endOf(minute time.Time) time.Time { return minute.Add(time.Minute - time.Microsecond) }
 
-// judge evaluates the counts of a rule or subject. The window ends with the running minute or, since counts are written
-// late, with the minute before.
+// judge evaluates a rule or subject. The window ends with the running minute or, since counts are written late, with
+// the one before.
 func (a *Alert) judge(group []MinuteCount, now time.Time) (firing Firing, fires bool) {
 	var running, complete MinuteCount
 	after, lastMinute := now.Add(-a.Window), now.Add(-time.Minute)

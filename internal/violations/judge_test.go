@@ -62,8 +62,7 @@ func TestAPreviewShowsWhenAnAlertWouldHaveBeenRaised(t *testing.T) {
 	}
 }
 
-// TestAPreviewIsWhatTheAlertDoes plays a day. Like the job, it evaluates each minute, and like the store it does not
-// raise the alert twice in its window.
+// A minute is evaluated as by the job, and an alert is not raised twice in its window, as in the store.
 func TestAPreviewIsWhatTheAlertDoes(t *testing.T) {
 	t.Parallel()
 	var counts []violations.MinuteCount

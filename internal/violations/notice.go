@@ -15,13 +15,11 @@ type Notice struct {
 	TenantSlug string
 	Pattern    string // of the rule
 	Meter      rules.Meter
-	Detail     string // name and plan, to tell rules of one pattern apart: "daily · pro"
-	// Mode is the rule's when it was raised, or shadow if its tenant was in shadow.
-	Mode rules.Mode
+	Detail     string     // name and plan, to tell rules of one pattern apart: "daily · pro"
+	Mode       rules.Mode // shadow if its tenant was in shadow
 }
 
-// Summary is a sentence without the subject: "The rule “Each user · daily · pro” denied 1,200 checks of one
-// subject within 5 minutes."
+// Summary is a sentence like “The rule “Each user · daily · pro” denied 1,200 checks of one subject within 5 minutes.”
 func (n *Notice) Summary() string {
 	if n.Test {
 		return "This is a test. Nothing has happened."
@@ -57,7 +55,6 @@ func (n *Notice) Summary() string {
 		shadow)
 }
 
-// ruleText names the rule as the UI does.
 func (n *Notice) ruleText() string {
 	if n.Pattern == "" {
 		return "rule " + strconv.FormatInt(int64(n.Rule), 10)

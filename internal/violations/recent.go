@@ -12,36 +12,34 @@ import (
 )
 
 const (
-	// SlotLength divides the time of recent denials.
+	// SlotLength is the resolution of recent denials.
 	SlotLength = 5 * time.Second
-	// PresentTime is the time of the present rate of denials.
+	// PresentTime is the time over which the present rate of denials is measured.
 	PresentTime = 10 * time.Second
-	// EarlierTime is the time before, with which the present rate is compared.
+	// EarlierTime is the time before PresentTime, for comparison.
 	EarlierTime = 5 * time.Minute
 
-	// RecentKept is how long recent denials are kept: those that are read, and a reserve for late ones.
+	// RecentKept is how long recent denials are kept, with a reserve for late ones.
 	RecentKept = 15 * time.Minute
-	// recentRead is how far back recent denials are read.
 	recentRead = 10 * time.Minute
-	// recentEvery is the longest pause between two writes of recent denials, and arrival how long after the end of a
-	// slot those of all processes have arrived.
+	// recentEvery is the longest pause between two writes. By arrival after a slot, all processes have written it.
 	recentEvery = time.Second
 	arrival     = 2 * time.Second
 
-	// maxRecentCounts bounds the counts of a dimension that a process has of a tenant in a slot. A value has one for
-	// each rule and mode.
+	// maxRecentCounts bounds a process's counts of a dimension, tenant and slot. A value has one for each rule and
+	// mode.
 	maxRecentCounts = 500
-	// recentBytes approximates the memory of a count without its text, with its share of the map.
+	// recentBytes approximates a count's memory without its text, with its share of the map.
 	recentBytes = 200
-	// recentShards spread the locking of each dimension.
+	// recentShards spread the locking.
 	recentShards = 4
 )
 
-// RecentSince returns the beginning of the time in which every denial is counted by each Dimension. It is a whole
-// minute, at least ten minutes ago.
+// RecentSince returns the whole minute, at least ten minutes ago, since which every denial is counted by each
+// Dimension.
 func RecentSince(now time.Time) time.Time { return floor(now, time.Minute).Add(-recentRead) }
 
-// Present is the time of the present rate of denials: the last full ten seconds of which all counts have arrived.
+// Present returns the last ten seconds with complete counts.
 func Present(now time.Time) (since, until time.Time) {
 	until = floor(now.Add(-arrival), SlotLength)
 	return until.Add(-PresentTime), until
@@ -55,7 +53,7 @@ type RecentDenials struct {
 	Rule      rules.RuleID
 	Mode      rules.Mode
 	Value     string // "" for checks without one
-	// Other means all values without memory of their own and, with rule 0, of all such rules.
+	// Other is all values without memory of their own and, with rule 0, of all such rules.
 	Other  bool
 	Denied int64
 }
@@ -79,9 +77,8 @@ type tenantSlot struct {
 	slot   int64
 }
 
-// recentDenials counts the violations of one dimension exactly. Memory is bounded by counting values and rules together
-// once there are too many. A count keeps its memory until its slot is over, so that all writes of a slot together have
-// at most maxRecentCounts of a tenant.
+// recentDenials counts one dimension exactly. Too many values and rules are counted together. A count keeps its memory
+// until its slot is over, which bounds the sum of a slot's writes.
 type recentDenials struct {
 	mu     sync.Mutex
 	counts map[recentKey]*int64 // unwritten
@@ -104,7 +101,6 @@ func newRecents(maxBytes int) (all recents) {
 	return all
 }
 
-// add counts a violation of a check's tier by all dimensions.
 func (all *recents) add(c *Check, t *Tier, now time.Time) {
 	key := recentKey{
 		ruleKey: ruleKey{c.Tenant, t.Rule.ID}, slot: now.Unix() / int64(SlotLength/time.Second),
@@ -156,7 +152,7 @@ func (r *recentDenials) add(key *recentKey, times int64) {
 
 func (k *recentKey) bytes() int { return recentBytes + len(k.text) }
 
-// drop forgets what is written of past slots, and what nobody will read.
+// drop forgets past slots' counts, unless they are unwritten and will still be read.
 func (r *recentDenials) drop(slot int64) {
 	if slot <= r.latest {
 		return
@@ -177,7 +173,7 @@ func (r *recentDenials) drop(slot int64) {
 	}
 }
 
-// take sorts counts by the store's keys; see decisions.
+// take sorts by the store's keys; see decisions.
 func (all *recents) take(now time.Time) (taken []RecentDenials) {
 	slot := now.Unix() / int64(SlotLength/time.Second)
 	for i, dimension := range dimensions {

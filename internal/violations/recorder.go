@@ -19,13 +19,12 @@ import (
 
 // Options bound a Recorder. A zero value means the default.
 type Options struct {
-	// FlushInterval is the pause between two flushes; default 1 s. It grows after a slow flush, so that a process uses
-	// the store for a small part of the time.
+	// FlushInterval is the pause between two flushes; default 1 s. A slow flush makes it longer, to spare the store.
 	FlushInterval time.Duration
-	// MaxBytes bounds, roughly, the memory of unwritten counts; default 64 MiB. Half of it is for batches being
-	// written. A quarter more caches recorded crossings, and an eighth more is for callers.
+	// MaxBytes bounds, roughly, the memory of counts, half of it for batches being written; default 64 MiB. A quarter
+	// more caches crossings, and an eighth more is for callers.
 	MaxBytes int
-	// DetailsPerSecond bounds the detail rows of a rule and subject in a second; default 3. Negative means none.
+	// DetailsPerSecond bounds the detail rows of a rule and subject in a second; default 3; negative: none.
 	DetailsPerSecond int
 	// MaxDetails bounds the unwritten rows; default 4096.
 	MaxDetails int
@@ -37,17 +36,15 @@ type Options struct {
 const (
 	shards = 16
 
-	// A process with much to write uses the store at most 1/busyPart of the time, unless its pause would exceed
-	// maxPause.
+	// A process uses the store at most 1/busyPart of the time, unless its pause would exceed maxPause.
 	busyPart = 16
 	maxPause = 10 * time.Second
-	// smallFlush batches: one of recent denials, of callers, of decisions, of violations and of crossings.
+	// smallFlush is one batch of each kind.
 	smallFlush = 5
-	// countsPause delays decision counts that fill more than a batch. Violations are more urgent, and a write costs the
-	// same for any number of checks.
+	// countsPause delays decision counts that fill more than a batch, because violations are more urgent.
 	countsPause = 10 * time.Second
 
-	// minBackoff and maxBackoff bound the back-off while the store is away.
+	// The back-off is for while the store is away.
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
@@ -60,7 +57,7 @@ type Recorder struct {
 	writer  string
 	seed    maphash.Seed
 
-	// One for each processor: more would use more cache, since each comes to contain every rule.
+	// There is one for each processor, because each comes to contain every rule, and more would use more cache.
 	counters []*counters
 	shards   [shards]*shard
 	recents  recents
@@ -92,8 +89,8 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 		sink: sink, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		writer: rand.Text(), seed: maphash.MakeSeed(), held: sums{},
 	}
-	// Half of the memory fills while the other half is written. Decision counts get a quarter of each half, and so do
-	// recent denials.
+	// Half of the memory fills while the other half is written. Decisions and recent denials get a quarter of each
+	// half.
 	half := options.MaxBytes / 2
 	r.maxHeld = half / 4 / verdictsBytes
 	processors := min(shards, runtime.GOMAXPROCS(0))
@@ -149,7 +146,7 @@ func (r *Recorder) shardOf(subject string, rule rules.RuleID) *shard {
 	return r.shards[(maphash.String(r.seed, subject)^uint64(rule))%shards]
 }
 
-// Run flushes at each interval until ctx ends, and then writes the rest within grace. It logs how much is lost.
+// Run flushes at each interval until ctx ends, then writes the rest within grace, and logs losses.
 func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 	panics.Loop(ctx, r.log, "the recorder of violations", r.flushUntil)
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
@@ -194,7 +191,6 @@ func (r *Recorder) flushUntil(ctx context.Context) {
 	}
 }
 
-// drain writes everything, and retries until ctx ends.
 func (r *Recorder) drain(ctx context.Context) error {
 	err := r.Flush(ctx) // may only write an earlier batch
 	for {
@@ -210,7 +206,6 @@ func (r *Recorder) drain(ctx context.Context) error {
 	}
 }
 
-// wait reports whether ctx outlived a pause.
 func wait(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -225,8 +220,8 @@ func wait(ctx context.Context, pause time.Duration) bool {
 // Flush writes all counts, or only an older batch if that fails again.
 func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, true, 0) }
 
-// flush writes recent denials, callers of ended minutes and, if isDue, the rest. It may delay decision counts that fill
-// more than a batch, until hold has passed since the last ones.
+// flush writes recent denials, callers of ended minutes and, if isDue, the rest. Decisions that fill more than a batch
+// wait until hold has passed since the last ones.
 func (r *Recorder) flush(ctx context.Context, isDue bool, hold time.Duration) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
@@ -302,12 +297,11 @@ type Stats struct {
 	Bytes    int // approximate memory of both
 	Batches  int // unwritten
 
-	Recorded   int64 // violations, since the start
-	Dropped    int64 // of them, without a detail row
-	Refused    int64 // rows
-	CountsLost int64 // checks or violations whose count was refused
-	// Lag is the age of the oldest unwritten record.
-	Lag time.Duration
+	Recorded   int64         // violations, since the start
+	Dropped    int64         // of them, without a detail row
+	Refused    int64         // rows
+	CountsLost int64         // checks or violations whose count was refused
+	Lag        time.Duration // the age of the oldest unwritten record
 }
 
 // Stats returns the present state.

@@ -28,8 +28,8 @@ func TestSubjectsBeyondTheBoundAreCountedTogether(t *testing.T) {
 			t.Errorf("after round %d %d bytes are in memory, want at most %d", round, stats.Bytes, 1<<19)
 		}
 	}
-	// Subjects spread over 16 shards by chance, and a shard has memory for eight of this tenant beside the attack. With
-	// 50 subjects, more than eight met in one shard in one run of sixty.
+	// A shard has memory for eight of this tenant beside the attack. With 50 subjects, more than eight met in one of
+	// the 16 shards in one run of sixty.
 	const quiet = 16
 	for i := range quiet {
 		r.Record(noon, denied(2, fmt.Sprint(i)))
@@ -52,7 +52,6 @@ func TestSubjectsBeyondTheBoundAreCountedTogether(t *testing.T) {
 	}
 }
 
-// TestCountsAreExactUnderFaults lets the store fail before and after applying a batch, and refuse rows.
 func TestCountsAreExactUnderFaults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -296,8 +295,7 @@ func TestRunWritesEachIntervalAndAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestManyCountsWaitAndViolationsDoNot has a thousand tenants whose checks match two rules each: more than a batch of
-// counts.
+// A thousand tenants whose checks match two rules each fill more than a batch.
 func TestManyCountsWaitAndViolationsDoNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -38,13 +38,12 @@ type tally struct {
 type otherTally struct{ minute, denied int64 }
 
 const (
-	// tallyBytes and detailBytes approximate the memory of a tally and a detail without their texts, with their share
-	// of maps and lists (measured by TestMemoryStaysWithinItsBound).
+	// Approximate memory without texts, with a share of maps and lists (measured by TestMemoryStaysWithinItsBound).
 	tallyBytes  = 240
 	detailBytes = 480
 )
 
-// room is a bounded amount that tenants share. A tenant may use half of what the others leave.
+// room is an amount that tenants share: each may use half of what the others leave.
 type room struct {
 	most, used int
 	by         map[rules.TenantID]int
@@ -79,8 +78,7 @@ func (s *shard) reset(size int) {
 	s.bytes, s.details = newRoom(s.bytes.most), newRoom(s.details.most)
 }
 
-// add counts a violation of a check's tier, and reports whether its detail was dropped. A subject gets at most
-// perSecond rows in a second.
+// add counts a violation, and reports whether its detail was dropped. A subject gets perSecond rows in a second.
 func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bool) {
 	second := now.Unix()
 	key := tallyKey{ruleKey{c.Tenant, t.Rule.ID}, second / 60, t.Subject}
@@ -117,7 +115,7 @@ func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bo
 	return false
 }
 
-// same returns the row of the latest second that also describes the check's tier, or nil.
+// same returns an equal row of the latest second, or nil.
 func (y *tally) same(c *Check, t *Tier) *Violation {
 	for i := len(y.details) - 1; i >= 0 && y.details[i].ID.At.Unix() == y.second; i-- {
 		if y.details[i].sameAs(c, t) {
@@ -127,7 +125,7 @@ func (y *tally) same(c *Check, t *Tier) *Violation {
 	return nil
 }
 
-// addOther counts a violation of a subject without memory. Beyond maxOtherMinutes it counts in the last minute.
+// addOther counts a violation of a subject without memory, after maxOtherMinutes in the last minute.
 func (s *shard) addOther(key tallyKey, times int64) {
 	minutes := s.others[key.ruleKey]
 	last := len(minutes) - 1
@@ -151,7 +149,6 @@ func (s *shard) take(now time.Time) (map[tallyKey]*tally, map[ruleKey][]otherTal
 	return tallies, others, crossings
 }
 
-// takeAll sorts counts by the store's keys; see decisions.
 func takeAll(shards []*shard, now time.Time) (all []Tally, crossings []Crossing) {
 	others := map[tallyKey]int64{}
 	for _, s := range shards {

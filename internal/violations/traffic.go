@@ -7,21 +7,20 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Steps divide a time from Since to Until into equal parts. Both are multiples of Step since the Unix epoch.
+// Steps divide a time into equal parts. Since and Until are multiples of Step since the Unix epoch.
 type Steps struct {
 	Since, Until time.Time
 	Step         time.Duration // whole minutes and, above an hour, whole hours
 }
 
-// maxSteps bounds the points of a chart.
 const maxSteps = 200
 
 var stepLengths = []time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
 }
 
-// StepsFor returns the shortest steps that cover a time in at most 200 points, with Since and Until rounded outwards.
-// An until before since counts as since.
+// StepsFor returns the shortest steps that cover a time, rounded outwards, in at most 200 points. An until before since
+// counts as since.
 func StepsFor(since, until time.Time) Steps { return shortestSteps(stepLengths, since, until) }
 
 func shortestSteps(lengths []time.Duration, since, until time.Time) Steps {
@@ -39,11 +38,10 @@ func shortestSteps(lengths []time.Duration, since, until time.Time) Steps {
 
 var fineLengths = append([]time.Duration{time.Second, 5 * time.Second, 15 * time.Second}, stepLengths...)
 
-// FineSteps is StepsFor with steps below a minute for short times. Only violations can use them; decisions are counted
-// by the minute.
+// FineSteps is StepsFor with steps below a minute, for violations: decisions are counted by the minute.
 func FineSteps(since, until time.Time) Steps { return shortestSteps(fineLengths, since, until) }
 
-// StepsOf returns steps of a given length that cover a time.
+// StepsOf returns steps that cover a time, rounded outwards.
 func StepsOf(since, until time.Time, step time.Duration) Steps {
 	s := Steps{Since: floor(since, step), Until: floor(until, step), Step: step}
 	if s.Until.Before(until) {
@@ -52,8 +50,7 @@ func StepsOf(since, until time.Time, step time.Duration) Steps {
 	return s
 }
 
-// floor rounds down to a multiple of step since the Unix epoch, like the database. time.Truncate counts from the year
-// 1, so its weeks differ.
+// floor rounds like the database. time.Truncate counts from the year 1, so its weeks differ.
 func floor(at time.Time, step time.Duration) time.Time {
 	seconds, length := at.Unix(), int64(step/time.Second)
 	return time.Unix(seconds-((seconds%length)+length)%length, 0).UTC()
@@ -66,16 +63,15 @@ func (s Steps) before() Steps {
 	return Steps{Since: s.Since.Add(s.Since.Sub(s.Until)), Until: s.Since, Step: s.Step}
 }
 
-// Chart is the course of decisions over time.
+// Chart is decisions over time.
 type Chart struct {
 	Steps
-	// Points has one element for each step, zero where nothing happened.
-	Points []Point
+	Points []Point // one for each step
 	Total  Verdicts
 	Before Verdicts
 }
 
-// Traffic returns the chart of a tenant's checks or, if rule is not 0, of those that the rule matched.
+// Traffic returns the chart of a tenant's checks or, if rule is not 0, of those that it matched.
 func Traffic(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (Chart,
 	error,
 ) {
@@ -109,12 +105,11 @@ func TrafficBy(ctx context.Context, store Store, tenant rules.TenantID, rule rul
 	return chart, nil
 }
 
-// exactly is the longest time that is added up by the minute. Longer times are added up by the hour, which reads fewer
-// rows.
+// exactly is the longest time that is added up by the minute. A longer one is by the hour, which reads fewer rows.
 const exactly = 7 * 24 * time.Hour
 
 // Totals adds up the decisions on checks that each rule matched; rule 0 is all checks. Rules without checks are left
-// out. The time is widened to whole minutes or, beyond a week, whole hours.
+// out, and the time is widened to whole minutes or, beyond a week, whole hours.
 func Totals(
 	ctx context.Context, store Store, tenant rules.TenantID, of []rules.RuleID, since, until time.Time,
 ) (map[rules.RuleID]Verdicts, error) {
@@ -125,8 +120,7 @@ func Totals(
 	return store.Totals(ctx, tenant, of, StepsOf(since, until, step))
 }
 
-// Within returns the longest part of the steps that begins and ends at multiples of a length, or an empty one at their
-// end.
+// Within returns the longest part of the steps between multiples of a length; if empty, at their end.
 func (s Steps) Within(length time.Duration) (since, until time.Time) {
 	since, until = StepsOf(s.Since, s.Since, length).Until, floor(s.Until, length)
 	if until.Before(since) {

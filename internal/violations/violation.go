@@ -17,36 +17,32 @@ type Tokens int64
 // Token is one token.
 const Token Tokens = 1_000_000
 
-// Float returns the amount in tokens. Every valid amount converts exactly.
+// Float returns the amount in tokens, exactly for every valid amount.
 func (t Tokens) Float() float64 { return float64(t) / float64(Token) }
 
-// Violation is a denial, or one that a shadow rule would have made, with the circumstances at that time.
+// Violation is a denial, or one that a shadow rule would have made, with its circumstances at that time.
 type Violation struct {
-	ID     ID
-	Tenant rules.TenantID
-	Rule   rules.RuleID
-	// Subject identifies the bucket within the rule; see rules.Match.
-	Subject string
-	// OwnLimit is a limit that came with the check, and whose bucket it is; else zero.
-	OwnLimit rules.Limit
+	ID       ID
+	Tenant   rules.TenantID
+	Rule     rules.RuleID
+	Subject  string      // the bucket within the rule; see rules.Match
+	OwnLimit rules.Limit // that came with the check, and whose bucket it is; else zero
 
 	// Reason is limit_exceeded, blocked, cost_exceeds_limit, concurrency_exceeded or store_unavailable.
 	Reason  string
 	Scope   rules.Scope
 	Mode    rules.Mode
 	Pattern string
-	// Version is the rule's at that time.
-	Version int64
-	// Rate, in tokens per second, and Burst, in tokens, are the limit in force, possibly a user's override; 0 for a
-	// block.
+	Version int64 // of the rule
+	// Rate (tokens per second) and Burst (tokens) are the limit in force, with overrides; 0 for a block.
 	Rate  float64
 	Burst int64
-	// LimitText describes the limit in force: 10 per second, bursts to 50; "" for a block.
+	// LimitText reads like "10 per second, bursts to 50"; "" for a block.
 	Algorithm rules.Algorithm
 	LimitText string
 	Meter     rules.Meter
 
-	// From the check; "" or the zero Addr if missing. Plan is the plan in force.
+	// The check's values; "" or the zero Addr if missing. Plan is the plan in force.
 	UserID   string
 	IP       netip.Addr
 	Endpoint string
@@ -54,19 +50,17 @@ type Violation struct {
 	Plan     string
 	Cost     Tokens
 
-	// Tokens is the bucket's level; meaningless unless TokensKnown.
-	Tokens      Tokens
+	Tokens      Tokens // the bucket's level; meaningless unless TokensKnown
 	TokensKnown bool
-	// RetryAfter is the caller's wait; 0 if waiting would not have helped.
-	RetryAfter time.Duration
+	RetryAfter  time.Duration // 0: waiting would not have helped
 
-	// Count is the number of equal violations in this row, from ID.At to LastAt; they may differ in tokens and wait.
+	// Count violations from ID.At to LastAt are in this row; they may differ in tokens and wait.
 	Count  int64
 	LastAt time.Time
 }
 
-// Queue returns the length of a leaky bucket's queue, as the delay of the check. ok is false for other algorithms, and
-// if the bucket was not read.
+// Queue returns the delay of a check in a leaky bucket. ok is false for other algorithms, and if the bucket was not
+// read.
 func (v *Violation) Queue() (queue time.Duration, ok bool) {
 	if v.Algorithm != rules.LeakyBucket || !v.TokensKnown || v.Rate <= 0 {
 		return 0, false
@@ -75,18 +69,18 @@ func (v *Violation) Queue() (queue time.Duration, ok bool) {
 	return time.Duration(min(max(seconds, 0), rules.MaxTimeToFull.Seconds()) * float64(time.Second)), true
 }
 
-// ID identifies a row within a tenant. Newer rows have a later At or, at the same time, a higher Number.
+// ID identifies a row within a tenant. A newer row has a later At or, at the same time, a higher Number.
 type ID struct {
 	At     time.Time // to the microsecond
 	Number int64     // above 0
 }
 
-// String formats the id for ParseID. The texts do not sort.
+// String formats the id for ParseID. The texts do not sort by age.
 func (id ID) String() string {
 	return strconv.FormatInt(id.At.UnixMicro(), 10) + "-" + strconv.FormatInt(id.Number, 10)
 }
 
-// ParseID parses the format of String. Any other text is rules.ErrNotFound.
+// ParseID parses the format of String, and returns rules.ErrNotFound for any other text.
 func ParseID(text string) (ID, error) {
 	at, number, _ := strings.Cut(text, "-")
 	micros, err := strconv.ParseInt(at, 10, 64)

@@ -198,7 +198,7 @@ class RealSluice:
     def __init__(self) -> None:
         environment = dict(os.environ)
         binary = environment.pop("SLUICE_BINARY", str(CHECKOUT / ".bin/sluice"))
-        # Not below the checkout, which the user that Postgres runs as may be unable to reach.
+        # The user of Postgres may be unable to reach the checkout.
         self._folder = tempfile.mkdtemp(prefix="sluice-py-")
         os.chmod(self._folder, 0o755)
         environment |= {

@@ -256,7 +256,6 @@ class MiddlewareTest(unittest.TestCase):
                     dict(_http.headers(limits.check(Check(user_id="42"))))["Retry-After"] for _ in range(2)
                 )
                 self.assertEqual((first, len(server.requests)), (want, 1))
-                # Time passes, but less than the jitter of a half adds.
                 self.assertTrue(int(want) * 4 / 5 < int(remembered) <= int(want), remembered)
 
     def test_a_denial_has_the_types_of_the_draft(self) -> None:

@@ -63,7 +63,6 @@ class RealTest(unittest.TestCase):
 
         def run(name: str) -> str:
             code = (snippets / f"{name}.py").read_text()
-            # The usual time-out is short for a machine that runs many tests.
             code = code.replace('"http://127.0.0.1:8080", ', f'"{self.sluice.url}", timeout={PATIENCE}, key=')
             environment = {**os.environ, "SLUICE_KEY": DEMO_KEY, "PYTHONPATH": str(CHECKOUT / "clients/python/src")}
             return subprocess.run(
@@ -76,7 +75,7 @@ class RealTest(unittest.TestCase):
             printed.append(run("plain"))
         self.assertRegex(printed[-1], "^denied, wait [0-9.]+ s\n$")
         self.assertEqual(run("every"), "allowed\n")
-        # It asked what the file says, letter by letter: the bucket of that user has lost tokens.
+        # The bucket of that user has lost tokens, so the check was as in the file.
         check: dict[str, Any] = {**json.loads((snippets / "every.json").read_text()), "cost": 0}
         self.assertEqual(self.start().check(Check(**check)).remaining, 0)
 

@@ -41,7 +41,7 @@ class VectorsTest(unittest.TestCase):
         client: Any = kind(
             gone_url() if case.get("gone") else server.url,
             TEST_KEY,
-            # The faults that are no time-out must not become one on a busy machine.
+            # A busy machine must not turn other faults into a time-out.
             timeout=0.2 if slow else 20,
             failure_mode=config.get("failure_mode", "open"),
             denial_memory=config.get("denial_memory_ms", 5000) / 1000,

@@ -6,8 +6,8 @@ interface Waits {
 const waiting = new WeakMap<AbortSignal, Waits>();
 
 /**
- * Acts once when a signal aborts, unless the returned function is called before. A signal gets one listener for all
- * acts, because Node warns of a leak at eleven.
+ * Acts once when a signal aborts, unless the returned function is called before. A signal gets one listener, because
+ * Node warns of a leak at eleven.
  */
 export function onAbort(signal: AbortSignal | undefined, act: () => void): () => void {
   if (!signal) return () => undefined;

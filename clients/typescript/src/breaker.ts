@@ -1,15 +1,11 @@
 import { longest } from './patience.js';
 import { SluiceError } from './types.js';
 
-/** After how many failures in a row the failure mode decides at once, except for one probe after each pause. */
+/** After so many failures in a row the failure mode decides at once, except for one probe after each pause. */
 const failuresUntilProbing = 5;
-/** Bounds the pauses, also of clients with a long time-out. */
 const maxPause = 5000;
 
-/**
- * Bounds what a server that fails costs its callers. The pauses between probes double from one time-out to ten, at most
- * maxPause.
- */
+/** Bounds the cost of a failing server. Pauses between probes double from one time-out to ten, at most maxPause. */
 export class Breaker {
   readonly #timeout: number;
   readonly #now: () => number;
@@ -38,7 +34,7 @@ export class Breaker {
     this.#next = now + this.#timeout;
   }
 
-  /** Counts a request that is over. null is a good one. It returns whether the server answered. */
+  /** Counts a request, null being a good one. Returns whether the server answered. */
   ended(failure: unknown): boolean {
     if (failure === null || (failure instanceof SluiceError && ['request', 'key'].includes(failure.kind))) {
       this.#failures = this.#pause = 0; // a refusal is an answer
@@ -49,7 +45,7 @@ export class Breaker {
     if (this.#failures === failuresUntilProbing || this.#probing) {
       this.#pause = Math.min(Math.max(this.#timeout, 2 * this.#pause), longest * this.#timeout, maxPause);
       this.#probing = false;
-      // Jitter, so that the processes of a service do not probe at the same time.
+      // The jitter keeps the processes of a service from probing together.
       this.#next = this.#now() + (this.#pause * (1 + Math.random())) / 2;
     }
     return false;

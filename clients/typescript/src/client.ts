@@ -22,37 +22,36 @@ import {
   undecided,
 } from './wire.js';
 
-/** How many milliseconds pass before a record is sent again. */
 const recordPauses = [100, 400];
 
 /** Decides checks that the server does not: `open` lets them pass, `closed` denies them with status 503. */
 export type FailureMode = 'open' | 'closed';
 
 export interface Options {
-  /** Of the check endpoint, such as `http://127.0.0.1:8080`. */
+  /** The check endpoint's, such as `http://127.0.0.1:8080`. */
   url: string;
   /** An API key with the permission `check`. */
   key: string;
   /**
-   * How many milliseconds a check waits at most, until the failure mode decides; by default 100. Settling and usage,
-   * for which there is no failure mode, wait ten times as long.
+   * Milliseconds that a check waits for the server, by default 100. Calls without a failure mode, such as settle, wait
+   * ten times as long.
    */
   timeout?: number | undefined;
   /** By default `open`. */
   failureMode?: FailureMode | undefined;
-  /** How many milliseconds a denial is remembered at most; by default 5000; 0 is not at all. */
+  /** Milliseconds that a denial is cached at most; by default 5000; 0 disables the cache. */
   denialMemory?: number | undefined;
   /** Whether concurrent checks share requests; by default true. Cloudflare Workers need false. */
   batch?: boolean | undefined;
   /** Called after each check, for metrics. */
   onDecision?: ((observation: Observation) => void) | undefined;
-  /** Told when the server stops deciding and when it decides again; by default `console`. */
+  /** Logs when the server stops and resumes deciding; by default `console`. */
   logger?: { warn(message: string): void; info(message: string): void } | undefined;
-  /** By default the runtime's. The transport must not repeat requests. */
+  /** Must not repeat requests; by default the runtime's. */
   fetch?: typeof fetch | undefined;
 }
 
-/** An observed check, for `onDecision`. */
+/** The argument of `onDecision`. */
 export interface Observation {
   check: Check;
   /** Missing if the check rejected. */
@@ -62,32 +61,29 @@ export interface Observation {
   took: number;
 }
 
-/** How many time-outs calls wait that no user waits for. */
 const patientTimeouts = 10;
 
 /**
- * How many milliseconds no check may have failed before the log says that the server decides again: one that fails now
- * and then is one state, and one line.
+ * Milliseconds without a failure before the log says that the server decides again, so that occasional failures are one
+ * line.
  */
 const quietAfter = 1000;
 
-/** Asks one server with one key. Make one per process. */
+/** A client of one server with one key, for a whole process. */
 export class Sluice {
-  /** Where this client and its middleware log to. */
   readonly logger: NonNullable<Options['logger']>;
   readonly #base: string;
   readonly #headers: Record<string, string>;
   readonly #options: Options;
   readonly #timeout: number;
   readonly #fetch: typeof fetch;
-  /** Of the callers' own batches: up to 1,000 checks may take longer than the time-out. */
+  /** Separate, because a caller's batch of 1,000 checks may take longer than the time-out. */
   readonly #batches: Breaker;
   readonly #queue: Queue;
   readonly #memory: Memory;
   #failedChecks = 0; // since the log said last that the server decides
   #failedLast = 0;
   #requests = new Set<Promise<unknown>>(); // that close waits for
-  /** For tests. */
   now: () => number = () => performance.now();
 
   constructor(options: Options) {
@@ -102,7 +98,7 @@ export class Sluice {
     if (parsed.username || parsed.password || parsed.search || parsed.hash) {
       throw new TypeError('sluice: url must be an address alone; the key goes into key');
     }
-    // fetch's own message would name it.
+    // fetch's own message would contain the key.
     if (typeof key !== 'string' || !/^[!-~]+$/.test(key)) throw new TypeError('sluice: key must be an API key, slk_…');
     if (!(timeout > 0) || patientTimeouts * timeout > longestTimer) {
       const most = Math.floor(longestTimer / patientTimeouts);
@@ -120,7 +116,7 @@ export class Sluice {
     const transport = {
       one: (question: Question, within?: number) => this.#one(question, within),
       many: (questions: Question[], within?: number) => this.#many(questions, within),
-      // A slot would stay taken until its max_hold, for a caller that does not know of it.
+      // Otherwise a slot would stay taken until its max_hold.
       unwanted: ({ reservation }: Decision) => void this.release(reservation).catch(() => undefined),
     };
     const now = () => this.now();
@@ -129,16 +125,16 @@ export class Sluice {
   }
 
   /**
-   * Asks whether a request may pass. It rejects only with a SluiceError of the kind `request`, if the check is not
-   * valid (too long an id, an unknown plan), or with the reason of the signal.
+   * Asks whether a request may pass. Rejects only with a SluiceError of the kind `request`, for an invalid check such
+   * as of an unknown plan, or with the reason of the signal.
    */
   check(check: Check, options: { signal?: AbortSignal | undefined } = {}): Promise<Decision> {
     return this.#check(check, options.signal);
   }
 
   /**
-   * `check` for a cost that is known only afterwards: `check.cost` is an estimate. If the decision is allowed, its
-   * `reservation` goes to `settle`. `hold` is how many milliseconds the server waits for that, by default ten minutes.
+   * `check` with an estimated cost. An allowed decision's `reservation` goes to `settle` within `hold` milliseconds, by
+   * default ten minutes.
    */
   reserve(
     check: Check,
@@ -148,8 +144,8 @@ export class Sluice {
   }
 
   /**
-   * Asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid, it rejects
-   * with an error that names it, and nothing is taken. Denials are neither remembered nor recalled.
+   * Decides up to 1000 checks in order, in one request, without the cache of denials. If a check is invalid, the error
+   * names it, and nothing is taken.
    */
   async checkBatch(checks: Check[]): Promise<Decision[]> {
     const began = performance.now();
@@ -171,20 +167,18 @@ export class Sluice {
   }
 
   /**
-   * Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest, even
-   * below zero, so that later checks wait. It settles once: sending it again after an error is safe. null, which is
-   * what a decision of the failure mode has, is not sent. Costs by meter leave the estimates of others as they are.
+   * Replaces a reservation's estimate by the real cost: the rest returns, or more is taken, even below zero. Settles
+   * once, so a retry is safe. null, as of the failure mode, is not sent. Costs by meter leave other meters' estimates.
    */
   async settle(reservation: string | null, cost: number | Record<string, number>): Promise<Settlement> {
     return this.#settle(reservation, costMembers(cost));
   }
 
   /**
-   * Charges what has happened, whatever is left: no rule denies a record. `cost` is the cost in requests, and
-   * `check.costs` has the costs of other meters. `check.cost` is ignored. The key needs the
-   * permissions `check` and `report`. The server charges an `id`, of 16 to 255 visible ASCII characters, once within
-   * two minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide.
-   * Without an id it is sent once, and may be charged although it fails. The failure mode does not apply.
+   * Charges `cost` requests, and `check.costs` of other meters, and is never denied. `check.cost` is ignored, and the
+   * failure mode does not apply. The key needs the permissions `check` and `report`. An `id` of 16 to 255 visible ASCII
+   * characters is charged once within two minutes. The record is sent up to three times, while the server does not
+   * answer or cannot decide. Without an id, record sends once, and may fail after the charge.
    */
   async record(check: Check, cost: number, { id }: { id?: string | undefined } = {}): Promise<Recorded> {
     const body = encodeRecord(check, cost, id);
@@ -200,27 +194,27 @@ export class Sluice {
     return decodeRecorded(await this.#patient('POST', '/v1/check', body));
   }
 
-  /** Gives back all that a reservation took. */
+  /** Returns all that a reservation took. */
   cancel(reservation: string | null): Promise<Settlement> {
     return this.#settle(reservation, { cancel: true });
   }
 
-  /** Frees the slots that a reservation holds, and leaves its estimate charged. */
+  /** Frees a reservation's concurrency slots, and leaves its estimate charged. */
   release(reservation: string | null): Promise<Settlement> {
     return this.#settle(reservation, {});
   }
 
   /**
-   * Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes the
-   * estimate; a lower one changes nothing.
+   * Prolongs a reservation by its hold. A cost above the estimate is decided like a check, and becomes the estimate; a
+   * lower one changes nothing.
    */
   async extend(reservation: string | null, cost?: number | Record<string, number>): Promise<Settlement> {
     return this.#settle(reservation, { extend: true, ...(cost !== undefined && costMembers(cost)) });
   }
 
   /**
-   * All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. plan is whose limits
-   * to show; by default the user's own, else the tenant's default.
+   * A user's limits and levels, in the JSON of GET /v1/usage. plan is by default the user's own, else the tenant's
+   * default.
    */
   usage(userId: string, { plan }: { plan?: string } = {}): Promise<unknown> {
     const query = plan ? `&plan=${encodeURIComponent(plan)}` : '';
@@ -228,16 +222,14 @@ export class Sluice {
   }
 
   /**
-   * Reports how the requests to a backend went since the last report, about once a second, for rules that adapt to it:
-   * their latencies in milliseconds, and how many of them failed. False: no active rule adapts to the backend.
+   * Reports a backend's requests since the last report, about once a second, for rules that adapt to it: latencies in
+   * milliseconds, and the number of failures. False: no active rule adapts to the backend.
    */
   async report(backend: string, latencies: Iterable<number>, errors = 0): Promise<boolean> {
     return decodeReport(await this.#patient('POST', '/v1/report', encodeReport(backend, latencies, errors)));
   }
 
-  /**
-   * Waits for the requests in flight, such as a report. The failure mode decides later checks and those that wait.
-   */
+  /** Waits for requests in flight. The failure mode decides waiting and later checks. */
   async close(): Promise<void> {
     await this.#queue.close();
     while (this.#requests.size > 0) await Promise.allSettled(this.#requests);
@@ -273,7 +265,6 @@ export class Sluice {
     }
   }
 
-  /** Sends a batch of the caller's own. */
   async #together(questions: Question[]): Promise<Decision[]> {
     this.#batches.admit();
     try {
@@ -286,7 +277,7 @@ export class Sluice {
     }
   }
 
-  /** Decides by the failure mode, unless it is the request that is wrong. */
+  /** Decides by the failure mode, unless the request is invalid. */
   #fallBack(error: unknown): Decision {
     if (!(error instanceof SluiceError) || error.kind === 'request') throw error;
     const { failureMode } = this.#options;
@@ -314,7 +305,7 @@ export class Sluice {
     return request;
   }
 
-  /** Sends one request, once. The time-out covers the body, too. */
+  /** Sends a request once. The time-out includes the body. */
   async #sendNow(method: string, path: string, body: string | null, timeout: number) {
     const controller = new AbortController();
     let late = false;
@@ -350,7 +341,6 @@ export class Sluice {
     const decision = decode(answer, status);
     if (decision) return decision;
     if (status === 429 && typeof answer?.type === 'string') {
-      // Reservations are exhausted.
       const reason = answer.type.slice(answer.type.lastIndexOf(':') + 1).replaceAll('-', '_');
       const retryAfterMs = Math.max(1, Number(headers.get('retry-after')) || 1) * 1000;
       return { ...(decode({ allowed: false }, status) as Decision), reason, retryAfterMs };
@@ -374,7 +364,7 @@ export class Sluice {
     return decodeSettlement(await this.#patient('POST', '/v1/settle', JSON.stringify({ reservation, ...members })));
   }
 
-  /** Sends a request that no failure mode answers. */
+  /** Sends a request without a failure mode. */
   async #patient(method: string, path: string, body: string | null = null): Promise<Json> {
     const { status, answer } = await this.#send(method, path, body, patientTimeouts * this.#timeout);
     if (status !== 200 || answer === null) throw problem(status, answer);
@@ -386,7 +376,7 @@ function costMembers(cost: number | Record<string, number>) {
   return typeof cost === 'number' ? { cost: amountOf('/cost', cost) } : { costs: amountsOf(cost) };
 }
 
-/** Why fetch failed. Its own message is "fetch failed"; the cause says more, and names no header. */
+/** fetch's own message is "fetch failed"; the cause says more, and names no header. */
 function reason(error: unknown): string {
   const cause = (error as { cause?: { code?: string; message?: string } } | null)?.cause;
   return cause?.code || cause?.message || 'fetch failed';

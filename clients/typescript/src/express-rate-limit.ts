@@ -2,7 +2,6 @@ import type { Sluice } from './client.js';
 import type { Check } from './types.js';
 import { retryMs } from './wire.js';
 
-/** The part of express-rate-limit's options that the store looks at. */
 interface RateLimitOptions {
   limit?: unknown;
   skipFailedRequests?: boolean;
@@ -10,20 +9,19 @@ interface RateLimitOptions {
 }
 
 /**
- * A store for express-rate-limit, for services that have it already: Sluice decides, and express-rate-limit answers.
- * Its `limit` says nothing but what its headers show: set it to the burst of your rule. A function as `limit` is not
- * asked here, so they show one hit. New services need less with the middleware of `@sluicegate/client/express`, which
- * also waits for leaky buckets and releases slots.
+ * A store for services that have express-rate-limit: Sluice decides, and express-rate-limit answers. Its `limit` is
+ * only shown: set it to the burst of your rule. With a function as `limit`, headers show one hit. The middleware of
+ * `@sluicegate/client/express` also waits for leaky buckets and releases slots.
  */
 export class SluiceStore {
-  /** Says that counts are shared with other processes. */
+  /** Counts are shared with other processes. */
   readonly localKeys = false;
   readonly #limits: Sluice;
   readonly #check: (key: string) => Check;
-  /** Of express-rate-limit, which denies what is above it; the rule that decides may have a larger one. */
+  /** express-rate-limit denies above it, although the rule that decides may have a larger one. */
   #limit = 1;
 
-  /** `check` says what to ask for a key; by default the key is the user. */
+  /** `check` returns the check of a key, by default with the key as user. */
   constructor(limits: Sluice, check: (key: string) => Check = (userId) => ({ userId })) {
     this.#limits = limits;
     this.#check = check;
@@ -38,11 +36,11 @@ export class SluiceStore {
     if (typeof limit === 'number') this.#limit = limit;
   }
 
-  /** Asks Sluice. A denial is a count above every limit. */
+  /** A denial is a count above every limit. */
   async increment(key: string): Promise<{ totalHits: number; resetTime: Date | undefined }> {
     const decision = await this.#limits.check(this.#check(key));
     const { allowed, limit, remaining, resetAfterMs, reservation } = decision;
-    // express-rate-limit does not say when a request ends, so a slot cannot be held for it.
+    // A slot cannot be held, because express-rate-limit does not say when a request ends.
     if (reservation) void this.#limits.release(reservation).catch(() => undefined);
     const hits = Math.max(1, Math.min((limit ?? 1) - (remaining ?? 0), this.#limit));
     const wait = allowed ? resetAfterMs : retryMs(decision);
@@ -52,7 +50,7 @@ export class SluiceStore {
     };
   }
 
-  /** Nothing: init refuses the options that would need it. */
+  /** Does nothing: init refuses the options that need it. */
   decrement(): void {}
 
   resetKey(): void {

@@ -3,7 +3,7 @@ import { pause } from './limiter.js';
 import { type Check, type Decision, SluiceError } from './types.js';
 import { retryMs } from './wire.js';
 
-/** What the middleware needs of an answer: Express's, Connect's and node:http's have it. */
+/** The part of a response that the middleware uses, of Express, Connect or node:http. */
 export interface Answer {
   statusCode: number;
   setHeader(name: string, value: string): unknown;
@@ -12,14 +12,13 @@ export interface Answer {
   readonly closed?: boolean;
 }
 
-/** Says what to ask of a request; null or undefined lets it pass unasked. */
+/** Returns the check of a request; null or undefined lets it pass. */
 export type Identify<Request> = (request: Request) => Check | null | undefined | Promise<Check | null | undefined>;
 
 /**
- * Middleware for Express, Connect and the like. A denied request is answered with 429, or 503 if nobody could decide,
- * with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id of a megabyte, with
- * 400. Answers carry RateLimit, RateLimit-Policy and X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency
- * rule is released when the answer is sent.
+ * Middleware for Express, Connect and the like. A denied request gets 429, or 503 by the failure mode, with Retry-After
+ * and a problem document (RFC 9457); an invalid check gets 400. Answers get RateLimit, RateLimit-Policy and
+ * X-RateLimit-Limit, -Remaining and -Reset. A concurrency slot is released after the answer.
  */
 export function limit<Request>(limits: Sluice, identify: Identify<Request>) {
   return async (request: Request, answer: Answer, next: (error?: unknown) => void): Promise<void> => {
@@ -39,7 +38,6 @@ export function limit<Request>(limits: Sluice, identify: Identify<Request>) {
   };
 }
 
-/** Answers the request unless it passes. */
 async function ask(limits: Sluice, check: Check, answer: Answer, left: AbortSignal): Promise<boolean> {
   let decision: Decision;
   try {
@@ -76,7 +74,7 @@ const spelling = {
   limitItem: (name: string, rest: number, more: number) => `"${name}";r=${rest};t=${more}`,
 };
 
-/** The tiers that RateLimit-Policy has an item for, with their names there. */
+/** The tiers with an item in RateLimit-Policy, and their names. */
 function policies({ tiers }: Decision) {
   return tiers.flatMap((tier) =>
     tier.mode === 'enforce' && tier.windowMs ? [{ ...tier, name: `${tier.scope}-${tier.ruleId}` }] : [],
@@ -86,8 +84,8 @@ function policies({ tiers }: Decision) {
 const seconds = (ms: number | null) => Math.ceil((ms ?? 0) / 1000);
 
 /**
- * RateLimit and RateLimit-Policy, like the server's; X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if a
- * limit applied; Retry-After, in whole seconds, if the check is denied and a wait helps.
+ * RateLimit and RateLimit-Policy; if a limit applied, X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds); and
+ * Retry-After, in whole seconds, for a denial that a wait ends.
  */
 export function headers(decision: Decision, now = Date.now()): Record<string, string> {
   const { limit, remaining, resetAfterMs } = decision;
@@ -110,7 +108,7 @@ export function headers(decision: Decision, now = Date.now()): Record<string, st
   };
 }
 
-/** With the jitter, rounded up; 0 is no wait that helps. */
+/** Rounds up, with the jitter; 0: no wait helps. */
 function retrySeconds(decision: Decision): number {
   return decision.allowed ? 0 : seconds(retryMs(decision));
 }

@@ -1,17 +1,14 @@
 import { onAbort } from './abort.js';
 
-/**
- * A token bucket in this process, to pace one's own requests to a service that limits them. It starts full. It asks no
- * server.
- */
+/** A local token bucket for requests to a limited service. The bucket begins full. */
 export class Limiter {
   readonly #perToken: number; // milliseconds
   readonly #burst: number;
-  /** When the bucket will be full: one number is the whole state (GCRA). */
+  /** When the bucket will be full, which is the whole state (GCRA). */
   #fullAt = 0;
   now: () => number = () => performance.now();
 
-  /** A bucket of `burst` tokens that earns `perSecond` tokens a second, continuously. */
+  /** Refills continuously. */
   constructor(perSecond: number, burst: number) {
     if (!(perSecond > 0) || !Number.isFinite(perSecond) || !(burst >= 1) || !Number.isFinite(burst)) {
       throw new RangeError(
@@ -22,7 +19,7 @@ export class Limiter {
     this.#burst = burst;
   }
 
-  /** Tokens that are there; below 0, those that are taken ahead of time. */
+  /** Available tokens, below 0 after reservations. */
   get tokens(): number {
     return this.#burst - Math.max(0, this.#fullAt - this.now()) / this.#perToken;
   }
@@ -33,8 +30,8 @@ export class Limiter {
   }
 
   /**
-   * Takes n tokens, once there are as many; those who wait are served in order. It rejects, and takes nothing, if n is
-   * above the burst or the signal says so.
+   * Waits for n tokens and takes them, in order of the callers. Rejects, and takes nothing, if n is above the burst or
+   * the signal aborts.
    */
   async wait(n = 1, options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
     const { signal } = options;
@@ -55,23 +52,22 @@ export class Limiter {
     return this.#take(n, Number.POSITIVE_INFINITY);
   }
 
-  /** Takes n tokens that are there within `longest` milliseconds, and returns when they are. */
+  /** Takes n tokens that are available within `longest` milliseconds, and returns the delay. */
   #take(n: number, longest: number): number | null {
     if (!(n >= 0) || n > this.#burst) return null;
     const now = this.now();
     const after = Math.max(this.#fullAt, now) + n * this.#perToken;
     const delay = Math.max(0, after - now - this.#burst * this.#perToken);
-    // A thousandth of a millisecond is what sums of fractions may be off.
+    // Sums of fractions may be off by a thousandth of a millisecond.
     if (delay > longest + 0.001) return null;
     this.#fullAt = after;
     return delay;
   }
 }
 
-/** How many milliseconds a timer waits at most; a longer one ends at once. */
+/** A longer timer ends at once. */
 export const longestTimer = 2 ** 31 - 1;
 
-/** Waits, or rejects with the reason of the signal. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {

@@ -1,9 +1,9 @@
 import type { Decision } from './types.js';
 import type { Question } from './wire.js';
 
-/** Caps the memory of denials, because callers can make up identities. */
+/** Bounds the cache, because callers can invent identities. */
 const maxDenials = 10_000;
-/** How long a denial is remembered for which no wait helps, such as that of a block rule. */
+/** The life of a denial that no wait ends, such as by a block rule. */
 const withoutWait = 1000;
 
 export interface Denial {
@@ -13,7 +13,7 @@ export interface Denial {
   until: number;
 }
 
-/** A denial. The time since the answer is subtracted from its waits. */
+/** The denial with its remaining waits. */
 export function decided({ decision, at }: Denial, now: number): Decision {
   const { retryAfterMs, resetAfterMs } = decision;
   const passed = now - at;
@@ -31,7 +31,7 @@ export function decided({ decision, at }: Denial, now: number): Decision {
   };
 }
 
-/** Remembers denials by the identity of their checks. A check that costs less may pass, so it is asked. */
+/** Caches denials by identity. A check of lower cost may pass, so it is not answered. */
 export class Memory {
   readonly #denials = new Map<string, Denial>();
   readonly #longest: number;
@@ -45,7 +45,6 @@ export class Memory {
     return this.#denials.size;
   }
 
-  /** An earlier denial that still holds, with what is left of its waits. */
   recall({ identity, cost }: Question): Decision | null {
     const denial = this.#denials.get(identity);
     if (!denial || cost <= 0) return null;
@@ -58,7 +57,7 @@ export class Memory {
     return decided(denial, now);
   }
 
-  /** Keeps a denial. Those that may end at any moment, such as a slot that is freed, are not kept. */
+  /** Caches a denial, unless it may end at any moment, as by a concurrency limit. */
   learn({ identity, cost }: Question, decision: Decision): void {
     const { status, reason, degraded, retryAfterMs } = decision;
     if (this.#longest <= 0 || cost <= 0 || status !== 429 || degraded) return;
@@ -70,7 +69,7 @@ export class Memory {
           : 0;
     if (wait <= 0) return;
     if (this.#denials.size >= maxDenials) {
-      // The oldest goes: a Map keeps the order in which keys were set.
+      // The first key is the oldest.
       for (const oldest of this.#denials.keys()) {
         this.#denials.delete(oldest);
         break;

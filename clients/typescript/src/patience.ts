@@ -1,14 +1,14 @@
-/** A timer of more than this part of the time-out came late: the event loop had no time for it, or for an answer. */
+/** A timer later than this part of the time-out shows that the event loop had no time for answers. */
 const late = 1 / 8;
-/** How many milliseconds a timer is put off until the event loop has read what has come, and how often in a row. */
+/** The event loop reads answers in so many pauses of so many milliseconds. */
 const pause = 2;
 const pauses = 2;
-/** How many time-outs a check waits at most. */
+/** Time-outs that a check waits at most. */
 export const longest = 10;
 
 /**
- * Calls back when the event loop has had time to read answers: after a stall, timers come before the answers that have
- * long arrived. due is when the wait should have ended. It returns how to cancel that.
+ * Calls back when the event loop has had time to read answers: after a stall, timers come first. due is when the wait
+ * should have ended. Returns a function that cancels.
  */
 export function whenCalm(due: number, timeout: number, over: () => void): () => void {
   const isLate = (at: number) => performance.now() - at > late * timeout;
@@ -24,13 +24,12 @@ export function whenCalm(due: number, timeout: number, over: () => void): () => 
       else next(inTime === 0);
     }, milliseconds);
   };
-  // After a stall the time begins anew, since the request may not even have been sent.
+  // After a stall the time begins anew, because the request may not even have been sent.
   const next = (afterLate: boolean) => wait(afterLate ? timeout : Math.min(pause, late * timeout));
   next(isLate(due));
   return () => clearTimeout(timer);
 }
 
-/** whenCalm after a time-out. */
 export function whenOver(timeout: number, over: () => void): () => void {
   const due = performance.now() + timeout;
   const timer = setTimeout(() => {

@@ -5,47 +5,43 @@ import { longest, whenCalm } from './patience.js';
 import { type Decision, SluiceError } from './types.js';
 import { type Question, undecided } from './wire.js';
 
-/**
- * How many requests are in flight before checks wait to share the next one. Two keep the server busy while one answer
- * travels.
- */
+/** Two requests keep the server busy while an answer travels; further checks wait for a batch. */
 const inFlight = 2;
-/** Caps the requests that are added while those in flight hang. */
+/** Including requests that are added while others hang. */
 const mostInFlight = 16;
-/** A check that waits a quarter of the time-out starts another request: those in flight hang, and others may not. */
+/** A check that waits so long starts another request, because those in flight hang. */
 const stallFraction = 1 / 4;
 const maxBatch = 256;
-/** Half of what the server takes, if all characters are of two bytes. */
+/** Half of the server's bound, if all characters are of two bytes. */
 const maxBatchCharacters = 256 << 10;
-/** Bounds the waiting checks of one identity. */
+/** Bounds the waiting checks of an identity. */
 const maxWaiting = 16_384;
 
-/** Sends requests, which end within so many milliseconds, by default the time-out. */
+/** Sends requests that end within so many milliseconds, by default the time-out. */
 export interface Transport {
   one(question: Question, within?: number): Promise<Decision>;
   many(questions: Question[], within?: number): Promise<Decision[]>;
-  /** Gets a decision whose caller left before it came. */
+  /** Receives a decision whose caller has left. */
   unwanted(decision: Decision): void;
 }
 
-/** The checks of one identity that have no answer. */
+/** The unanswered checks of an identity. */
 interface Group {
   identity: string;
-  /** In order of arrival. */
   waiting: Set<Waiting>;
   inFlight: number;
   answered: number;
-  /** The last one while others waited. */
+  /** The latest while others waited. */
   denial?: Denial;
 }
 
-/** A check that waits for its share of a request. */
+/** A check that waits for a batch. */
 interface Waiting {
   question: Question;
   group: Group;
   since: number;
   stalled: boolean;
-  /** It waits for an answer to the same check. */
+  /** Waits on for an answer to the same check. */
   overdue: boolean;
   ended: boolean;
   resolve(decision: Decision): void;
@@ -53,8 +49,8 @@ interface Waiting {
 }
 
 /**
- * Lets concurrent checks share requests: whatever waits when a request ends goes in one batch. Identities take turns,
- * so that the flood of one user delays no other.
+ * Batches concurrent checks: those that wait when a request ends share the next one. Identities take turns, so that one
+ * user's flood delays no other.
  */
 export class Queue {
   readonly #transport: Transport;
@@ -63,10 +59,10 @@ export class Queue {
   readonly #timeout: number;
   readonly #batch: boolean;
   readonly #groups = new Map<string, Group>();
-  /** Those with waiting checks, the next one first. */
+  /** Groups with waiting checks, in turn. */
   readonly #turns = new Set<Group>();
   readonly #flights = new Set<Waiting[]>();
-  /** Requests, with the release that may follow when a caller has left. close waits for them. */
+  /** Requests and releases that close waits for. */
   readonly #work = new Set<Promise<unknown>>();
   #waiting = 0;
   #inFlight = 0;
@@ -87,7 +83,7 @@ export class Queue {
     return this.#waiting;
   }
 
-  /** Ends the checks that wait, takes no more, and waits for the answers to those in flight. */
+  /** Ends waiting checks, and waits for those in flight. */
   async close(): Promise<void> {
     this.#closed = true;
     const error = new SluiceError('connection', 'The client is closed.');
@@ -101,7 +97,7 @@ export class Queue {
     while (this.#work.size > 0) await Promise.allSettled(this.#work);
   }
 
-  /** It rejects with a SluiceError or the signal's reason. */
+  /** Rejects with a SluiceError or the signal's reason. */
   async ask(question: Question, signal?: AbortSignal): Promise<Decision> {
     if (this.#closed) throw new SluiceError('connection', 'The client is closed.');
     this.#breaker.admit();
@@ -132,14 +128,14 @@ export class Queue {
     return performance.now() - this.#answered < this.#timeout;
   }
 
-  /** A server that answers would have denied a flood. */
+  /** A healthy server would have denied a flood. */
   #tooMany(): Decision {
     const error = new SluiceError('unavailable', 'Too many of the same check wait already.');
     if (!this.#isHealthy) throw error;
     return { ...undecided(error), allowed: false, status: 429, reason: 'too_many_waiting', retryAfterMs: 1000 };
   }
 
-  /** The request goes on when its caller leaves, since its answer tells what the server took. */
+  /** The request outlives its caller, because the answer says what the server took. */
   #unlessLeft(request: Promise<Decision>, signal: AbortSignal): Promise<Decision> {
     return new Promise((resolve, reject) => {
       const stay = onAbort(signal, () => reject(signal.reason));
@@ -199,7 +195,7 @@ export class Queue {
           reject(error);
         },
       };
-      /** Takes the check out of the queue, so that nothing is taken for a caller that is gone. */
+      /** Nothing must be taken for a caller that has left. */
       const stay = onAbort(signal, () => {
         left = true;
         if (group.waiting.delete(waiting)) this.#waiting--;
@@ -213,10 +209,7 @@ export class Queue {
     });
   }
 
-  /**
-   * Sends another request for the waits that have stalled, and ends those that are overdue when the event loop is calm.
-   * One timer is enough for all, and it goes on until then.
-   */
+  /** Sends another request for stalled checks, and ends overdue ones when the event loop is calm. */
   #watch(): void {
     if (this.#timer || this.#isIdle) return;
     const due = this.#cancelEnd ? Number.POSITIVE_INFINITY : this.#due(false) - performance.now();
@@ -250,9 +243,7 @@ export class Queue {
     return this.#waiting === 0 && this.#flights.size === 0;
   }
 
-  /**
-   * When the check that has waited longest is overdue, with or without those that wait for an answer to the same check.
-   */
+  /** When the first check is overdue, with or without those that wait on. */
   #due(withKept: boolean): number {
     let since = Number.POSITIVE_INFINITY;
     for (const group of this.#turns) {
@@ -283,7 +274,7 @@ export class Queue {
     return found;
   }
 
-  /** Ends the waits that were overdue at a time: by a denial that was given meanwhile, or by a time-out. */
+  /** Ends the overdue checks: by a denial that came meanwhile, or by a time-out. */
   #endOverdue(at: number): void {
     const timedOut = (waiting: Waiting) => {
       waiting.overdue = true;
@@ -307,8 +298,8 @@ export class Queue {
   }
 
   /**
-   * Whether an overdue check waits longer, because the server answers, and the same check is in flight or was just
-   * answered: the failure mode would let a flood pass.
+   * Whether an overdue check waits longer, because the failure mode would let a flood pass: the server answers, and the
+   * same check is in flight or was just answered.
    */
   #waitsOn({ group, since }: Waiting): boolean {
     const now = performance.now();
@@ -319,7 +310,7 @@ export class Queue {
     );
   }
 
-  /** Takes out of a group what a function has ended. */
+  /** Removes the checks that a function has ended. */
   #endWhere(group: Group, end: (waiting: Waiting) => boolean): void {
     for (const waiting of group.waiting) {
       if (!end(waiting)) continue;
@@ -328,7 +319,7 @@ export class Queue {
     }
   }
 
-  /** Records the end of a check in flight. A denial ends the waiting checks that it denies. */
+  /** A denial ends the waiting checks that it denies. */
   #landed(question: Question, group: Group, answer: Decision | null): void {
     group.inFlight--;
     if (answer) {
@@ -345,7 +336,7 @@ export class Queue {
     this.#forget(group);
   }
 
-  /** Counts a request that is over, null being a good one, and sends those that waited for it. */
+  /** Counts a request, null being a good one, and sends the next batch. */
   #ended(failure: unknown): void {
     this.#inFlight--;
     if (this.#breaker.ended(failure)) this.#answered = performance.now();
@@ -353,7 +344,7 @@ export class Queue {
     if (this.#isIdle) this.#stopWatch(); // a timer would keep the process alive
   }
 
-  /** Takes the next batch from the queue, one check of each identity in turn. */
+  /** Takes one check of each identity in turn. */
   #take(): Waiting[] {
     const batch: Waiting[] = [];
     let size = 0;
@@ -385,7 +376,7 @@ export class Queue {
     );
   }
 
-  /** Asks for several callers, and returns why that failed. No caller's signal ends the request, which is shared. */
+  /** Sends a batch, and returns why it failed. No caller's signal ends the shared request. */
   async #send(batch: Waiting[], within = this.#timeout): Promise<unknown> {
     const began = performance.now();
     try {
@@ -409,7 +400,7 @@ export class Queue {
       let rest = batch;
       let reason = error;
       if (batch.length > 1 && error instanceof SluiceError && error.kind === 'request') {
-        // Nothing was taken. Those that are not valid are told; the others that still wait are asked again.
+        // Nothing was taken, so the valid checks are sent again.
         const others = tell(batch, error);
         if (others.length < batch.length) rest = others.filter(({ ended }) => !ended);
         for (const waiting of batch) {
@@ -431,7 +422,7 @@ export class Queue {
   }
 }
 
-/** Ends the checks that a 400 names, each with the pointers of its own check, and returns the others. */
+/** Ends the checks that a 400 names, and returns the others. */
 function tell(batch: Waiting[], error: SluiceError): Waiting[] {
   return batch.filter((waiting, i) => {
     const prefix = `/checks/${i}/`;

@@ -1,8 +1,8 @@
-/** One question: may this request pass? Every field is optional; rules match by those that are set. */
+/** A check: whether a request may pass. Every field is optional; rules match by those that are set. */
 export interface Check {
   /** The limited user; at most 256 bytes. */
   userId?: string | undefined;
-  /** The plan to judge by; by default the user's own, else the tenant's. */
+  /** By default the user's own plan, else the tenant's. */
   plan?: string | undefined;
   /** A route template such as `/orders/{id}`; at most 1024 bytes. */
   endpoint?: string | undefined;
@@ -18,82 +18,78 @@ export interface Check {
   attributes?: Record<string, string> | undefined;
 }
 
-/** The decider: the server, an earlier denial whose wait is not over, or the failure mode. */
+/** The server, a cached denial, or the failure mode. */
 export type Source = 'server' | 'memory' | 'failure_mode';
 
-/** The answer to a check. */
 export interface Decision {
   allowed: boolean;
-  /** 200 allowed, 429 denied, 503 denied because nobody could decide. */
+  /** 200 allowed, 429 denied, 503 denied by the failure mode. */
   status: number;
-  /** Why it is denied, such as `limit_exceeded`. */
+  /** The reason of a denial, such as `limit_exceeded`. */
   reason: string | null;
-  /** The plan that was judged by. */
+  /** The plan in force. */
   plan: string | null;
-  /** How long until the same check may pass; null if waiting does not help, 0 if it is allowed. */
+  /** Milliseconds until the same check may pass; null if waiting does not help, 0 if allowed. */
   retryAfterMs: number | null;
-  /** What `Retry-After` adds to it, from 0 to 50. Middleware does, so that not all callers return together. */
+  /** Added by middleware to `Retry-After`, from 0 to 50, so that callers do not return together. */
   retryJitterPercent: number;
-  /** How long an allowed caller waits before going on (leaky buckets). Middleware does, `check` does not. */
+  /** Milliseconds that an allowed caller must wait (leaky buckets). Middleware does, `check` does not. */
   delayMs: number;
-  /** Burst of the limit that denied, else of the one with the fewest tokens left; null if no limit applied. */
+  /** The burst of the limit that denied, else of the one with the fewest tokens; null if no limit applied. */
   limit: number | null;
-  /** Whole tokens left of it. */
+  /** Whole tokens. */
   remaining: number | null;
-  /** How long until its bucket is full. */
+  /** Milliseconds until the bucket is full. */
   resetAfterMs: number | null;
-  /** Scope of the rule that denied: user, endpoint, global or ip. */
+  /** The denying rule's scope: user, endpoint, global or ip. */
   violatedTier: string | null;
-  /** Its pattern. */
+  /** The denying rule's pattern. */
   violatedRule: string | null;
   violatedRuleId: number | null;
-  /** Each rule that took part. */
   tiers: Tier[];
   /** The argument of `settle`, `release`, `cancel` and `extend`; null if nothing was reserved. */
   reservation: string | null;
-  /** The server decided without its store, by the rules' failure modes. */
+  /** Decided without the store, by the rules' failure modes. */
   degraded: boolean;
   source: Source;
-  /** Why the server did not decide, if the failure mode did. */
+  /** The server's error, if the failure mode decided. */
   error: SluiceError | null;
 }
 
-/** One rule's part of a decision. */
+/** A rule's result. */
 export interface Tier {
   ruleId: number;
   name: string;
   scope: string;
   keyPattern: string;
-  /** What the rule counts; null for requests. */
+  /** null for requests. */
   meter: string | null;
-  /** `enforce`, or `shadow`: it reports and never denies. */
+  /** `enforce`, or `shadow`, which never denies. */
   mode: string;
   allowed: boolean;
   limit: number | null;
   remaining: number | null;
   retryAfterMs: number | null;
   resetAfterMs: number | null;
-  /** What earns `limit`; null if `RateLimit-Policy` has no item for the tier. */
+  /** Milliseconds that earn `limit`; null if `RateLimit-Policy` has no item for the tier. */
   windowMs: number | null;
-  /** How long until `remaining` grows. */
+  /** Milliseconds until `remaining` grows. */
   moreAfterMs: number | null;
 }
 
-/** What became of a reservation. */
 export interface Settlement {
-  /** False: it was settled before, was extended, has expired, or there was none. */
+  /** False: settled or extended before, expired, or missing. */
   settled: boolean;
-  /** Requests that were charged in the end; 0 if it was not settled. */
+  /** Requests charged in the end; 0 if not settled. */
   charged: number;
-  /** What was charged in the end of other meters. */
+  /** Charged of other meters. */
   costs: Record<string, number>;
   /** `extend` found it open. */
   extended: boolean;
-  /** `extend` asked for more than is left; the reservation is open, and as it was. */
+  /** `extend` asked for more than is left; the reservation stays open as it was. */
   denied: boolean;
 }
 
-/** What became of a record. */
 export interface Recorded {
   /** False: its id was recorded before. */
   recorded: boolean;
@@ -102,19 +98,18 @@ export interface Recorded {
 }
 
 /**
- * One sort of failure: no answer within the time-out; no connection; the server cannot decide; something else than
- * Sluice answered; the key is wrong; the request itself is not valid.
+ * timeout: no answer; connection: none; unavailable: the server cannot decide; protocol: the answer is not Sluice's;
+ * key: wrong; request: invalid.
  */
 export type ErrorKind = 'timeout' | 'connection' | 'unavailable' | 'protocol' | 'key' | 'request';
 
-/** What is wrong with one value of a request. */
 export interface FieldError {
   /** A JSON pointer (RFC 6901), such as `/user_id`. */
   pointer: string;
   detail: string;
 }
 
-/** Why the server decided nothing. It holds no key and no URL. */
+/** Why the server did not decide, without the key and the URL. */
 export class SluiceError extends Error {
   override name = 'SluiceError';
   readonly kind: ErrorKind;
@@ -122,7 +117,7 @@ export class SluiceError extends Error {
   readonly status: number;
   /** Type of the problem document (RFC 9457), such as `urn:sluice:problem:unauthorized`; or ''. */
   readonly type: string;
-  /** The server's log has it, too; or ''. */
+  /** As in the server's log; or ''. */
   readonly requestId: string;
   readonly fields: FieldError[];
 

@@ -1,2 +1,2 @@
-/** The version of this client, which it names in its User-Agent; a test holds it equal to package.json's. */
+/** Sent in the User-Agent. A test compares it with package.json. */
 export const version = '0.1.0';

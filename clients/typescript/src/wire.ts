@@ -1,4 +1,4 @@
-/** How checks and decisions look in JSON. */
+/** The JSON of checks and decisions. */
 import {
   type Check,
   type Decision,
@@ -9,7 +9,7 @@ import {
   type Tier,
 } from './types.js';
 
-/** A check on its way: encoded, and with the identity that denials are remembered by. */
+/** An encoded check, with its key in the cache of denials. */
 export interface Question {
   body: string;
   /** Everything but the cost. */
@@ -17,7 +17,7 @@ export interface Question {
   cost: number;
 }
 
-/** The bounds of a check, in bytes for texts. */
+/** The server's bounds, in bytes for texts. */
 const maxUserId = 256;
 const maxPlan = 256;
 const maxEndpoint = 1024;
@@ -30,8 +30,8 @@ const maxCost = 1e9;
 const maxHold = 86_400_000;
 
 /**
- * Encodes a check. A hold, in milliseconds, reserves; 0 is the server's default. What the server would refuse whatever
- * its rules and plans are is refused here, since others' checks may share the request.
+ * Encodes a check. A hold, in milliseconds, reserves; 0 is the server's default. No invalid check is sent, because
+ * other checks may share the request.
  */
 export function encode(check: Check, hold?: number): Question {
   const { userId, plan, endpoint, method, ip, attributes, cost = 1, costs } = check;
@@ -62,7 +62,6 @@ export function encode(check: Check, hold?: number): Question {
   return { body, identity, cost: amount };
 }
 
-/** Encodes the checks of one batch. */
 export function encodeBatch(checks: Check[]): Question[] {
   return checks.map((check, i) => {
     try {
@@ -74,7 +73,6 @@ export function encodeBatch(checks: Check[]): Question[] {
   });
 }
 
-/** Encodes what has happened. */
 export function encodeRecord(check: Check, cost: number, id?: string): string {
   const { costs, ...rest } = check;
   const { identity, cost: amount } = encode({ ...rest, cost });
@@ -98,7 +96,6 @@ function textOf(pointer: string, text: unknown, most: number): string {
   return text;
 }
 
-/** The attributes that are there, in the order of their names. */
 function attributesOf(attributes: Record<string, string | undefined>): Record<string, string> {
   const sorted = Object.entries(attributes).filter(([, value]) => value !== undefined);
   if (sorted.length > maxAttributes) {
@@ -121,7 +118,7 @@ function isAddress(ip: string): boolean {
   return ip.includes(':') ? /^[\da-f:.]+$/i.test(ip) && URL.canParse(`http://[${ip}]`) : ipv4.test(ip);
 }
 
-/** Costs by meter; null if there are none but that of requests. */
+/** Null if there are no costs but that of requests. */
 function costsOf(requests: number, costs: Record<string, number> | undefined): Record<string, number> | null {
   if (!costs || Object.keys(costs).length === 0) return null;
   const all = { requests, ...amountsOf(costs) };
@@ -129,7 +126,7 @@ function costsOf(requests: number, costs: Record<string, number> | undefined): R
   return all;
 }
 
-/** Rounds costs by meter, in the order of their names. */
+/** In the order of their names. */
 export function amountsOf(costs: Record<string, number>): Record<string, number> {
   const sorted = Object.entries(costs).sort(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(
@@ -142,7 +139,7 @@ export function amountsOf(costs: Record<string, number>): Record<string, number>
   );
 }
 
-/** Rounds a cost, whose place errors name. */
+/** pointer is for errors. */
 export function amountOf(pointer: string, cost: number): number {
   const amount = Number.isFinite(cost) ? tokens(cost) : Number.NaN;
   if (!(amount >= 0 && amount <= maxCost))
@@ -150,13 +147,12 @@ export function amountOf(pointer: string, cost: number): number {
   return amount;
 }
 
-/** The buckets of reported latencies, in milliseconds; the last one, inf, is above them. */
+/** In milliseconds; the last bucket, inf, is above them. */
 const latencyBounds = [
   1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10000, 15000,
   20000, 30000, 60000,
 ];
 
-/** Encodes what was seen of a backend. */
 export function encodeReport(backend: string, latencies: Iterable<number>, errors: number): string {
   const latency_ms: Record<string, number> = {};
   let requests = 0;
@@ -168,7 +164,6 @@ export function encodeReport(backend: string, latencies: Iterable<number>, error
   return JSON.stringify({ reports: [{ backend, requests, errors, latency_ms }] });
 }
 
-/** Rounds to the smallest amount there is. */
 export function tokens(amount: number): number {
   return Math.round(amount * 1e6) / 1e6;
 }
@@ -180,7 +175,7 @@ export function refused(pointer: string, detail: string): SluiceError {
 // biome-ignore lint/suspicious/noExplicitAny: it is JSON of somebody else
 export type Json = any;
 
-/** Reads a decision; null if it is none, or not the one that its status stands for. */
+/** Returns null for anything but a decision that fits the status. */
 export function decode(answer: Json, status: number): Decision | null {
   const fits =
     status === 200 ? answer?.allowed === true : answer?.allowed === false && (status === 429 || status === 503);
@@ -253,7 +248,6 @@ function boolean(value: Json): boolean {
   throw new TypeError('no boolean');
 }
 
-/** Reads what became of a reservation. */
 export function decodeSettlement(answer: Json): Settlement {
   return whole(() => {
     if (typeof answer.settled !== 'boolean') throw new TypeError('no settlement');
@@ -269,7 +263,7 @@ export function decodeSettlement(answer: Json): Settlement {
   });
 }
 
-/** Reads what became of a record. A server that does not know records has decided a check. */
+/** A server that does not know records has decided a check. */
 export function decodeRecorded(answer: Json): Recorded {
   return whole(() => {
     if (typeof answer.recorded !== 'boolean') throw new TypeError('no record');
@@ -281,12 +275,10 @@ export function decodeRecorded(answer: Json): Recorded {
   });
 }
 
-/** Reads whether a report was taken. */
 export function decodeReport(answer: Json): boolean {
   return whole(() => (number(answer.accepted) ?? 0) > 0);
 }
 
-/** Reads an answer for which there is no failure mode. */
 function whole<T>(read: () => T): T {
   try {
     return read();
@@ -295,7 +287,6 @@ function whole<T>(read: () => T): T {
   }
 }
 
-/** Classifies an answer that is no decision. */
 export function problem(status: number, answer: Json): SluiceError {
   if (typeof answer?.type !== 'string' || status < 400) {
     return status >= 500
@@ -314,26 +305,6 @@ export function problem(status: number, answer: Json): SluiceError {
   return new SluiceError('protocol', detail, more);
 }
 
-/** A decision that lets a check pass because the server has not decided. */
 export function undecided(error: SluiceError): Decision {
-  return {
-    allowed: true,
-    status: 200,
-    reason: null,
-    plan: null,
-    retryAfterMs: 0,
-    retryJitterPercent: 0,
-    delayMs: 0,
-    limit: null,
-    remaining: null,
-    resetAfterMs: null,
-    violatedTier: null,
-    violatedRule: null,
-    violatedRuleId: null,
-    tiers: [],
-    reservation: null,
-    degraded: false,
-    source: 'failure_mode',
-    error,
-  };
+  return { ...(decode({ allowed: true, retry_after_ms: 0 }, 200) as Decision), source: 'failure_mode', error };
 }

@@ -1,6 +1,6 @@
 /**
- * What sharing requests gains, and what the client adds to a bare request, as ratios in one run: `npm run bench`. On a
- * Sluice of its own, or on the one at SLUICE_URL with the key SLUICE_KEY, as `make bench` does.
+ * Measures sharing requests, and the client beside a bare request, as ratios in one run: `npm run bench`. The server is
+ * a Sluice of its own, or the one at SLUICE_URL with the key SLUICE_KEY.
  */
 import { Sluice } from '../src/index.js';
 import { demoKey, startSluice } from './server.js';

@@ -1,4 +1,4 @@
-/** A worker that serves checks from one bucket, so that it answers while the event loop of a test is stalled. */
+/** A worker that serves checks while the event loop of a test is stalled. */
 import http from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parentPort, workerData } from 'node:worker_threads';

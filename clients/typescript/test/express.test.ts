@@ -92,7 +92,6 @@ test('a wait has the jitter of the server, also of a remembered denial', async (
     const remembered = Number((await fetch(url)).headers.get('retry-after'));
     const { resetTime } = await new SluiceStore(limits).increment('42');
     const stored = ((resetTime?.getTime() ?? 0) - Date.now()) / 1000;
-    // Time passes, but less than the jitter of a half adds.
     for (const wait of [remembered, stored])
       assert.ok(wait <= Number(want) && wait > (Number(want) * 4) / 5, `${wait}`);
     assert.equal(server.requests.length, 1);

@@ -19,15 +19,15 @@ interface Held {
   body: string;
   users: string[];
   /**
-   * Allows all checks. The plan of each decision is the user's id, and the user holder gets a reservation. With status
-   * 400 it refuses the checks of the user bad.
+   * Allows all checks, with the user's id as plan, and a reservation for the user holder. With status 400 it refuses
+   * the checks of the user bad.
    */
   let(status?: number): void;
-  /** Allows n checks of a user and all of others, and denies the rest for a minute. */
+  /** Allows n checks of a user and all of others. */
   limit(user: string, n: number): void;
 }
 
-/** A server that answers when it is told. */
+/** A server that answers on command. */
 async function gate(options: { timeout?: number; failureMode?: 'open' | 'closed' } = {}) {
   const arrived: Held[] = [];
   let ring = () => {};
@@ -304,7 +304,6 @@ test('an overdue check waits for the answer to the same check if the server answ
   );
 });
 
-/** A queue whose transport answers all but the checks named hangs. */
 function hanging(timeout: number) {
   const allowed = decode({ allowed: true }, 200) as Decision;
   let end = (_: Error) => {};

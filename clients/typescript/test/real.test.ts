@@ -50,7 +50,6 @@ test('the code that the web UI shows compiles and runs', async () => {
   };
   for (const name of ['plain', 'every']) {
     const code = await readFile(join(shown, `${name}.ts`), 'utf8');
-    // The usual time-out is short for a machine that runs many tests.
     const here = code.replace('url: "http://127.0.0.1:8080"', `url: "${sluice.url}", timeout: 30_000`);
     await writeFile(join(folder, `${name}.ts`), here);
   }
@@ -62,7 +61,7 @@ test('the code that the web UI shows compiles and runs', async () => {
   for (let i = 0; printed === 'allowed\n' && i < 30; i++) printed = await node('plain.js'); // some more are earned meanwhile
   assert.match(printed, /^denied, wait [\d.]+ ms\n$/);
   assert.equal(await node('every.js'), 'allowed\n');
-  // It asked what the file says, letter by letter: the bucket of that user has lost tokens.
+  // The bucket of that user has lost tokens, so the check was as in the file.
   const { user_id: userId, ...check } = JSON.parse(await readFile(join(shown, 'every.json'), 'utf8'));
   const look = await new Sluice({ ...patient, url: sluice.url }).check({ ...check, userId, cost: 0 });
   assert.equal(look.remaining, 0);

@@ -25,7 +25,7 @@ export interface Received {
   headers: http.IncomingHttpHeaders;
 }
 
-/** Answers by a function, which may take its time, and keeps the requests. */
+/** Answers by a function, and keeps the requests. */
 export async function serve(answer: (request: Received) => Scripted | Promise<Scripted>) {
   const requests: Received[] = [];
   const server = http.createServer(async (request, response) => {
@@ -80,7 +80,6 @@ async function listen(server: net.Server, port = 0): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** The URL of a port that refuses connections. */
 export async function goneUrl(): Promise<string> {
   const server = net.createServer();
   const port = await listen(server);
@@ -88,7 +87,7 @@ export async function goneUrl(): Promise<string> {
   return `http://127.0.0.1:${port}`;
 }
 
-/** A proxy in front of a server, that can hang or be gone. */
+/** A proxy that can hang or be gone. */
 export async function proxy(target: string) {
   const { port, hostname } = new URL(target);
   const sockets = new Set<net.Socket>();
@@ -122,7 +121,6 @@ export async function proxy(target: string) {
       for (const socket of sockets) socket.destroy();
       await closed;
     },
-    /** Ends what hung, as a restart does. */
     back: async () => {
       hanging = false;
       for (const socket of sockets) socket.destroy();
@@ -135,14 +133,14 @@ export async function proxy(target: string) {
   return proxied;
 }
 
-/** What `make test` builds; SLUICE_BINARY names another. */
+/** SLUICE_BINARY names another binary than that of `make test`. */
 const { SLUICE_BINARY: binary = join(import.meta.dirname, '../../../../.bin/sluice'), ...environment } = process.env;
 
 export const demoKey = 'slk_demo_0123456789abcdef0123456789abcdef';
 
-/** Starts `sluice dev` with data and ports of its own, and returns the URL of its check endpoint. */
+/** Starts `sluice dev` and returns the URL of its check endpoint. */
 export async function startSluice(): Promise<{ url: string; stop(): Promise<void> }> {
-  // Not below the checkout, which the user that Postgres runs as may be unable to reach.
+  // The user of Postgres may be unable to reach the checkout.
   const folder = await mkdtemp(join(tmpdir(), 'sluice-js-'));
   const any = '127.0.0.1:0';
   const child: ChildProcess = spawn(binary, ['dev'], {

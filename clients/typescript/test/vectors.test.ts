@@ -28,7 +28,7 @@ for (const vector of cases) {
     const limits = new Sluice({
       url: vector.gone ? await goneUrl() : server.url,
       key: testKey,
-      // The faults that are no time-out must not become one on a busy machine.
+      // A busy machine must not turn other faults into a time-out.
       timeout: slow ? 200 : 20_000,
       failureMode: vector.config.failure_mode as FailureMode | undefined,
       denialMemory: vector.config.denial_memory_ms,
@@ -89,7 +89,6 @@ async function call(limits: Sluice, step: Json): Promise<unknown> {
   }
 }
 
-/** The vectors write checks as they are sent. */
 function readCheck({ user_id, ...check }: Json): Check {
   return { userId: user_id, ...check };
 }

@@ -10,8 +10,9 @@ import httpx
 
 from . import _core
 from ._breaker import LONGEST
-from ._core import RECORD_PAUSES, Ask, Core, FailureMode, Observation, Post, Step, Steps, may_repeat
+from ._core import Ask, Core, FailureMode, Observation, Pause, Post, Step, Steps
 from ._queue import IN_FLIGHT, STALL, Queue
+from ._sync import Sluice
 from ._types import Check, Decision, Recorded, Settlement, SluiceError
 from ._wire import Answer, Question
 
@@ -19,7 +20,6 @@ T = TypeVar("T")
 
 
 async def _run(steps: Steps[T], do: Callable[[Any], Awaitable[Any]]) -> T:
-    """Runs an operation by a function that waits for each of its steps."""
     try:
         step = next(steps)
         while True:
@@ -35,7 +35,6 @@ async def _run(steps: Steps[T], do: Callable[[Any], Awaitable[Any]]) -> T:
 
 
 class _Call:
-    """A check that waits for its share of a request."""
 
     def __init__(self, question: Question, unwanted: Callable[[Decision], None]) -> None:
         self.question = question
@@ -70,9 +69,8 @@ class _Call:
 class AsyncSluice:
     """Sluice for asyncio: the same options and methods, with http an httpx.AsyncClient.
 
-    Requests are tasks of their own, so a caller that is cancelled disturbs nobody else's. Event loops may share it,
-    even at once: each has a queue and connections of its own, which a close in that loop closes. An http of your own is
-    for one event loop.
+    Requests are tasks of their own, so a cancelled caller disturbs no other. Event loops may share it: each has a queue
+    and connections of its own, which a close in that loop closes. An http of your own is for one event loop.
     """
 
     def __init__(
@@ -93,69 +91,38 @@ class AsyncSluice:
         self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
 
     async def check(self, check: Check) -> Decision:
-        """Asks whether a request may pass. It raises only a SluiceError of the kind request, if the check is not valid
-        (too long an id, an unknown plan)."""
         return await self._run(self._core.check(check))
 
     async def reserve(self, check: Check, hold: float = 0) -> Decision:
-        """check for a cost that is known only afterwards: check.cost is an estimate. If the decision is allowed, its
-        reservation goes to settle. hold is how many seconds the server waits for that, by default ten minutes."""
         return await self._run(self._core.check(check, hold))
 
     async def check_batch(self, checks: list[Check]) -> list[Decision]:
-        """Asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid, it
-        raises an error that names it, and nothing is taken. Denials are neither remembered nor recalled."""
         return await self._run(self._core.check_batch(checks))
 
     async def settle(self, reservation: str | None, cost: float | Mapping[str, float]) -> Settlement:
-        """Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest,
-        even below zero, so that later checks wait. It settles once: sending it again after an error is safe. None,
-        which is what a decision of the failure mode has, is not sent."""
         return await self._run(self._core.settle(reservation, cost))
 
     async def record(self, check: Check, cost: float, id: str | None = None) -> Recorded:
-        """Charges what has happened, whatever is left: no rule denies a record. cost is that of requests,
-        check.costs those of other meters; check.cost is ignored. The key needs the
-        permissions check and report. The server charges an id, of 16 to 255 visible ASCII characters, once within two
-        minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide.
-        Without an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
-        for pause in RECORD_PAUSES if id else ():
-            try:
-                return await self._run(self._core.record(check, cost, id))
-            except SluiceError as error:
-                if not may_repeat(error):
-                    raise
-                await asyncio.sleep(pause)
         return await self._run(self._core.record(check, cost, id))
 
     async def cancel(self, reservation: str | None) -> Settlement:
-        """Gives back all that a reservation took."""
         return await self._run(self._core.finish(reservation, {"cancel": True}))
 
     async def release(self, reservation: str | None) -> Settlement:
-        """Frees the slots that a reservation holds, and leaves its estimate charged."""
         return await self._run(self._core.finish(reservation, {}))
 
     async def extend(self, reservation: str | None, cost: float | Mapping[str, float] | None = None) -> Settlement:
-        """Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes
-        the estimate; a lower one changes nothing."""
         return await self._run(self._core.extend(reservation, cost))
 
     async def report(self, backend: str, latencies: Iterable[float], errors: int = 0) -> bool:
-        """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt
-        to it: their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
         return await self._run(self._core.report(backend, latencies, errors))
 
     async def usage(self, user_id: str | int, *, plan: str | None = None) -> Any:
-        """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage.
-
-        plan is whose limits to show; by default the user's own, else the tenant's default.
-        """
         return await self._run(self._core.usage(user_id, plan))
 
     async def close(self) -> None:
-        """Waits for requests in flight, at most eleven time-outs, and closes the connections. Later checks are decided
-        by the failure mode."""
+        """Waits for requests in flight, at most eleven time-outs, and closes the connections. The failure mode decides
+        later checks."""
         self._closed = True
         here = self._loops.get(asyncio.get_running_loop())
         if here is not None:
@@ -177,7 +144,10 @@ class AsyncSluice:
             if self._closed:
                 raise SluiceError("connection", "The client is closed.")
             return await self._here().ask(step.question)
-        # The request goes on if its caller is cancelled: connections are left in order.
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            return None
+        # A cancelled caller must not end a request, which would disturb its connection.
         here = self._here()
         return await asyncio.shield(here.spawn(here.post(step)))
 
@@ -197,8 +167,12 @@ class AsyncSluice:
             self._here().release(reservation)
 
 
+for _name in ("check", "reserve", "check_batch", "settle", "record", "cancel", "release", "extend", "report", "usage"):
+    getattr(AsyncSluice, _name).__doc__ = getattr(Sluice, _name).__doc__
+
+
 class _Loop:
-    """What a client has in one event loop: a queue, requests and connections."""
+    """The queue, requests and connections of a client in one event loop."""
 
     def __init__(self, client: AsyncSluice, core: Core, given: httpx.AsyncClient | None) -> None:
         self._client, self._core, self._given = client, core, given
@@ -235,8 +209,7 @@ class _Loop:
             self.queue.remove(call)
 
     async def _look(self) -> None:
-        """Ends the waits that are overdue, and sends another request for those that have stalled. One timer is enough
-        for all."""
+        """Ends overdue calls, and sends another request for stalled ones."""
         queue, timeout, now = self.queue, self._core.timeout, time.monotonic
         try:
             while queue.waiting or queue.flights:
@@ -252,7 +225,7 @@ class _Loop:
             self._watch = None
 
     async def _pause(self, end: float) -> None:
-        """Sleeps, and meanwhile sends another request for the checks that have stalled."""
+        """Sleeps, and meanwhile sends another request for stalled calls."""
         while True:
             left = end - time.monotonic()
             await asyncio.sleep(max(0, min(left, self._core.timeout * STALL)))
@@ -285,7 +258,7 @@ class _Loop:
                 self._send_next()
 
     def _unwanted(self, decision: Decision) -> None:
-        """A slot would stay taken until its max_hold, for a caller that does not know of it."""
+        """Otherwise a slot would stay taken until its max_hold."""
         if decision.reservation:
             self.release(decision.reservation)
 
@@ -299,7 +272,6 @@ class _Loop:
         self.spawn(quietly())
 
     async def post(self, post: Post) -> Answer:
-        """Sends one request, once."""
         due = time.monotonic() + post.seconds
         answer: asyncio.Future[httpx.Response] | None = None
         try:

@@ -6,17 +6,16 @@ from collections.abc import Callable
 
 from ._types import SluiceError
 
-#: How many time-outs a check or a pause lasts at most.
+#: Time-outs that a check or a pause lasts at most.
 LONGEST = 10
-#: After how many failures in a row the failure mode decides at once, except for one probe after each pause.
+#: After so many failures in a row the failure mode decides at once, except for one probe after each pause.
 FAILURES_UNTIL_PROBING = 5
-#: Bounds the pauses, in seconds, also of clients with a long time-out.
-MAX_PAUSE = 5.0
+MAX_PAUSE = 5.0  # seconds
 
 
 class Breaker:
-    """Bounds what a server that fails costs its callers. The pauses between probes double from one time-out to
-    LONGEST, at most MAX_PAUSE. Threads share it without a lock: a race lets a second probe through."""
+    """Bounds the cost of a failing server. Pauses between probes double from one time-out to LONGEST, at most
+    MAX_PAUSE. Threads share it without a lock: a race lets a second probe through."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
@@ -39,7 +38,6 @@ class Breaker:
         self._probing, self._next = True, now + self._timeout
 
     def ended(self, is_answered: bool) -> None:
-        """Counts a request that is over."""
         if is_answered:
             self._failures, self._pause, self._probing = 0, 0.0, False
             return
@@ -47,5 +45,5 @@ class Breaker:
         if self._failures == FAILURES_UNTIL_PROBING or self._probing:
             self._pause = min(max(self._timeout, 2 * self._pause), LONGEST * self._timeout, MAX_PAUSE)
             self._probing = False
-            # Jitter, so that the processes of a service do not probe at the same time.
+            # The jitter keeps the processes of a service from probing together.
             self._next = self.now() + self._pause * (1 + random.random()) / 2

@@ -1,7 +1,6 @@
 """What the clients for threads and for asyncio share: everything but waiting.
 
-Each operation is a generator. It yields a step that has to be waited for, an Ask or a Post, and is sent what came of
-it. The clients run the same operations; how to wait is all that they add.
+Each operation is a generator that yields steps, and receives their results. The clients add how to wait for them.
 """
 
 from __future__ import annotations
@@ -44,28 +43,33 @@ from ._wire import (
 #: Decides checks that the server does not: open lets them pass, closed denies them with status 503.
 FailureMode = Literal["open", "closed"]
 
-#: How many time-outs calls wait that no user waits for.
+#: Multiplies the time-out for calls that no user waits for.
 PATIENT_TIMEOUTS = 10
 
-#: How many seconds no check may have failed before the log says that the server decides again: one that fails now and
-#: then is one state, and one line.
+#: Seconds without a failure before the log says that the server decides again, so that occasional failures are one
+#: line.
 QUIET_AFTER = 1.0
 
-#: Idle connections close before the server closes them, which is after two minutes: a request on a connection that is
-#: being closed is lost.
+#: Idle connections close before the server closes them after two minutes, because a request on one would be lost.
 LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=256, keepalive_expiry=30)
 
 log = logging.getLogger("sluice")
 
 
 class Ask(NamedTuple):
-    """A step: the queue of the client is to answer a question, by itself or among others. It results in a Decision."""
+    """A step: ask a question, alone or in a batch. The result is a Decision."""
 
     question: Question
 
 
+class Pause(NamedTuple):
+    """A step: wait for so many seconds."""
+
+    seconds: float
+
+
 class Post(NamedTuple):
-    """A step: one request, sent once. It results in an Answer."""
+    """A step: send a request once. The result is an Answer."""
 
     method: str
     path: str
@@ -73,19 +77,18 @@ class Post(NamedTuple):
     seconds: float  #: within which it must be answered
 
 
-Step = Union[Ask, Post]
-#: A timer of more than this part of the time-out came late: the process had no time for it, or for an answer.
+Step = Union[Ask, Pause, Post]
+#: A timer later than this part of the time-out shows that the process had no time for answers.
 LATE = 1 / 8
-#: How many seconds a timer is put off until the process has had time to read an answer, and how often in a row.
+#: The process reads answers in so many pauses of so many seconds.
 PAUSE, PAUSES = 0.002, 2
 
-#: How many reads of an answer may begin when its time is over.
+#: Reads of an answer that may begin after its time.
 LATE_READS = 4
 
-#: How a request fails that got no answer. A URL that cannot be asked is an InvalidURL or a ValueError.
+#: The errors of requests without an answer. A bad URL is an InvalidURL or a ValueError.
 NO_ANSWER = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, RuntimeError, ValueError)
 
-#: How many seconds pass before a record is sent again.
 RECORD_PAUSES = (0.1, 0.4)
 
 T = TypeVar("T")
@@ -94,7 +97,7 @@ Steps = Generator[Step, Any, T]
 
 @dataclass
 class Observation:
-    """What on_decision is told of a check."""
+    """The argument of on_decision."""
 
     check: Check
     decision: Decision | None  #: None if the check raised
@@ -102,13 +105,8 @@ class Observation:
     took: float  #: the caller's wait, in seconds
 
 
-def may_repeat(error: SluiceError) -> bool:
-    """Whether the server gave no answer, or could not decide."""
-    return error.kind in ("timeout", "connection") or error.status >= 500
-
-
 class Deadline(dict[str, float]):
-    """One time-out for a whole request, where httpx has one for each step: each gets what is left."""
+    """One time-out for a whole request. httpx has one for each step, which gets the time that is left."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -119,8 +117,8 @@ class Deadline(dict[str, float]):
         return max(0.001, self._at - time.monotonic())
 
     def check(self) -> None:
-        """Raises some reads after it is over. httpx gives each read of a header or a body what was left at the first
-        one. What came while the thread had no time is read all the same."""
+        """Raises some reads after the end, so that answers that came while the thread had no time are read. httpx gives
+        each read of a header or a body the time that was left at the first one."""
         if time.monotonic() > self._at:
             self._late_reads += 1
             if self._late_reads > LATE_READS:
@@ -134,7 +132,7 @@ class Deadline(dict[str, float]):
 
 
 def _address(url: str) -> SplitResult | None:
-    """The parts of a URL that the HTTP library and the resolver take as it is, or None."""
+    """The parts of a URL, or None for one that the HTTP library or the resolver would change."""
     try:
         parts = urlsplit(url)
         asked = httpx.Request("GET", url.rstrip("/")).url
@@ -236,7 +234,15 @@ class Core:
         return decode_settlement((yield from self._patient("POST", "/v1/settle", body)))
 
     def record(self, check: Check, cost: float, id: str | None) -> Steps[Recorded]:
-        return decode_recorded((yield from self._patient("POST", "/v1/check", encode_record(check, cost, id))))
+        body = encode_record(check, cost, id)
+        for pause in RECORD_PAUSES if id else ():
+            try:
+                return decode_recorded((yield from self._patient("POST", "/v1/check", body)))
+            except SluiceError as error:
+                if error.kind not in ("timeout", "connection") and error.status < 500:
+                    raise
+            yield Pause(pause)
+        return decode_recorded((yield from self._patient("POST", "/v1/check", body)))
 
     def report(self, backend: str, latencies: Iterable[float], errors: int) -> Steps[bool]:
         return decode_report((yield from self._patient("POST", "/v1/report", report_body(backend, latencies, errors))))
@@ -248,7 +254,7 @@ class Core:
         return self._patient("GET", path, None)
 
     def tell(self, batch: Sequence[Call], deadline: float) -> Steps[SluiceError | None]:
-        """Asks for several calls, ends them all, and returns why the request failed."""
+        """Sends and ends a batch, and returns why the request failed."""
         left = deadline - time.monotonic()
         try:
             if len(batch) == 1:
@@ -263,7 +269,7 @@ class Core:
         except SluiceError as error:
             rest = batch
             if error.kind == "request" and len(batch) > 1:
-                # Nothing was taken. Those that are not valid are told, and the others asked again without them.
+                # Nothing was taken, so the valid checks are sent again.
                 rest = []
                 for i, call in enumerate(batch):
                     own = named(error, i)
@@ -280,7 +286,6 @@ class Core:
             return error
 
     def _together(self, questions: list[Question]) -> Steps[list[Decision]]:
-        """Sends a batch of the caller's own."""
         self.batches.admit()
         try:
             decisions = yield from self._many(questions, self.timeout)
@@ -321,7 +326,6 @@ class Core:
 
     @staticmethod
     def failure(error: Exception) -> SluiceError:
-        """Classifies an error of the transport."""
         if isinstance(error, SluiceError):
             return error
         if isinstance(error, httpx.TimeoutException):
@@ -329,7 +333,7 @@ class Core:
         return SluiceError("connection", f"{type(error).__name__}: {error}")
 
     def fall_back(self, error: SluiceError) -> Decision:
-        """Decides by the failure mode, unless it is the request that is wrong."""
+        """Decides by the failure mode, unless the request is invalid."""
         if error.kind == "request":
             raise error
         self._failed_checks += 1
@@ -354,7 +358,7 @@ class Core:
             self._on_decision(Observation(check, decision, error, time.monotonic() - began))
 
 
-# The buckets of reported latencies, in milliseconds; the last one, inf, is above them.
+# In milliseconds; the last bucket, inf, is above them.
 LATENCY_BOUNDS = (
     1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000,
     10000, 15000, 20000, 30000, 60000,
@@ -362,8 +366,8 @@ LATENCY_BOUNDS = (
 
 
 def pauses(due: float, timeout: float, now: Callable[[], float]) -> Generator[float, None, None]:
-    """Yields for how long to pause before a wait ends that was due then, until the process has had time to read an
-    answer. After a stall, timers come before the answers that have long arrived."""
+    """Yields pauses until the process has had time to read answers, because after a stall timers come before answers
+    that have arrived. due is when the wait should have ended."""
     calm = min(PAUSE, LATE * timeout)
     in_time, lates, pause = 0, 0, calm
     if now() - due > LATE * timeout:  # the time begins anew, since the request may not even have been sent
@@ -388,7 +392,7 @@ def report_body(backend: str, latencies: Iterable[float], errors: int) -> str:
 
 
 def is_answer(error: SluiceError | None) -> bool:
-    """Whether the server is well: a refusal is an answer."""
+    """Whether the server answered: a refusal is an answer."""
     return error is None or error.kind in ("request", "key")
 
 

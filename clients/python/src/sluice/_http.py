@@ -1,4 +1,4 @@
-"""What the middlewares answer."""
+"""The answers of middleware."""
 
 from __future__ import annotations
 
@@ -30,14 +30,13 @@ def _seconds(seconds: float | None) -> int:
 
 
 def _policies(decision: Decision) -> list[tuple[str, Tier]]:
-    """The tiers that RateLimit-Policy has an item for, with their names there."""
+    """The tiers with an item in RateLimit-Policy, and their names."""
     return [(f"{t.scope}-{t.rule_id}", t) for t in decision.tiers if t.mode == "enforce" and t.window]
 
 
 def headers(decision: Decision, now: float | None = None) -> list[tuple[str, str]]:
-    """RateLimit and RateLimit-Policy, like the server's; X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds) if
-    a limit applied; Retry-After, in whole seconds, if the check is denied and a wait helps. Denials are not to be
-    stored."""
+    """RateLimit and RateLimit-Policy; if a limit applied, X-RateLimit-Limit, -Remaining and -Reset (in Unix seconds);
+    Retry-After, in whole seconds, for a denial that a wait ends. Denials must not be stored."""
     found = []
     if named := _policies(decision):
         policy = [POLICY_ITEM.format(name, t.limit, max(1, _seconds(t.window))) for name, t in named]
@@ -58,7 +57,7 @@ def headers(decision: Decision, now: float | None = None) -> list[tuple[str, str
 
 
 def _wait(decision: Decision) -> int:
-    """Whole seconds with the jitter, rounded up; 0 is no wait that helps."""
+    """Whole seconds with the jitter, rounded up; 0: no wait helps."""
     if decision.allowed or not decision.retry_after:
         return 0
     jitter = round(min(max(0, decision.retry_jitter_percent), MAX_JITTER_PERCENT) * 100)

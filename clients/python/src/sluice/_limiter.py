@@ -8,11 +8,10 @@ from threading import Lock
 
 
 class Limiter:
-    """A token bucket in this process, to pace one's own requests to a service that limits them. It starts full. It asks
-    no server. Threads may share it."""
+    """A local token bucket for requests to a limited service. It begins full. Threads may share it."""
 
     def __init__(self, per_second: float, burst: float) -> None:
-        """burst tokens, and per_second more each second, continuously."""
+        """Refills continuously."""
         if not (0 < per_second < math.inf and 1 <= burst < math.inf):
             raise ValueError(
                 f"sluice: Limiter({per_second}, {burst}): the rate must be above 0 and the burst at least 1"
@@ -25,7 +24,7 @@ class Limiter:
 
     @property
     def tokens(self) -> float:
-        """Tokens that are there; below 0, those that are taken ahead of time."""
+        """Available tokens, below 0 after reservations."""
         return self._burst - max(0.0, self._full_at - self.now()) / self._per_token
 
     def allow(self, n: float = 1) -> bool:
@@ -33,12 +32,12 @@ class Limiter:
         return self._take(n, 0) is not None
 
     def wait(self, n: float = 1) -> None:
-        """Takes n tokens, once there are as many; those who wait are served in order. It raises, and takes nothing, if
-        n is above the burst."""
+        """Waits for n tokens and takes them, in order of the callers. Raises, and takes nothing, if n is above the
+        burst."""
         time.sleep(self._sure(n))
 
     async def wait_async(self, n: float = 1) -> None:
-        """wait for asyncio; a caller that is cancelled gives its tokens back."""
+        """wait for asyncio. A cancelled caller returns its tokens."""
         delay = self._sure(n)
         try:
             await asyncio.sleep(delay)
@@ -48,8 +47,7 @@ class Limiter:
             raise
 
     def reserve(self, n: float = 1) -> float | None:
-        """Takes n tokens ahead of time, and returns how many seconds to wait before acting; None if n is above the
-        burst."""
+        """Takes n tokens ahead of time. Returns the seconds to wait before acting; None if n is above the burst."""
         return self._take(n, math.inf)
 
     def _sure(self, n: float) -> float:
@@ -59,14 +57,14 @@ class Limiter:
         return delay
 
     def _take(self, n: float, longest: float) -> float | None:
-        """Takes n tokens that are there within longest seconds, and returns when they are."""
+        """Takes n tokens that are available within longest seconds, and returns the delay."""
         if not 0 <= n <= self._burst:
             return None
         with self._lock:
             now = self.now()
             after = max(self._full_at, now) + n * self._per_token
             delay = max(0.0, after - now - self._burst * self._per_token)
-            if delay > longest + 1e-6:  # a millionth of a second is what sums of fractions may be off
+            if delay > longest + 1e-6:  # sums of fractions may be off
                 return None
             self._full_at = after
             return delay

@@ -8,9 +8,9 @@ from threading import Lock
 from ._types import Decision
 from ._wire import Question
 
-#: Caps the memory of denials, because callers can make up identities.
+#: Bounds the cache, because callers can invent identities.
 MAX_DENIALS = 10_000
-#: How long a denial is remembered for which no wait helps, such as that of a block rule.
+#: The life of a denial that no wait ends, such as by a block rule.
 WITHOUT_WAIT = 1.0
 
 
@@ -22,7 +22,7 @@ class Denial:
     until: float = 0
 
     def decided(self, now: float) -> Decision:
-        """The denial with what is left of its waits."""
+        """The denial with its remaining waits."""
         decision, passed = self.decision, now - self.at
         return replace(
             decision,
@@ -42,7 +42,7 @@ class Denial:
 
 
 class Memory:
-    """Remembers denials by the identity of their checks. A check that costs less may pass, so it is asked."""
+    """Caches denials by identity. A check of lower cost may pass, so it is not answered."""
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
@@ -58,7 +58,6 @@ class Memory:
         self._lock = Lock()
 
     def recall(self, question: Question) -> Decision | None:
-        """An earlier denial that still holds, with what is left of its waits."""
         denial = self._denials.get(question.identity)
         if denial is None or question.cost <= 0:
             return None
@@ -72,7 +71,7 @@ class Memory:
         return denial.decided(now)
 
     def learn(self, question: Question, decision: Decision) -> None:
-        """Keeps a denial. Those that may end at any moment, such as a slot that is freed, are not kept."""
+        """Caches a denial, unless it may end at any moment, as by a concurrency limit."""
         if decision.allowed or self._longest <= 0 or question.cost <= 0 or decision.status != 429 or decision.degraded:
             return
         if decision.reason == "limit_exceeded":

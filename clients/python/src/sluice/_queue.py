@@ -11,22 +11,21 @@ from ._memory import Denial, Memory
 from ._types import Decision, SluiceError
 from ._wire import Question
 
-#: How many requests are in flight before checks wait to share the next one. Two keep the server busy while one
-#: answer travels.
+#: Two requests keep the server busy while an answer travels; further checks wait for a batch.
 IN_FLIGHT = 2
-#: Caps the requests that are added while those in flight hang.
+#: Including requests that are added while others hang.
 MOST_IN_FLIGHT = 16
-#: A check that waits a quarter of the time-out starts another request: those in flight hang, and others may not.
+#: A check that waits so long starts another request, because those in flight hang.
 STALL = 1 / 4
 MAX_BATCH = 256
-#: Half of what the server takes, in bytes: bodies are ASCII.
+#: Half of the server's bound.
 MAX_BATCH_BYTES = 512 << 10
-#: Bounds the waiting checks of one identity.
+#: Bounds the waiting checks of an identity.
 MAX_WAITING = 16_384
 
 
 class Call(Protocol):
-    """A check that waits for its share of a request."""
+    """A check that waits for a batch."""
 
     question: Question
     since: float  #: the start of its wait
@@ -44,7 +43,7 @@ C = TypeVar("C", bound=Call)
 
 
 class _Group(Generic[C]):
-    """The checks of one identity that have no answer."""
+    """The unanswered checks of an identity."""
 
     def __init__(self) -> None:
         self.waiting: OrderedDict[C, None] = OrderedDict()  # in order of arrival
@@ -54,8 +53,8 @@ class _Group(Generic[C]):
 
 
 class Queue(Generic[C]):
-    """Bounded queues of waiting checks, one for each identity. Identities take turns in batches, so that the flood of
-    one user delays no other. It needs a lock if threads share it."""
+    """Bounded queues of checks, one for each identity. Identities take turns in batches, so that one user's flood
+    delays no other. Threads that share it need a lock."""
 
     def __init__(self, memory: Memory, breaker: Breaker, timeout: float, now: Callable[[], float]) -> None:
         self.breaker = breaker
@@ -85,8 +84,8 @@ class Queue(Generic[C]):
         return self._groups.setdefault(identity, _Group())
 
     def add(self, call: C) -> Decision | None:
-        """Adds a call. If too many of its identity wait, it returns a denial, since a server that answers would have
-        denied a flood; while the server does not answer, it raises."""
+        """Adds a call. If too many of its identity wait, it returns a denial, because a healthy server would have
+        denied the flood; else it raises."""
         group = self._group(call.question.identity)
         if len(group.waiting) >= MAX_WAITING:
             error = SluiceError("unavailable", "Too many of the same check wait already.")
@@ -99,7 +98,7 @@ class Queue(Generic[C]):
         return None
 
     def remove(self, call: C) -> None:
-        """Removes a call if it still waits, so that nothing is taken for a caller that is gone."""
+        """Removes a call that still waits, so that nothing is taken for a caller that has left."""
         group = self._groups.get(call.question.identity)
         if group is not None and call in group.waiting:
             del group.waiting[call]
@@ -113,7 +112,7 @@ class Queue(Generic[C]):
                 self._groups.pop(identity, None)
 
     def take(self) -> list[C]:
-        """Takes the next batch, one call of each identity in turn, and counts it as in flight."""
+        """Takes the next batch, one call of each identity in turn."""
         batch: list[C] = []
         size = 0
         while self._turns and len(batch) < MAX_BATCH:
@@ -137,7 +136,7 @@ class Queue(Generic[C]):
         return batch
 
     def start(self, call: C) -> list[C]:
-        """Counts a call that has not waited as in flight, and returns it as a batch."""
+        """Returns a call that has not waited as a batch."""
         call.sent = True
         self._group(call.question.identity).in_flight += 1
         self.in_flight += 1
@@ -145,8 +144,8 @@ class Queue(Generic[C]):
         return self.flights[-1]
 
     def landed(self, batch: list[C], is_answered: bool | None) -> None:
-        """Records the end of a request. A denial in it ends the waiting calls that it denies. None says nothing about
-        the server."""
+        """Records the end of a request, whose denials end the waiting calls that they deny. None says nothing about the
+        server."""
         self.in_flight -= 1
         self.flights = [flight for flight in self.flights if flight is not batch]
         if is_answered is not None:
@@ -174,7 +173,7 @@ class Queue(Generic[C]):
                 call.end(result)
 
     def due(self, with_kept: bool = False) -> float:
-        """When the call that has waited longest is overdue, without those that are kept; infinity if nobody waits."""
+        """When the first call is overdue, without those that are kept; infinity if nobody waits."""
         wanted = (
             next((call.since for call in group.waiting if with_kept or not call.kept), float("inf"))
             for group in self._turns.values()
@@ -216,7 +215,7 @@ class Queue(Generic[C]):
                         call.end(SluiceError("timeout", "No answer in time."))
 
     def overdue(self, call: C) -> Decision | SluiceError | None:
-        """Decides a call that is overdue: by a denial that was given while it waited, or not yet, or by a time-out."""
+        """Decides an overdue call: by a denial that came while it waited, or not yet, or by a time-out."""
         denial = self._group(call.question.identity).denial
         if not call.sent and denial is not None and denial.at > call.since and call.question.cost >= denial.cost:
             return denial.decided(self._now())
@@ -224,8 +223,8 @@ class Queue(Generic[C]):
         return None if call.kept else SluiceError("timeout", "No answer in time.")
 
     def _waits_on(self, call: C) -> bool:
-        """Whether an overdue call waits longer, because the server answers, and the same check is in flight or was just
-        answered: the failure mode would let a flood pass."""
+        """Whether an overdue call waits longer, because the failure mode would let a flood pass: the server answers,
+        and the same check is in flight or was just answered."""
         group, now = self._group(call.question.identity), self._now()
         return (
             now - call.since < LONGEST * self._timeout

@@ -14,7 +14,7 @@ import httpx
 
 from . import _core
 from ._breaker import LONGEST
-from ._core import RECORD_PAUSES, Ask, Core, Deadline, FailureMode, Observation, Post, Step, Steps, may_repeat
+from ._core import Ask, Core, Deadline, FailureMode, Observation, Post, Step, Steps
 from ._queue import IN_FLIGHT, STALL, Queue
 from ._types import Check, Decision, Recorded, Settlement, SluiceError
 from ._wire import Answer, Question
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def _run(steps: Steps[T], do: Callable[[Any], Any]) -> T:
-    """Runs an operation by a function that waits for each of its steps."""
+    """Runs an operation with a function that does its steps."""
     try:
         step = next(steps)
         while True:
@@ -43,9 +43,8 @@ _sending = local()
 
 
 def _bound_reads(event: str, info: dict[str, Any]) -> None:
-    """Makes each read from a new connection wait only for what is left of its request's time. httpcore, which calls
-    this, gives every read of a header what was left at the first one, so a server that sends it byte by byte would hold
-    a call."""
+    """Bounds each read from a new connection by its request's deadline. httpcore, which calls this, gives every read
+    of a header the time left at the first one, so a server could hold a call by sending it byte by byte."""
     if not event.endswith(("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")):
         return
     stream = info["return_value"]
@@ -68,7 +67,7 @@ def _runs_threads() -> bool:
 
 
 class _Call:
-    """A check that waits for its share of a request."""
+    """A check that waits for a batch."""
 
     def __init__(self, question: Question, timeout: float) -> None:
         self.question = question
@@ -96,18 +95,18 @@ class _Call:
         raise result or SluiceError("timeout", "No answer in time.")
 
     def unwanted(self) -> str | None:
-        """The reservation that nobody knows of, because its caller left."""
+        """The reservation of a caller that has left."""
         return self._result.reservation if self.left and isinstance(self._result, Decision) else None
 
 
 class Sluice:
-    """Asks one server with one key. Make one per process; threads may share it. It survives a fork.
+    """A client of one server with one key, for a whole process and its threads. It survives a fork.
 
-    url is the check endpoint's, key an API key with the permission check. timeout is how many seconds a check waits at
-    most, until failure_mode decides; settling and usage, for which there is no failure mode, wait ten times as long.
-    denial_memory is how many seconds a denial is remembered at most; 0 is not at all. batch says whether concurrent
-    checks share requests. on_decision is called after each check, for metrics. http is an httpx.Client of your own, for
-    example with certificates; it must not repeat requests, and must not be used on both sides of a fork.
+    url is the check endpoint's, key an API key with the permission check. timeout is the seconds that a check waits
+    until failure_mode decides; calls without a failure mode, such as settle, wait ten times as long. denial_memory is
+    the seconds that a denial is cached at most; 0 disables the cache. batch lets concurrent checks share requests.
+    on_decision is called after each check, for metrics. http is an httpx.Client of your own, for example with
+    certificates; it must not repeat requests, and must not be used on both sides of a fork.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class Sluice:
             os.register_at_fork(after_in_child=lambda: (method := begin()) and method())
 
     def _begin(self) -> None:
-        """Connections and locks are not shared with a parent process."""
+        """Runs in a forked process as well, which must not share connections and locks with its parent."""
         self._lock = Lock()
         self._core.memory.unlock()
         self._queue: Queue[_Call] = Queue(self._core.memory, self._core.breaker, self._core.timeout, time.monotonic)
@@ -140,70 +139,60 @@ class Sluice:
         self._http = self._given or httpx.Client(limits=_core.LIMITS, trust_env=False)
 
     def check(self, check: Check) -> Decision:
-        """Asks whether a request may pass. It raises only a SluiceError of the kind request, if the check is not valid
-        (too long an id, an unknown plan)."""
+        """Asks whether a request may pass. Raises only a SluiceError of the kind request, for an invalid check such as
+        of an unknown plan."""
         return self._run(self._core.check(check))
 
     def reserve(self, check: Check, hold: float = 0) -> Decision:
-        """check for a cost that is known only afterwards: check.cost is an estimate. If the decision is allowed, its
-        reservation goes to settle. hold is how many seconds the server waits for that, by default ten minutes."""
+        """check with an estimated cost. An allowed decision's reservation goes to settle within hold seconds, by
+        default ten minutes."""
         return self._run(self._core.check(check, hold))
 
     def check_batch(self, checks: list[Check]) -> list[Decision]:
-        """Asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid, it
-        raises an error that names it, and nothing is taken. Denials are neither remembered nor recalled."""
+        """Decides up to 1000 checks in order, in one request, without the cache of denials. If a check is invalid, the
+        error names it, and nothing is taken."""
         return self._run(self._core.check_batch(checks))
 
     def settle(self, reservation: str | None, cost: float | Mapping[str, float]) -> Settlement:
-        """Replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest,
-        even below zero, so that later checks wait. It settles once: sending it again after an error is safe. None,
-        which is what a decision of the failure mode has, is not sent."""
+        """Replaces a reservation's estimate by the real cost: the rest returns, or more is taken, even below zero.
+        Settles once, so a retry is safe. None, as of the failure mode, is not sent. Costs by meter leave other meters'
+        estimates."""
         return self._run(self._core.settle(reservation, cost))
 
     def record(self, check: Check, cost: float, id: str | None = None) -> Recorded:
-        """Charges what has happened, whatever is left: no rule denies a record. cost is that of requests,
-        check.costs those of other meters; check.cost is ignored. The key needs the
-        permissions check and report. The server charges an id, of 16 to 255 visible ASCII characters, once within two
-        minutes, and a record with one is sent up to three times if there is no answer or the server cannot decide.
-        Without an id it is sent once, and may be charged although it fails. The failure mode does not apply."""
-        for pause in RECORD_PAUSES if id else ():
-            try:
-                return self._run(self._core.record(check, cost, id))
-            except SluiceError as error:
-                if not may_repeat(error):
-                    raise
-                time.sleep(pause)
+        """Charges cost requests, and check.costs of other meters, whatever is left: no rule denies what has happened.
+        check.cost is ignored, and the failure mode does not apply. The key needs the permissions check and report.
+        An id of 16 to 255 visible ASCII characters is charged once within two minutes, so it is sent up to three times
+        while the server does not answer or cannot decide. Without an id, record sends once, and may fail after the
+        charge."""
         return self._run(self._core.record(check, cost, id))
 
     def cancel(self, reservation: str | None) -> Settlement:
-        """Gives back all that a reservation took."""
+        """Returns all that a reservation took."""
         return self._run(self._core.finish(reservation, {"cancel": True}))
 
     def release(self, reservation: str | None) -> Settlement:
-        """Frees the slots that a reservation holds, and leaves its estimate charged."""
+        """Frees a reservation's concurrency slots, and leaves its estimate charged."""
         return self._run(self._core.finish(reservation, {}))
 
     def extend(self, reservation: str | None, cost: float | Mapping[str, float] | None = None) -> Settlement:
-        """Keeps a reservation alive for as long again. A cost above its estimate is decided like a check, and becomes
-        the estimate; a lower one changes nothing."""
+        """Prolongs a reservation by its hold. A cost above the estimate is decided like a check, and becomes the
+        estimate; a lower one changes nothing."""
         return self._run(self._core.extend(reservation, cost))
 
     def report(self, backend: str, latencies: Iterable[float], errors: int = 0) -> bool:
-        """Reports how the requests to a backend went since the last report, about once a second, for rules that adapt
-        to it: their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
+        """Reports a backend's requests since the last report, about once a second, for rules that adapt to it:
+        latencies in seconds, and the number of failures. False: no active rule adapts to the backend."""
         return self._run(self._core.report(backend, latencies, errors))
 
     def usage(self, user_id: str | int, *, plan: str | None = None) -> Any:
-        """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage.
-
-        plan is whose limits to show; by default the user's own, else the tenant's default.
-        """
+        """A user's limits and levels, in the JSON of GET /v1/usage. plan is by default the user's own, else the
+        tenant's default."""
         return self._run(self._core.usage(user_id, plan))
 
     def close(self) -> None:
-        """Waits for what is in flight, such as a report, and closes the connections. Checks that wait for a request,
-        and later ones, are decided by the failure mode. In a signal handler it does not wait for what the handler
-        interrupts."""
+        """Waits for requests in flight, and closes the connections. The failure mode decides waiting and later checks.
+        In a signal handler it does not wait for what the handler interrupts."""
         self._closed = True
         me = current_thread()
         if not self._lock.acquire(timeout=self._core.timeout):  # a signal handler has interrupted its holder
@@ -237,7 +226,12 @@ class Sluice:
         return _run(steps, self._do)
 
     def _do(self, step: Step) -> Any:
-        return self._ask(step.question) if isinstance(step, Ask) else self._post(step)
+        if isinstance(step, Ask):
+            return self._ask(step.question)
+        if isinstance(step, Post):
+            return self._post(step)
+        time.sleep(step.seconds)
+        return None
 
     def _ask(self, question: Question) -> Decision:
         with self._lock:
@@ -290,7 +284,7 @@ class Sluice:
             self._send(batch, call)
 
     def _await_overdue(self, call: _Call) -> None:
-        """Waits for a call whose time is over, while the same check is in flight or this process is too busy."""
+        """Waits for an overdue call while the same check is in flight or this process is too busy."""
         for pause in _core.pauses(call.deadline, self._core.timeout, time.monotonic):
             if call.event.wait(pause):
                 return
@@ -308,8 +302,7 @@ class Sluice:
                 return
 
     def _next_leader(self) -> None:
-        """Lets one of the waiting callers send a batch for all. The lock is held. The newest leads: its deadline is the
-        latest."""
+        """Lets the waiting caller with the latest deadline send a batch for all. The lock is held."""
         batch = self._queue.take()
         if batch:
             leader = max(batch, key=lambda call: call.deadline)
@@ -317,7 +310,7 @@ class Sluice:
             leader.event.set()
 
     def _send(self, batch: list[_Call], leader: _Call) -> None:
-        """Asks for several callers, of which the leader is in this thread."""
+        """Sends a batch in the thread of its leader."""
         error: SluiceError | None = None
         answered = False
         deadline = leader.deadline
@@ -340,7 +333,7 @@ class Sluice:
                 self._release_later(reservation)
 
     def _release_later(self, reservation: str | None) -> None:
-        """Releases without a wait, where threads run; close and the end of the process wait for it."""
+        """Releases without a wait, where threads run. close and the end of the process wait for it."""
         if not reservation:
             return
         if not _runs_threads():
@@ -358,7 +351,7 @@ class Sluice:
                 self._requests.remove(thread)
 
     def _release_quietly(self, reservation: str) -> None:
-        """A slot would stay taken until its max_hold, for a caller that does not know of it."""
+        """Otherwise a slot would stay taken until its max_hold."""
         try:
             self.release(reservation)
         except SluiceError:
@@ -375,7 +368,6 @@ class Sluice:
             self._close_connections()
 
     def _post(self, post: Post) -> Answer:
-        """Sends one request, once."""
         with self._lock:
             self._requests.append(current_thread())
         try:

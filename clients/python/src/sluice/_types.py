@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 @dataclass
 class Check:
-    """One question: may this request pass? Every field is optional; rules match by those that are set."""
+    """A check: whether a request may pass. Every field is optional; rules match by those that are set."""
 
-    user_id: str | int | None = None  #: who is limited; at most 256 bytes
-    plan: str | None = None  #: the plan to judge by; by default the user's own, else the tenant's
+    user_id: str | int | None = None  #: the limited user; at most 256 bytes
+    plan: str | None = None  #: by default the user's own, else the tenant's
     endpoint: str | None = None  #: a route template such as /orders/{id}; at most 1024 bytes
     method: str | None = None  #: in capital letters
     ip: str | None = None  #: IPv4 or IPv6
@@ -19,13 +19,13 @@ class Check:
     costs: Mapping[str, float] = field(default_factory=dict)  #: of up to 7 other meters, such as input_tokens or usd
 
 
-#: Who made a decision: the server, an earlier denial whose wait is not over, or the failure mode.
+#: The server, a cached denial, or the failure mode.
 Source = Literal["server", "memory", "failure_mode"]
 
 
 @dataclass
 class Tier:
-    """One rule's part of a decision."""
+    """A rule's result."""
 
     rule_id: int
     name: str
@@ -39,7 +39,7 @@ class Tier:
     reset_after: float | None  #: seconds
     window: float | None = None  #: seconds that earn limit; None if RateLimit-Policy has no item for the tier
     more_after: float | None = None  #: seconds until remaining grows
-    meter: str | None = None  #: what the rule counts; None for requests
+    meter: str | None = None  #: None for requests
 
 
 @dataclass
@@ -47,59 +47,58 @@ class Decision:
     """The answer to a check. Times are in seconds."""
 
     allowed: bool
-    status: int  #: 200 allowed, 429 denied, 503 denied because nobody could decide
-    reason: str | None = None  #: why it is denied, such as limit_exceeded
-    plan: str | None = None  #: the plan that was judged by
+    status: int  #: 200 allowed, 429 denied, 503 denied by the failure mode
+    reason: str | None = None  #: of a denial, such as limit_exceeded
+    plan: str | None = None  #: in force
     retry_after: float | None = None  #: until the same check may pass; None if waiting does not help, 0 if allowed
-    delay: float = 0  #: how long an allowed caller waits before going on (leaky buckets); middleware does
+    delay: float = 0  #: that an allowed caller must wait (leaky buckets); middleware does
     limit: int | None = None  #: burst of the limit that denied, else of the one with the fewest tokens left
-    remaining: int | None = None  #: whole tokens left of it
+    remaining: int | None = None  #: whole tokens
     reset_after: float | None = None  #: until its bucket is full
     violated_tier: str | None = None  #: scope of the rule that denied: user, endpoint, global or ip
-    violated_rule: str | None = None  #: its pattern
+    violated_rule: str | None = None  #: the pattern
     violated_rule_id: int | None = None
-    tiers: list[Tier] = field(default_factory=list)  #: each rule that took part
-    reservation: str | None = None  #: what settle, release, cancel and extend take
-    degraded: bool = False  #: the server decided without its store, by the rules' failure modes
+    tiers: list[Tier] = field(default_factory=list)
+    reservation: str | None = None  #: for settle, release, cancel and extend
+    degraded: bool = False  #: decided without the store, by the rules' failure modes
     source: Source = "server"
-    error: SluiceError | None = None  #: why the server did not decide, if the failure mode did
-    #: what Retry-After adds to retry_after, 0 to 50; middleware does, so that not all callers return together
-    retry_jitter_percent: float = 0
+    error: SluiceError | None = None  #: of the server, if the failure mode decided
+    retry_jitter_percent: float = 0  #: added by middleware to Retry-After, 0 to 50, so that callers spread
 
 
 @dataclass
 class Settlement:
-    """What became of a reservation."""
+    """The result of ending or extending a reservation."""
 
     settled: bool  #: False: it was settled before, was extended, has expired, or there was none
     charged: float = 0  #: requests that were charged in the end; 0 if it was not settled
     extended: bool = False  #: extend found it open
-    costs: dict[str, float] = field(default_factory=dict)  #: what was charged in the end of other meters
+    costs: dict[str, float] = field(default_factory=dict)  #: charged of other meters
     denied: bool = False  #: extend asked for more than is left; the reservation is open, and as it was
 
 
 @dataclass
 class Recorded:
-    """What became of a record."""
+    """The result of a record."""
 
     recorded: bool  #: False: its id was recorded before
     charged: dict[int, float] = field(default_factory=dict)  #: tokens, by the id of each rule that was charged
 
 
-#: One sort of failure: no answer within the time-out; no connection; the server cannot decide; something else than
-#: Sluice answered; the key is wrong; the request itself is not valid.
+#: timeout: no answer; connection: none; unavailable: the server cannot decide; protocol: the answer is not Sluice's;
+#: key: wrong; request: invalid.
 ErrorKind = Literal["timeout", "connection", "unavailable", "protocol", "key", "request"]
 
 
 class FieldError(NamedTuple):
-    """What is wrong with one value of a request."""
+    """A mistake in a value of a request."""
 
     pointer: str  #: a JSON pointer (RFC 6901), such as /user_id
     detail: str
 
 
 class SluiceError(Exception):
-    """Why the server decided nothing. It holds no key and no URL."""
+    """Why the server did not decide, without the key and the URL."""
 
     def __init__(
         self,
@@ -115,7 +114,7 @@ class SluiceError(Exception):
         self.detail = detail
         self.status = status  #: the HTTP status; 0 if there was no answer
         self.type = type  #: of the problem document (RFC 9457), such as urn:sluice:problem:unauthorized; or ""
-        self.request_id = request_id  #: the server's log has it, too; or ""
+        self.request_id = request_id  #: as in the server's log; or ""
         self.fields = tuple(fields)
         answered = f" ({status})" if status else ""
         named = "".join(f"; {pointer} {text}" for pointer, text in self.fields)

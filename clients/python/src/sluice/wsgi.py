@@ -20,10 +20,9 @@ Identify = Callable[[Environ], Optional[Check]]
 class SluiceMiddleware:
     """Limits a WSGI application: app.wsgi_app = SluiceMiddleware(app.wsgi_app, limits, identify).
 
-    identify says what to ask of a request; None lets it pass unasked. A denied request is answered with 429, or 503 if
-    nobody could decide, with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id
-    of a megabyte, with 400. Answers carry RateLimit, RateLimit-Policy and X-RateLimit-Limit,
-    -Remaining and -Reset. A slot of a concurrency rule is released when the answer is sent.
+    identify returns the check of a request; None lets it pass. A denied request gets 429, or 503 by the failure mode,
+    with Retry-After and a problem document (RFC 9457); an invalid check gets 400. Answers get RateLimit,
+    RateLimit-Policy and X-RateLimit-Limit, -Remaining and -Reset. A concurrency slot is released after the answer.
     """
 
     def __init__(self, app: App, limits: Sluice, identify: Identify) -> None:
