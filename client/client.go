@@ -75,7 +75,7 @@ type Client struct {
 	work sync.WaitGroup
 }
 
-// New makes no request.
+// New returns a client, without a request.
 func New(config Config) (*Client, error) {
 	base, err := url.Parse(config.URL)
 	switch {

@@ -85,7 +85,7 @@ const (
 	howBlock = "block"
 )
 
-// Handle makes no request. The error is an *Error for an invalid check.
+// Handle returns a handle for a check, without a request. The error is an *Error for an invalid check.
 func (c *Client) Handle(check Check) (*Handle, error) {
 	q, err := check.ask(-1)
 	if err != nil {

@@ -25,7 +25,6 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkADay replays 10 million checks of 100,000 users by 1,000 rules, with a candidate.
 func BenchmarkADay(b *testing.B) {
 	const checks, users, limits = 10_000_000, 100_000, 1000
 	random := rand.New(rand.NewPCG(5, 6))

@@ -16,9 +16,8 @@ const (
 	effectRange  = 24 * time.Hour
 	// A smaller sample must have 1/sampledPart of the checks. The latest checks of a larger one say more than those of
 	// hardly any users.
-	sampledPart = 10
-	// mostUnpacked caps the checks that are unpacked to find those that count.
-	mostUnpacked = 2_000_000
+	sampledPart  = 10
+	mostUnpacked = 2_000_000 // unpacked to find checks that count
 )
 
 // ErrNotInSample means that the only user of a candidate is not in the recorded sample.
@@ -79,10 +78,9 @@ type effect struct {
 	source Source
 	in     *Input
 	sum    traffic.Summary
-	// of is the range with so many checks, for sums.
-	of   traffic.Range
-	seen int64
-	most int64 // of the checks that are counted
+	of     traffic.Range // with so many checks, for sums
+	seen   int64
+	most   int64 // of the checks that are counted
 }
 
 // read returns the checks to decide, and their deciders. If too few are of users rather than addresses, which blocks do
@@ -138,10 +136,9 @@ func (c *Candidate) user() string {
 	return c.Config.Overrides[0].UserID
 }
 
-// IsOfUser reports whether a candidate concerns one user only.
+// IsOfUser reports whether a candidate concerns one user.
 func (c *Candidate) IsOfUser() bool { return c.user() != "" }
 
-// isShared reports whether users may share a limit of a candidate.
 func (c *Candidate) isShared() bool {
 	if c.Prune || c.Plan != "" {
 		return true

@@ -34,7 +34,7 @@ func (h *History) hold(at time.Time) {
 	}
 }
 
-// Change is rows that changed at one time, with marks on removed ones.
+// Change is rows that changed together. Removed ones are marked.
 type Change struct {
 	At time.Time
 	snapshot.Rows
@@ -225,7 +225,6 @@ func identities(h *History, candidate *Candidate) map[rules.RuleIdentity]rules.R
 	return ids
 }
 
-// longest returns the longest time that buckets of these rules remember.
 func longest(all *course) (most time.Duration) {
 	for rule := range all.rules() {
 		if rule.Removed || !rule.Active || rule.Action != rules.ActionLimit {

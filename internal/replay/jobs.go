@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// Reader reads requested replays.
+// Reader reads replays.
 type Reader interface {
 	Source
 	Replay(ctx context.Context, tenant rules.TenantID, id int64) (Job, error)
@@ -28,7 +28,6 @@ type Store interface {
 	BeginReplay(ctx context.Context, tenant rules.TenantID, id, claim int64) (Job, error)
 	// NoteReplay stores a replay's progress. Returns rules.ErrNotFound if it is to begin again.
 	NoteReplay(ctx context.Context, job *Job, progress float64) (isCanceled bool, err error)
-	// FinishReplay stores the end of a replay, unless it is to begin again.
 	FinishReplay(ctx context.Context, job *Job) (stored bool, err error)
 }
 
@@ -42,10 +41,10 @@ const (
 // ErrTooMany means that a tenant has MaxOpen replays that wait or run.
 var ErrTooMany = errors.New("too many replays wait or run")
 
-// State is the state of a Job.
+// State of a Job.
 type State string
 
-// The states. The last three are final.
+// The last three are final.
 const (
 	Waiting  State = "waiting"
 	Running  State = "running"

@@ -13,7 +13,6 @@ import (
 // Source provides the data of a replay.
 type Source interface {
 	traffic.Store
-	// History returns a tenant's history since a time.
 	History(ctx context.Context, tenant rules.TenantID, since time.Time) (*History, error)
 }
 
@@ -63,7 +62,7 @@ func notes(sum *traffic.Summary) (notes []string) {
 	return notes
 }
 
-// Slice returns blocks as a sequence.
+// Slice returns a sequence of blocks.
 func Slice(blocks []traffic.Block) iter.Seq2[traffic.Block, error] {
 	return func(yield func(traffic.Block, error) bool) {
 		for _, b := range blocks {

@@ -17,14 +17,13 @@ import (
 
 // Input is the data of a replay.
 type Input struct {
-	Tenant       rules.TenantID
-	Since, Until time.Time // Until is exclusive
-	History      *History
-	Candidate    *Candidate                      // nil: the rules as they were
-	Blocks       iter.Seq2[traffic.Block, error] // in order of First, also from before Since
-	Level        int                             // of the sample, at least the highest of the blocks
-	Draw         traffic.Draw                    // of the recorded checks; zero: all
-	// See Result.
+	Tenant                         rules.TenantID
+	Since, Until                   time.Time // Until is exclusive
+	History                        *History
+	Candidate                      *Candidate                      // nil: the rules as they were
+	Blocks                         iter.Seq2[traffic.Block, error] // in order of First, also from before Since
+	Level                          int                             // of the sample, at least the highest of the blocks
+	Draw                           traffic.Draw                    // of the recorded checks; zero: all
 	Counts                         traffic.Counts
 	RecordedSince, RulesKnownSince time.Time
 	Notes                          []string
@@ -49,8 +48,7 @@ const (
 	maxUsers   = 100
 	maxTallied = 100_000
 	maxEntries = 5_000
-	// maxListed caps the listed users, left-out rules and plans, maxRules the rules.
-	maxListed  = 100
+	maxListed  = 100 // users, left-out rules and plans
 	maxRules   = 500
 	maxBuckets = 1_000_000
 	maxSteps   = 120
@@ -270,7 +268,6 @@ func (e *entries[K, V]) of(key K) *V {
 	return of
 }
 
-// shadow counts a check that a shadow rule would have denied, by one set of rules.
 func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *outcome) {
 	if !s.isIn(by.kindOf(id)) {
 		return

@@ -156,7 +156,6 @@ func everyKind(t *testing.T) []rules.Rule {
 	return all
 }
 
-// arrive sends random checks for an hour. With spread, no two come in the same millisecond, and each at a whole one.
 func (s *street) arrive(spread bool) (until time.Time) {
 	random := rand.New(rand.NewPCG(1, 2))
 	at := noon
@@ -231,7 +230,6 @@ func TestTheReplayOfTheRulesInForceIsWhatWasDecided(t *testing.T) {
 	}
 }
 
-// The budgets of tokens and money are charged before, after, and by records.
 func TestTheReplayOfMetersIsWhatWasDecided(t *testing.T) {
 	t.Parallel()
 	tokens, money := rule(t, 1, "user:{user_id}", "", 40, 4000), rule(t, 2, "user:{user_id}", "", 0, 3)
@@ -345,7 +343,6 @@ func TestACheckThatAnotherRuleDeniesNowIsNeitherNewlyNorNoLongerDenied(t *testin
 		s.check(noon, &rules.Request{UserID: "42", Endpoint: "/a"}, "")
 	}
 	s.check(noon.Add(2*time.Second), &rules.Request{UserID: "42", Endpoint: "/a"}, "")
-	// The user's wait is now the longer one, and its bucket is empty after two seconds as well.
 	result := s.replay(s.input(candidateOf(rule(t, 0, "user:{user_id}", "", 0.1, 1)), noon.Add(time.Minute)))
 	want := map[string][5]float64{"user:{user_id} enforce": {0, 1, 0, 2, 3}, "endpoint:/a enforce": {2, 0, 0, -2, 0}}
 	if got := figuresOf(result); !reflect.DeepEqual(got, want) {

@@ -48,9 +48,8 @@ type Result struct {
 
 // Counts are the decisions then and with the candidate.
 type Counts struct {
-	DeniedThen Figure `json:"denied_then"` // Now: with the candidate
-	DeniedNow  Figure `json:"denied_now"`
-	// NewlyDenied passed then; NoLongerDenied pass now.
+	DeniedThen     Figure `json:"denied_then"`
+	DeniedNow      Figure `json:"denied_now"` // with the candidate
 	NewlyDenied    Figure `json:"newly_denied"`
 	NoLongerDenied Figure `json:"no_longer_denied"`
 }
@@ -79,7 +78,7 @@ type OfRule struct {
 	FromOtherRules Figure `json:"from_other_rules"`
 }
 
-// OfPlan are the checks of a plan.
+// OfPlan is a plan's checks.
 type OfPlan struct {
 	Plan   string `json:"plan"` // "" for none
 	Checks Figure `json:"checks"`
@@ -130,7 +129,7 @@ const (
 	kinds
 )
 
-// groups bounds the memory of a tally: its subjects are divided into so many. The error is right to about a twentieth.
+// groups bounds the memory of a tally, whose error is right to about a twentieth.
 const groups = 256
 
 // tally counts checks and, for a sample, those of each group of subjects, whose differences give the error.

@@ -58,7 +58,6 @@ var (
 	errKilled    = errors.New("the processes that ran the replay ended before it")
 )
 
-// begin returns a replay that runs now, or an error that wraps rules.ErrNotFound if it is canceled, over or gone.
 func (r *runner) begin(ctx context.Context, job *jobs.Job) (Job, error) {
 	id, err := strconv.ParseInt(job.About, 10, 64)
 	if err != nil {

@@ -102,7 +102,6 @@ func TestEveryAlgorithmIsSimulatedWithItsLevels(t *testing.T) {
 	}
 }
 
-// Four arrive at once at a queue of two that drains one a second, and one arrives later.
 func TestASimulatedQueueTellsItsDelays(t *testing.T) {
 	t.Parallel()
 	queue := limit(1, 2, func(r *rules.Rule) { r.Algorithm = rules.LeakyBucket })

@@ -12,7 +12,7 @@ type Turns struct {
 	owed  time.Duration // by the job that has the turn: how long it must rest
 }
 
-// NewTurns returns Turns for replays to share.
+// NewTurns returns Turns to share.
 func NewTurns() *Turns { return &Turns{place: make(chan struct{}, 1)} }
 
 const shortestRest = 50 * time.Millisecond

@@ -80,7 +80,7 @@ const (
 	allFlags = Denied | Proxied | Extra | Sum | Metered | Record
 )
 
-// Is reports whether one of the flags is set.
+// Is reports whether any flag is set.
 func (f Flags) Is(flag Flags) bool { return f&flag != 0 }
 
 // CostsAt returns the costs of a time by its index: that of requests, then those of Meters.
@@ -180,7 +180,6 @@ func (b *Block) SetRuns(runs []Run) {
 	b.Payload = encoder.EncodeAll(raw, nil)
 }
 
-// dictionary numbers texts from 1.
 type dictionary struct {
 	index map[string]uint64
 	all   []string
@@ -347,7 +346,6 @@ func (r *reader) number() uint64 {
 	return n
 }
 
-// skip skips numbers, which end with a byte below 0x80.
 func (r *reader) skip(numbers int) {
 	for i := 0; numbers > 0; i++ {
 		if i == len(r.rest) {

@@ -49,7 +49,6 @@ func TestTheRunsOfAUserAreThoseAmongAll(t *testing.T) {
 	}
 }
 
-// TestBlocksOfOlderProcessesAreRead reads what a process that knew no meters wrote, and writes the same for it.
 func TestBlocksOfOlderProcessesAreRead(t *testing.T) {
 	t.Parallel()
 	written, err := base64.StdEncoding.DecodeString(

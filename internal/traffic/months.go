@@ -33,7 +33,6 @@ type MonthReader interface {
 	// UserMonths returns up to limit counts of a month, by user and meter, after a count; nil begins.
 	UserMonths(ctx context.Context, tenant rules.TenantID, month time.Time, after *UserMonth, limit int) ([]UserMonth,
 		error)
-	// MonthsOfUser returns a user's counts in the given months by month and meter.
 	MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string, months []time.Time) ([]UserMonth, error)
 	// KnownUsers lists users by id with a prefix. A user is known by an assigned plan, an override, a counted check in
 	// a month or the one before, or one of the latest denials.
@@ -86,7 +85,6 @@ func newMonths() *months {
 	return &months{counts: map[monthKey]*monthCount{}, used: map[rules.TenantID]int{}}
 }
 
-// decided counts one check, whose cost is in millionths.
 func decided(isDenied bool, cost int64) monthCount {
 	if isDenied {
 		return monthCount{denied: 1}
@@ -126,7 +124,7 @@ func (k monthKey) compare(other monthKey) int {
 		strings.Compare(k.user, other.user), cmp.Compare(k.meter, other.meter))
 }
 
-// take moves the first counts into a batch, unless an earlier one is unwritten. Sorting gives a batch few tenants.
+// take moves the first counts into a batch, unless one is unwritten. Sorting gives a batch few tenants.
 func (m *months) take() {
 	if len(m.batches) > 0 {
 		return

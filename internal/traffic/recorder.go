@@ -64,7 +64,6 @@ const (
 	defaultPerTenant = 512 << 20
 	defaultTotal     = 8 << 30
 
-	// busyChecks are worth a block after MaxAge.
 	busyChecks = 1000
 	fewFactor  = 5
 
@@ -119,7 +118,6 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	r.levels.Store(&map[rules.TenantID]int{})
 	n := min(16, runtime.GOMAXPROCS(0))
 	for range n {
-		// Two buffers for each shard take a quarter of the memory.
 		r.shards = append(r.shards, &shard{
 			max: options.MaxBytes / 4 / 2 / n, used: map[rules.TenantID]int{},
 			counts: map[rules.TenantID]Counts{},

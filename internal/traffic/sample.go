@@ -41,7 +41,7 @@ func StratumOfEndpoint(tenant rules.TenantID, endpoint string, at int64) int {
 	return stratum(hashEndpoint(start(tenant, 'e'), endpoint, at))
 }
 
-// MaxDraw is the highest Draw.Level.
+// MaxDraw bounds Draw.Level.
 const MaxDraw = 3
 
 // Draw is a random part of the recorded checks: 1/4^Level of the users and, separately, of the addresses. A Seed always
@@ -51,7 +51,7 @@ type Draw struct {
 	Seed  uint64
 }
 
-// Share returns the drawn share.
+// Share is the drawn share.
 func (d Draw) Share() float64 { return Share(d.Level) }
 
 // HasUser reports whether a user is drawn.

@@ -39,7 +39,7 @@ func (s *shard) reuse(buffer []byte) {
 	clear(s.emptiedCounts)
 }
 
-// addAll adds a check n times, at even distances until the check's time, and returns how many fit.
+// addAll spreads a check evenly until its time, and returns how many of n fit.
 func (s *shard) addAll(c *Check, level int, n int64) (added int64) {
 	last := c.At
 	defer func() { c.At = last }()

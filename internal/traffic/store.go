@@ -20,7 +20,6 @@ type Sink interface {
 	// WriteUserMonths adds to the stored counts. A stored writer and number succeeds without effect, and tenants that
 	// have turned recording off are skipped.
 	WriteUserMonths(ctx context.Context, writer string, number int64, counts []UserMonth) error
-	// TrafficUsage returns the usage of some tenants, the bytes of all, and their number.
 	TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []Usage, all int64, tenants int, err error)
 }
 

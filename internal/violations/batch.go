@@ -96,8 +96,7 @@ type Tally struct {
 
 func (t *Tally) rows() int { return 1 + len(t.Details) }
 
-// maxBatchRows bounds how long a batch locks rows that other writers need.
-const maxBatchRows = 2000
+const maxBatchRows = 2000 // locks rows that other writers need
 
 // batches puts decisions first, because they are few and all processes write the same rows.
 func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally, crossings []Crossing) (batches []*Batch) {

@@ -159,7 +159,6 @@ func (s *callers) end(tenant rules.TenantID, t *tenantCallers) {
 	}
 }
 
-// take sorts by the store's keys; see decisions.
 func (all *allCallers) take(now time.Time) (taken []CallerCount) {
 	for _, s := range all {
 		s.mu.Lock()

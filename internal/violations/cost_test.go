@@ -46,7 +46,6 @@ func TestMemoryStaysWithinItsBound(t *testing.T) { //nolint:paralleltest // meas
 		check.Request.Endpoint = fmt.Sprintf("/endpoint/%d", i)
 		r.Record(noon.Add(time.Duration(i%120)*time.Second), check)
 	}
-	// Unwritten counts get half of the memory.
 	if used := heap() - before; used > bound/2*11/10 {
 		t.Errorf("%d MiB are used, want at most half of %d and a tenth of that", used>>20, bound>>20)
 	}

@@ -27,7 +27,6 @@ type ruleKey struct {
 	rule   rules.RuleID
 }
 
-// series are unwritten minutes, nearly always one.
 type series struct {
 	latest  minuteVerdicts
 	earlier []minuteVerdicts
@@ -38,7 +37,6 @@ type minuteVerdicts struct {
 	Verdicts
 }
 
-// verdictsBytes approximates the memory of a minute, with its share of the map.
 const verdictsBytes = 200
 
 func newCounters(maxBytes int) *counters {

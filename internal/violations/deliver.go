@@ -84,7 +84,6 @@ func RaiseAll(ctx context.Context, outbox Outbox, now time.Time, log *slog.Logge
 			again = append(again, batch...)
 		}
 	}
-	// A batch may have failed because of one tenant's alerts.
 	var failed error
 	for _, alone := range byTenant(again) {
 		for batch := range slices.Chunk(alone, alertsPerTurn) {

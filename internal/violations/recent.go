@@ -29,8 +29,7 @@ const (
 	// maxRecentCounts bounds a process's counts of a dimension, tenant and slot. A value has one for each rule and
 	// mode.
 	maxRecentCounts = 500
-	// recentBytes approximates a count's memory without its text, with its share of the map.
-	recentBytes = 200
+	recentBytes     = 200
 	// recentShards spread the locking.
 	recentShards = 4
 )
@@ -173,7 +172,6 @@ func (r *recentDenials) drop(slot int64) {
 	}
 }
 
-// take sorts by the store's keys; see decisions.
 func (all *recents) take(now time.Time) (taken []RecentDenials) {
 	slot := now.Unix() / int64(SlotLength/time.Second)
 	for i, dimension := range dimensions {

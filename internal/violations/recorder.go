@@ -37,14 +37,12 @@ const (
 	shards = 16
 
 	// A process uses the store at most 1/busyPart of the time, unless its pause would exceed maxPause.
-	busyPart = 16
-	maxPause = 10 * time.Second
-	// smallFlush is one batch of each kind.
-	smallFlush = 5
+	busyPart   = 16
+	maxPause   = 10 * time.Second
+	smallFlush = 5 // of each kind
 	// countsPause delays decision counts that fill more than a batch, because violations are more urgent.
 	countsPause = 10 * time.Second
 
-	// The back-off is for while the store is away.
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
@@ -112,7 +110,6 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 	if c.Cost == 0 && !c.HasCosts {
 		return
 	}
-	// Random choices need no shared memory.
 	random, minute := mathrand.Uint64(), now.Unix()/60
 	r.counters[random>>32*uint64(len(r.counters))>>32].add(minute, c)
 	if c.times() >= callerSample {

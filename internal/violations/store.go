@@ -13,8 +13,7 @@ import (
 type Store interface {
 	// Violations returns up to limit rows, newest first, before an id; the zero ID begins at the filter's end.
 	Violations(ctx context.Context, tenant rules.TenantID, filter *Filter, before ID, limit int) (Page, error)
-	// Violation returns a row, or rules.ErrNotFound.
-	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error)
+	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error) // or rules.ErrNotFound
 	// ViolationsBeside returns up to limit other rows of the same minute and user (without one, address), newest first.
 	ViolationsBeside(ctx context.Context, of *Violation, limit int) ([]Violation, error)
 	// ViolationsArrived returns up to limit rows that were written after since minus within, latest first, whatever
@@ -29,7 +28,6 @@ type Store interface {
 	// Word of one, or "" for all.
 	Present(ctx context.Context, tenant rules.TenantID, by Dimension, meter string, since, until time.Time,
 		limit int) (PresentDenials, error)
-	// Busiest returns up to limit users or networks with the most checks in a minute; see BusyMinute.
 	Busiest(ctx context.Context, tenant rules.TenantID, by Dimension, minute time.Time, limit int) (Busiest, error)
 
 	// DenialsOfUser returns up to limit counts of a user's denials by hour and rule, latest first.
@@ -42,7 +40,6 @@ type Store interface {
 
 	// Decisions counts by step the decisions on checks that a rule (0: any) matched. Empty steps are left out.
 	Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps Steps) ([]Point, error)
-	// Totals adds up the decisions of each rule; see the function Totals.
 	Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps Steps) (map[rules.RuleID]Verdicts,
 		error)
 	// TotalsOfDays adds up each rule's decisions in whole days in UTC; rule 0 is all checks.
@@ -51,7 +48,6 @@ type Store interface {
 	Crossings(ctx context.Context, tenant rules.TenantID, filter CrossingFilter, before CrossingPlace,
 		limit int) ([]Crossing, error)
 	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) (RuleTop, error)
-	// Additional returns up to limit subjects of allowed checks that the candidate would have denied; see Compare.
 	Additional(ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps Steps,
 		limit int) (Additional, error)
 }
