@@ -8,6 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// The strata of blocks.
 const (
 	// Strata is the number of strata. The smallest sample is 1/4^(Strata-1).
 	Strata          = 6

@@ -11,5 +11,6 @@
 //
 // Recording never waits for the store. Memory is bounded by Options.MaxBytes; beyond it, subjects count as "other", and
 // a tenant may use half of what others leave. While the store is away counts wait in memory; a numbered batch is never
-// counted twice, and a refused row is simplified. A killed process loses at most ten seconds, unless the store was away.
+// counted twice, and a refused row is simplified. A killed process loses at most ten seconds,
+// unless the store was away.
 package violations

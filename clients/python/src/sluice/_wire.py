@@ -1,4 +1,4 @@
-"""How checks and decisions look in JSON."""
+"""The JSON of checks and decisions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._types import Check, Decision, FieldError, Recorded, Settlement, SluiceErr
 
 
 class Question(NamedTuple):
-    """A check on its way: encoded, and with the identity that denials are remembered by."""
+    """An encoded check, with its key in the cache of denials."""
 
     body: str
     identity: str  # everything but the cost
@@ -22,7 +22,7 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the server answered. The body is None if it is no JSON."""
+    """An answer of the server. The body is None if it is no JSON."""
 
     status: int
     body: Any
@@ -33,8 +33,8 @@ _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def refuse_invalid(check: Check, hold: float | None) -> None:
-    """Raises what the server would, by the bounds of a Check in api/openapi.yaml: the checks that share its request
-    would have to be sent again."""
+    """Raises like the server, by the bounds of a Check in api/openapi.yaml, because other checks may share the
+    request."""
     texts: list[tuple[str, Any, int]] = [
         ("/user_id", None if check.user_id is None else str(check.user_id), 256),
         ("/plan", check.plan, 256),
@@ -77,7 +77,7 @@ _METER = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def _wrong_text(text: Any, most: int) -> str | None:
-    """What the server would say against a text of at most so many bytes."""
+    """The server's error for a text of at most so many bytes, or None."""
     if not isinstance(text, str):
         return "must be a string"
     try:
@@ -127,7 +127,6 @@ def encode(check: Check, hold: float | None = None) -> Question:
 
 
 def encode_record(check: Check, cost: float, id: str | None) -> str:
-    """Encodes what has happened."""
     record: dict[str, Any] = {**json.loads(encode(replace(check, costs={})).identity), "record": True}
     if check.costs:
         record["costs"] = {"requests": tokens(cost), **amounts(check.costs)}
@@ -142,7 +141,6 @@ def amounts(costs: Mapping[str, float]) -> dict[str, float]:
 
 
 def tokens(amount: float, pointer: str = "/cost") -> float:
-    """Rounds to the smallest amount there is."""
     if not math.isfinite(amount):
         error = FieldError(pointer, f"must be a number; it is {amount}")
         raise SluiceError("request", "The check is not valid.", fields=[error])
@@ -210,7 +208,6 @@ def decode_recorded(body: Any) -> Recorded:
 
 
 def decode_report(body: Any) -> bool:
-    """Whether the report was taken."""
     try:
         return bool(_number(body, "accepted"))
     except (AttributeError, TypeError):
@@ -218,7 +215,7 @@ def decode_report(body: Any) -> bool:
 
 
 def _decode(body: Any, status: Any) -> Decision | None:
-    """Reads a decision; None if it is none, or not the one that its status stands for."""
+    """Returns None for anything but a decision that fits the status."""
     if not isinstance(body, dict):
         return None
     allowed = body.get("allowed")
@@ -287,7 +284,7 @@ def _list(body: Any, name: str) -> list[Any]:
 
 
 def _number(body: Any, name: str) -> Any:
-    """Reads a number; JSON's NaN and what no double holds are refused."""
+    """Refuses NaN and numbers that no double holds."""
     value = body.get(name)
     if value is None or isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 1e18:
         return value
@@ -300,7 +297,6 @@ def _seconds(body: Any, name: str) -> float | None:
 
 
 def problem(answer: Answer) -> SluiceError:
-    """Classifies an answer that is no decision."""
     status, body = answer.status, answer.body
     if not isinstance(body, dict) or not isinstance(body.get("type"), str) or status < 400:
         if status >= 500:
@@ -332,7 +328,7 @@ def problem(answer: Answer) -> SluiceError:
 
 
 def named(error: SluiceError, position: int) -> SluiceError | None:
-    """The part of a batch's error that is about one of its checks, or None."""
+    """The part of a batch's error about one of its checks, or None."""
     prefix = f"/checks/{position}/"
     fields = [
         FieldError(pointer[len(prefix) - 1 :], detail)

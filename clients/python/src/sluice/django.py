@@ -44,19 +44,19 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 @sync_and_async_middleware
 def SluiceMiddleware(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:  # a class would need two __call__
-    """Limits all views. A denied request is answered with 429, or 503 if nobody could decide, with Retry-After and a
-    problem document (RFC 9457); one whose check is not valid with 400. Answers carry RateLimit, RateLimit-Policy and
-    X-RateLimit-Limit, -Remaining and -Reset. A slot of a concurrency rule is released when the view returns."""
+    """Limits all views. A denied request gets 429, or 503 by the failure mode, with Retry-After and a problem document
+    (RFC 9457); an invalid check gets 400. Answers get RateLimit, RateLimit-Policy and X-RateLimit-Limit, -Remaining and
+    -Reset. A concurrency slot is released when the view returns."""
     identify = _setting("IDENTIFY")
     if isinstance(identify, str):
         identify = import_string(identify)
-    _setting("URL"), _setting("KEY")  # whatever is missing is said when the server starts
+    _setting("URL"), _setting("KEY")  # fail when the server starts
     return _limited(get_response, identify, _Clients())
 
 
 def limit(identify: Callable[[Any], Any]) -> Callable[[View], View]:
-    """Limits one view as SluiceMiddleware does all. identify takes the request and returns a Check or None. All
-    decorated views share a client."""
+    """Limits one view like SluiceMiddleware. identify takes the request and returns a Check or None. All decorated
+    views share a client."""
 
     def decorate(view: View) -> View:
         return functools.wraps(view)(_limited(view, identify, _shared))  # type: ignore[return-value]
@@ -72,7 +72,7 @@ def _setting(name: str) -> Any:
 
 
 class _Clients:
-    """The clients of a middleware or of all decorated views, made when they are first needed."""
+    """The clients of a middleware or of all decorated views."""
 
     @functools.cached_property
     def sync(self) -> Sluice:
