@@ -120,8 +120,8 @@ func (f *field) besideInvented(ctx context.Context, server *process, rounds int,
 		alone, beside = append(alone, a), append(beside, b)
 	}
 	return []line{
-		ratioLine("p99 of a quiet tenant after a loss, ms, beside one that invents 2000 users a second ÷ alone", "%.1f",
-			median(alone), median(beside), -2),
+		ratioLine("p99 of a quiet tenant after a loss, ms, beside one that invents 2000 users a second ÷ alone",
+			"%.1f", median(alone), median(beside), -2),
 	}, nil
 }
 

@@ -16,8 +16,8 @@ import (
 func compareExactness(ctx context.Context, w *bytes.Buffer, st *stage, rdb redis.UniversalClient,
 	systems []*system,
 ) error {
-	fmt.Fprintln(w, "\n**Exactness and memory**\n\n| | admitted ÷ limit, 64 callers | a denied check takes | after an edit to a tenth | "+
-		"while Redis is down | MiB per million buckets |")
+	fmt.Fprintln(w, "\n**Exactness and memory**\n\n| | admitted ÷ limit, 64 callers | a denied check takes | "+
+		"after an edit to a tenth | while Redis is down | MiB per million buckets |")
 	fmt.Fprintln(w, "| --- | ---: | ---: | ---: | ---: | ---: |")
 	for i, s := range systems {
 		if s.grpc != nil {

@@ -108,7 +108,8 @@ func meters(ctx context.Context, rounds int, round time.Duration) (lines []line,
 				}
 			}
 			lines = append(lines,
-				ratioLine("checks/s, "+batch.what, "%.0f", was.median("checks/s"), is.median("checks/s"), batch.atLeast),
+				ratioLine("checks/s, "+batch.what, "%.0f", was.median("checks/s"), is.median("checks/s"),
+					batch.atLeast),
 				ratioLine("  per second of redis's processor", "%.0f", was.median("checks/CPU s"),
 					is.median("checks/CPU s"), 0))
 		}

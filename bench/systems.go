@@ -360,7 +360,8 @@ func startEnvoyRatelimit(ctx context.Context, s *stage) ([]*system, error) {
 		request: func(c class, user, address int) []byte {
 			return httpRequest{path: "/json", body: fmt.Sprintf(`{"domain":%q,"descriptors":[`+
 				`{"entries":[{"key":"user_id","value":"%d"}]},{"entries":[{"key":"path","value":"/api/%d"}]},`+
-				`{"entries":[{"key":"generic_key","value":"all"}]},{"entries":[{"key":"remote_address","value":"%d"}]}]}`,
+				`{"entries":[{"key":"generic_key","value":"all"}]},`+
+				`{"entries":[{"key":"remote_address","value":"%d"}]}]}`,
 				c.buckets(), user, user%20, address)}.bytes()
 		},
 	}}, nil

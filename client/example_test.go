@@ -29,7 +29,8 @@ func demo() *httptest.Server {
 		default:
 			w.WriteHeader(http.StatusTooManyRequests)
 			_, _ = io.WriteString(w,
-				`{"allowed":false,"reason":"limit_exceeded","retry_after_ms":9959,"limit":3,"remaining":0,"reset_after_ms":29959}`)
+				`{"allowed":false,"reason":"limit_exceeded","retry_after_ms":9959,"limit":3,`+
+					`"remaining":0,"reset_after_ms":29959}`)
 		}
 	}))
 }

@@ -14,7 +14,7 @@ type Result struct {
 	First, Last time.Time `json:"-"`
 	Read        int64     `json:"read"`        // replayed checks, without those before the range
 	Share       float64   `json:"share"`       // of all users and addresses; 1 for all
-	IsEstimate  bool      `json:"is_estimate"` // because of a sample, or of buckets that begin in the middle of the traffic
+	IsEstimate  bool      `json:"is_estimate"` // a sample, or buckets that begin amid the traffic
 
 	Checks Figure `json:"checks"`
 	Counts

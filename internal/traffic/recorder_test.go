@@ -169,7 +169,9 @@ func TestCostsOfMetersAreReadBackAndSummedOutsideOfTheSample(t *testing.T) {
 	for i := range 400 {
 		c := check(fmt.Sprint("user-", i), noon.Add(time.Duration(i%7)*time.Second))
 		c.Request.IP, c.Record = netip.Addr{}, i%2 == 0
-		c.Costs = []traffic.Cost{{Meter: "input_tokens", Amount: int64(i) * 1_000_000}, {Meter: "usd", Amount: int64(i)}}
+		c.Costs = []traffic.Cost{
+			{Meter: "input_tokens", Amount: int64(i) * 1_000_000}, {Meter: "usd", Amount: int64(i)},
+		}
 		r.Record(c)
 		for j, amount := range []int64{c.Cost, c.Costs[0].Amount, c.Costs[1].Amount} {
 			want[j] += amount

@@ -19,7 +19,7 @@ type Notice struct {
 	Mode       rules.Mode // shadow if its tenant was in shadow
 }
 
-// Summary is a sentence like “The rule “Each user · daily · pro” denied 1,200 checks of one subject within 5 minutes.”
+// Summary reads like: The rule “Each user · daily · pro” denied 1,200 checks of one subject within 5 minutes.
 func (n *Notice) Summary() string {
 	if n.Test {
 		return "This is a test. Nothing has happened."

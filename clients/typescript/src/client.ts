@@ -99,7 +99,9 @@ export class Sluice {
       throw new TypeError('sluice: url must be an address alone; the key goes into key');
     }
     // fetch's own message would contain the key.
-    if (typeof key !== 'string' || !/^[!-~]+$/.test(key)) throw new TypeError('sluice: key must be an API key, slk_…');
+    if (typeof key !== 'string' || !/^[!-~]+$/.test(key)) {
+      throw new TypeError('sluice: key must be an API key, slk_…');
+    }
     if (!(timeout > 0) || patientTimeouts * timeout > longestTimer) {
       const most = Math.floor(longestTimer / patientTimeouts);
       throw new TypeError(`sluice: timeout is ${timeout}; it must be milliseconds above 0, at most ${most}`);

@@ -41,9 +41,10 @@ try {
   }
   const [u, s, b, l] = sides.map(({ rates }) => median(rates)) as [number, number, number, number];
   const ratio = median(sides[1]?.rates.map((rate, i) => rate / (sides[0]?.rates[i] ?? 1)) ?? []);
+  const [alone, added] = [1e6 / b, 1e6 / l].map((micros) => `${micros.toFixed(0)} µs`);
   const lines = [
     `${callers} concurrent checks: ${u.toFixed(0)}/s unbatched, ${s.toFixed(0)}/s coalesced, ratio ${ratio.toFixed(2)}`,
-    `a lone check: ${(1e6 / b).toFixed(0)} µs bare, ${(1e6 / l).toFixed(0)} µs with the client, ratio ${(b / l).toFixed(2)}`,
+    `a lone check: ${alone} bare, ${added} with the client, ratio ${(b / l).toFixed(2)}`,
   ];
   process.stdout.write(`${lines.join('\n')}\n`);
 } finally {

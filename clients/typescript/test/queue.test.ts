@@ -429,7 +429,7 @@ test('close waits for a report in flight', async () => {
 });
 
 for (const shared of [false, true]) {
-  test(`close waits for the release of an abandoned check that was sent ${shared ? 'with others' : 'alone'}`, async () => {
+  test(`close waits for the release of an abandoned check sent ${shared ? 'with others' : 'alone'}`, async () => {
     const { limits, next } = await gate();
     const leaving = new AbortController();
     const others = shared ? [limits.check({}), limits.check({})] : [];

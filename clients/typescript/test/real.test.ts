@@ -58,7 +58,8 @@ test('the code that the web UI shows compiles and runs', async () => {
   await node(compiler, ...options.split(' '));
   for (let i = 0; i < 3; i++) assert.equal(await node('plain.js'), 'allowed\n');
   let printed = 'allowed\n';
-  for (let i = 0; printed === 'allowed\n' && i < 30; i++) printed = await node('plain.js'); // some more are earned meanwhile
+  // some more are earned meanwhile
+  for (let i = 0; printed === 'allowed\n' && i < 30; i++) printed = await node('plain.js');
   assert.match(printed, /^denied, wait [\d.]+ ms\n$/);
   assert.equal(await node('every.js'), 'allowed\n');
   // The bucket of that user has lost tokens, so the check was as in the file.
@@ -176,5 +177,6 @@ test('nobody waits longer than the time-out while the server is away, and all re
   }
   stop = true;
   await Promise.all(load);
-  assert.ok(longest < timeout + 500, `the longest wait was ${longest} ms`); // where tests run in parallel, processors are scarce
+  // where tests run in parallel, processors are scarce
+  assert.ok(longest < timeout + 500, `the longest wait was ${longest} ms`);
 });
