@@ -137,7 +137,7 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 	return wrap(err, "remove alert %d", id)
 }
 
-// changeAlert refuses an active alert without a rule or anybody to tell, which would never fire or reach nobody.
+// changeAlert refuses an active alert without a rule or a recipient, which would never fire or reach nobody.
 func (s *Store) changeAlert(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID,
 	change func(context.Context, *dbsqlc.Queries) (id int64, err error),

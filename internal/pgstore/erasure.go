@@ -169,7 +169,7 @@ var erasureSteps = []erasureStep{
 	{"deliveries", false, (*erasing).deliveries},
 	{"traffic_blocks", false, (*erasing).traffic},
 	{"replays", false, (*erasing).replays},
-	// last because the triggers of the others log what they did
+	// last because the triggers of the others log their changes
 	{"audit_entries", false, (*erasing).audit},
 	{"months", false, (*erasing).months},
 	{stepBuckets, false, (*erasing).buckets},

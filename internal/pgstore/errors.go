@@ -62,7 +62,7 @@ func domainError(err error) error {
 	return err
 }
 
-// wrap adds what was attempted to an error of the domain; nil stays nil.
+// wrap turns the database's errors into the domain's, and adds the attempted action. It returns nil for nil.
 func wrap(err error, attempted string, args ...any) error {
 	if err == nil {
 		return nil
