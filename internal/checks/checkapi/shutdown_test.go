@@ -36,11 +36,7 @@ func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
 	busy.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-entered
 
-	impatient, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := server.Shutdown(impatient); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a request under way and no time the shutdown ends with %v", err)
-	}
+	wantImpatience(t, server)
 	if conn, err := net.Dial("tcp", addr); err == nil {
 		_ = conn.Close()
 		t.Error("a new connection was taken after the shutdown")
@@ -146,11 +142,7 @@ func TestShutdownDoesNotLoseTheAnswersOfAPipeline(t *testing.T) {
 	c := call(t, addr)
 	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n" + strings.Repeat("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 2000))
 	<-entered
-	impatient, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := server.Shutdown(impatient); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a request under way and no time the shutdown ends with %v", err)
-	}
+	wantImpatience(t, server)
 	close(leave)
 	if got := c.answer(); got.status != 200 || !got.last {
 		t.Errorf("answered %d, the last: %t; want 200 and the last", got.status, got.last)
@@ -221,6 +213,15 @@ func wantShutdownAtOnce(t *testing.T, server *checkapi.Server) {
 	wantNoError(t, server.Shutdown(t.Context()))
 	if took := time.Since(began); took > time.Second { // it looks now and then whether connections have ended
 		t.Errorf("the shutdown took %s", took)
+	}
+}
+
+func wantImpatience(t *testing.T, server *checkapi.Server) {
+	t.Helper()
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := server.Shutdown(impatient); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a request under way and no time the shutdown ends with %v", err)
 	}
 }
 

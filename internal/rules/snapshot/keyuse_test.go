@@ -37,9 +37,7 @@ func TestEachMinuteOfAKeyIsWrittenOnceForAsLongAsTheKeyIsHeld(t *testing.T) {
 	a := newKey("a")
 	flush := func() {
 		t.Helper()
-		if err := uses.flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, uses.flush(t.Context()))
 	}
 	for second := range 3 {
 		uses.Note(a, at.Add(time.Duration(second)*time.Second))
@@ -82,9 +80,7 @@ func TestAFailedWriteDoesNotBringAnOlderMinuteBack(t *testing.T) {
 	}
 	store := &usesStore{}
 	uses.store = store
-	if err := uses.flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, uses.flush(t.Context()))
 	if want := []KeyUse{{"a", at.Add(time.Minute)}}; !slices.Equal(store.uses, want) {
 		t.Errorf("it wrote %v, want %v", store.uses, want)
 	}

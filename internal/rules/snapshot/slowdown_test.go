@@ -80,9 +80,7 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 				100, 1
 		}))
 		w := NewWatcher(source, WatcherOptions{Slowed: slowed, Logger: slog.New(slog.DiscardHandler)})
-		if err := w.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Refresh(t.Context()))
 		id := source.rows.Rules[0].ID
 		ofAll, ofUser := fmt.Sprintf("rule %d user \"\"", id), fmt.Sprintf("rule %d user \"42\"", id)
 		since := time.Now().Add(time.Minute) // an override's is later than its rule's
@@ -128,39 +126,29 @@ func TestTheWatcherTellsOfEditsThatSlow(t *testing.T) {
 			after(time.Second)
 			told = nil
 			source.change(step.change)
-			if err := w.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, w.Refresh(t.Context()))
 			if !slices.Equal(told, step.want) {
 				t.Errorf("%s: told of %q, want %q", step.name, told, step.want)
 			}
 		}
 		// A failover loses a raise, which only the full read notices.
 		source.change(rule(func(r *rules.Rule) { r.RatePerSecond = 1000 }))
-		if err := w.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Refresh(t.Context()))
 		told = nil
 		source.change(func(rows *Rows) { rows.Rules[0].RatePerSecond, rows.Rules[0].InForceSince = 1, since })
-		if err := w.reread(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.reread(t.Context()))
 		if !slices.Equal(slices.Compact(told), []string{ofAll}) { // of the rule, and of its step
 			t.Errorf("a lost raise: told of %q", told)
 		}
 		told = nil
 		source.change(rule(func(*rules.Rule) {}))
-		if err := NewWatcher(source, WatcherOptions{Slowed: slowed}).Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, NewWatcher(source, WatcherOptions{Slowed: slowed}).Refresh(t.Context()))
 		if !slices.Contains(told, ofAll) {
 			t.Errorf("a process that starts right after an edit: told of %q", told)
 		}
 		after(2 * recentEdit)
 		told = nil
-		if err := NewWatcher(source, WatcherOptions{Slowed: slowed}).Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, NewWatcher(source, WatcherOptions{Slowed: slowed}).Refresh(t.Context()))
 		if len(told) > 0 {
 			t.Errorf("a process that starts long after an edit: told of %q", told)
 		}
@@ -270,9 +258,7 @@ func TestRulesWithUnknownWordsAreCountedAndLoggedOnce(t *testing.T) {
 		var log bytes.Buffer
 		w := NewWatcher(source, WatcherOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for range 3 {
-			if err := w.reread(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, w.reread(t.Context()))
 		}
 		if lines := strings.Count(log.String(), "algorithm token_ring"); lines != 1 ||
 			w.Snapshot().Sizes().UnknownRules != 1 {
@@ -282,9 +268,7 @@ func TestRulesWithUnknownWordsAreCountedAndLoggedOnce(t *testing.T) {
 			rows.Tenants[0].Revision++
 			rows.Rules[0].Active, rows.Rules[0].Revision = false, rows.Tenants[0].Revision
 		})
-		if err := w.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Refresh(t.Context()))
 		if n := w.Snapshot().Sizes().UnknownRules; n != 0 {
 			t.Errorf("%d, although the rule is off", n)
 		}
