@@ -12,6 +12,7 @@ import type {
   Plan,
   Present,
   Rule,
+  SecurityEvent,
   Session,
   Tenant,
 } from '~/api/types';
@@ -278,4 +279,24 @@ export function auditEntry(more: Partial<AuditEntry> = {}): AuditEntry {
 
 export function page<T>(items: T[]): { items: T[]; next_cursor: null } {
   return { items, next_cursor: null };
+}
+
+export function securityEvent(more: Partial<SecurityEvent> = {}): SecurityEvent {
+  return {
+    event_id: '1',
+    at,
+    count: 1,
+    kind: 'denied',
+    succeeded: false,
+    account_id: null,
+    who: '',
+    typed: '',
+    key_id: '',
+    tenant: '',
+    ip: '203.0.113.66',
+    user_agent: 'curl/8.5.0',
+    detail: '',
+    request_id: 'r',
+    ...more,
+  };
 }

@@ -3,26 +3,11 @@ import { expect, test } from 'vitest';
 import type { Override } from '~/api/types';
 import { fakeServer, page, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { user as someUser, violation } from '../../../test/traffic';
+import { override as given, user as someUser, violation } from '../../../test/traffic';
 
 const acme = '/api/v1/tenants/acme';
 
-function override(user_id: string, more: Partial<Override> = {}): Override {
-  return {
-    rule_id: '12',
-    user_id,
-    rate: '100/second',
-    rate_per_second: 100,
-    rate_unit: 'second',
-    burst_capacity: 500,
-    reason: 'migration week',
-    expires_at: null,
-    expired: false,
-    in_force_since: '2026-11-20T12:00:00Z',
-    version: 31,
-    ...more,
-  };
-}
+const override = (user_id: string, more: Partial<Override> = {}) => given({ user_id, expires_at: null, ...more });
 
 function server(items: Override[], more: Record<string, unknown> = {}) {
   const asked: URLSearchParams[] = [];
@@ -97,15 +82,19 @@ test('rules that end by themselves are listed above the overrides', async () => 
   expect(list.textContent).toMatch(/User 42.*Blocks until/);
 });
 
+async function begin() {
+  const { user } = open('/t/acme/overrides');
+  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
+  return { user, dialog: await screen.findByRole('dialog', { name: 'New override' }) };
+}
+
 test('a new override begins with the rule that denied the user who is typed, and keeps the user', async () => {
   const json = someUser({ user_id: '7', recent_violations: [violation({ rule_id: '13' })] });
   server([], {
     [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: '13', plan: 'free' })]),
     [`GET ${acme}/users/7`]: () => ({ json, headers: { ETag: '"0"' } }),
   });
-  const { user } = open('/t/acme/overrides');
-  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
-  const dialog = await screen.findByRole('dialog', { name: 'New override' });
+  const { user, dialog } = await begin();
   expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '12');
   await user.type(within(dialog).getByLabelText(/^User/), '7');
   await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
@@ -118,9 +107,7 @@ test('the rules that apply to the user who is typed come first, and the first of
     [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: '13', plan: 'free' })]),
     [`GET ${acme}/users/7`]: () => ({ json: someUser({ user_id: '7' }), headers: { ETag: '"0"' } }),
   });
-  const { user } = open('/t/acme/overrides');
-  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
-  const dialog = await screen.findByRole('dialog', { name: 'New override' });
+  const { user, dialog } = await begin();
   await user.type(within(dialog).getByLabelText(/^User/), '7');
   await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
   const plans = within(dialog).getAllByRole('group', { name: /plan/i });
@@ -138,9 +125,7 @@ test('an override that was begun keeps its rule and what was typed; the rule tha
     [`GET ${acme}/users/7`]: () => new Promise((resolve) => (answer = resolve)),
     [`GET ${acme}/users/70`]: () => ({ json: someUser({ user_id: '70' }), headers: { ETag: '"0"' } }),
   });
-  const { user } = open('/t/acme/overrides');
-  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
-  const dialog = await screen.findByRole('dialog', { name: 'New override' });
+  const { user, dialog } = await begin();
   const chosen = () => (within(dialog).getByLabelText('Rule') as HTMLSelectElement).value;
   await user.type(within(dialog).getByLabelText(/^User/), '7');
   const reason = within(dialog).getByLabelText(/^Reason/);
@@ -166,9 +151,7 @@ test('the rule that was suggested stays when another user is typed after the rea
     [`GET ${acme}/users/7`]: () => ({ json: of7, headers: { ETag: '"0"' } }),
     [`GET ${acme}/users/70`]: () => ({ json: someUser({ user_id: '70' }), headers: { ETag: '"0"' } }),
   });
-  const { user } = open('/t/acme/overrides');
-  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
-  const dialog = await screen.findByRole('dialog', { name: 'New override' });
+  const { user, dialog } = await begin();
   await user.type(within(dialog).getByLabelText(/^User/), '7');
   await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
   await user.type(within(dialog).getByLabelText(/^Reason/), 'ticket');

@@ -6,11 +6,18 @@ import { slugOf } from './NewTenant';
 
 const admin = { ...session(), account: account({ platform_admin: true }) };
 
-test('a tenant is made, its slug following its name', async () => {
-  const requests = fakeServer({
+function server(more: Record<string, unknown>) {
+  return fakeServer({
     'GET /api/v1/session': admin,
     'GET /api/v1/tenants': page([tenant()]),
     'GET /api/v1/removed-tenants': page([]),
+    'GET /api/v1/accounts': page([account({ account_id: '2', email: 'bob@example.com', name: 'Bob' })]),
+    ...more,
+  });
+}
+
+test('a tenant is made, its slug following its name', async () => {
+  const requests = server({
     'POST /api/v1/tenants': () => ({ status: 201, json: tenant({ slug: 'big-shop' }) }),
   });
   const { user } = open('/platform/tenants');
@@ -34,10 +41,7 @@ test.each([
 });
 
 test('a tenant that is served can only be suspended, and that says its effect', async () => {
-  const requests = fakeServer({
-    'GET /api/v1/session': admin,
-    'GET /api/v1/tenants': page([tenant()]),
-    'GET /api/v1/removed-tenants': page([]),
+  const requests = server({
     'POST /api/v1/tenants/acme/suspend': tenant({ suspended: true }),
   });
   const { user } = open('/platform/tenants');
@@ -50,10 +54,8 @@ test('a tenant that is served can only be suspended, and that says its effect', 
 });
 
 test('a suspended tenant is removed only when its slug was typed', async () => {
-  const requests = fakeServer({
-    'GET /api/v1/session': admin,
+  const requests = server({
     'GET /api/v1/tenants': page([tenant({ suspended: true, version: 6 })]),
-    'GET /api/v1/removed-tenants': page([]),
     'DELETE /api/v1/tenants/acme': () => ({ status: 204 }),
   });
   const { user } = open('/platform/tenants');
@@ -76,9 +78,7 @@ test('a removed tenant is restored, and one that is erased shows its receipt', a
     erased_at: null,
     erased_rows: {},
   };
-  const requests = fakeServer({
-    'GET /api/v1/session': admin,
-    'GET /api/v1/tenants': page([]),
+  const requests = server({
     'GET /api/v1/removed-tenants': page([
       removed,
       {
@@ -99,9 +99,7 @@ test('a removed tenant is restored, and one that is erased shows its receipt', a
 });
 
 test('an account is disabled after its effect was said; of the last admin the server says no', async () => {
-  const requests = fakeServer({
-    'GET /api/v1/session': admin,
-    'GET /api/v1/accounts': page([account({ account_id: '2', email: 'bob@example.com', name: 'Bob' })]),
+  const requests = server({
     'PATCH /api/v1/accounts/2': () => problem(409, 'conflict', { detail: 'Somebody must be left.' }),
   });
   const { user } = open('/platform/accounts');
@@ -114,9 +112,7 @@ test('an account is disabled after its effect was said; of the last admin the se
 });
 
 test('an account is signed out everywhere after that was confirmed', async () => {
-  const requests = fakeServer({
-    'GET /api/v1/session': admin,
-    'GET /api/v1/accounts': page([account({ account_id: '2', email: 'bob@example.com', name: 'Bob' })]),
+  const requests = server({
     'DELETE /api/v1/accounts/2/sessions': () => ({ status: 204 }),
   });
   const { user } = open('/platform/accounts');
@@ -137,11 +133,7 @@ test.each(['tenants', 'accounts'])('who is no platform admin sees no %s', async 
 });
 
 test('finding nothing says so', async () => {
-  fakeServer({
-    'GET /api/v1/session': admin,
-    'GET /api/v1/tenants': page([]),
-    'GET /api/v1/removed-tenants': page([]),
-  });
+  server({ 'GET /api/v1/tenants': page([]) });
   open('/platform/tenants?q=zzz');
   expect(await screen.findByText('No results')).toBeDefined();
 });

@@ -1,6 +1,6 @@
 import { screen, waitFor } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { account, fakeServer, problem, requested, session } from '../../../test/fake';
+import { account, fakeServer, page, problem, requested, securityEvent, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 
 const at = '2026-11-21T06:00:00Z';
@@ -11,34 +11,19 @@ const sessions = {
   ],
 };
 
-const log = {
-  items: [
-    {
-      event_id: '1',
-      at,
-      count: 3,
-      kind: 'sign_in_failed',
-      succeeded: false,
-      account_id: null,
-      who: '',
-      typed: 'ada@example.com',
-      key_id: '',
-      tenant: '',
-      ip: '203.0.113.66',
-      user_agent: 'curl/8.5.0',
-      detail: 'password',
-      request_id: 'r',
-    },
-  ],
-  next_cursor: null,
-};
+const failed = securityEvent({ at, count: 3, kind: 'sign_in_failed', typed: 'ada@example.com', detail: 'password' });
+
+function server(more: Record<string, unknown> = {}) {
+  return fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/sessions': sessions,
+    'GET /api/v1/account/security-log': page([failed]),
+    ...more,
+  });
+}
 
 test('who tried to get in is shown', async () => {
-  fakeServer({
-    'GET /api/v1/session': session(),
-    'GET /api/v1/sessions': { items: [] },
-    'GET /api/v1/account/security-log': log,
-  });
+  server();
   open('/profile');
   expect(await screen.findByText('Sign-in failed, 3 times')).toBeDefined();
   expect(screen.getByText(/203.0.113.66/)).toBeDefined();
@@ -46,20 +31,15 @@ test('who tried to get in is shown', async () => {
 
 test('what was done over and over is one entry', async () => {
   const exported = (event_id: string, at: string) => ({
-    ...log.items[0],
+    ...failed,
     ...{ event_id, at, count: 1, kind: 'exported', succeeded: true, tenant: 'demo', ip: '203.0.113.9' },
   });
-  fakeServer({
-    'GET /api/v1/session': session(),
-    'GET /api/v1/sessions': { items: [] },
-    'GET /api/v1/account/security-log': {
-      items: [
-        exported('9', '2026-11-21T06:00:00Z'),
-        exported('8', '2026-11-19T06:00:00Z'),
-        exported('7', '2026-11-18T06:00:00Z'),
-      ],
-      next_cursor: null,
-    },
+  server({
+    'GET /api/v1/account/security-log': page([
+      exported('9', '2026-11-21T06:00:00Z'),
+      exported('8', '2026-11-19T06:00:00Z'),
+      exported('7', '2026-11-18T06:00:00Z'),
+    ]),
   });
   open('/profile');
   const entry = (await screen.findByText('Exported data, 3 times')).closest('li');
@@ -69,16 +49,11 @@ test('what was done over and over is one entry', async () => {
 
 test('sessions that an admin ended say so, without an address or a browser', async () => {
   const ended = { kind: 'sessions_ended', succeeded: true, count: 1, ip: null, user_agent: '' };
-  fakeServer({
-    'GET /api/v1/session': session(),
-    'GET /api/v1/sessions': { items: [] },
-    'GET /api/v1/account/security-log': {
-      items: [
-        { ...log.items[0], ...ended, event_id: '3', detail: 'by a platform admin' },
-        { ...log.items[0], ...ended, event_id: '2', detail: '' },
-      ],
-      next_cursor: null,
-    },
+  server({
+    'GET /api/v1/account/security-log': page([
+      { ...failed, ...ended, event_id: '3', detail: 'by a platform admin' },
+      { ...failed, ...ended, event_id: '2', detail: '' },
+    ]),
   });
   open('/profile');
   const entries = (await screen.findAllByText('Ended sessions')).map((title) => title.closest('li'));
@@ -87,10 +62,7 @@ test('sessions that an admin ended say so, without an address or a browser', asy
 });
 
 test('the name is saved over the version that was read', async () => {
-  const requests = fakeServer({
-    'GET /api/v1/session': session(),
-    'GET /api/v1/sessions': sessions,
-    'GET /api/v1/account/security-log': log,
+  const requests = server({
     'PATCH /api/v1/account': account({ name: 'Ada L.' }),
   });
   const { user } = open('/profile');
@@ -103,10 +75,7 @@ test('the name is saved over the version that was read', async () => {
 });
 
 test('a wrong password stands at its field, and what was typed stays', async () => {
-  fakeServer({
-    'GET /api/v1/session': session(),
-    'GET /api/v1/sessions': sessions,
-    'GET /api/v1/account/security-log': log,
+  server({
     'PUT /api/v1/account/password': () =>
       problem(400, 'invalid-request', {
         errors: [{ pointer: '/current_password', detail: 'is not your password' }],
@@ -121,10 +90,7 @@ test('a wrong password stands at its field, and what was typed stays', async () 
 });
 
 test('another session can be ended, this one not', async () => {
-  const requests = fakeServer({
-    'GET /api/v1/session': session(),
-    'GET /api/v1/sessions': sessions,
-    'GET /api/v1/account/security-log': log,
+  const requests = server({
     'DELETE /api/v1/sessions/2': () => ({ status: 204 }),
   });
   const { user } = open('/profile');
@@ -135,10 +101,8 @@ test('another session can be ended, this one not', async () => {
 
 test('signing out everywhere asks first, and leads to signing in', async () => {
   let out = false;
-  fakeServer({
+  server({
     'GET /api/v1/session': () => (out ? problem(401, 'unauthorized') : { json: session() }),
-    'GET /api/v1/sessions': sessions,
-    'GET /api/v1/account/security-log': log,
     'DELETE /api/v1/sessions': () => {
       out = true;
       return { status: 204 };

@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { auditEntry, key, page, problem, session, tenant } from '../../../test/fake';
+import { auditEntry, key, page, problem, securityEvent, session, tenant } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { acme, invitation, member, server } from '../../../test/settings';
 import { scheduledChange } from '../../../test/traffic';
@@ -505,22 +505,14 @@ test('a section that the role does not show says so', async () => {
   expect(await screen.findByText('It takes an owner.')).toBeDefined();
 });
 
-const refused = {
-  event_id: '1',
-  at: '2026-11-21T09:00:00Z',
+const refused = securityEvent({
   count: 3,
-  kind: 'denied',
-  succeeded: false,
   account_id: '7',
   who: 'eve@example.com',
-  typed: '',
-  key_id: '',
   tenant: 'acme',
-  ip: '203.0.113.66',
   user_agent: '',
   detail: 'createKey',
-  request_id: 'r',
-};
+});
 
 test('an owner sees who was refused in the tenant, by the filters of the address', async () => {
   const asked: string[] = [];
