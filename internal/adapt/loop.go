@@ -17,6 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
+// The times of the control loop, and bounds of its work.
 const (
 	roundEvery    = 2 * time.Second
 	LeadFor       = 6 * time.Second // of a leader's lease without renewal

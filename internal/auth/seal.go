@@ -35,7 +35,8 @@ var (
 	// ErrClosed means that no key of the Vault opens the secret.
 	ErrClosed = errors.New("the secret is sealed under a key that is not configured; keep former keys in " +
 		"SLUICE_SECRET_KEY, after the present one")
-	ErrNoSecretKey = errors.New("no secret key is configured") // the operation needs a key
+	// ErrNoSecretKey means that the operation needs a key.
+	ErrNoSecretKey = errors.New("no secret key is configured")
 )
 
 // NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals.

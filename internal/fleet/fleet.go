@@ -11,6 +11,7 @@ import (
 	"time"
 )
 
+// The times of reports.
 const (
 	Interval = 5 * time.Second
 	Recent   = time.Minute // the highest age of a live process's report

@@ -23,6 +23,7 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 )
 
+// The times of claims and attempts.
 const (
 	claimEvery  = time.Second
 	claimSoon   = 100 * time.Millisecond // after the end of an attempt, so that many short ones share a claim

@@ -11,7 +11,7 @@ import (
 
 func openPostOffice(cfg config.Config, store auth.Store, log *slog.Logger) (*auth.PostOffice, error) {
 	if cfg.SMTP.Addr == "" {
-		return nil, nil //nolint:nilnil
+		return nil, nil //nolint:nilnil // no mail server
 	}
 	sender, err := mailer.New(mailer.Options{
 		Addr: cfg.SMTP.Addr, TLS: cfg.SMTP.TLS, User: cfg.SMTP.User, Password: string(cfg.SMTP.Password),

@@ -30,6 +30,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/gateway"
 )
 
+// The times of reading key sets, and bounds of their size.
 const (
 	refreshEvery  = 5 * time.Minute
 	missingEvery  = 10 * time.Second // for unknown keys
