@@ -14,7 +14,6 @@ var (
 	notOptions = map[string]bool{"SLUICE_VERSION": true, "SLUICE_SECRETS": true}
 )
 
-// An option that does not exist keeps a process from starting.
 func TestEveryOptionThatIsNamedExists(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/configuration.md")

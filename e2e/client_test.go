@@ -177,8 +177,7 @@ type asked struct {
 	err      error
 }
 
-// load asks the bodies, each from several callers that pause between two checks, until stop returns all that was
-// asked.
+// load asks from several callers that pause between two checks, and returns all that was asked.
 func (a *api) load(watch *awake.Watch, bodies []string, callersEach int, pause time.Duration,
 	stop <-chan struct{},
 ) []asked {

@@ -423,7 +423,6 @@ func (tn tenant) startGateway(t *testing.T, name, sluice string, edits ...string
 		"timeout = 30000,")...)
 }
 
-// startExample starts a proxy by its example, with its time-outs, after replacing pairs of texts.
 func (tn tenant) startExample(t *testing.T, name, sluice string, edits ...string) *gateway {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {

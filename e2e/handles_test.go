@@ -44,7 +44,7 @@ func (p *process) onLeases() int {
 	return strings.Count(p.stdout.String(), " "+string(sluice.FromLease)+"\n")
 }
 
-// passed reads a spender's lines, without one that a kill cut off.
+// passed leaves a line out that a kill cut off.
 func (p *process) passed() (all []admittedCheck) {
 	for line := range strings.Lines(p.stdout.String()) {
 		var asked, decided int64 // in microseconds since 1970

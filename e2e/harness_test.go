@@ -98,7 +98,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// spawn starts a binary whose environment is PATH and env alone, and kills it when the test ends.
+// spawn starts a binary without our environment but PATH, and kills it when the test ends.
 func spawn(t *testing.T, env []string, binary string, args ...string) *process {
 	t.Helper()
 	if err := build(); err != nil {
@@ -162,7 +162,6 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// await waits until the process has written something that matches, and returns the groups.
 func (p *process) await(t *testing.T, from *output, pattern *regexp.Regexp) []string {
 	t.Helper()
 	var match []string
@@ -242,8 +241,7 @@ type api struct {
 
 var answeringChecks = regexp.MustCompile(`"msg":"answering checks","check_addr":"([^"]+)","metrics_addr":"([^"]+)"`)
 
-// startAPI starts a process of the decision plane and waits until it is ready. It must stop cleanly at the end of
-// the test.
+// startAPI waits until a process is ready, which must stop cleanly at the end of the test.
 func (tn tenant) startAPI(t *testing.T, redisURL string, options ...string) *api {
 	t.Helper()
 	a := tn.spawnAPI(t, redisURL, options...)
@@ -293,7 +291,6 @@ func eventually(t *testing.T, limit time.Duration, what string, holds func() boo
 	}
 }
 
-// quantile returns the element at a fraction of the sorted list: 0.5 is the median.
 func quantile(times []time.Duration, fraction float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(times))
 	return sorted[int(fraction*float64(len(sorted)-1))]

@@ -82,7 +82,6 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 		"127.0.0.1:8000", front.Addr(), "127.0.0.1:3000", app.Listener.Addr().String(),
 		"redis://127.0.0.1:6380", devdbtest.Redis(t).URL(), "127.0.0.1:8090", moved.Addr(), "127.0.0.1:9091",
 		movedMetrics.Addr(),
-		// The clients' usual time-out is short for a machine that runs many tests.
 		`abcdef")`, `abcdef", timeout=30)`, `abcdef' });`, `abcdef', timeout: 30_000 });`,
 		"redis://127.0.0.1:6379", store.URL(), "CLIENT PAUSE 10000", "CLIENT PAUSE 20000",
 		"sleep 12", `for i in $(seq 60); do if sh check.sh | grep '"degraded":false'; then break; fi; sleep 1; done`,

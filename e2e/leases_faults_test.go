@@ -178,7 +178,7 @@ func newFaultLoad(t *testing.T, rate, burst float64) *faultLoad {
 	return l
 }
 
-// startFaultLoad asks for nearly twice the limit, and waits until each process serves checks from leased tokens.
+// startFaultLoad asks for nearly twice the limit, once each process serves checks from leased tokens.
 func startFaultLoad(t *testing.T, apis []*api) *faultLoad {
 	t.Helper()
 	l := newFaultLoad(t, faultRate, faultBurst)
@@ -194,7 +194,7 @@ func startFaultLoad(t *testing.T, apis []*api) *faultLoad {
 
 func ownUser(caller, _ int) string { return fmt.Sprint("user-", caller) }
 
-// add adds callers, each with up to 67 checks a second, for the users that a function names.
+// add adds callers with up to 67 checks a second each.
 func (l *faultLoad) add(t *testing.T, a *api, callers int, userOf func(caller, n int) string) {
 	t.Helper()
 	for caller := range callers {
@@ -274,8 +274,7 @@ func wantWithinLimit(t *testing.T, admitted []admittedCheck, rate, burst, allowa
 	}
 }
 
-// mostOver returns the interval with the most checks beyond what a bucket would admit, counted from when the first
-// check was asked.
+// mostOver returns the interval with the most checks beyond a bucket's.
 func mostOver(admitted []admittedCheck, rate, burst float64) (over float64, from, to time.Duration) {
 	starts, ends := slices.Clone(admitted), slices.Clone(admitted)
 	slices.SortFunc(starts, func(a, b admittedCheck) int { return cmp.Compare(a.asked, b.asked) })

@@ -21,18 +21,15 @@ import (
 
 const (
 	longLimit, busyLimit = 1000, 1_000_000
-	// longRules give each user a bucket of each endpoint, and all users one that processes lease.
-	longRules = `
+	longRules            = `
 rules:
   - {key_pattern: "user:{user_id}:endpoint:/token", rate: 1000/day, burst_capacity: 1000}
   - {key_pattern: "user:{user_id}:endpoint:/window", algorithm: fixed_window, window: 24h, burst_capacity: 1000}
   - {key_pattern: "user:{user_id}:endpoint:/calendar", algorithm: fixed_window, window: month, burst_capacity: 1000}
   - {key_pattern: "endpoint:/busy", rate: 1000000/day, burst_capacity: 1000000}
 `
-	// writtenShare is how much of a limit a bucket may move before it is written.
-	writtenShare = 0.02
-	// allowedFor is how long admitted checks may be unwritten.
-	allowedFor = 10 * time.Second
+	writtenShare = 0.02             // of a limit, before a bucket is written
+	allowedFor   = 10 * time.Second // admitted checks may be unwritten
 )
 
 var longKinds = [...]string{"token", "window", "calendar"}
@@ -49,8 +46,7 @@ type longBucket struct {
 	admitted []longAdmission
 }
 
-// longWorld is two processes, a store that is about to be lost, and buckets of long limits of which 0 to 100 % are
-// used.
+// longWorld is two processes, a store that is about to be lost, and buckets that are used from 0 to 100 %.
 type longWorld struct {
 	store     longStore
 	tn        tenant
@@ -252,7 +248,6 @@ func newLongWorld(t *testing.T, store longStore, ownDatabase, killsAPI bool) *lo
 
 func (w *longWorld) now() time.Duration { return time.Since(w.began) }
 
-// ask reports whether the process has answered.
 func (w *longWorld) ask(t *testing.T, a *api, b *longBucket, cost float64) (got answer, ok bool) {
 	t.Helper()
 	asked := w.now()
@@ -338,8 +333,7 @@ func (w *longWorld) half(n int) float64 {
 	return math.Floor(float64(n/len(longKinds)) / float64(users-1) * longLimit / 2)
 }
 
-// load keeps asking: each process 270 times a second for some user and 130 times for the busy bucket, of which it
-// leases.
+// load asks each process 270 times a second for some user, and 130 times for the busy bucket that it leases.
 func (w *longWorld) load(t *testing.T) {
 	t.Helper()
 	for i := range w.apis {
@@ -461,7 +455,7 @@ func (w *longWorld) empty(t *testing.T, a *api, b *longBucket) {
 	w.ask(t, a, b, 1)
 }
 
-// excess returns how much more a bucket has admitted than one that loses nothing, and how much more it may.
+// excess returns how much more than a lossless bucket one has admitted, and how much more it may.
 func (w *longWorld) excess(b *longBucket) (excess, allowed float64) {
 	from := w.writtenAt
 	if *soak {

@@ -104,8 +104,6 @@ rules: [`+user+`, {key_pattern: "endpoint:/internal/*", action: block}]`)
 	}
 }
 
-// standing asks an allowed check, a denied one, one on another plan, and a plan that does not exist, without a
-// change.
 func (a *api) standing(t *testing.T) (answers [4]string) {
 	t.Helper()
 	for i, body := range [len(answers)]string{
@@ -124,8 +122,6 @@ func (a *api) standing(t *testing.T) (answers [4]string) {
 	return answers
 }
 
-// wantUnmoved wants the same answers for a while, from a process that stays ready and reports its database as
-// down.
 func (a *api) wantUnmoved(t *testing.T, before [4]string, lasts time.Duration) {
 	t.Helper()
 	end := time.Now().Add(lasts)

@@ -85,7 +85,6 @@ func TestARedisOutageIsAnsweredByFailureModes(t *testing.T) {
 	}
 }
 
-// wantFailureModes wants each check of a load answered in time, by its rule's failure mode if Redis was away.
 func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	t.Helper()
 	const moment = 250 * time.Millisecond

@@ -127,7 +127,6 @@ func (c *contract) want(t *testing.T, name string, parameters map[string]string,
 	return got
 }
 
-// resource is a kind of object as a provider of Terraform manages it.
 type resource struct {
 	create, read, update, destroy string
 	list                          string // finds an existing object by natural; "" if natural is its address
@@ -146,7 +145,6 @@ func text(id any) string {
 	return fmt.Sprint(id)
 }
 
-// plan returns the attributes that differ from the wanted ones.
 func (r *resource) plan(stored object) (differing []string) {
 	for name, value := range r.wanted {
 		if slices.Contains(r.fixed, name) {
@@ -316,7 +314,6 @@ func (c *contract) putRight(t *testing.T, r *resource) {
 	}
 }
 
-// ids finds the objects with the natural key of the wanted one.
 func (c *contract) ids(t *testing.T, r *resource) (found []string) {
 	t.Helper()
 	at := maps.Clone(r.address)

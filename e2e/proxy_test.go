@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// proxy stands between a process and a server, and can move to another server. Requests always reach the server;
-// replies can be lost.
+// proxy stands between a process and a server, and can lose replies or move to another server.
 type proxy struct {
 	net.Listener
 	silent     atomic.Bool // swallows every reply

@@ -145,7 +145,7 @@ const meteredRules = `rules:
   - {key_pattern: "user:{user_id}", rate: 1000/second, burst_capacity: 10000}
   - {key_pattern: "endpoint:/metered", rate: 1000/day, burst_capacity: 365000}`
 
-// meter returns how many tokens of the metered endpoint were taken, less one for each 86 s.
+// meter returns the tokens taken from the metered endpoint, less one for each 86 s.
 func (a *api) meter(t *testing.T) int {
 	t.Helper()
 	got := a.check(t, `{"endpoint":"/metered","cost":0}`)

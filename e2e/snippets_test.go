@@ -30,7 +30,6 @@ rules:
 			t.Errorf("%s.go is not formatted as gofmt does: %v", name, err)
 		}
 		code := strings.Replace(string(shown), "http://127.0.0.1:8080", "http://"+a.checks, 1)
-		// The client's usual time-out is short for a machine that runs many tests.
 		code = strings.Replace(code, "\t\tKey:", "\t\tTimeout: 30e9,\n\t\tKey:", 1)
 		file := filepath.Join(t.TempDir(), "main.go")
 		if err := os.WriteFile(file, []byte(code), 0o600); err != nil {

@@ -46,7 +46,6 @@ func TestEveryDenialOfAnAttackIsCountedThoughTheDatabaseFreezes(t *testing.T) {
 	// The next run would go on from a long limit's bucket.
 	tn := newTenantIn(t, direct, `rules: [{key_pattern: "user:{user_id}", rate: 2/hour, burst_capacity: 1}]`)
 
-	// In turns, so that a busy neighbour slows both.
 	var off, on []time.Duration
 	rounds := 1
 	if *soak {
@@ -219,7 +218,7 @@ func (a *api) batch(body []byte) (denied int, err error) {
 	return bytes.Count(text, []byte(`"status":429`)), nil
 }
 
-// freeze stops every process of the server, like a machine that hangs, until thaw is called.
+// freeze stops every process of the server until thaw is called.
 func (p *privatePostgres) freeze(t *testing.T) (thaw func()) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.server.Dir(), "data", "postmaster.pid"))

@@ -205,8 +205,6 @@ func TestEachAlertFiresWhenItShouldAndOnlyThen(t *testing.T) {
 	}
 }
 
-// firing reports whether an alert fires after an hour: its expression had the same result at each minute of its
-// time.
 func firing(t *testing.T, engine *promql.Engine, rule rulefmt.Rule, s series) bool {
 	t.Helper()
 	scraped := load(t, s)

@@ -61,7 +61,6 @@ func (r *release) licences() ([]entry, error) {
 	return all, nil
 }
 
-// addPackages adds the folders of the packages that the UI is built from, as far as they are installed.
 func addPackages(folders map[string]string) error {
 	text, err := os.ReadFile(filepath.Join(root, "web", "package-lock.json"))
 	if err != nil {

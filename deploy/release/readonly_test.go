@@ -42,7 +42,6 @@ func newContainer(t *testing.T, image v1.Image) container {
 	extract(t, files, c.root)
 	letPass(t, c.root)
 	c.chmod(t, func(mode fs.FileMode) fs.FileMode { return mode &^ 0o222 })
-	// so that it can be removed
 	t.Cleanup(func() { c.chmod(t, func(mode fs.FileMode) fs.FileMode { return mode | 0o200 }) })
 	return c
 }
@@ -132,7 +131,6 @@ func (c container) serve(t *testing.T, env []string, addr, program string, argum
 	}
 }
 
-// runReadOnly lets the programs of an image migrate, make a tenant, and decide its checks.
 func runReadOnly(t *testing.T, image v1.Image) {
 	c := newContainer(t, image)
 	folder, err := os.MkdirTemp("", "sluice-test-postgres-")

@@ -95,7 +95,6 @@ func Decide(m Memory, rule rules.Adapt, slices []Slice, now time.Time) Decision 
 	return d
 }
 
-// judged sums up the slices since the last step settled.
 func judged(m Memory, slices []Slice, now time.Time) (seen Seen, enough, reported bool) {
 	from := now.Add(-Window)
 	settled := m.SteppedAt.Add(settling)

@@ -12,7 +12,6 @@ var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 var goal = rules.Adapt{Backend: "search", FloorPercent: 10, P99: 300 * time.Millisecond, ErrorPercent: 1}
 
-// backend simulates a downstream with a queue and a capacity.
 type backend struct {
 	capacity float64 // requests/s
 	queue    float64 // requests
@@ -42,7 +41,6 @@ func (b *backend) serve(arrivals float64) (seen Seen) {
 	return seen
 }
 
-// world simulates a rule with demand above its rate, its backend and the loop.
 type world struct {
 	t       *testing.T
 	rate    float64 // configured

@@ -249,7 +249,6 @@ func (d *Decision) notes() string {
 	return string(text)
 }
 
-// write does not wait for other writers of a tenant: the next round tries again.
 func (l *Loop) write(ctx context.Context, writes map[rules.TenantID][]change) error {
 	todo := make(chan rules.TenantID)
 	failed := make([]error, writersAtOnce)

@@ -397,7 +397,7 @@ func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 	return back
 }
 
-// causeOf returns the error that Redis answered, without network errors, whose texts contain ports.
+// causeOf leaves out network errors, whose texts contain ports.
 func causeOf(err error) string {
 	var refusal redis.Error
 	if errors.As(err, &refusal) {

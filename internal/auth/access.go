@@ -113,8 +113,7 @@ const (
 	writeTimeout  = 2 * time.Second // of an answer for its entry, which then waits in memory
 )
 
-// AccessLog writes events to the program's log and to the store, attempts after their answer. While the database is
-// away, entries wait in memory.
+// AccessLog writes events to the program's log and to the store; they wait in memory while the database is away.
 type AccessLog struct {
 	log      *slog.Logger
 	store    AccessStore
@@ -145,7 +144,7 @@ type accessKey struct {
 	key, tenant, typed, detail, ip, agent string
 }
 
-// NewAccessLog returns a log; call Run to write it. A nil store means the program's log only.
+// NewAccessLog returns a log, which Run writes; without a store, to the program's log only.
 func NewAccessLog(store AccessStore, log *slog.Logger, now func() time.Time) *AccessLog {
 	l := &AccessLog{
 		log: log, store: store, now: now, held: map[accessKey]*AccessEvent{}, overflow: map[accessKey]*AccessEvent{},
@@ -323,7 +322,7 @@ func (l *AccessLog) write(ctx context.Context) {
 	l.outage.Note(ctx, l.log, err)
 }
 
-// writeEach writes a refused batch one by one, so that a bad entry does not block others.
+// writeEach keeps a bad entry from blocking others.
 func (l *AccessLog) writeEach(ctx context.Context, events []AccessEvent) {
 	for i := range events {
 		switch err := l.store.WriteAccess(ctx, events[i:i+1]); {

@@ -108,8 +108,7 @@ func (w *waits) forget(subject Subject) {
 	maps.DeleteFunc(w.until, func(counter Counter, _ time.Time) bool { return counter.Subject == subject })
 }
 
-// judge counts the attempt, unless it never reaches the hasher, and compares the password. Returns TooSoonError,
-// ErrBusy or ErrWrongPassword.
+// judge compares the password, and counts the attempt if it reaches the hasher.
 func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password, hash string) (weak bool, err error) {
 	if wait := g.waits.left(limits, g.options.Now()); wait > 0 {
 		return false, TooSoonError{wait}

@@ -9,7 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// AuditID is the id of an entry. Ids of different tenants have no order.
+// AuditID is the id of an entry, ordered only within a tenant.
 type AuditID int64
 
 // AuditAction is the kind of a change.
@@ -94,7 +94,7 @@ const MaxUndone = 1000
 // UndoError says which entries of a change keep it from being undone.
 type UndoError struct{ Clashes []UndoClash }
 
-// UndoClash is an entry that cannot be undone. Err is rules.ErrChanged, rules.ErrFinal, or the violated condition.
+// UndoClash is an entry that cannot be undone, because of rules.ErrChanged, rules.ErrFinal, or the violated condition.
 type UndoClash struct {
 	Entry AuditEntry
 	Err   error

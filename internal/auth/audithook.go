@@ -199,7 +199,7 @@ func isReceived(status int, failure string) bool {
 	return failure == "" && status >= 200 && status < 300
 }
 
-// send posts a batch. failure is for the tenant; err means that ctx ended before the batch was received.
+// send returns an error only if ctx ended before the batch was received.
 func (c auditCourier) send(ctx context.Context, batch *AuditBatch) (status int, failure string, err error) {
 	if batch.Errand.SecretIsClosed {
 		return 0, secretIsClosed, nil

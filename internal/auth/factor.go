@@ -164,8 +164,7 @@ func (g *Gate) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account 
 	return nil
 }
 
-// RemoveSecondFactor removes a lost factor and ends the account's sessions, for operators. Returns
-// rules.ErrNotFound if there is no such account or factor.
+// RemoveSecondFactor removes a lost factor and ends the account's sessions, or returns rules.ErrNotFound.
 func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email string) (Account, error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {

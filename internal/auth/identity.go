@@ -120,11 +120,9 @@ type IdentityStore interface {
 
 	// GrantedRoles returns the roles of an account in these tenants, and all that the issuer's groups gave.
 	GrantedRoles(ctx context.Context, account AccountID, issuer string, slugs []string) ([]GrantedRole, error)
-	// GrantRole sets a role from an issuer's groups, unless the role is from elsewhere; "" ends the membership. Returns
-	// ErrLastOwner if nobody else owns the tenant.
+	// GrantRole sets a role from an issuer's groups, unless the role is from elsewhere, or returns ErrLastOwner.
 	GrantRole(ctx context.Context, by rules.Actor, account AccountID, granted GrantedRole) error
-	// GrantAdmin makes an account a platform admin, or revokes the issuer's grant. Returns ErrLastAdmin if there would
-	// be none.
+	// GrantAdmin grants or revokes in an issuer's name, or returns ErrLastAdmin.
 	GrantAdmin(ctx context.Context, by rules.Actor, account AccountID, issuer string, isAdmin bool) error
 }
 

@@ -247,8 +247,7 @@ func laptopAt(tenant string) auth.Browser {
 	return from
 }
 
-// The UI leads everybody to a tenant's address, so an unproven account there must not lock out the owner of its
-// address.
+// The UI leads everybody to a tenant's address.
 func TestAClaimedAddressKeepsNobodyOutAtTheTenant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
@@ -267,7 +266,6 @@ func TestAClaimedAddressKeepsNobodyOutAtTheTenant(t *testing.T) {
 	}
 }
 
-// A stranger who claims the address has no device here, so that account finds no slot.
 func TestAClaimedAddressKeepsNoKnownDeviceOutOfABusyProcess(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -96,7 +96,7 @@ func (k *NamedKey) validate(now time.Time, known []Permission) rules.FieldErrors
 	return errs
 }
 
-// KeyReader reads API keys for people. The keys of tenant 0 are service keys, which act in every tenant.
+// KeyReader reads API keys for people; those of tenant 0 are service keys.
 type KeyReader interface {
 	// Keys lists keys, latest first, before the key with an id; "" is no bound.
 	Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]NamedKey, error)

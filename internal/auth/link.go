@@ -12,8 +12,7 @@ const linkSignIn MailKind = "sign_in"
 
 const signInLinkLife = 15 * time.Minute
 
-// SignInLink creates the token of a link that signs an account in, once, for operators. Returns rules.ErrNotFound
-// unless the account is enabled.
+// SignInLink creates the token of a link that signs an enabled account in, once, for operators.
 func (g *Gate) SignInLink(ctx context.Context, email string) (token string, err error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err == nil && !account.DisabledAt.IsZero() {

@@ -44,8 +44,6 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 
 const minContextWord = 3 // in characters
 
-// contextWords returns words that a guesser would try: names of the product, and the parts of the address without
-// its top-level domain.
 func contextWords(email string) []string {
 	words := []string{"sluice", "rate", "limit", "admin", "password"}
 	parts := strings.FieldsFunc(strings.ToLower(email), func(r rune) bool { return !unicode.IsLetter(r) })

@@ -18,8 +18,7 @@ import (
 // SecretKeyBytes is the length of a Vault's key.
 const SecretKeyBytes = 32
 
-// Vault encrypts stored secrets, so that a reader of the database or a backup cannot use them. The zero Vault seals
-// nothing.
+// Vault encrypts stored secrets, so that a reader of the database or a backup cannot use them.
 type Vault struct {
 	keys []vaultKey // the first one seals; the others open older secrets
 }
@@ -39,7 +38,7 @@ var (
 	ErrNoSecretKey = errors.New("no secret key is configured")
 )
 
-// NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals.
+// NewVault reads keys of 32 random bytes in base64, separated by commas, of which the first one seals.
 func NewVault(keys string) (Vault, error) {
 	var v Vault
 	if keys == "" {

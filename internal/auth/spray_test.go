@@ -11,8 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// spray tries one password at many addresses, each time from another machine of a network, and returns how many
-// tries were checked.
+// spray returns how many tries of one password at many addresses were checked.
 func spray(t *testing.T, gate *auth.Gate, network string, tries int) (looked int) {
 	t.Helper()
 	base := netip.MustParsePrefix(network).Addr().As16()

@@ -74,8 +74,7 @@ type NewSession struct {
 	Replaces     Digest // the browser's former session; zero for none
 }
 
-// Store stores accounts, sessions, members and invitations. Changes are recorded in the name of by, in the same
-// transaction.
+// Store stores accounts, sessions, members and invitations, and records changes in the same transaction.
 type Store interface {
 	MailStore
 	FactorStore
@@ -119,8 +118,7 @@ type Store interface {
 	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
 	// AddMember returns rules.ErrExists for a member, and ErrUnproven for an unproven account of another tenant.
 	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
-	// ChangeRole and RemoveMember revoke the open invitations by an account that is no longer an owner. With cancels,
-	// RemoveMember also cancels the account's waiting scheduled changes.
+	// RemoveMember with cancels also cancels the account's waiting scheduled changes.
 	ChangeRole(ctx context.Context, by rules.Actor, member Member) (Member, error) // at its Version; or ErrLastOwner
 	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected,
 		cancels bool) error

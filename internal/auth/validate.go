@@ -66,7 +66,6 @@ func isAddress(email string) bool {
 	return err == nil && parsed.Name == "" && parsed.Address == email
 }
 
-// isLine accepts one line of visible characters without space around it.
 func isLine(text string) bool {
 	return utf8.ValidString(text) && strings.TrimSpace(text) == text &&
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })

@@ -48,7 +48,7 @@ type content struct {
 	ca   *x509.CertPool
 }
 
-// stamp detects a changed file, also behind a replaced link such as those of Kubernetes' mounted secrets.
+// stamp also detects a replaced link, such as those of Kubernetes' mounted secrets.
 type stamp struct {
 	modified time.Time
 	size     int64

@@ -60,7 +60,6 @@ func (p *parser) contradictions(c *Config) {
 	}
 }
 
-// sameAddress reports whether only one of two addresses can be listened on.
 func sameAddress(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)

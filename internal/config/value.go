@@ -117,7 +117,6 @@ func duration(at *time.Duration, least, most time.Duration) value {
 	return parsed(at, "DURATION", form, ranged(time.ParseDuration, least, most), short)
 }
 
-// short omits zero units: 1h instead of 1h0m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -29,7 +29,6 @@ var wellKnownFolders = []string{
 // PostgresPrograms returns the folder of the programs of the newest Postgres, such as psql and pg_dump.
 func PostgresPrograms(ctx context.Context) (string, error) { return findPostgres(ctx, "") }
 
-// findPostgres returns the folder of the newest Postgres or, for existing data, of the version that wrote it.
 func findPostgres(ctx context.Context, data string) (string, error) {
 	wanted, err := dataVersion(data)
 	if err != nil {

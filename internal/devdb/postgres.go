@@ -234,7 +234,6 @@ type runAs struct {
 	uid, gid int
 }
 
-// serverUser returns the named user if this process is root, else nil.
 func serverUser(name string) (*runAs, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // nil is a meaningful value: run as whoever we are

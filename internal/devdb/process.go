@@ -27,7 +27,6 @@ type process struct {
 	done    chan struct{} // closed at its end
 }
 
-// spawn starts a command with a fresh log; the previous log becomes logPath.1.
 func spawn(cmd *exec.Cmd, logPath string) (*process, error) {
 	if err := os.Rename(logPath, logPath+".1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("keep the last log: %w", err)

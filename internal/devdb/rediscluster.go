@@ -65,7 +65,6 @@ func StartRedisCluster(ctx context.Context, dir string, masters int, withReplica
 
 const clusterConfig = "nodes.conf"
 
-// nodesOf returns a complete initial view, so that the servers need no commands to meet.
 func nodesOf(all []*Redis, masters, self int) []byte {
 	id := func(i int) string { return fmt.Sprintf("%040x", i+1) }
 	var b strings.Builder

@@ -8,8 +8,7 @@ import (
 	"net/http"
 )
 
-// ReadBody reads a JSON body of at most limit bytes into buf. Returns a *Problem if the body is larger or its type
-// is not JSON.
+// ReadBody reads a JSON body of at most limit bytes, or returns a *Problem.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if err := RequireJSON(r.Header.Get("Content-Type"), r.Header.Get("Content-Encoding")); err != nil {
 		return err
@@ -17,8 +16,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	return ReadFile(w, r, limit, buf)
 }
 
-// ReadFile reads a body of at most limit bytes into buf. Returns a *Problem if the body is larger, ends early or
-// is too slow.
+// ReadFile reads a body of at most limit bytes, or returns a *Problem.
 func ReadFile(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if r.ContentLength > limit {
 		return bodyTooLarge(limit)

@@ -16,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 )
 
-// dieIn makes the test binary a process to be killed. Its value is a database's URL.
+// dieIn, a database's URL, makes the test binary a process to be killed.
 const dieIn = "SLUICE_JOBS_TEST_DIE_IN"
 
 func TestMain(m *testing.M) {
@@ -101,7 +101,6 @@ func (b *base) due(tb testing.TB) {
 		WHERE state = 'waiting' AND lease_ends_at IS NULL`)
 }
 
-// endLeases ends the leases of processes that have died.
 func (b *base) endLeases(tb testing.TB) {
 	tb.Helper()
 	b.exec(tb, "UPDATE job SET next_run_at = now(), lease_ends_at = now() WHERE lease_ends_at IS NOT NULL")

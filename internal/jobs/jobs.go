@@ -116,7 +116,7 @@ type Result struct {
 
 // Store has the jobs of all tenants.
 type Store interface {
-	// PlanJobs makes the jobs of periodic kinds that are missing. A shorter Every brings the next run forward.
+	// PlanJobs makes missing periodic jobs, and brings the next run forward after a shorter Every.
 	PlanJobs(ctx context.Context, kinds []Kind) error
 	// ClaimJobs leases due jobs, each once, within the caps of tenants, and counts those that are parked.
 	ClaimJobs(ctx context.Context, asked []Claim) (jobs []Job, parked int64, err error)
@@ -230,7 +230,6 @@ func (r *Runner) room() (asked []Claim) {
 	return asked
 }
 
-// renew renews leases, and cancels the attempts whose job is no longer this process's.
 func (r *Runner) renew(ctx context.Context) error {
 	r.mu.Lock()
 	jobs := make([]Job, 0, len(r.inFlight))
@@ -327,7 +326,6 @@ func Storing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
 }
 
-// giveUp is repeated when the lease ends, unless it succeeds.
 func (r *Runner) giveUp(ctx context.Context, kind Kind, job *Job, cause error) bool {
 	if kind.GiveUp == nil {
 		return true

@@ -13,8 +13,6 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs"
 )
 
-// TestAGreedyNeighbourDelaysNobodysFirst has a tenant with 100,000 webhooks whose receiver does not answer, and
-// with mail and an erasure that do not end either.
 func TestAGreedyNeighbourDelaysNobodysFirst(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)

@@ -28,7 +28,6 @@ func (f *flow) began() time.Time { return time.Unix(f.Until, 0).Add(-FlowLife) }
 
 var errFlow = errors.New("the browser has no sign-in under way at this provider, or it is older than 10 minutes")
 
-// box returns the cipher of a provider's flows, whose key all processes derive from the client secret.
 func (s *Settings) box() (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(s.ClientSecret), []byte(s.Issuer+"\x00"+s.ClientID),
 		"sluice sign-in flow "+s.Slug, 32)

@@ -357,7 +357,7 @@ func exchangeError(err error) error {
 	return refused
 }
 
-// words formats an error for a page. Addresses lose their query.
+// words leaves the query of an address out, which may hold a secret.
 func words(err error) string {
 	var request *url.Error
 	if errors.As(err, &request) {

@@ -9,8 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 )
 
-// maxFailures bounds the different failures kept for a provider, maxOfReason those of one reason. People can
-// invent the text of an answer, and must not evict failures of other reasons.
+// maxOfReason keeps invented answers from evicting failures of other reasons.
 const (
 	maxFailures = 20
 	maxOfReason = 5

@@ -116,7 +116,7 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 	return s.await(ctx, w, timeout.C)
 }
 
-// takeAgain waits until the context ends, because a refusal would waste the work done before.
+// takeAgain does not time out, because a refusal would waste the work done before.
 func (s *Shares) takeAgain(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
 	if err := s.enter(w, math.MaxInt); err != nil {

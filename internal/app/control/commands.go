@@ -23,7 +23,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// Run runs an admin command. All but serve write only their result to out.
+// Run runs an admin command, whose result alone goes to out.
 func Run(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, log *slog.Logger) error {
 	switch cfg.Command {
 	case config.AdminServe:
@@ -251,7 +251,6 @@ func readFiles(names []string, in io.Reader) (files []ruleset.File, err error) {
 	return files, nil
 }
 
-// decodeConfig decodes files for a tenant, whose configuration may change until it is locked.
 type decodeConfig func(files []ruleset.File, current ruleset.Config) (ruleset.Config, ruleset.Errors, error)
 
 func decodeRules(files []ruleset.File, current ruleset.Config) (ruleset.Config, ruleset.Errors, error) {

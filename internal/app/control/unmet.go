@@ -6,7 +6,6 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// unmet names the active rules that no descriptor would meet after a change.
 func unmet(slug string, current, desired ruleset.Config, prune bool) (notes ruleset.Errors) {
 	mapping := gateway.DefaultDescriptors
 	for _, stored := range append(current.Gateways, desired.Gateways...) { // the desired one wins

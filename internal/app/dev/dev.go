@@ -83,8 +83,6 @@ func runBoth(ctx context.Context, api *decide.API, admin *control.Server) error 
 	return errors.Join(err, <-ended)
 }
 
-// startServers starts private servers instead of those that cfg does not name. data is the directory of a private
-// database, or ""; stop is never nil.
 func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (data string, stop func() error,
 	err error,
 ) {

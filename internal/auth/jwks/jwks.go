@@ -47,9 +47,8 @@ const (
 // Options configure Keys. Now is optional.
 type Options struct {
 	// Client reads URLs that tenants choose, so it must refuse private addresses.
-	Client *http.Client
-	// Mappings returns the current mappings by tenant, every second. The map must not change afterwards.
-	Mappings func() map[rules.TenantID]*gateway.Mapping
+	Client   *http.Client
+	Mappings func() map[rules.TenantID]*gateway.Mapping // called every second; the map must not change afterwards
 	Log      *slog.Logger
 	Now      func() time.Time
 }
@@ -125,8 +124,7 @@ func (k *Keys) follow(ctx context.Context) {
 	k.verify.Store(&next)
 }
 
-// Verify returns the claims of a token that a mapping reads. The error is gateway.ErrNoKeys, or describes the token for
-// its bearer.
+// Verify returns the claims that a mapping reads, gateway.ErrNoKeys, or an error for the bearer of the token.
 func (k *Keys) Verify(tenant rules.TenantID, mapping *gateway.Mapping, token string) (gateway.Claims, error) {
 	v := (*k.verify.Load())[tenant]
 	if v == nil || !v.mapping.JWT().SameKeys(mapping.JWT()) {
@@ -213,7 +211,6 @@ func (k *Keys) keepFresh(ctx context.Context, v *verifier, url string, log *slog
 	}
 }
 
-// sleep waits, less if a key is missing, and returns false when ctx ends.
 func (v *verifier) sleep(ctx context.Context, wait time.Duration, began time.Time) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

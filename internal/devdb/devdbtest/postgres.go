@@ -111,7 +111,6 @@ func database(tb testing.TB, template string) string {
 	return databaseURL
 }
 
-// create starts the server at the first call, and repeats an error in that.
 func create(ctx context.Context, template string) (databaseURL string, err error) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -155,7 +154,6 @@ func start(ctx context.Context) (err error) {
 
 const memory = "/dev/shm" // a disk took a minute to remove the 150 databases of a package
 
-// baseDir returns memory if there is enough and TMPDIR is not set, else "" for the default.
 func baseDir() string {
 	const enough = 8 << 20 // KiB; two packages run at once, and the largest takes 2 GiB
 	if os.Getenv("TMPDIR") != "" {

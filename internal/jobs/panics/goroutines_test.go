@@ -38,8 +38,6 @@ var forTests = []string{
 	"internal/notify/mailer/smtptest", "internal/oidc/oidctest", "internal/store/buckettest",
 }
 
-// TestEachGoroutineIsRecovered finds go statements, WaitGroup.Go, errgroup's Go and AfterFunc. This package's Go
-// has more arguments.
 func TestEachGoroutineIsRecovered(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")

@@ -21,7 +21,6 @@ const (
 	shownSubject     = 200 // more than any usual id has
 )
 
-// bodyOf also returns the secret that signs the body; "" signs nothing.
 func (s *Sender) bodyOf(n *violations.Notice) (body []byte, secret string, err error) {
 	switch n.Of.Format {
 	case violations.FormatWebhook:

@@ -42,7 +42,6 @@ func (m *Metrics) Adapting(reports *adapt.Reports, loop *adapt.Loop) {
 	})
 }
 
-// shares is a collector because rules come and go.
 type shares struct {
 	read func() []adapt.Share
 	desc *prometheus.Desc

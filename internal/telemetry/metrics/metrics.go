@@ -24,8 +24,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Metrics are the metrics of one process. A method that registers names panics if it is called twice with the same
-// labels.
+// Metrics are the metrics of one process, each registered once.
 type Metrics struct{ registry *prometheus.Registry }
 
 // New returns metrics of the process and its build.

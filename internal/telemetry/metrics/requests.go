@@ -43,7 +43,7 @@ func (m *Metrics) Requests(surface string) *Requests {
 	return r
 }
 
-// RequestAnswered counts and times a request. A trace id becomes an exemplar.
+// RequestAnswered counts and times a request, with its trace id as an exemplar.
 func (r *Requests) RequestAnswered(route string, status int, took time.Duration, traceID string) {
 	key := routeStatus{route, status}
 	s := r.series.of(key, key, math.MaxInt, r.register)

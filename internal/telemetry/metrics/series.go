@@ -12,7 +12,6 @@ type series[K comparable, V any] struct {
 	adding sync.Mutex
 }
 
-// of returns the metrics of other for a new key if most keys are known.
 func (s *series[K, V]) of(key, other K, most int, register func(K) V) V {
 	known := s.load()
 	v, ok := known[key]
