@@ -38,6 +38,8 @@ var sections = []section{
 	{"leases: busy buckets", leases},
 	{"leases: what they cannot help", needlessLeases},
 	{"grpc: descriptors over gRPC, and what proxies ask over HTTP", overGRPC},
+	{"rules: throughput among many", manyTenants},
+	{"rules: memory", residentMemory},
 	{"redis: rules of one meter and of three", meters},
 	{"checkpoints: long limits", checkpoints},
 	{"clients: the Go client", goClient},

@@ -104,6 +104,7 @@ func (q *queue) findOverdue(now time.Time, next *time.Duration) (due time.Time, 
 	return due, has
 }
 
+// endOverdue requires mu.
 func (q *queue) endOverdue(now time.Time) {
 	timeout, ignored := q.client.config.Timeout, time.Duration(0)
 	for _, g := range slices.Clone(q.turns) {

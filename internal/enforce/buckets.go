@@ -29,10 +29,10 @@ type Buckets interface {
 // BucketCheck is a check as a store of buckets sees it, with the store's answer.
 type BucketCheck struct {
 	Cost  Tokens
-	Mixed bool
+	Mixed bool // the tiers differ in cost; Cost is the largest
 	// ReadAt is when the caller last read all limits, in µs since the Unix epoch by the database; 0 if unknown.
 	ReadAt  int64
-	Tiers   []Tier
+	Tiers   []Tier // buckets of one tenant, no two with the same key
 	Holder  Holder
 	Reserve *Reservation
 	Look    bool
@@ -168,7 +168,7 @@ type Tier struct {
 	Shadow     bool  // never decides
 	NeverLease bool
 	// After: the tier holds any cost while a millionth of a token is left, else not even 0. A token bucket can then go
-	// into debt by one burst; other algorithms give all they have.
+	// into debt by one burst; other algorithms give all they have. Leases do not serve the tier.
 	After bool
 	Meter rules.Meter
 	Cost  Tokens

@@ -107,6 +107,8 @@ func allAllowed(decisions []Decision) bool {
 	return true
 }
 
+// untouched is a bucket that nobody takes from: stores keep the reservation or record id of a check without buckets
+// beside it.
 func untouched(tenant rules.TenantID) Tier {
 	slots := Limit{Kind: rules.KindConcurrency, Burst: 1, Interval: MaxReserveFor.Microseconds()}
 	return Tier{Key: Key{Tenant: tenant}, Limit: slots, Shadow: true, NeverLease: true}

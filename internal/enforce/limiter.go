@@ -200,6 +200,7 @@ func (d *Decision) Unnamed(check *Check) (unnamed []*rules.Rule, unmatched []rul
 	return unnamed, unmatched
 }
 
+// takeShared outlives ctx, because a caller that leaves must not look like a failure of the store.
 func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	start := time.Now()
 	err := l.shared.Take(context.WithoutCancel(ctx), checks)

@@ -26,6 +26,8 @@ func (s *Store) Audit(
 		return nil, next, nil
 	}
 	before = firstCursor(before, filter.Until)
+	ctx, cancel := s.within(ctx, classHeavy)
+	defer cancel()
 	q := s.queriesFor(classHeavy, only(tenant))
 	last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
 	if err != nil {

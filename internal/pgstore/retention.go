@@ -91,6 +91,7 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 			}),
 		s.drops("counts of users' months", keep.Counts, (*dbsqlc.Queries).DropUserMonths),
 		s.drops("counts of months' users", keep.Counts, (*dbsqlc.Queries).DropMonthUsers),
+		// While a window lasts its crossings stay, because they would be noted again.
 		s.dropsBefore("crossings", "quota_crossing", "window_end", keep.Counts),
 		s.drops("deliveries of alerts", keep.Details, (*dbsqlc.Queries).DropAlertDeliveries),
 		s.dropsBefore("numbers of batches", "recorder_batch", "written_at", batchRetention),

@@ -131,6 +131,8 @@ func stepFromRow(row dbsqlc.RateLimitStep) rules.Step {
 // Adapting returns how the rules of a tenant that adapt stand.
 func (s *Store) Adapting(ctx context.Context, tenant rules.TenantID) (standing []adapt.Standing, err error) {
 	const attempted = "read the rules that adapt"
+	ctx, cancel := s.within(ctx, classRead)
+	defer cancel()
 	q := s.queriesFor(classRead, only(tenant))
 	ruleRows, err := q.AdaptingRules(ctx, tenant)
 	if err != nil || len(ruleRows) == 0 {

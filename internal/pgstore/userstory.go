@@ -23,6 +23,8 @@ func (s *Store) UserStory(
 		before = auth.LogCursor{At: farAhead, ID: math.MaxInt64}
 	}
 	const attempted = "read the story of a user"
+	ctx, cancel := s.within(ctx, classRead)
+	defer cancel()
 	q := s.queriesFor(classRead, only(tenant))
 	overridden, err := q.RulesEverOverridden(ctx, tenant, userID, maxStoryRules)
 	if err != nil {

@@ -8,7 +8,7 @@ export class Limiter {
   #fullAt = 0;
   now: () => number = () => performance.now();
 
-  /** Refills continuously. */
+  /** Allows `perSecond` requests a second, and up to `burst` at once; refills continuously. */
   constructor(perSecond: number, burst: number) {
     if (!(perSecond > 0) || !Number.isFinite(perSecond) || !(burst >= 1) || !Number.isFinite(burst)) {
       throw new RangeError(

@@ -31,7 +31,7 @@ export function decided({ decision, at }: Denial, now: number): Decision {
   };
 }
 
-/** Caches denials by identity. A check of lower cost may pass, so it is not answered. */
+/** Caches denials by identity. A check of lower cost may pass, so the server is asked. */
 export class Memory {
   readonly #denials = new Map<string, Denial>();
   readonly #longest: number;

@@ -52,7 +52,7 @@ export interface Decision {
   /** Decided without the store, by the rules' failure modes. */
   degraded: boolean;
   source: Source;
-  /** The server's error, if the failure mode decided. */
+  /** Why the server did not decide, if the failure mode did. */
   error: SluiceError | null;
 }
 

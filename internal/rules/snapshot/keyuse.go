@@ -44,12 +44,14 @@ func (u *KeyUses) Note(key *Key, at time.Time) {
 	if atomic.LoadUint32(&key.noted) >= minute {
 		return
 	}
+	// Two concurrent uses in different minutes race; the next use corrects the result.
 	atomic.StoreUint32(&key.noted, minute)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.keep(key.ID, minute)
 }
 
+// keep requires u.mu.
 func (u *KeyUses) keep(keyID string, minute uint32) {
 	u.pending[keyID] = max(u.pending[keyID], minute)
 }

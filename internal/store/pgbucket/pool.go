@@ -102,6 +102,7 @@ JOIN bucket USING (tenant_id, rule_id, subject)`
 SELECT k.tenant_id, k.rule_id, k.subject, k.state, k.full_at
 FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bigint[]) AS k (tenant_id, rule_id, subject,
 	state, full_at)`
+	// The ctid is valid because the row is locked.
 	updateSQL = `UPDATE bucket SET state = k.state, full_at = k.full_at
 FROM unnest($1::tid[], $2::bytea[], $3::bigint[]) AS k (at, state, full_at) WHERE bucket.ctid = k.at`
 	rememberedSQL = `SELECT fingerprint, answer FROM bucket_credit

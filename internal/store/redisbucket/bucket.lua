@@ -92,10 +92,12 @@ local function read_limits(packed, count, calendars, now)
 end
 
 -- An era has the server's run id (40 bytes), its earliest time (double), and when the server first saw the tenant's
--- data (double). A last byte of 1 says that no bucket of a long limit was used before; see era.go for both times.
+-- data (double). A last byte of 1 says that no bucket of a long limit was used before. The times differ once the clock
+-- has stepped back.
 
 -- read_era returns an era's start (false if no long limit's bucket can be lost), value and earliest time. The run id is
--- looked at only if expected differs from kept; a 1 at its end: the caller knows of no bucket from before.
+-- looked at only if expected differs from kept. A 1 at the end of expected: the caller found out that no bucket was
+-- used before.
 local run_id
 local function read_era(key, kept, expected, now)
   local sub, byte = string.sub, string.byte

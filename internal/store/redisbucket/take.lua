@@ -376,7 +376,8 @@ while at <= words do
   at = last + 1
 end
 
--- From here on only a lack of memory can fail, which Redis reports at the first write.
+-- No bucket was changed before this line, and below it only a lack of memory can fail, which Redis reports at the first
+-- write.
 local expiries = {}
 for i = 1, keys do
   if changed[i] then

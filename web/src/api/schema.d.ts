@@ -6768,7 +6768,7 @@ export interface components {
              */
             burst_capacity: number;
             algorithm: components["schemas"]["Algorithm"];
-            /** @description The limit then in force as people say it; empty for a block, and in rows that an older release wrote */
+            /** @description The limit then in force as people say it; empty for a block */
             limit_text: string;
             /** @description What the rule counts */
             meter: string;

@@ -9,13 +9,13 @@ interface Props {
   /** What has to be typed first, because the removal is for good. */
   word: string;
   onClose: () => void;
-  remove: () => Promise<void>;
+  remove: (typed: string) => Promise<void>;
 }
 
 export function TypeToRemove({ word, remove, ...dialog }: Props) {
   const [typed, setTyped] = useState('');
   return (
-    <FormDialog {...dialog} destructive disabled={typed !== word} save={remove}>
+    <FormDialog {...dialog} destructive disabled={typed !== word} save={() => remove(typed)}>
       <TextInput
         label={`Type ${word} to confirm`}
         data-autofocus

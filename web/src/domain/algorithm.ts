@@ -10,7 +10,8 @@ export const algorithms: Record<Algorithm, { label: string; promise: string; bur
   },
   leaky_bucket: {
     label: 'Queue (leaky bucket)',
-    promise: 'Smooth output: requests wait in a queue, and are denied when it is full.',
+    promise:
+      'Smooth output: requests wait in a queue, and are denied when it is full. Proxies cannot wait, so they deny.',
     burst: 'Places in the queue',
   },
   fixed_window: {
@@ -25,12 +26,13 @@ export const algorithms: Record<Algorithm, { label: string; promise: string; bur
   },
   sliding_window_log: {
     label: 'Sliding window, exact',
-    promise: 'Never more than the limit in any interval. Remembers each request, so at most 1,000.',
+    promise:
+      'Never more than the limit in any interval. Remembers each request, so at most 1,000. Costs are rounded up.',
     burst: 'Requests per window',
   },
   concurrency: {
     label: 'Concurrency',
-    promise: 'Limits requests in flight. Each holds a place until it is released.',
+    promise: 'Limits requests in flight, whatever they cost. Each holds a place until it is released.',
     burst: 'Requests at once',
   },
 };
@@ -59,11 +61,11 @@ const noParameters = {
 };
 
 export const newLimit: LimitDraft = {
-  ...noParameters,
   algorithm: 'token_bucket',
   rate_per_second: 10,
   rate_unit: 'second',
   burst_capacity: 50,
+  ...noParameters,
 };
 
 /** A rule that blocks or lets through must not have these. */

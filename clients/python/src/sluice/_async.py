@@ -169,6 +169,7 @@ class AsyncSluice:
 
 for _name in ("check", "reserve", "check_batch", "settle", "record", "cancel", "release", "extend", "report", "usage"):
     getattr(AsyncSluice, _name).__doc__ = getattr(Sluice, _name).__doc__
+del _name
 
 
 class _Loop:

@@ -11,7 +11,7 @@ class Limiter:
     """A local token bucket for requests to a limited service. It begins full. Threads may share it."""
 
     def __init__(self, per_second: float, burst: float) -> None:
-        """Refills continuously."""
+        """Allows `per_second` requests a second, and up to `burst` at once; refills continuously."""
         if not (0 < per_second < math.inf and 1 <= burst < math.inf):
             raise ValueError(
                 f"sluice: Limiter({per_second}, {burst}): the rate must be above 0 and the burst at least 1"

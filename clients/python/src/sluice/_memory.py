@@ -42,7 +42,7 @@ class Denial:
 
 
 class Memory:
-    """Caches denials by identity. A check of lower cost may pass, so it is not answered."""
+    """Caches denials by identity. A check of lower cost may pass, so the server is asked."""
 
     def __init__(self, longest: float) -> None:
         self._longest = longest

@@ -62,7 +62,7 @@ class Decision:
     reservation: str | None = None  #: for settle, release, cancel and extend
     degraded: bool = False  #: decided without the store, by the rules' failure modes
     source: Source = "server"
-    error: SluiceError | None = None  #: of the server, if the failure mode decided
+    error: SluiceError | None = None  #: why the server did not decide, if the failure mode did
     retry_jitter_percent: float = 0  #: added by middleware to Retry-After, 0 to 50, so that callers spread
 
 

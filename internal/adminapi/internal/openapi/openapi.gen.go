@@ -4399,7 +4399,7 @@ type Violation struct {
 	// LastAt Of the last check
 	LastAt time.Time `json:"last_at"`
 
-	// LimitText The limit then in force as people say it; empty for a block, and in rows that an older release wrote
+	// LimitText The limit then in force as people say it; empty for a block
 	LimitText string `json:"limit_text"`
 
 	// Meter What the rule counts

@@ -30,7 +30,7 @@ export default function Silence({ tenant, alert, onClose }: { tenant: string; al
   return (
     <FormDialog
       title={`Silence ${alert.name}`}
-      lead="Firing is recorded, but not sent."
+      lead="Firing is recorded, and never sent."
       verb="Silence"
       onClose={onClose}
       save={save}

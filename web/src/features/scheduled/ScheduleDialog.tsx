@@ -108,7 +108,7 @@ export function ScheduleDialog(props: Props) {
           {isBack && (
             <p className="soft">
               {many
-                ? 'At the end the rules get back what they had, unless somebody edited them meanwhile.'
+                ? 'At the end each rule gets back what it had, unless somebody edited or removed that rule meanwhile.'
                 : 'At the end the rule gets back what it had, unless somebody edited it meanwhile.'}
             </p>
           )}

@@ -255,7 +255,8 @@ export default function Plans() {
       </Query>
       {edit && !dirty && (
         <p className={styles.kbd}>
-          Click or type to edit; rates read <code>10/s</code>, <code>600/min</code> or <code>1000/day</code>.
+          Click or type to edit; rates read <code>10/s</code>, <code>600/min</code> or <code>1000/day</code>. Delete
+          removes a limit.
         </p>
       )}
       {matrix.data && !isPart && <ScheduledChanges tenant={tenant} rows={rows} />}

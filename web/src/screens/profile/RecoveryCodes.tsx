@@ -18,6 +18,7 @@ export function RecoveryCodes({ codes, onClose }: { codes: string[]; onClose: ()
         <IconAlert size={15} aria-hidden />
         Keep them apart from your phone. They are shown only now.
       </p>
+      <p className="soft">Each one signs you in once, in place of the app’s code.</p>
       <ul className={styles.codes} aria-label="Recovery codes">
         {codes.map((code) => (
           <li key={code}>

@@ -16,7 +16,7 @@ import {
 } from '~/domain/rate';
 import { calendarUnits, isCalendar, ordinal, weekdays } from '~/domain/window';
 import styles from './Rules.module.css';
-import { limitOf, newRule, type RuleDraft } from './ruleDraft';
+import { limitOf, type RuleDraft } from './ruleDraft';
 
 export interface FieldProps {
   draft: RuleDraft;
@@ -27,6 +27,9 @@ export interface FieldProps {
 
 type Text = { [K in keyof RuleDraft]: RuleDraft[K] extends string | null ? K : never }[keyof RuleDraft];
 
+// An emptied one of these says nothing. Emptied lengths stay what was typed: an error.
+const optional: (keyof RuleDraft)[] = ['refill_interval', 'window_zone', 'failure_mode'];
+
 /** The props of an input by its field: `{...input('charge')}`. */
 export function inputsOf({ draft, onChange, problem, disabled }: FieldProps) {
   return (name: Text, wrong?: string) => ({
@@ -34,7 +37,7 @@ export function inputsOf({ draft, onChange, problem, disabled }: FieldProps) {
     disabled,
     error: problem(`/${name}`) ?? wrong,
     onChange: ({ currentTarget: { value } }: React.ChangeEvent<{ value: string }>) =>
-      onChange({ [name]: value === '' && newRule[name] === null ? null : value }),
+      onChange({ [name]: value === '' && optional.includes(name) ? null : value }),
   });
 }
 

@@ -86,7 +86,7 @@ export function RuleFields({ stops, ...props }: Props) {
           <Textarea label="Description" autosize minRows={2} {...input('description')} />
           <MomentField
             label="Ends"
-            description="Empty: it does not end."
+            description="The rule matches nothing from then on. Empty: it does not end."
             value={draft.expires_at === null ? null : Date.parse(draft.expires_at)}
             disabled={disabled}
             error={problem('/expires_at')}

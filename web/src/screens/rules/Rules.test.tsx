@@ -372,3 +372,12 @@ test('another algorithm can be tried, and the limit comes back as it was', async
   await user.selectOptions(screen.getByLabelText('Algorithm'), 'fixed_window');
   expect(screen.getByLabelText('Window')).toHaveProperty('value', 'month');
 });
+
+test('an emptied length is an edit, and an error, also where the usual one was', async () => {
+  const places = rule({ rule_id: '1', version: 3, algorithm: 'concurrency', rate_per_second: 0, max_hold: '10m' });
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/rules/1': () => ({ json: places, headers: { ETag: '"3"' } }) });
+  const { user } = open('/t/acme/rules/1');
+  await user.clear(await screen.findByLabelText('Longest hold'));
+  expect(await screen.findByRole('status', { name: 'Unsaved changes' })).toBeDefined();
+  expect(screen.getByLabelText('Longest hold')).toHaveProperty('ariaInvalid', 'true');
+});

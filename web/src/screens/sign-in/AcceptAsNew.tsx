@@ -36,7 +36,7 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
         </p>
       )}
       <FormError>{rest()}</FormError>
-      <Button type="submit" fullWidth loading={accept.isPending}>
+      <Button type="submit" fullWidth loading={accept.isPending || accept.isSuccess}>
         Create account and join
       </Button>
       <p className="soft">

@@ -41,7 +41,7 @@ export function AcceptSignedIn({ token, offer, session: { account, memberships }
       </p>
       <FormError>{fieldErrors(accept.error ?? leave.error).rest()}</FormError>
       {mine && !isElsewhere ? (
-        <Button fullWidth loading={accept.isPending} onClick={() => accept.mutate()}>
+        <Button fullWidth loading={accept.isPending || accept.isSuccess} onClick={() => accept.mutate()}>
           Join {offer.tenant.name}
         </Button>
       ) : (

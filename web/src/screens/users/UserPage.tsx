@@ -56,8 +56,8 @@ export default function UserPage() {
   const override = usePanel<string>('override');
   const erasure = usePanel<string>('erasure');
 
-  async function erase() {
-    const body = { confirm: id };
+  async function erase(typed: string) {
+    const body = { confirm: typed };
     const begun = await api.post('/api/v1/tenants/{tenant}/users/{user_id}/erase', { tenant, user_id: id, body });
     erasure(begun.receipt_id);
   }
