@@ -105,7 +105,7 @@ test('a column is scheduled from the review, made at its time, and taken back ex
   await review.getByRole('button', { name: 'Schedule' }).click();
   const dialog = page.getByRole('dialog', { name: 'Schedule 3 changes' });
   await dialog.getByRole('checkbox', { name: 'Take them back' }).check();
-  await expect(dialog.getByText(/^At the end the rules get back what they had/)).toBeVisible();
+  await expect(dialog.getByText(/^At the end each rule gets back what it had/)).toBeVisible();
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Schedule', exact: true }).click();
   await expect(dialog).toBeHidden();
