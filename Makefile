@@ -15,7 +15,8 @@ export PATH := $(PATH):/usr/local/go/bin
 # Nothing here needs C. Only the race detector does; all else shares one compilation.
 export CGO_ENABLED := 0
 
-# Compilers collect garbage a third as often, which saves a fifth of the time. Compiled programs do as usual.
+# Compilers collect garbage a third as often, which saves a fifth of the time. The programs that they
+# compile run with their usual settings.
 ifeq (,$(findstring -toolexec,$(GOFLAGS)))
 export GOFLAGS := $(shell PATH="$(PATH)" go env GOFLAGS 2>/dev/null) "-toolexec=env GOGC=300 GOMEMLIMIT=1200MiB"
 endif

@@ -24,7 +24,8 @@ type system struct {
 	// request is a check of four limits: of a user, an endpoint, everybody, and an address.
 	request func(c class, user, address int) []byte
 	denies  string // what the body of a denial has, if its status is 200
-	// edit replaces the limits of tight by those of edited. nil: a request carries its limits.
+	// edit changes the system's limits from those of tight to those of edited. It is nil if each request carries its
+	// limits.
 	edit func(ctx context.Context) error
 	grpc *grpcLoad // instead of request
 }

@@ -13,7 +13,8 @@ type line struct {
 	target, met    string // empty for a row that only informs
 }
 
-// ratioLine makes a row of ours ÷ baseline. The target is the least ratio or, negative, the greatest; 0 is none.
+// ratioLine makes a row that shows ours ÷ baseline. A positive target is the least ratio that meets it, a negative one
+// the greatest; 0 means that the row has no target.
 func ratioLine(what, format string, baseline, ours, target float64) line {
 	return lineOf(what, format, baseline, ours, ours/baseline, target)
 }

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Limiter is a local token bucket for requests to a limited service, and begins full. The names are those of
-// golang.org/x/time/rate. Limiter is lock-free and safe for concurrent use.
+// Limiter is a token bucket in this process, with which a caller paces its own requests to a service that limits them.
+// The bucket begins full. Methods have the names of golang.org/x/time/rate. A Limiter is lock-free and safe for
+// concurrent use.
 type Limiter struct {
 	perToken float64 // nanoseconds
 	burst    int

@@ -5,8 +5,8 @@
 //	rivals throttled redis://…
 //	rivals x/time/rate
 //
-// The path chooses the limits. Nobody meets those of /plenty, /edited has the buckets of /tight, and those of /slow
-// stay.
+// The path of a request chooses its limits: /plenty never denies, /tight does, /edited has other limits for the buckets
+// of /tight, and /slow has buckets that refill for so long that they stay in the store.
 package main
 
 import (

@@ -351,8 +351,8 @@ $$;
 CREATE INDEX audit_event_rows_idx ON audit_event USING gin ((audit_row_keys(tenant_id, rows)) COLLATE "C")
     WITH (fastupdate = off) WHERE rows IS NOT NULL;
 
--- packed_audit_of finds packed entries about some objects. Under row-level security a query cannot use the index of the
--- expression, so the function runs as the owner of the tables.
+-- packed_audit_of finds packed entries about some objects. A query under row-level security cannot use the index of an
+-- expression, so the function runs with the rights of the tables' owner.
 CREATE FUNCTION packed_audit_of(of_tenant bigint, kind text, object_ids text[], since timestamptz,
         before_at timestamptz, before_id bigint, at_most integer)
     RETURNS SETOF bigint
@@ -1266,7 +1266,8 @@ CREATE TABLE traffic_day (
 
 CREATE INDEX traffic_day_day_idx ON traffic_day (day);
 
--- The row of requests counts every check by month in UTC, and those of other meters the checks that name them.
+-- A user's month, in UTC, has a row for each meter. The row of the meter requests counts all checks; the row of another
+-- meter counts the checks that have a cost for it.
 CREATE TABLE user_month (
     tenant_id  bigint  NOT NULL,
     month      date    NOT NULL, -- its first day
@@ -1959,7 +1960,7 @@ CREATE TABLE tenant_capacity (
 CREATE TRIGGER tenant_capacity_audit AFTER INSERT OR UPDATE OR DELETE ON tenant_capacity
     FOR EACH ROW EXECUTE FUNCTION audit_change('capacity', 'tenant_id');
 
--- Functions write these counts with the rights of the owner, so that no program needs any.
+-- Functions that run with the rights of the tables' owner write these counts, so the programs' roles need no right to.
 CREATE TABLE tenant_use (
     tenant_id bigint NOT NULL,
     thing     text   NOT NULL COLLATE "C",

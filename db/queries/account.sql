@@ -36,7 +36,8 @@ WHERE account_id = sqlc.arg(account_id) AND version = sqlc.arg(version)
 RETURNING *;
 
 -- name: LockPlatformAdmins :many
--- Locks platform admins who can sign in, so that of two who remove each other the second sees who is left.
+-- Locks the platform admins who can sign in. If two admins remove each other at once, the second transaction waits and
+-- then sees that nobody else is left.
 SELECT account_id FROM account
 WHERE is_platform_admin AND disabled_at IS NULL
 ORDER BY account_id

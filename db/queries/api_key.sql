@@ -1,6 +1,7 @@
 -- name: NewerKeys :batchmany
--- Includes revoked keys, so that processes tell revoked keys from unknown ones. A full read has only those of the last
--- 30 days: a client that makes and revokes keys in a loop must not fill the memory of processes.
+-- Reads revoked keys too, because processes answer a revoked key otherwise than an unknown one. A full read leaves out
+-- keys that were revoked more than 30 days ago: a client that makes and revokes keys in a loop must not fill the memory
+-- of processes.
 SELECT * FROM api_key
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, key_id) > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_key_id)::text)

@@ -1,5 +1,5 @@
 -- name: NewerOverrides :batchmany
--- Removed overrides tell processes since when the rule's own limit holds again.
+-- Reads removed overrides too: processes need the time from which the rule's own limit is in force again.
 SELECT * FROM rate_limit_override
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, rule_id, user_id)

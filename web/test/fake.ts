@@ -58,7 +58,7 @@ const everywhere: Record<string, Handler | unknown> = {
 export function fakeServer(handlers: Record<string, Handler | unknown>) {
   const requests: { method: string; path: string; body: unknown; headers: Headers }[] = [];
   vi.stubGlobal('fetch', async (request: Request, { signal }: RequestInit = {}) => {
-    signal?.throwIfAborted(); // such as a repetition for an earlier test, whose screen is gone
+    signal?.throwIfAborted(); // a repeated request of an earlier test must not reach this one
     const { pathname, searchParams } = new URL(request.url);
     const text = await request.text();
     const isJSON = request.headers.get('Content-Type')?.startsWith('application/json');

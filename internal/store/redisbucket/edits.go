@@ -144,7 +144,7 @@ func (e *editedServer) unwalked(ctx context.Context, edits []enforce.Edit) (pend
 	return pending, nil
 }
 
-// Neither does anything if another process owns the lock.
+// Neither script changes a lock that another process owns.
 var (
 	renewLock = redis.NewScript(
 		`return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2])`)

@@ -182,7 +182,8 @@ ORDER BY account_id
 FOR NO KEY UPDATE
 `
 
-// Locks platform admins who can sign in, so that of two who remove each other the second sees who is left.
+// Locks the platform admins who can sign in. If two admins remove each other at once, the second transaction waits and
+// then sees that nobody else is left.
 func (q *Queries) LockPlatformAdmins(ctx context.Context) ([]auth.AccountID, error) {
 	rows, err := q.db.Query(ctx, lockPlatformAdmins)
 	if err != nil {

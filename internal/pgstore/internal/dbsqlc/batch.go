@@ -328,8 +328,9 @@ type NewerKeysParams struct {
 	PageSize      int32
 }
 
-// Includes revoked keys, so that processes tell revoked keys from unknown ones. A full read has only those of the last
-// 30 days: a client that makes and revokes keys in a loop must not fill the memory of processes.
+// Reads revoked keys too, because processes answer a revoked key otherwise than an unknown one. A full read leaves out
+// keys that were revoked more than 30 days ago: a client that makes and revokes keys in a loop must not fill the memory
+// of processes.
 func (q *Queries) NewerKeys(ctx context.Context, arg []NewerKeysParams) *NewerKeysBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -421,7 +422,7 @@ type NewerOverridesParams struct {
 	PageSize      int32
 }
 
-// Removed overrides tell processes since when the rule's own limit holds again.
+// Reads removed overrides too: processes need the time from which the rule's own limit is in force again.
 func (q *Queries) NewerOverrides(ctx context.Context, arg []NewerOverridesParams) *NewerOverridesBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {

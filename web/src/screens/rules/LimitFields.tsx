@@ -27,7 +27,7 @@ export interface FieldProps {
 
 type Text = { [K in keyof RuleDraft]: RuleDraft[K] extends string | null ? K : never }[keyof RuleDraft];
 
-// An emptied one of these says nothing. Emptied lengths stay what was typed: an error.
+// These fields are null when they are emptied. An emptied length stays '', which is an error.
 const optional: (keyof RuleDraft)[] = ['refill_interval', 'window_zone', 'failure_mode'];
 
 /** The props of an input by its field: `{...input('charge')}`. */
