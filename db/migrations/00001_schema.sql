@@ -926,7 +926,8 @@ CREATE TABLE violation_minute_default PARTITION OF violation_minute DEFAULT;
 
 CREATE INDEX violation_minute_rule_idx ON violation_minute (tenant_id, rule_id, minute);
 
-CREATE TABLE recent_denial (
+-- Slots of 5 seconds become whole minutes when they are no longer recent.
+CREATE TABLE denial_count (
     tenant_id bigint      NOT NULL,
     dimension text        NOT NULL,
     slot      timestamptz NOT NULL,
@@ -935,10 +936,15 @@ CREATE TABLE recent_denial (
     value     text        NOT NULL COLLATE "C", -- '' for checks without one
     other     boolean     NOT NULL, -- all values for which a process had no room; value is ''
     denied    bigint      NOT NULL,
-    CONSTRAINT recent_denial_pkey PRIMARY KEY (tenant_id, dimension, slot, rule_id, mode, value, other)
-);
+    CONSTRAINT denial_count_pkey PRIMARY KEY (tenant_id, dimension, slot, rule_id, mode, value, other)
+) PARTITION BY RANGE (slot);
 
-CREATE INDEX recent_denial_slot_idx ON recent_denial (slot);
+CREATE TABLE denial_count_default PARTITION OF denial_count DEFAULT;
+
+-- For erasing a user, and for slots that are no whole minutes yet.
+CREATE INDEX denial_count_user_idx ON denial_count (tenant_id, value) WHERE dimension = 'user';
+CREATE INDEX denial_count_slot_idx ON denial_count (slot)
+    WHERE date_bin('1 minute', slot, timestamptz '1970-01-01 00:00:00Z') <> slot;
 
 CREATE TABLE recent_check (
     tenant_id bigint      NOT NULL,

@@ -126,26 +126,27 @@ WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timesta
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 
--- name: LockRecentDenials :exec
--- Locks also the rows that EraseRecentDenials adds to.
-INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+-- name: LockDenials :exec
+-- Locks also the rows that EraseDenials adds to.
+INSERT INTO denial_count AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
 SELECT c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, o.value, o.other, 0
-FROM recent_denial AS c
+FROM denial_count AS c
 CROSS JOIN LATERAL (VALUES (c.value, false), (''::text COLLATE "C", true)) AS o (value, other)
 WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.dimension = 'user' AND c.value = sqlc.arg(user_id)::text
 ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied;
 
--- name: EraseRecentDenials :execrows
+-- name: EraseDenials :execrows
 WITH gone AS (
-    DELETE FROM recent_denial AS r
-    WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = 'user' AND r.value = sqlc.arg(user_id)::text
-    RETURNING r.*
+    DELETE FROM denial_count AS c
+    WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.dimension = 'user' AND c.value = sqlc.arg(user_id)::text
+    RETURNING c.*
 )
-UPDATE recent_denial AS r SET denied = r.denied + g.denied
+INSERT INTO denial_count AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT sqlc.arg(tenant_id), g.dimension, g.slot, g.rule_id, g.mode, '', true, g.denied
 FROM gone AS g
-WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = g.dimension AND r.slot = g.slot AND r.rule_id = g.rule_id
-    AND r.mode = g.mode AND r.value = '' AND r.other;
+ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied + excluded.denied;
 
 -- name: EraseCallers :execrows
 DELETE FROM recent_check

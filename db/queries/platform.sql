@@ -157,8 +157,8 @@ ORDER BY 1, 2, 3, 4, 5
 ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
 SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped;
 
--- name: RecentDenialsCounted :exec
-INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+-- name: DenialsCounted :exec
+INSERT INTO denial_count AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
 SELECT c.tenant_id, c.dimension,
     least(c.slot, date_bin(make_interval(secs => sqlc.arg(slot_seconds)::double precision), now(),
         timestamptz '1970-01-01 00:00:00Z') + interval '5 minutes'),
@@ -172,6 +172,25 @@ FROM (
 GROUP BY 1, 2, 3, 4, 5, 6, 7
 ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied + excluded.denied;
+
+-- name: SumDenialsByMinute :execrows
+-- Sums the oldest minute whose slots are not one yet.
+WITH oldest AS (
+    SELECT date_bin('1 minute', min(c.slot), timestamptz '1970-01-01 00:00:00Z') AS minute
+    FROM denial_count AS c
+    WHERE c.slot < sqlc.arg(before) AND date_bin('1 minute', c.slot, timestamptz '1970-01-01 00:00:00Z') <> c.slot
+), summed AS (
+    DELETE FROM denial_count AS c USING oldest AS o
+    WHERE c.slot > o.minute AND c.slot < o.minute + interval '1 minute'
+        AND date_bin('1 minute', c.slot, timestamptz '1970-01-01 00:00:00Z') <> c.slot
+    RETURNING c.*
+)
+INSERT INTO denial_count AS d (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT s.tenant_id, s.dimension, o.minute, s.rule_id, s.mode, s.value, s.other, sum(s.denied)
+FROM summed AS s CROSS JOIN oldest AS o
+GROUP BY 1, 2, 3, 4, 5, 6, 7
+ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = d.denied + excluded.denied;
 
 -- name: CallersCounted :exec
 INSERT INTO recent_check AS r (tenant_id, dimension, minute, value, checks)

@@ -156,7 +156,6 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 	top, err := s.Violations.Top(ctx, requestOf(ctx).tenant.ID, violations.TopOf{
 		Dimension: violations.Dimension(p.By), Since: since, Until: until,
 		Rule: rules.RuleID(valueOf(p.RuleId)), Mode: mode, Meter: valueOf(p.Meter),
-		RecentSince: violations.RecentSince(s.Now()),
 	}, limit)
 	if err != nil {
 		return nil, err

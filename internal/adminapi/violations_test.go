@@ -50,6 +50,14 @@ func (w *world) violate(all ...violations.Violation) []violations.Violation {
 			Tenant: v.Tenant, Rule: v.Rule, Minute: v.ID.At.Truncate(time.Minute), Subject: v.Subject, Denied: v.Count,
 			Details: []*violations.Violation{v},
 		})
+		for dimension, value := range map[violations.Dimension]string{
+			violations.ByUser: v.UserID, violations.ByIP: v.IP.String(), violations.ByEndpoint: v.Endpoint,
+		} {
+			batch.Recent = append(batch.Recent, violations.RecentDenials{
+				Tenant: v.Tenant, Dimension: dimension, Slot: v.ID.At.Truncate(violations.SlotLength), Rule: v.Rule,
+				Mode: v.Mode, Value: value, Denied: v.Count,
+			})
+		}
 	}
 	if err := w.store.WriteViolations(w.ctx(), mergeTallies(batch)); err != nil {
 		w.t.Fatal(err)

@@ -365,10 +365,10 @@ func (e *erasing) counts(ctx context.Context, at string) (rows int64, next strin
 }
 
 func (e *erasing) recent(ctx context.Context) (rows int64, err error) {
-	if err := e.LockRecentDenials(ctx, e.tenant, e.user); err != nil {
+	if err := e.LockDenials(ctx, e.tenant, e.user); err != nil {
 		return 0, err
 	}
-	denials, err := e.EraseRecentDenials(ctx, e.tenant, e.user)
+	denials, err := e.EraseDenials(ctx, e.tenant, e.user)
 	if err != nil {
 		return 0, err
 	}

@@ -53,7 +53,7 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 			burst_capacity,
 			mode, rule_name, key_pattern, user_id) VALUES ($1, $2, $3, now(), 80, now(), now(), 1, 1, '', '', '',
 				'` + mallory + `')`,
-		`INSERT INTO recent_denial SELECT $1, 'user', now(), $2, 'enforce', unnest(ARRAY['` + mallory + `', '']),
+		`INSERT INTO denial_count SELECT $1, 'user', now(), $2, 'enforce', unnest(ARRAY['` + mallory + `', '']),
 			unnest(ARRAY[false, true]), 2 WHERE $3::text <> ''`,
 		`INSERT INTO recent_check SELECT $1, 'user', now(), '` + mallory + `', 60 + $2 WHERE $3::text <> ''`,
 		`WITH e AS (
@@ -92,9 +92,9 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 	if len(got) != 1 || got[0] != " t 6 3" {
 		t.Errorf("the counts are %q, want those of the user among others", got)
 	}
-	got = lines(t, owner, "SELECT concat_ws(' ', value, other, denied) FROM recent_denial")
+	got = lines(t, owner, "SELECT concat_ws(' ', value, other, denied) FROM denial_count")
 	if len(got) != 1 || got[0] != " t 4" {
-		t.Errorf("the recent denials are %q, want those of the user among others", got)
+		t.Errorf("the denials are %q, want those of the user among others", got)
 	}
 	if _, err := owner.Exec(ctx, "UPDATE audit_event SET act = ''"); !isRefusal(err) {
 		t.Errorf("afterwards the log may be changed: %v", err)

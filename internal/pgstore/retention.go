@@ -50,7 +50,7 @@ type retention struct {
 
 const (
 	keepEvery = time.Hour
-	// recentEvery is short, because recent denials and callers are kept for minutes.
+	// recentEvery is short, because slots of denials and callers are kept for minutes.
 	recentEvery = 5 * time.Minute
 )
 
@@ -77,12 +77,12 @@ func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []
 }
 
 func (s *Store) retentions(keep violations.Retention) []retention {
-	recent := s.dropsBefore("recent denials", "recent_denial", "slot", violations.RecentKept)
 	callers := s.dropsBefore("callers", "recent_check", "minute", violations.CallersKept)
-	recent.every, callers.every = recentEvery, recentEvery
+	callers.every = recentEvery
 	all := []retention{
-		recent, callers,
+		s.sumsDenials(), callers,
 		s.keepsDays("violations", "rate_limit_violation", keep.Details),
+		s.keepsDays("counts of denials", "denial_count", keep.Details),
 		s.keepsDays("counts of violations", "violation_minute", keep.Counts),
 		s.keepsDays("counts of decisions", "decision_minute", keep.Counts),
 		s.drops("sums of decisions", keep.Counts,
@@ -129,6 +129,20 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 		all = append(all, s.drops("audit logs", keep.Audit, (*dbsqlc.Queries).DropAuditEvents))
 	}
 	return all
+}
+
+// sumsDenials replaces slots of denials that are no longer recent by their minute's sum.
+func (s *Store) sumsDenials() retention {
+	return retention{"sums of denials", recentEvery, func(ctx context.Context, now time.Time) (Kept, error) {
+		var err error
+		for rows := int64(1); rows > 0 && err == nil; {
+			err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+				rows, err = q.SumDenialsByMinute(ctx, now.Add(-violations.RecentKept))
+				return err
+			})
+		}
+		return Kept{}, err
+	}}
 }
 
 type dropRows func(q *dbsqlc.Queries, ctx context.Context, at time.Time, atMost int32) (int64, error)

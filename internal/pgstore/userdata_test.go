@@ -31,6 +31,7 @@ var userData = map[string]string{
 	"bucket_record":      "forgotten after minutes; a digest: record_id",
 	"bucket_reservation": "deleted after a day at most: reservation_id record",
 	"delivery":           "handled: subject\nabout its alert: kind mode\nabout sending: state error",
+	"denial_count":       "handled: value\nabout the denial: dimension mode",
 	"export": "handled, all of the tenant are deleted: request place\n" +
 		"about people who sign in: requested_by_kind requested_by_id\nabout exporting: error",
 	"export_chunk": "handled, with its export: data",
@@ -56,7 +57,6 @@ var userData = map[string]string{
 		"about the request, without its user: scope mode reason key_pattern endpoint method plan algorithm " +
 		"limit_text meter",
 	"recent_check":  "handled: value\nabout the check: dimension",
-	"recent_denial": "handled: value\nabout the denial: dimension mode",
 	"tenant":        "configuration: slug name default_plan enforcement failure_mode",
 	"tenant_use":    "configuration: thing",
 	"traffic_block": "handled: users payload\nabout recording: writer",

@@ -51,19 +51,21 @@ func TestRecentCountsAreReadFromTheirPartitions(t *testing.T) {
 		"tenant_id": fmt.Sprint(w.ours.ID), "rule_id": "12", "rule_ids": "'{12}'", "since": at(0),
 		"until": at(-time.Minute), "inner_since": at(-time.Minute), "inner_until": at(0), "minute": at(0),
 		"step_seconds": "60",
-		"at_most":      "10", "page_size": "10", "subject": "'x'", "live": "12", "candidate": "13", "user_id": "'42'",
+		"dimension":    "'user'", "mode": "''", "meter": "''", "at_most": "10", "page_size": "10", "subject": "'x'",
+		"live": "12", "candidate": "13", "user_id": "'42'",
 	}
 	for _, query := range []struct{ file, name string }{
 		{"violation_minute.sql", "DeniedInMinute :one"},
 		{"violation_minute.sql", "ComparedSubjects :many"},
+		{"denial_count.sql", "TopOfDenials :many"},
 		{"user_timeline.sql", "DenialsOfUser :many"},
 		{"decision_minute.sql", "DecisionsByMinute :many"},
 		{"decision_minute.sql", "RulesByDenialsInMinutes :many"},
 		{"decision_span.sql", "TotalsByHour :many"},
 	} {
 		plan := strings.Join(lines(t, connect(t, w.url), "EXPLAIN "+queryOf(t, query.file, query.name, params)), "\n")
-		if !strings.Contains(plan, "_minute_"+named(now)) || strings.Contains(plan, "_minute_default") ||
-			strings.Contains(plan, "_minute_"+named(now.Add(2*day))) {
+		if !strings.Contains(plan, "_"+named(now)) || strings.Contains(plan, "_default") ||
+			strings.Contains(plan, "_"+named(now.Add(2*day))) {
 			t.Errorf("the plan of %s is\n%s\nwant today, and not the days around it", query.name, plan)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -103,7 +104,6 @@ func TestTheFiguresOfAnAttackAreExact(t *testing.T) {
 		if by != violations.ByRule {
 			top := must(w.Top(t.Context(), w.ours.ID, violations.TopOf{
 				Dimension: by, Since: began, Until: began.Add(time.Minute), Mode: rules.ModeEnforce,
-				RecentSince: violations.RecentSince(time.Now()),
 			}, 500))(t)
 			if got := figures(top.Values); top.Unattributed != 0 {
 				t.Errorf("by %s, %d denials have no value", by, top.Unattributed)
@@ -147,7 +147,6 @@ func TestTheDenialsOfABlockedNetworkGoOnCounting(t *testing.T) {
 		recorders.flush(t)
 		top := must(w.Top(t.Context(), w.ours.ID, violations.TopOf{
 			Dimension: violations.ByNetwork, Since: began.Add(-time.Hour), Until: began.Add(time.Hour),
-			RecentSince: violations.RecentSince(time.Now()),
 		}, 10))(t)
 		if got, want := figures(top.Values)[network], int64(second+1)*200; got != want || top.Unattributed != 0 {
 			t.Fatalf("after %d seconds %d denials are counted, and %d have no network; want %d", second+1, got,
@@ -185,37 +184,76 @@ func TestNoDenialIsPresentTwentySecondsAfterTheLast(t *testing.T) {
 	}
 }
 
-func TestEarlierDenialsAddToRecentOnes(t *testing.T) {
+func TestTotalsStayAsTheirDenialsGrowOld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	now := time.Now()
-	cut := violations.RecentSince(now)
-	if back := now.Sub(cut); back < 10*time.Minute || back > 11*time.Minute {
-		t.Errorf("recent denials reach back %s", back)
-	}
-	recorders := w.processes(1)
-	for _, at := range []time.Time{cut.Add(-time.Minute), cut.Add(-time.Second), cut, cut.Add(time.Minute)} {
-		for range 10 {
-			recorders[0].Record(at, refused(w.ours.ID, &w.ours.user, "", "198.51.100.7", "/search"))
+	now := time.Now().UTC()
+	first := now.Truncate(time.Minute).Add(-30 * time.Minute)
+	recorders := w.processes(2)
+	block := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "global", "", "")))(t)
+	for second := range 600 { // of ten minutes
+		for i := range 20 {
+			recorders[i%2].Record(first.Add(time.Duration(second)*time.Second), refused(w.ours.ID, &block,
+				fmt.Sprint("user ", i), fmt.Sprintf("198.51.100.%d", i), "/search"))
 		}
 	}
 	recorders.flush(t)
-	for _, test := range []struct {
-		since, until time.Time
-		want         int64
-	}{
-		{cut.Add(-time.Hour), now, 40},
-		{cut.Add(-30 * time.Second), now, 30},
-		{cut.Add(-time.Hour), cut, 20},
-		{cut.Add(time.Second), now, 20}, // from the beginning of its slot
-		{cut.Add(30 * time.Second), now, 10},
-	} {
-		top := must(w.Top(t.Context(), w.ours.ID, violations.TopOf{
-			Dimension: violations.ByNetwork, Since: test.since, Until: test.until, RecentSince: cut,
-		}, 10))(t)
-		if got := figures(top.Values)["198.51.100.0/24"]; got != test.want {
-			t.Errorf("from %s until %s it was denied %d times, want %d", test.since, test.until, got, test.want)
+	for i := range 1200 { // more than a process counts
+		recorders[0].Record(first, refused(w.ours.ID, &w.ours.user, fmt.Sprint("bot ", i), "203.0.113.9", "/login"))
+	}
+	recorders.flush(t)
+	recorders[0].Record(now, refused(w.ours.ID, &block, "user 0", "198.51.100.7", "/search"))
+	recorders.flush(t)
+	type answer map[violations.Dimension]violations.Top
+	read := func() (all []answer) {
+		for _, of := range []violations.TopOf{
+			{Since: first.Add(-time.Hour), Until: now.Add(time.Minute)},
+			{Since: first.Add(90 * time.Second), Until: first.Add(150 * time.Second)}, // two whole minutes
+			{Since: first, Until: first.Add(time.Minute), Rule: w.ours.user.ID, Mode: rules.ModeEnforce},
+		} {
+			tops := answer{}
+			for _, of.Dimension = range []violations.Dimension{
+				violations.ByUser, violations.ByIP, violations.ByNetwork, violations.ByEndpoint,
+			} {
+				top := must(w.Top(t.Context(), w.ours.ID, of, 2000))(t)
+				for i := range top.Values {
+					top.Values[i].LastAt = time.Time{}
+				}
+				tops[of.Dimension] = top
+			}
+			all = append(all, tops)
 		}
+		return all
+	}
+	before := read()
+	attack := "198.51.100.0/24"
+	if got := figures(before[0][violations.ByNetwork].Values)[attack]; got != 12_001 {
+		t.Errorf("%d denials of the network are counted, want 12,001", got)
+	}
+	if got := figures(before[1][violations.ByNetwork].Values)[attack]; got != 2*60*20 {
+		t.Errorf("%d denials of the network are counted in two minutes, want 2,400", got)
+	}
+	if got := before[2][violations.ByUser]; len(got.Values)+int(got.Unattributed) != 1200 || got.Unattributed == 0 {
+		t.Errorf("%d bots are known, and %d are not", len(got.Values), got.Unattributed)
+	}
+	slots := rowsIn(t, w.url, "denial_count")
+	must(w.KeepViolations(t.Context(), now, keep))(t)
+	if after := read(); !reflect.DeepEqual(after, before) {
+		t.Errorf("by the minute the totals are %+v, and were %+v", after, before)
+	}
+	minutes := rowsIn(t, w.url, "denial_count")
+	if minutes > slots/5 {
+		t.Errorf("%d of %d rows are left", minutes, slots)
+	}
+	late := first.Add(17 * time.Second) // written after the minute was summed
+	recorders[1].Record(late, refused(w.ours.ID, &block, "user 0", "198.51.100.7", "/search"))
+	recorders.flush(t)
+	must(w.KeepViolations(t.Context(), now, keep))(t)
+	if got := figures(read()[0][violations.ByNetwork].Values)[attack]; got != 12_002 {
+		t.Errorf("with a late one %d denials of the network are counted, want 12,002", got)
+	}
+	if rows := rowsIn(t, w.url, "denial_count"); rows != minutes {
+		t.Errorf("a late denial left %d rows, want %d", rows, minutes)
 	}
 }
 
@@ -250,23 +288,8 @@ func TestAGreedyTenantsRecentDenialsTakeNothingFromOthers(t *testing.T) {
 			t.Errorf("of the greedy tenant's rule, %+v is known", theirs)
 		}
 	}
-	if rows := rowsIn(t, w.url, "recent_denial"); rows > 4*501+3*200+1 {
+	if rows := rowsIn(t, w.url, "denial_count"); rows > 4*501+3*200+1 {
 		t.Errorf("there are %d rows", rows)
-	}
-}
-
-func TestRecentDenialsAreForgotten(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	now := time.Now().UTC()
-	recorders := w.processes(1)
-	for _, ago := range []time.Duration{time.Minute, violations.RecentKept + time.Minute} {
-		recorders[0].Record(now.Add(-ago), refused(w.ours.ID, &w.ours.user, "42", "198.51.100.7", "/search"))
-	}
-	recorders.flush(t)
-	must(w.KeepViolations(t.Context(), now, keep))(t)
-	if rows := rowsIn(t, w.url, "recent_denial"); rows != 4 {
-		t.Errorf("%d rows are left, want one for each dimension", rows)
 	}
 }
 
@@ -278,7 +301,7 @@ func TestRecentDenialsAreWrittenEachSecond(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx, time.Minute) })
 	r.Record(time.Now(), refused(w.ours.ID, &w.ours.user, "42", "198.51.100.7", "/search"))
-	for rowsIn(t, w.url, "recent_denial") == 0 {
+	for rowsIn(t, w.url, "denial_count") == 0 {
 		if t.Context().Err() != nil {
 			t.Fatal("nothing is written")
 		}

@@ -60,7 +60,7 @@ func recordRecent(ctx context.Context, queries *dbsqlc.Queries, recent []violati
 	if len(recent) == 0 {
 		return nil
 	}
-	p := dbsqlc.RecentDenialsCountedParams{SlotSeconds: violations.SlotLength.Seconds()}
+	p := dbsqlc.DenialsCountedParams{SlotSeconds: violations.SlotLength.Seconds()}
 	for i := range recent {
 		r := &recent[i]
 		p.TenantIds = append(p.TenantIds, int64(r.Tenant))
@@ -72,7 +72,7 @@ func recordRecent(ctx context.Context, queries *dbsqlc.Queries, recent []violati
 		p.Others = append(p.Others, r.Other)
 		p.Denied = append(p.Denied, r.Denied)
 	}
-	if err := queries.RecentDenialsCounted(ctx, p); err != nil {
+	if err := queries.DenialsCounted(ctx, p); err != nil {
 		return fmt.Errorf("count recent denials: %w", err)
 	}
 	return nil

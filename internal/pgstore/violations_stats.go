@@ -154,18 +154,14 @@ func (s *Store) ViolationsInSteps(
 	return counts, nil
 }
 
-// Top reads the newest violations.MaxTopRows counts, as many detail rows and as many recent denials.
+// Top reads the newest violations.MaxTopRows counts.
 func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top,
 	err error,
 ) {
-	recentSince := of.RecentSince
-	if recentSince.IsZero() {
-		recentSince = of.Until
-	}
-	rows, err := s.queriesFor(classHeavy, only(tenant)).TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
-		Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until,
+	minutes := violations.StepsOf(of.Since, of.Until, time.Minute)
+	rows, err := s.queriesFor(classHeavy, only(tenant)).TopOfDenials(ctx, dbsqlc.TopOfDenialsParams{
+		Dimension: string(of.Dimension), TenantID: tenant, Since: minutes.Since, Until: minutes.Until,
 		RuleID: int64(of.Rule), Mode: string(of.Mode), Meter: of.Meter,
-		RecentSince: recentSince, SlotSeconds: violations.SlotLength.Seconds(),
 		AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
 	})
 	if err != nil {
@@ -178,14 +174,14 @@ func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.To
 			continue
 		}
 		top.Unattributed = row.Unattributed
-		if row.LookedBackTo.After(of.Since) {
+		if row.LookedBackTo.After(minutes.Since) {
 			top.LookedBackTo = row.LookedBackTo.UTC()
 		}
 	}
 	return top, nil
 }
 
-// Present reads the newest violations.MaxTopRows recent denials.
+// Present reads the newest violations.MaxTopRows counts.
 func (s *Store) Present(
 	ctx context.Context, tenant rules.TenantID, by violations.Dimension, meter string, since, until time.Time,
 	limit int,

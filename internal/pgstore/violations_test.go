@@ -34,6 +34,19 @@ func tallyOf(v violations.Violation, dropped int64) violations.Tally {
 	}
 }
 
+func denialsOf(v *violations.Violation) (all []violations.RecentDenials) {
+	for dimension, value := range map[violations.Dimension]string{
+		violations.ByUser: v.UserID, violations.ByIP: v.IP.String(), violations.ByEndpoint: v.Endpoint,
+		violations.ByNetwork: rules.SiteNetwork(v.IP).String(),
+	} {
+		all = append(all, violations.RecentDenials{
+			Tenant: v.Tenant, Dimension: dimension, Slot: v.ID.At.Truncate(violations.SlotLength), Rule: v.Rule,
+			Mode: v.Mode, Value: value, Denied: v.Count,
+		})
+	}
+	return all
+}
+
 type batches struct{ number int64 }
 
 func (b *batches) of(tallies ...violations.Tally) *violations.Batch {
@@ -52,6 +65,7 @@ func (w *world) record(t *testing.T, at time.Time, variations ...func(*violation
 				v.Method = "THEIRS"
 			}
 			batch.Tallies = append(batch.Tallies, tallyOf(v, 1))
+			batch.Recent = append(batch.Recent, denialsOf(&v)...)
 		}
 	}
 	err := w.WriteViolations(t.Context(), &batch)

@@ -432,7 +432,7 @@ func fillEveryTable(t *testing.T, w *world) {
 				user_agent, detail, request_id)
 				VALUES (now(), $1, $1, '', 1, 'denied', 0, '', '', '', '', '', '')`,
 			"INSERT INTO violation_minute VALUES ($1, now(), 1, '', false, 1, 0)",
-			"INSERT INTO recent_denial VALUES ($1, 'user', now(), 1, 'enforce', '', false, 1)",
+			"INSERT INTO denial_count VALUES ($1, 'user', now(), 1, 'enforce', '', false, 1)",
 			"INSERT INTO recent_check VALUES ($1, 'user', now(), '42', 1)",
 			"INSERT INTO decision_minute VALUES ($1, 1, now(), 1, 1, 1, 1, 1, 1)",
 			"INSERT INTO decision_span VALUES ($1, 1, 60, now(), 1, 1, 1, 1, 1)",

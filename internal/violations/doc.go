@@ -7,7 +7,7 @@
 //
 //	denied = Σ Count of the rows + DetailDropped
 //
-// Denials are also counted by user, address, network, endpoint and rule for the last minutes: see [RecentDenials].
+// Denials are also counted by user, address, network, endpoint and rule: see [RecentDenials].
 //
 // Recording never waits for the store. Memory is bounded by Options.MaxBytes; beyond it, subjects count as "other", and
 // a tenant may use half of what others leave. While the store is away counts wait in memory; a numbered batch is never

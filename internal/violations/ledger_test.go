@@ -30,6 +30,7 @@ type ledger struct {
 
 	crossings []violations.Crossing
 	callers   []violations.CallerCount
+	recent    []violations.RecentDenials
 
 	fail func(*violations.Batch) (before, after error) // before or after the batch is applied
 }
@@ -81,6 +82,7 @@ func (l *ledger) WriteViolations(ctx context.Context, b *violations.Batch) error
 		l.minutes[t.Minute] = true
 	}
 	l.callers = append(l.callers, b.Callers...)
+	l.recent = append(l.recent, b.Recent...)
 	l.crossings = append(l.crossings, b.Crossings...)
 	return after
 }

@@ -19,9 +19,9 @@ const (
 	// EarlierTime is the time before PresentTime, for comparison.
 	EarlierTime = 5 * time.Minute
 
-	// RecentKept is how long recent denials are kept, with a reserve for late ones.
-	RecentKept = 15 * time.Minute
-	recentRead = 10 * time.Minute
+	// RecentKept is how long slots are kept, with a reserve for late ones. Older ones are summed by the minute.
+	RecentKept   = 15 * time.Minute
+	slotsPerHour = int64(time.Hour / SlotLength)
 	// recentEvery is the longest pause between two writes. By arrival after a slot, all processes have written it.
 	recentEvery = time.Second
 	arrival     = 2 * time.Second
@@ -33,10 +33,6 @@ const (
 	// recentShards spread the locking.
 	recentShards = 4
 )
-
-// RecentSince returns the whole minute, at least ten minutes ago, since which every denial is counted by each
-// Dimension.
-func RecentSince(now time.Time) time.Time { return floor(now, time.Minute).Add(-recentRead) }
 
 // Present returns the last ten seconds with complete counts.
 func Present(now time.Time) (since, until time.Time) {
@@ -151,24 +147,44 @@ func (r *recentDenials) add(key *recentKey, times int64) {
 
 func (k *recentKey) bytes() int { return recentBytes + len(k.text) }
 
-// drop forgets past slots' counts, unless they are unwritten and will still be read.
+// drop forgets written counts of past slots. Unwritten ones that are no longer recent are summed by the hour, which
+// bounds the memory of a long outage.
 func (r *recentDenials) drop(slot int64) {
 	if slot <= r.latest {
 		return
 	}
 	r.latest = slot
 	for key, count := range r.counts {
-		if key.slot < slot && *count == 0 || key.slot < slot-int64(RecentKept/SlotLength) {
+		switch isOld := key.slot < slot-int64(RecentKept/SlotLength); {
+		case *count == 0 && key.slot < slot:
 			delete(r.counts, key)
-			if key.rule != 0 {
-				r.bytes.give(key.tenant, key.bytes())
-			}
+			r.release(&key)
+		case isOld && key.slot%slotsPerHour != 0:
+			delete(r.counts, key)
+			r.addToHour(key, count)
 		}
 	}
 	for at := range r.kept {
 		if at.slot < slot {
 			delete(r.kept, at)
 		}
+	}
+}
+
+func (r *recentDenials) addToHour(key recentKey, count *int64) {
+	hour := key
+	hour.slot -= key.slot % slotsPerHour
+	if sum, ok := r.counts[hour]; ok {
+		*sum += *count
+		r.release(&key)
+		return
+	}
+	r.counts[hour] = count
+}
+
+func (r *recentDenials) release(key *recentKey) {
+	if key.rule != 0 {
+		r.bytes.give(key.tenant, key.bytes())
 	}
 }
 

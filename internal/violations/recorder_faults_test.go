@@ -52,6 +52,31 @@ func TestSubjectsBeyondTheBoundAreCountedTogether(t *testing.T) {
 	}
 }
 
+func TestDenialsOfALongOutageAreCountedByTheHour(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	r := violations.NewRecorder(l, violations.Options{})
+	const seconds, users = 6 * 3600, 30
+	for second := range seconds {
+		r.Record(noon.Add(time.Duration(second)*time.Second), denied(1, fmt.Sprint(second%users)))
+	}
+	flush(t, r)
+	byUser := map[string]int64{}
+	rows := 0
+	for _, count := range l.recent {
+		if count.Dimension == violations.ByUser {
+			byUser[count.Value] += count.Denied
+			rows++
+		}
+	}
+	if len(byUser) != users || byUser["7"] != seconds/users {
+		t.Errorf("the users were denied %v, want each of %d %d times", byUser, users, seconds/users)
+	}
+	if most := users*7 + 5*900/5; rows > most {
+		t.Errorf("there are %d counts, want at most %d: of hours, and of slots of the last 15 minutes", rows, most)
+	}
+}
+
 func TestCountsAreExactUnderFaults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {

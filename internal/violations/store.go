@@ -130,11 +130,10 @@ const (
 // TopOf selects violations and their dimension.
 type TopOf struct {
 	Dimension    Dimension
-	Since, Until time.Time
+	Since, Until time.Time    // and the rest of their minutes
 	Rule         rules.RuleID // 0 for all
 	Mode         rules.Mode   // "" for all
 	Meter        string       // the Word of one; "" for all
-	RecentSince  time.Time    // since when each violation is counted by the dimension; zero: never
 }
 
 // UserDenials counts a user's denials by a rule in an hour, including those of shadow rules.
@@ -163,21 +162,20 @@ type StepCount struct {
 	Checks int64
 }
 
-// Top are the values of a dimension with the most denials. Exact are recent denials, and those by a rule whose only
-// placeholder is the dimension, under its present mode. Other denials are counted by their detail rows.
+// Top are the values of a dimension with the most denials.
 type Top struct {
 	Values []TopValue
-	// Unattributed counts denials without a known value, because their detail was dropped. If above 0, figures are
-	// lower bounds that together miss at most so many.
+	// Unattributed counts denials of values without memory of their own. If above 0, figures are lower bounds that
+	// together miss at most so many.
 	Unattributed int64
-	LookedBackTo time.Time // of the oldest row read; zero: all were read
+	LookedBackTo time.Time // of the oldest count read; zero: all were read
 }
 
 // TopValue is a value of a Top.
 type TopValue struct {
 	Value  string
 	Denied int64
-	LastAt time.Time // to the minute if only counts know it
+	LastAt time.Time // to SlotLength or, if it is not recent, to the minute
 }
 
 // PresentDenials are the present denials of a dimension's values.

@@ -3370,11 +3370,9 @@ export interface paths {
         /**
          * The most denied rules, users, addresses, networks or endpoints
          * @description Counts of rules are exact, for whole hours if the time range is longer than three hours, and for six hours if it is longer
-         *     than two weeks. All others are exact for the last ten minutes, in steps of five seconds. Earlier, users, addresses and
-         *     endpoints are counted exactly by rules whose only placeholder is that value
-         *     (`user:{user_id}`), and networks by `ip:{ip}`, for whole minutes and in the rule's present mode. Earlier denials by other rules are counted from their detail
-         *     rows, some of which are dropped in an attack: `unattributed` says how many. The newest 100,000 counts and 100,000 rows are
-         *     read. If there are more, `looked_back_to` says how far back that reached.
+         *     than two weeks. All others are exact for whole minutes. A process counts 500 users, addresses, networks and endpoints
+         *     each in five seconds; `unattributed` has the rest. The newest 100,000 counts are read. If there are more,
+         *     `looked_back_to` says how far back that reached.
          *     No cursor: the ranking moves with each check; ask for more by `limit`.
          */
         get: operations["getTop"];

@@ -398,6 +398,27 @@ func (q *Queries) EraseDeliveries(ctx context.Context, tenantID rules.TenantID, 
 	return result.RowsAffected(), nil
 }
 
+const eraseDenials = `-- name: EraseDenials :execrows
+WITH gone AS (
+    DELETE FROM denial_count AS c
+    WHERE c.tenant_id = $1 AND c.dimension = 'user' AND c.value = $2::text
+    RETURNING c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, c.value, c.other, c.denied
+)
+INSERT INTO denial_count AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT $1, g.dimension, g.slot, g.rule_id, g.mode, '', true, g.denied
+FROM gone AS g
+ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied + excluded.denied
+`
+
+func (q *Queries) EraseDenials(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseDenials, tenantID, userID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const eraseFromAudit = `-- name: EraseFromAudit :one
 SELECT erase_user_from_audit($1::bigint, $2::text, $3::text,
     $4::bigint, $5::bigint) AS changed
@@ -430,26 +451,6 @@ DELETE FROM rate_limit_override WHERE tenant_id = $1 AND user_id = $2
 
 func (q *Queries) EraseOverrides(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseOverrides, tenantID, userID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const eraseRecentDenials = `-- name: EraseRecentDenials :execrows
-WITH gone AS (
-    DELETE FROM recent_denial AS r
-    WHERE r.tenant_id = $1 AND r.dimension = 'user' AND r.value = $2::text
-    RETURNING r.tenant_id, r.dimension, r.slot, r.rule_id, r.mode, r.value, r.other, r.denied
-)
-UPDATE recent_denial AS r SET denied = r.denied + g.denied
-FROM gone AS g
-WHERE r.tenant_id = $1 AND r.dimension = g.dimension AND r.slot = g.slot AND r.rule_id = g.rule_id
-    AND r.mode = g.mode AND r.value = '' AND r.other
-`
-
-func (q *Queries) EraseRecentDenials(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseRecentDenials, tenantID, userID)
 	if err != nil {
 		return 0, err
 	}
@@ -581,6 +582,22 @@ func (q *Queries) HoldCheckpoints(ctx context.Context) error {
 	return err
 }
 
+const lockDenials = `-- name: LockDenials :exec
+INSERT INTO denial_count AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, o.value, o.other, 0
+FROM denial_count AS c
+CROSS JOIN LATERAL (VALUES (c.value, false), (''::text COLLATE "C", true)) AS o (value, other)
+WHERE c.tenant_id = $1 AND c.dimension = 'user' AND c.value = $2::text
+ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied
+`
+
+// Locks also the rows that EraseDenials adds to.
+func (q *Queries) LockDenials(ctx context.Context, tenantID rules.TenantID, userID string) error {
+	_, err := q.db.Exec(ctx, lockDenials, tenantID, userID)
+	return err
+}
+
 const lockErasure = `-- name: LockErasure :one
 SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, error, finished_at FROM user_erasure
 WHERE tenant_id = $1 AND erasure_id = $2 AND finished_at IS NULL
@@ -604,22 +621,6 @@ func (q *Queries) LockErasure(ctx context.Context, tenantID rules.TenantID, eras
 		&i.FinishedAt,
 	)
 	return i, err
-}
-
-const lockRecentDenials = `-- name: LockRecentDenials :exec
-INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
-SELECT c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, o.value, o.other, 0
-FROM recent_denial AS c
-CROSS JOIN LATERAL (VALUES (c.value, false), (''::text COLLATE "C", true)) AS o (value, other)
-WHERE c.tenant_id = $1 AND c.dimension = 'user' AND c.value = $2::text
-ORDER BY 1, 2, 3, 4, 5, 6, 7
-ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied
-`
-
-// Locks also the rows that EraseRecentDenials adds to.
-func (q *Queries) LockRecentDenials(ctx context.Context, tenantID rules.TenantID, userID string) error {
-	_, err := q.db.Exec(ctx, lockRecentDenials, tenantID, userID)
-	return err
 }
 
 const lockSubjects = `-- name: LockSubjects :exec

@@ -270,6 +270,28 @@ type Delivery struct {
 	Mode          string
 }
 
+type DenialCount struct {
+	TenantID  rules.TenantID
+	Dimension string
+	Slot      time.Time
+	RuleID    rules.RuleID
+	Mode      string
+	Value     string
+	Other     bool
+	Denied    int64
+}
+
+type DenialCountDefault struct {
+	TenantID  rules.TenantID
+	Dimension string
+	Slot      time.Time
+	RuleID    rules.RuleID
+	Mode      string
+	Value     string
+	Other     bool
+	Denied    int64
+}
+
 type Export struct {
 	TenantID        rules.TenantID
 	ExportID        int64
@@ -590,17 +612,6 @@ type RecentCheck struct {
 	Minute    time.Time
 	Value     string
 	Checks    int64
-}
-
-type RecentDenial struct {
-	TenantID  rules.TenantID
-	Dimension string
-	Slot      time.Time
-	RuleID    rules.RuleID
-	Mode      string
-	Value     string
-	Other     bool
-	Denied    int64
 }
 
 type RecorderBatch struct {

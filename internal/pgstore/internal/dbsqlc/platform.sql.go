@@ -1054,6 +1054,50 @@ func (q *Queries) DecisionsCountedBySpan(ctx context.Context, arg DecisionsCount
 	return err
 }
 
+const denialsCounted = `-- name: DenialsCounted :exec
+INSERT INTO denial_count AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT c.tenant_id, c.dimension,
+    least(c.slot, date_bin(make_interval(secs => $1::double precision), now(),
+        timestamptz '1970-01-01 00:00:00Z') + interval '5 minutes'),
+    c.rule_id, c.mode, c.value, c.other, sum(c.denied)
+FROM (
+    SELECT unnest($2::bigint[]) AS tenant_id, unnest($3::text[]) AS dimension,
+        unnest($4::timestamptz[]) AS slot, unnest($5::bigint[]) AS rule_id,
+        unnest($6::text[]) AS mode, unnest($7::text[]) COLLATE "C" AS value,
+        unnest($8::boolean[]) AS other, unnest($9::bigint[]) AS denied
+) AS c
+GROUP BY 1, 2, 3, 4, 5, 6, 7
+ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied + excluded.denied
+`
+
+type DenialsCountedParams struct {
+	SlotSeconds float64
+	TenantIds   []int64
+	Dimensions  []string
+	Slots       []time.Time
+	RuleIds     []int64
+	Modes       []string
+	Vals        []string
+	Others      []bool
+	Denied      []int64
+}
+
+func (q *Queries) DenialsCounted(ctx context.Context, arg DenialsCountedParams) error {
+	_, err := q.db.Exec(ctx, denialsCounted,
+		arg.SlotSeconds,
+		arg.TenantIds,
+		arg.Dimensions,
+		arg.Slots,
+		arg.RuleIds,
+		arg.Modes,
+		arg.Vals,
+		arg.Others,
+		arg.Denied,
+	)
+	return err
+}
+
 const dropAccessEvents = `-- name: DropAccessEvents :one
 SELECT drop_access_events($1::timestamptz, $2::integer) AS dropped
 `
@@ -2627,50 +2671,6 @@ func (q *Queries) RaiseDeliveries(ctx context.Context, arg RaiseDeliveriesParams
 	return count, err
 }
 
-const recentDenialsCounted = `-- name: RecentDenialsCounted :exec
-INSERT INTO recent_denial AS r (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
-SELECT c.tenant_id, c.dimension,
-    least(c.slot, date_bin(make_interval(secs => $1::double precision), now(),
-        timestamptz '1970-01-01 00:00:00Z') + interval '5 minutes'),
-    c.rule_id, c.mode, c.value, c.other, sum(c.denied)
-FROM (
-    SELECT unnest($2::bigint[]) AS tenant_id, unnest($3::text[]) AS dimension,
-        unnest($4::timestamptz[]) AS slot, unnest($5::bigint[]) AS rule_id,
-        unnest($6::text[]) AS mode, unnest($7::text[]) COLLATE "C" AS value,
-        unnest($8::boolean[]) AS other, unnest($9::bigint[]) AS denied
-) AS c
-GROUP BY 1, 2, 3, 4, 5, 6, 7
-ORDER BY 1, 2, 3, 4, 5, 6, 7
-ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = r.denied + excluded.denied
-`
-
-type RecentDenialsCountedParams struct {
-	SlotSeconds float64
-	TenantIds   []int64
-	Dimensions  []string
-	Slots       []time.Time
-	RuleIds     []int64
-	Modes       []string
-	Vals        []string
-	Others      []bool
-	Denied      []int64
-}
-
-func (q *Queries) RecentDenialsCounted(ctx context.Context, arg RecentDenialsCountedParams) error {
-	_, err := q.db.Exec(ctx, recentDenialsCounted,
-		arg.SlotSeconds,
-		arg.TenantIds,
-		arg.Dimensions,
-		arg.Slots,
-		arg.RuleIds,
-		arg.Modes,
-		arg.Vals,
-		arg.Others,
-		arg.Denied,
-	)
-	return err
-}
-
 const recentSteps = `-- name: RecentSteps :many
 SELECT tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory, revision FROM rate_limit_step WHERE ends_at > $1::timestamptz ORDER BY tenant_id, rule_id
 `
@@ -3131,6 +3131,34 @@ SELECT pg_advisory_xact_lock_shared(hashtext('sluice checkpoints'))
 func (q *Queries) ShareCheckpoints(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, shareCheckpoints)
 	return err
+}
+
+const sumDenialsByMinute = `-- name: SumDenialsByMinute :execrows
+WITH oldest AS (
+    SELECT date_bin('1 minute', min(c.slot), timestamptz '1970-01-01 00:00:00Z') AS minute
+    FROM denial_count AS c
+    WHERE c.slot < $1 AND date_bin('1 minute', c.slot, timestamptz '1970-01-01 00:00:00Z') <> c.slot
+), summed AS (
+    DELETE FROM denial_count AS c USING oldest AS o
+    WHERE c.slot > o.minute AND c.slot < o.minute + interval '1 minute'
+        AND date_bin('1 minute', c.slot, timestamptz '1970-01-01 00:00:00Z') <> c.slot
+    RETURNING c.tenant_id, c.dimension, c.slot, c.rule_id, c.mode, c.value, c.other, c.denied
+)
+INSERT INTO denial_count AS d (tenant_id, dimension, slot, rule_id, mode, value, other, denied)
+SELECT s.tenant_id, s.dimension, o.minute, s.rule_id, s.mode, s.value, s.other, sum(s.denied)
+FROM summed AS s CROSS JOIN oldest AS o
+GROUP BY 1, 2, 3, 4, 5, 6, 7
+ORDER BY 1, 2, 3, 4, 5, 6, 7
+ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = d.denied + excluded.denied
+`
+
+// Sums the oldest minute whose slots are not one yet.
+func (q *Queries) SumDenialsByMinute(ctx context.Context, before time.Time) (int64, error) {
+	result, err := q.db.Exec(ctx, sumDenialsByMinute, before)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const tenantDigests = `-- name: TenantDigests :many

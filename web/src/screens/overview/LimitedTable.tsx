@@ -77,7 +77,7 @@ export function LimitedTable({ tenant, span, meter }: Props) {
                   rowKey={({ group: { by, value } }) => `${by} ${value}`}
                 />
                 {isPart && (
-                  <p className={styles.part}>Denied: of recorded denials. Those of the last ten minutes are exact.</p>
+                  <p className={styles.part}>“Denied” can be higher: there were too many callers to count each.</p>
                 )}
               </div>
             )

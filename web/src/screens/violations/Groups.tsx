@@ -9,7 +9,7 @@ import { Card } from '~/components/Page';
 import { RuleName } from '~/components/RuleLink';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { exactTime, percent } from '~/domain/format';
-import { type Group, groupFilter, groupNouns, isLowerBound } from '~/domain/group';
+import { type Group, groupFilter, isLowerBound } from '~/domain/group';
 import type { Span } from '~/domain/range';
 import { Blocked, useBlock } from '~/features/temporary/Blocked';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
@@ -166,10 +166,11 @@ function coverage({ by, unattributed, looked_back_to }: Top): React.ReactNode {
       {exact && 'Exact counts.'}
       {unattributed > 0 && (
         <>
-          Of recorded denials: <Num value={unattributed} unit="others" /> have no recorded {groupNouns[by]}.
+          <Num value={unattributed} unit="more denials" /> are of {groupTitles[by].toLowerCase()} that were too many to
+          count each.
         </>
       )}
-      {looked_back_to && ` From the latest 100,000 records, back to ${exactTime(Date.parse(looked_back_to))}.`}
+      {looked_back_to && ` From the latest 100,000 counts, back to ${exactTime(Date.parse(looked_back_to))}.`}
     </span>
   );
 }

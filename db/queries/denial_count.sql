@@ -5,7 +5,7 @@ WITH looked AS MATERIALIZED (
             ELSE r.value END AS value,
         r.other AND (r.rule_id = 0 OR NOT sqlc.arg(by_rule)::boolean) AS is_unknown,
         r.rule_id, r.denied, r.slot >= sqlc.arg(since) AS is_present
-    FROM recent_denial AS r
+    FROM denial_count AS r
     WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.dimension = sqlc.arg(dimension)::text AND r.mode = 'enforce'
         AND r.slot >= sqlc.arg(earlier) AND r.slot < sqlc.arg(until)
         AND (sqlc.arg(meter)::text = '' OR r.rule_id = 0 OR r.rule_id IN (
@@ -31,4 +31,34 @@ SELECT p.value::text AS value, sum(p.denied)::bigint AS denied, sum(p.earlier)::
 FROM parts AS p
 GROUP BY p.value
 ORDER BY p.value = '' DESC, denied DESC, earlier DESC, p.value
+LIMIT sqlc.arg(page_size);
+
+-- name: TopOfDenials :many
+-- A row without a value always comes first. The newest at_most counts are read, back to looked_back_to.
+WITH counted AS MATERIALIZED (
+    SELECT c.slot, c.value, c.other, c.denied
+    FROM denial_count AS c
+    WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.dimension = sqlc.arg(dimension)::text
+        AND c.slot >= sqlc.arg(since) AND c.slot < sqlc.arg(until)
+        AND (sqlc.arg(rule_id)::bigint = 0 OR c.rule_id IN (0, sqlc.arg(rule_id)::bigint))
+        AND sqlc.arg(mode)::text IN ('', c.mode)
+        AND (sqlc.arg(meter)::text = '' OR c.rule_id = 0 OR c.rule_id IN (
+            SELECT of_meter.rule_id FROM rate_limit_rule AS of_meter
+            WHERE of_meter.tenant_id = sqlc.arg(tenant_id)
+                AND coalesce(of_meter.parameters ->> 'meter', 'requests') = sqlc.arg(meter)::text))
+    ORDER BY c.slot DESC
+    LIMIT sqlc.arg(at_most)::bigint
+)
+SELECT p.value::text AS value, coalesce(sum(p.denied) FILTER (WHERE NOT p.other), 0)::bigint AS denied,
+    max(p.slot)::timestamptz AS last_at,
+    coalesce(sum(p.denied) FILTER (WHERE p.other), 0)::bigint AS unattributed,
+    coalesce((SELECT min(c.slot) FROM counted AS c HAVING count(*) >= sqlc.arg(at_most)::bigint),
+        sqlc.arg(since))::timestamptz AS looked_back_to
+FROM (
+    SELECT * FROM counted
+    UNION ALL
+    SELECT sqlc.arg(since)::timestamptz, '', false, 0
+) AS p
+GROUP BY p.value
+ORDER BY p.value = '' DESC, denied DESC, p.value
 LIMIT sqlc.arg(page_size);
