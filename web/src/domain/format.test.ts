@@ -33,11 +33,12 @@ test('what never ends, and what is over', () => {
 });
 
 test('a small rate is not called none', () => {
-  expect([0, 0.02, 0.4, 12.4, 12_408].map((rate) => spaced(perMinuteText(rate)))).toEqual([
+  expect([0, 0.02, 0.4, 12.4, 3456.7, 12_408].map((rate) => spaced(perMinuteText(rate)))).toEqual([
     '0 per minute',
     'less than 0.1 per minute',
     '0.4 per minute',
     '12 per minute',
+    '3,457 per minute',
     '12.4 k per minute',
   ]);
 });

@@ -20,9 +20,13 @@ export function shortNumber(value: number): string {
   return plain.format(value);
 }
 
+export function rateText(rate: number): string {
+  if (rate > 0 && rate < 0.1) return 'less than 0.1';
+  return shortNumber(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate));
+}
+
 export function perMinuteText(rate: number): string {
-  if (rate > 0 && rate < 0.1) return 'less than 0.1 per minute';
-  return `${shortNumber(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate))} per minute`;
+  return `${rateText(rate)} per minute`;
 }
 
 export function exactNumber(value: number): string {

@@ -4,15 +4,16 @@ import { all, pagesQuery, rowsOf } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 import type { AlertDelivery } from '~/api/types';
 
+const soon = 2_000;
+const later = 5_000;
+
 export const alertsQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'alerts'),
     queryFn: ({ signal }) =>
       all((cursor) => api.get('/api/v1/tenants/{tenant}/alerts', { tenant, limit: 500, cursor, signal })),
+    refetchInterval: later,
   });
-
-const soon = 2_000;
-const later = 15_000;
 
 export const deliveriesQuery = (tenant: string, alert_id: string) => ({
   ...pagesQuery(tenantKey(tenant, 'alerts', alert_id, 'deliveries'), (cursor, signal) =>

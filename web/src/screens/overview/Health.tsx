@@ -6,7 +6,7 @@ import { Outcome, type Tone } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
-import { duration, percent, plural, shortNumber } from '~/domain/format';
+import { duration, percent, plural, rateText } from '~/domain/format';
 import { useSession, useTenant } from '~/session';
 import { ailments, oldRules, redisOf } from './ailments';
 import styles from './Overview.module.css';
@@ -42,9 +42,7 @@ function areUp({ processes, at }: Status): boolean {
 
 function Well({ status, processes }: { status: TenantStatus; processes: number | undefined }) {
   const parts = [
-    status.share_denied === null
-      ? 'no checks in the last 5 full minutes'
-      : `${rateOf(status.checks_per_second)} checks/s`,
+    status.share_denied !== null && `${rateText(status.checks_per_second)} checks/s`,
     status.redis === 'up' ? 'Redis up' : 'buckets in memory',
     processes !== undefined && `database up · ${plural(processes, 'process', 'processes')}`,
   ];
@@ -87,15 +85,13 @@ const up = { tone: 'allowed', word: 'Up' } as const;
 const down = { tone: 'denied', word: 'Down' } as const;
 const degraded = { tone: 'degraded', word: 'Degraded' } as const;
 
-const rateOf = (perSecond: number) => shortNumber(Math.round(perSecond * 10) / 10);
-
 /** The status that every member may see: the tenant’s traffic, Redis, and the age of the rules. */
 function ofTenant(status: TenantStatus): Part[] {
   const { answering, checks_per_second, share_denied, degraded_share, rules_age_ms } = status;
   const traffic = [
     share_denied === null
       ? 'no checks in the last 5 full minutes'
-      : `${rateOf(checks_per_second)} per second in the last 5 minutes, ${percent(share_denied)} denied`,
+      : `${rateText(checks_per_second)} per second in the last 5 minutes, ${percent(share_denied)} denied`,
     degraded_share > 0 && `${percent(degraded_share)} degraded`,
   ];
   const parts: Part[] = [
@@ -125,7 +121,7 @@ function ofProcess(process: ProcessStatus, now: number): Part {
   const found = ailments(process, now);
   const { process_id, name, version, rules, rules_age_ms, checks_per_second } = process;
   const facts = [
-    `${rateOf(checks_per_second)} checks/s of all tenants`,
+    `${rateText(checks_per_second)} checks/s of all tenants`,
     rules_age_ms !== null && `rules ${duration(rules_age_ms)} old`,
   ];
   return {

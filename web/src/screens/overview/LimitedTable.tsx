@@ -15,16 +15,7 @@ import type { Span } from '~/domain/range';
 import { ruleTitle } from '~/domain/rule';
 import { Blocked, useBlock } from '~/features/temporary/Blocked';
 import { useRole } from '~/session';
-import {
-  type Answer,
-  atPresent,
-  type Flood,
-  floods,
-  type Limited,
-  limitedQuery,
-  standsOut,
-  topCallers,
-} from './limited';
+import { type Answer, atPresent, floods, type Limited, limitedQuery, standsOut, topCallers } from './limited';
 import styles from './Overview.module.css';
 
 const TemporaryRule = lazy(() => import('~/features/temporary/TemporaryRule'));
@@ -54,7 +45,7 @@ export function LimitedTable({ tenant, span, meter }: Props) {
   const block = edit ? setBlocking : undefined;
   return (
     <>
-      {answer && <Attack tenant={tenant} answer={answer} flood={floods(answer, busiest)} onBlock={block} />}
+      {answer && <Attack tenant={tenant} answer={answer} busiest={busiest} onBlock={block} />}
       <Card
         title="Top callers"
         actions={
@@ -102,13 +93,14 @@ export function LimitedTable({ tenant, span, meter }: Props) {
 interface AttackProps {
   tenant: string;
   answer: Answer;
-  flood: Flood | undefined;
+  busiest: Parameters<typeof floods>[1];
   onBlock: ((row: Limited) => void) | undefined;
 }
 
-function Attack({ tenant, answer, flood, onBlock }: AttackProps) {
+function Attack({ tenant, answer, busiest, onBlock }: AttackProps) {
+  const flood = floods(answer, busiest);
   // A source whose checks are mostly denied is described by its denials.
-  const denied = standsOut(answer);
+  const denied = standsOut(answer, busiest);
   const most = denied && flood && flood.checks > 2 * denied.now ? undefined : denied;
   const source = most ?? flood?.source;
   if (!source) return null;
@@ -122,7 +114,7 @@ function Attack({ tenant, answer, flood, onBlock }: AttackProps) {
         {most || !flood ? (
           <>
             makes {percent(Math.min(1, now / answer.now))} of all denials: {shortNumber(now)} a minute
-            {endpoint && `, most recorded ones on ${endpoint}`}.
+            {endpoint && `, mostly on ${endpoint}`}.
           </>
         ) : (
           <>
@@ -167,7 +159,7 @@ function columnsOf(tenant: string, span: Span, onBlock: AttackProps['onBlock']):
       header: 'Checks a minute',
       width: 120,
       numeric: true,
-      under: true,
+      wide: true,
       render: ({ checks }) => (checks === undefined ? '—' : <Num value={checks} />),
     },
     {

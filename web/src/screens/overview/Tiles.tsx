@@ -2,14 +2,12 @@ import { Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { serverNow } from '~/api/clock';
-import { seriesQuery, summaryQuery, tenantStatusQuery } from '~/api/traffic';
+import { seriesQuery, summaryQuery } from '~/api/traffic';
 import type { Summary, Verdicts } from '~/api/types';
 import { Num } from '~/components/Num';
 import { duration, percent } from '~/domain/format';
 import { meterAmount, meterUnit } from '~/domain/meter';
 import { earlier, type Span } from '~/domain/range';
-import { useTenant } from '~/session';
-import { redisOf } from './ailments';
 import styles from './Overview.module.css';
 import { averageOf } from './rates';
 
@@ -28,7 +26,7 @@ interface Props {
 }
 
 export function Tiles({ tenant, span, meter, summary, old }: Props) {
-  const { total, share_denied, shadow_denied, shadow_rules, from, until } = summary;
+  const { total, share_denied, shadow_denied, from, until } = summary;
   const checks = checksOf(total);
   const series = useQuery(seriesQuery(tenant, span, { meter })); // that of the chart
   return (
@@ -42,23 +40,23 @@ export function Tiles({ tenant, span, meter, summary, old }: Props) {
         <Num value={total.denied} unit={total.denied === 1 ? 'check' : 'checks'} />{' '}
         <Yesterday tenant={tenant} span={span} meter={meter} now={share_denied} />
       </Tile>
-      <Tile label="Shadow rules would deny" value={<Num value={shadow_denied} />} tone="shadow">
-        {shadow_rules.length === 0 && shadow_denied === 0 ? (
-          'No active rule is in shadow mode'
-        ) : (
+      {shadow_denied > 0 && (
+        <Tile label="Shadow rules would deny" value={<Num value={shadow_denied} />} tone="shadow">
           <Link to="/t/$tenant/violations" params={{ tenant }} search={{ mode: 'shadow', range: span.text }}>
             View checks
           </Link>
-        )}
-      </Tile>
-      <Tile
-        label="Degraded decisions"
-        hint="Decided by each rule’s failure mode, because Redis did not answer in time."
-        value={<Num value={total.degraded} />}
-        tone="degraded"
-      >
-        <Degraded degraded={total.degraded} checks={checks} />
-      </Tile>
+        </Tile>
+      )}
+      {total.degraded > 0 && (
+        <Tile
+          label="Degraded decisions"
+          hint="Decided by each rule’s failure mode, because Redis did not answer in time."
+          value={<Num value={total.degraded} />}
+          tone="degraded"
+        >
+          {percent(total.degraded / checks)} of all checks
+        </Tile>
+      )}
     </section>
   );
 }
@@ -85,15 +83,6 @@ function Tile({ label, hint, value, tone, children }: TileProps) {
       <p className={styles.note}>{children}</p>
     </div>
   );
-}
-
-function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
-  const status = useQuery(tenantStatusQuery(useTenant()));
-  if (degraded > 0) return <>{percent(degraded / checks)} of all checks</>;
-  const redis = status.data && redisOf(status.data);
-  if (redis?.word === 'Not used') return <>Redis is not used: buckets are in memory</>;
-  if (checks === 0) return <>No checks in this time</>;
-  return <>Redis answered every check</>;
 }
 
 /** The share denied in the same range yesterday; for longer ranges, in the range before. */

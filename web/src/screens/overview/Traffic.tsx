@@ -7,7 +7,7 @@ import { Chart } from '~/charts/Chart';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
-import { shortNumber } from '~/domain/format';
+import { perMinuteText, shortNumber } from '~/domain/format';
 import { type Span, wholeSteps } from '~/domain/range';
 import styles from './Overview.module.css';
 import { perMinute } from './rates';
@@ -51,7 +51,7 @@ function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
       height={248}
       yMin={4}
       unfinished={rates.unfinished}
-      format={(value) => `${shortNumber(Math.round(value * 10) / 10)} per minute`}
+      format={perMinuteText}
       onBrush={(from, until) => onBrush(...wholeSteps(from, until, data.step_seconds))}
     />
   );

@@ -25,7 +25,6 @@ export interface Limited {
   /** The rule that denies most now or, if none does, that of most of the latest denials. */
   rule: (Pick<RuleName, 'rule_id' | 'key_pattern' | 'meter'> & { name?: string }) | undefined;
   endpoint: string | undefined;
-  users: (string | null)[];
 }
 
 type Kinds<T> = Record<'user' | 'network', T>;
@@ -35,6 +34,8 @@ export interface Answer {
   now: number;
   isPart: boolean;
   known: Row[];
+  /** Keys of those who were denied and are not in rows: others make the same denials. */
+  left: ReadonlySet<string>;
 }
 
 export const limitedQuery = (tenant: string, span: Span, meter?: string) => {
@@ -54,23 +55,33 @@ export const limitedQuery = (tenant: string, span: Span, meter?: string) => {
         client.fetchQuery(presentQuery(tenant, 'network', meter)),
       ]);
       const found = [...rowsOf('user', users, user, span), ...rowsOf('network', networks, network, span)];
-      const rows = await Promise.all(
-        leaders(found).map(async (row) => {
-          const times = isoMoments(span, serverNow());
-          const query = { ...groupFilter(row.group), ...times, meter, mode: 'enforce' as const };
-          const { user, ...filter } = query as typeof query & { user?: string };
-          const list = await api.get('/api/v1/tenants/{tenant}/violations', {
-            ...path,
-            ...filter,
-            user_id: user,
-            limit: sample,
-            signal,
-          });
-          return { ...row, ...causeOf(list.items) };
-        }),
+      const sampled = (rows: Row[], limit: number) =>
+        Promise.all(
+          leaders(rows).map(async (row) => {
+            const times = isoMoments(span, serverNow());
+            const query = { ...groupFilter(row.group), ...times, meter, mode: 'enforce' as const };
+            const { user, ...filter } = query as typeof query & { user?: string };
+            const list = await api.get('/api/v1/tenants/{tenant}/violations', {
+              ...path,
+              ...filter,
+              user_id: user,
+              limit,
+              signal,
+            });
+            return { ...row, ...causeOf(list.items), denials: list.items };
+          }),
+        );
+      const causes = (await sampled(found.filter(isNetwork), most)).filter(({ denials }) => !isOfFew(denials));
+      const members = new Set(causes.flatMap(({ denials }) => denials.map(({ user_id }) => user_id)));
+      const people = found.filter((row) => !isNetwork(row) && !members.has(row.group.value));
+      const alone = (await sampled(people, sample)).filter(
+        ({ denials }) => !causes.some((one) => isFrom(one, denials)),
       );
+      const rows = leaders([...causes, ...alone]);
+      const listed = new Set(rows.map(({ group }) => keyOf(group)));
+      const left = found.map(({ group }) => keyOf(group)).filter((key) => !listed.has(key));
       const isPart = isLowerBound(users) || isLowerBound(networks);
-      return atPresent({ rows: chosen(rows), now: 0, isPart, known: found }, { user, network });
+      return atPresent({ rows, now: 0, isPart, known: found, left: new Set(left) }, { user, network });
     },
     refetchInterval: span.moves ? 15_000 : (false as const),
     placeholderData: keepSame(queryKey),
@@ -112,15 +123,16 @@ export function atPresent(answer: Answer, present: Partial<Kinds<Present>>): Ans
 }
 
 /** The most denied, with those beside them who make most checks. */
-export function topCallers({ rows, known }: Answer, busiest: Partial<Kinds<Busiest>>): Limited[] {
+export function topCallers({ rows, known, left }: Answer, busiest: Partial<Kinds<Busiest>>): Limited[] {
   const callers = (['user', 'network'] as const).flatMap((by) =>
     (busiest[by]?.items ?? []).map(({ value, per_minute }) => ({ group: { by, value }, checks: per_minute })),
   );
-  const keyOf = ({ by, value }: Group) => `${by} ${value}`;
   const checks = new Map(callers.map((caller) => [keyOf(caller.group), caller.checks]));
   const denied = new Map(known.map((row) => [keyOf(row.group), row]));
   const listed = new Set(rows.map(({ group }) => keyOf(group)));
-  const others = callers.filter(({ group }) => !listed.has(keyOf(group))).toSorted((a, b) => b.checks - a.checks);
+  const others = callers
+    .filter(({ group }) => !listed.has(keyOf(group)) && !left.has(keyOf(group)))
+    .toSorted((a, b) => b.checks - a.checks);
   return [
     ...rows
       .slice(0, Math.max(shownDenied, shown - others.length))
@@ -129,7 +141,7 @@ export function topCallers({ rows, known }: Answer, busiest: Partial<Kinds<Busie
   ].slice(0, shown);
 }
 
-const unlimited = { denied: 0, now: 0, trend: 'steady' as const, rule: undefined, endpoint: undefined, users: [] };
+const unlimited = { denied: 0, now: 0, trend: 'steady' as const, rule: undefined, endpoint: undefined };
 
 /** A change counts if it is a quarter, and more than chance. */
 export function trendOf(now: number, before: number): Limited['trend'] {
@@ -137,12 +149,11 @@ export function trendOf(now: number, before: number): Limited['trend'] {
   return now > before ? 'up' : 'down';
 }
 
-function causeOf(denials: Violation[]): Pick<Limited, 'rule' | 'endpoint' | 'users' | 'trend'> {
+function causeOf(denials: Violation[]): Pick<Limited, 'rule' | 'endpoint' | 'trend'> {
   const id = commonest(denials.map(({ rule_id }) => rule_id));
   return {
     rule: denials.find(({ rule_id }) => rule_id === id),
     endpoint: commonest(denials.map(({ endpoint }) => endpoint)) ?? undefined,
-    users: denials.map(({ user_id }) => user_id),
     trend: 'steady',
   };
 }
@@ -153,25 +164,49 @@ function commonest<T>(values: T[]): T | undefined {
   return [...counts].toSorted(([, a], [, b]) => b - a)[0]?.[0];
 }
 
-/** The rows to show. A network whose denials are those of listed users is left out. */
-function chosen(rows: Limited[]): Limited[] {
-  const listed = new Set(rows.filter(({ group }) => group.by === 'user').map(({ group }) => group.value));
-  const isOfUsers = ({ users }: Limited) =>
-    users.filter((user) => user !== null && listed.has(user)).length > users.length / 2;
-  return rows.filter((row) => row.group.by === 'user' || !isOfUsers(row));
+const keyOf = ({ by, value }: Group) => `${by} ${value}`;
+
+const isNetwork = ({ group }: Row) => group.by === 'network';
+
+/** Whether most denials are of users who can be listed themselves. Else their network is the cause. */
+function isOfFew(denials: Violation[]): boolean {
+  const counts = new Map<string, number>();
+  let all = 0;
+  for (const { user_id, count } of denials) {
+    all += count;
+    if (user_id !== null) counts.set(user_id, (counts.get(user_id) ?? 0) + count);
+  }
+  const largest = [...counts.values()].toSorted((a, b) => b - a).slice(0, shown - 1);
+  return largest.reduce((sum, count) => sum + count, 0) > all / 2;
 }
 
-function leaders(rows: Row[]): Row[] {
+function isFrom({ group }: Row, denials: Violation[]): boolean {
+  const inside = denials.filter(({ ip_address }) => ip_address !== null && siteOf(ip_address) === siteOf(group.value));
+  return inside.length > denials.length / 2;
+}
+
+/** The /24 of an IPv4 address, the /48 of an IPv6 address, in their short form. */
+function siteOf(address: string): string {
+  const [head = ''] = address.split('::');
+  const parts = head.split(/[.:]/).slice(0, 3);
+  return [...parts, '0', '0'].slice(0, 3).join();
+}
+
+function leaders<R extends Row>(rows: R[]): R[] {
   return rows
     .filter(({ denied }) => denied > 0)
     .toSorted((a, b) => b.now - a.now || b.denied - a.denied)
     .slice(0, shown);
 }
 
-/** The one source of most denials, if it is many times what a busy caller meets. */
-export function standsOut({ rows, now }: Answer): Limited | undefined {
+/** Fewer a minute are no attack. */
+const least = 600;
+
+/** The one source of most denials, if it is many times what a busy caller meets, and a quarter of all usual checks. */
+export function standsOut({ rows, now }: Answer, busiest: Partial<Kinds<Busiest>>): Limited | undefined {
   const [first] = rows;
-  return first && first.now >= 100 && first.now >= now / 2 ? first : undefined;
+  const usual = (busiest.network ?? nobody).per_minute_before;
+  return first && first.now >= Math.max(least, now / 2, usual / 4) ? first : undefined;
 }
 
 export interface Flood {
@@ -186,7 +221,7 @@ export function floods({ known }: Answer, busiest: Partial<Kinds<Busiest>>): Flo
     const { items, per_minute: all, per_minute_before: allBefore } = busiest[by] ?? nobody;
     const first = items.find(
       ({ per_minute: checks, per_minute_before: before }) =>
-        checks >= 600 && checks >= all / 2 && checks >= 3 * before && before < allBefore / 2,
+        checks >= least && checks >= all / 2 && checks >= 3 * before && before < allBefore / 2,
     );
     if (!first) continue;
     const { value, per_minute: checks } = first;

@@ -42,9 +42,9 @@ test('what a bypass let pass was allowed', () => {
 test('an average begins with the first checks of a range', () => {
   const quiet = verdicts(0, 0);
   const data = series([quiet, quiet, quiet, verdicts(120, 0), verdicts(120, 0)]);
-  expect(averageOf(240, data, at('06:00:00'), at('06:05:00'))).toBe('2.0 per second since 21 Nov, 06:03 UTC');
-  expect(averageOf(600, series([verdicts(1, 0)]), at('06:00:00'), at('06:05:00'))).toBe('2.0 per second on average');
-  expect(averageOf(600, undefined, at('06:00:00'), at('06:05:00'))).toBe('2.0 per second on average');
+  expect(averageOf(240, data, at('06:00:00'), at('06:05:00'))).toBe('2 per second since 21 Nov, 06:03 UTC');
+  expect(averageOf(600, series([verdicts(1, 0)]), at('06:00:00'), at('06:05:00'))).toBe('2 per second on average');
+  expect(averageOf(600, undefined, at('06:00:00'), at('06:05:00'))).toBe('2 per second on average');
   expect(averageOf(1, undefined, at('06:00:00'), at('07:00:00'))).toBe('less than 0.1 per minute on average');
   expect(averageOf(0, undefined, at('06:00:00'), at('07:00:00'))).toBe('no checks in this time');
 });

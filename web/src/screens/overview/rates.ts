@@ -1,5 +1,5 @@
 import type { Series } from '~/api/types';
-import { plainTime, zoneOf } from '~/domain/format';
+import { perMinuteText, plainTime, rateText, zoneOf } from '~/domain/format';
 
 interface Rates {
   x: number[];
@@ -46,6 +46,5 @@ export function averageOf(checks: number, series: Series | undefined, from: numb
 
 function perSecond(count: number, ms: number): string {
   const rate = count / (ms / 1000);
-  if (rate < 0.1 / 60) return 'less than 0.1 per minute';
-  return rate < 1 ? `${(rate * 60).toFixed(1)} per minute` : `${rate.toFixed(rate < 10 ? 1 : 0)} per second`;
+  return rate < 1 ? perMinuteText(rate * 60) : `${rateText(rate)} per second`;
 }

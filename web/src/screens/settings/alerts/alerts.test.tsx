@@ -1,5 +1,5 @@
 import { screen, waitFor, within } from '@testing-library/react';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { page, problem, rule } from '../../../../test/fake';
 import { open } from '../../../../test/render';
 import { acme, loud, preview, server } from '../../../../test/settings';
@@ -31,6 +31,18 @@ test('the first alert is made, and its secret shown once', async () => {
     url: 'https://hooks.example.com/',
     is_active: true,
   });
+});
+
+test('an alert that fires meanwhile says so within seconds', async () => {
+  vi.useFakeTimers({ shouldAdvanceTime: true });
+  let raised_at: string | null = null;
+  server({ [`GET ${acme}/alerts`]: () => ({ json: page([{ ...loud, raised_at }]) }) });
+  open('/t/acme/settings/alerts');
+  expect(await screen.findByText('Never')).toBeDefined();
+  raised_at = new Date().toISOString();
+  await vi.advanceTimersByTimeAsync(5_000);
+  await waitFor(() => expect(screen.queryByText('Never')).toBeNull());
+  vi.useRealTimers();
 });
 
 const waiting = {
