@@ -948,14 +948,14 @@ CREATE INDEX denial_count_slot_idx ON denial_count (slot)
 
 CREATE TABLE recent_check (
     tenant_id bigint      NOT NULL,
-    dimension text        NOT NULL,
-    minute    timestamptz NOT NULL,
+    dimension text        NOT NULL, -- '' for all callers; value is ''
+    slot      timestamptz NOT NULL,
     value     text        NOT NULL COLLATE "C",
     checks    bigint      NOT NULL,
-    CONSTRAINT recent_check_pkey PRIMARY KEY (tenant_id, dimension, minute, value)
+    CONSTRAINT recent_check_pkey PRIMARY KEY (tenant_id, dimension, slot, value)
 );
 
-CREATE INDEX recent_check_minute_idx ON recent_check (minute);
+CREATE INDEX recent_check_slot_idx ON recent_check (slot);
 
 -- Rule 0 is for checks as a whole, -1 for what rules in shadow mode would have denied, and numbers below for all rules
 -- of a meter (see violations.RulesOf). Degraded decisions are among the three before.

@@ -193,17 +193,18 @@ ORDER BY 1, 2, 3, 4, 5, 6, 7
 ON CONFLICT (tenant_id, dimension, slot, rule_id, mode, value, other) DO UPDATE SET denied = d.denied + excluded.denied;
 
 -- name: CallersCounted :exec
-INSERT INTO recent_check AS r (tenant_id, dimension, minute, value, checks)
-SELECT c.tenant_id, c.dimension, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.value,
+INSERT INTO recent_check AS r (tenant_id, dimension, slot, value, checks)
+SELECT c.tenant_id, c.dimension, least(c.slot, date_bin('10 seconds', now(), timestamptz '1970-01-01 00:00:00Z')
+        + interval '5 minutes'), c.value,
     sum(c.checks)
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(dimensions)::text[]) AS dimension,
-        unnest(sqlc.arg(minutes)::timestamptz[]) AS minute, unnest(sqlc.arg(vals)::text[]) COLLATE "C" AS value,
+        unnest(sqlc.arg(slots)::timestamptz[]) AS slot, unnest(sqlc.arg(vals)::text[]) COLLATE "C" AS value,
         unnest(sqlc.arg(checks)::bigint[]) AS checks
 ) AS c
 GROUP BY 1, 2, 3, 4
 ORDER BY 1, 2, 3, 4
-ON CONFLICT (tenant_id, dimension, minute, value) DO UPDATE SET checks = r.checks + excluded.checks;
+ON CONFLICT (tenant_id, dimension, slot, value) DO UPDATE SET checks = r.checks + excluded.checks;
 
 -- name: ViolationsRecorded :exec
 -- '' and 0 mean nothing, and NaN means that the bucket was not read.

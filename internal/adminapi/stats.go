@@ -248,18 +248,21 @@ func (s *surface) GetPresent(ctx context.Context,
 func (s *surface) GetBusiest(ctx context.Context,
 	request openapi.GetBusiestRequestObject,
 ) (openapi.GetBusiestResponseObject, error) {
-	by, minute := request.Params.By, violations.BusyMinute(s.Now())
-	busiest, err := s.Violations.Busiest(ctx, requestOf(ctx).tenant.ID, violations.Dimension(by), minute,
+	by := request.Params.By
+	since, until := violations.BusyTime(s.Now())
+	busiest, err := s.Violations.Busiest(ctx, requestOf(ctx).tenant.ID, violations.Dimension(by), since, until,
 		or(request.Params.Limit, defaultTop))
 	if err != nil {
 		return nil, err
 	}
 	return openapi.GetBusiest200JSONResponse{
-		By: by, From: minute, Until: minute.Add(time.Minute),
-		PerMinute: busiest.All.Checks, PerMinuteBefore: perMinute(busiest.All.Before, violations.CallersBefore),
+		By: by, From: since, Until: until,
+		PerMinute:       perMinute(busiest.All.Checks, violations.PresentTime),
+		PerMinuteBefore: perMinute(busiest.All.Before, violations.CallersBefore),
 		Items: itemsOf(busiest.Callers, func(c *violations.Caller) openapi.BusiestItem {
 			return openapi.BusiestItem{
-				Value: c.Value, PerMinute: c.Checks, PerMinuteBefore: perMinute(c.Before, violations.CallersBefore),
+				Value: c.Value, PerMinute: perMinute(c.Checks, violations.PresentTime),
+				PerMinuteBefore: perMinute(c.Before, violations.CallersBefore),
 			}
 		}),
 	}, nil

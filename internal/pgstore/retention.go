@@ -77,7 +77,7 @@ func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []
 }
 
 func (s *Store) retentions(keep violations.Retention) []retention {
-	callers := s.dropsBefore("callers", "recent_check", "minute", violations.CallersKept)
+	callers := s.dropsBefore("callers", "recent_check", "slot", violations.CallersKept)
 	callers.every = recentEvery
 	all := []retention{
 		s.sumsDenials(), callers,

@@ -87,7 +87,7 @@ func recordCallers(ctx context.Context, queries *dbsqlc.Queries, callers []viola
 		c := &callers[i]
 		p.TenantIds = append(p.TenantIds, int64(c.Tenant))
 		p.Dimensions = append(p.Dimensions, string(c.Dimension))
-		p.Minutes = append(p.Minutes, c.Minute)
+		p.Slots = append(p.Slots, c.Slot)
 		p.Vals = append(p.Vals, c.Value)
 		p.Checks = append(p.Checks, c.Checks)
 	}

@@ -210,13 +210,13 @@ func (s *Store) Present(
 	return present, nil
 }
 
-// Busiest returns who made the most checks in a minute, each with their checks of the hour before.
+// Busiest returns who made the most checks, each with their checks of the hour before.
 func (s *Store) Busiest(
-	ctx context.Context, tenant rules.TenantID, by violations.Dimension, minute time.Time, limit int,
+	ctx context.Context, tenant rules.TenantID, by violations.Dimension, since, until time.Time, limit int,
 ) (busiest violations.Busiest, err error) {
 	rows, err := s.queriesFor(classHeavy, only(tenant)).BusiestCallers(ctx, dbsqlc.BusiestCallersParams{
-		TenantID: tenant, Dimension: string(by), Minute: minute, Earlier: minute.Add(-violations.CallersBefore),
-		PageSize: rowLimit(limit),
+		TenantID: tenant, Dimension: string(by), Since: since, Until: until,
+		Earlier: since.Add(-violations.CallersBefore), PageSize: rowLimit(limit) + 1, // and the row of all
 	})
 	if err != nil {
 		return busiest, wrap(err, "read who makes most checks")

@@ -153,7 +153,7 @@ func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 		half := len(b.Callers) / 2
 		parts = []*Batch{{Callers: b.Callers[:half]}, {Callers: b.Callers[half:]}}
 	case len(b.Callers) == 1:
-		return nil, 0 // decisions count the checks
+		return nil, 0 // decisions count the checks too
 	case len(b.Decisions) > 1:
 		half := len(b.Decisions) / 2
 		parts = []*Batch{{Decisions: b.Decisions[:half]}, {Decisions: b.Decisions[half:]}}

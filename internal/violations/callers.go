@@ -13,38 +13,37 @@ import (
 
 const (
 	// callerSample is a power of two: one check in so many is counted, as so many.
-	callerSample = 8
-	// callerSeen bounds the values that a process counts of a tenant in a minute. A caller of 1 % of the checks is
-	// among the first 500 in 99 of 100 minutes.
+	callerSample = 4
+	// callerSeen bounds the values that a process counts of a tenant in PresentTime. A caller of 1 % of the checks is
+	// among the first 500 in 99 of 100 times.
 	callerSeen = 500
 	// A process writes the callersWritten users and networks with the most checks, if these are callerLeast and
 	// 1/callerPart of the tenant's.
-	callerLeast    = 60
+	callerLeast    = 10
 	callerPart     = 50
 	callersWritten = 8
 
-	// CallersBefore is the time before a minute, for comparison.
+	// CallersBefore is the time before PresentTime, for comparison.
 	CallersBefore = time.Hour
 	// CallersKept is how long callers are kept, with a reserve for late ones.
 	CallersKept = CallersBefore + 15*time.Minute
-	// callersArrival is when a minute's decisions, which can be held back, have arrived.
-	callersArrival = countsPause + 5*time.Second
 
 	// Approximate memory of a value without its text, of a tenant, and of a count to be written.
 	callerBytes      = 200
 	callerCountBytes = 200
 )
 
-// BusyMinute returns the last full minute whose callers and decisions have arrived.
-func BusyMinute(now time.Time) time.Time {
-	return floor(now.Add(-callersArrival), time.Minute).Add(-time.Minute)
+// BusyTime returns the last ten seconds whose callers have arrived.
+func BusyTime(now time.Time) (since, until time.Time) {
+	until = floor(now.Add(-arrival), PresentTime)
+	return until.Add(-PresentTime), until
 }
 
-// CallerCount estimates the checks of a caller, a user or a network, in a minute.
+// CallerCount estimates the checks of a caller, a user or a network, in PresentTime.
 type CallerCount struct {
 	Tenant    rules.TenantID
-	Dimension Dimension
-	Minute    time.Time
+	Dimension Dimension // "" for all callers
+	Slot      time.Time // beginning
 	Value     string
 	Checks    int64
 }
@@ -54,12 +53,12 @@ type callers struct {
 	mu      sync.Mutex
 	tenants map[rules.TenantID]*tenantCallers
 	bytes   room
-	ended   []CallerCount // of ended minutes, to be written
+	ended   []CallerCount // of ended slots, to be written
 	most    int           // bound of ended
 }
 
 type tenantCallers struct {
-	minute int64 // since the Unix epoch
+	slot   int64 // number of PresentTimes since the Unix epoch
 	checks int64 // of all callers
 	seen   map[callerKey]*int64
 	users  int // among seen
@@ -83,21 +82,23 @@ func newCallers(maxBytes int) (all allCallers) {
 	return all
 }
 
-// add counts a check of a minute that has ended in the present one.
-func (all *allCallers) add(c *Check, minute, checks int64) {
+func callerSlot(now time.Time) int64 { return now.Unix() / int64(PresentTime/time.Second) }
+
+// add counts a check of a slot that has ended in the present one.
+func (all *allCallers) add(c *Check, slot, checks int64) {
 	s := all[uint64(c.Tenant)%recentShards]
 	network := rules.SiteNetwork(c.Request.IP).Addr()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tenants[c.Tenant]
-	if t == nil || t.minute < minute {
+	if t == nil || t.slot < slot {
 		if t != nil {
 			s.end(c.Tenant, t)
 		}
 		if !s.bytes.take(c.Tenant, callerBytes) {
 			return
 		}
-		t = &tenantCallers{minute: minute, seen: map[callerKey]*int64{}, bytes: callerBytes}
+		t = &tenantCallers{slot: slot, seen: map[callerKey]*int64{}, bytes: callerBytes}
 		s.tenants[c.Tenant] = t
 	}
 	t.checks += checks
@@ -131,17 +132,20 @@ func (s *callers) count(tenant rules.TenantID, t *tenantCallers, key callerKey, 
 	t.seen[key] = &first
 }
 
-// end chooses the written callers of a tenant's minute. While the store is away for long, the oldest minutes are
-// dropped.
+// end chooses the written callers of a tenant's slot. While the store is away for long, the oldest slots are dropped.
 func (s *callers) end(tenant rules.TenantID, t *tenantCallers) {
 	delete(s.tenants, tenant)
 	s.bytes.give(tenant, t.bytes)
+	at := time.Unix(t.slot*int64(PresentTime/time.Second), 0).UTC()
 	var users, networks []CallerCount
+	if t.checks >= callerLeast {
+		s.ended = append(s.ended, CallerCount{Tenant: tenant, Slot: at, Checks: t.checks})
+	}
 	for key, checks := range t.seen {
 		if *checks < callerLeast || *checks < t.checks/callerPart {
 			continue
 		}
-		count := CallerCount{Tenant: tenant, Minute: minuteTime(t.minute), Checks: *checks}
+		count := CallerCount{Tenant: tenant, Slot: at, Checks: *checks}
 		if key.network.IsValid() {
 			count.Dimension, count.Value = ByNetwork, rules.SiteNetwork(key.network).String()
 			networks = append(networks, count)
@@ -163,7 +167,7 @@ func (all *allCallers) take(now time.Time) (taken []CallerCount) {
 	for _, s := range all {
 		s.mu.Lock()
 		for tenant, t := range s.tenants {
-			if t.minute < now.Unix()/60 {
+			if t.slot < callerSlot(now) {
 				s.end(tenant, t)
 			}
 		}
@@ -173,7 +177,7 @@ func (all *allCallers) take(now time.Time) (taken []CallerCount) {
 	}
 	slices.SortFunc(taken, func(a, b CallerCount) int {
 		return cmp.Or(
-			cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Dimension, b.Dimension), a.Minute.Compare(b.Minute),
+			cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Dimension, b.Dimension), a.Slot.Compare(b.Slot),
 			cmp.Compare(a.Value, b.Value),
 		)
 	})

@@ -10,20 +10,20 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-func (l *ledger) callersOf(tenant rules.TenantID, minute time.Time) map[string]int64 {
+func (l *ledger) callersOf(tenant rules.TenantID, slot time.Time) map[string]int64 {
 	found := map[string]int64{}
 	for _, c := range l.callers {
-		if c.Tenant == tenant && c.Minute.Equal(minute) {
+		if c.Tenant == tenant && c.Dimension != "" && c.Slot.Equal(slot) {
 			found[string(c.Dimension)+" "+c.Value] += c.Checks
 		}
 	}
 	return found
 }
 
-// wantChecks allows eight standard deviations of a count that one in eight checks adds eight to.
+// wantChecks allows eight standard deviations of a count that one in four checks adds four to.
 func wantChecks(t *testing.T, found map[string]int64, caller string, sent int64) {
 	t.Helper()
-	if off, most := math.Abs(float64(found[caller]-sent)), 8*math.Sqrt(7*float64(sent)); off > most {
+	if off, most := math.Abs(float64(found[caller]-sent)), 8*math.Sqrt(3*float64(sent)); off > most {
 		t.Errorf("%d checks of %s are written, want %d ± %.0f", found[caller], caller, sent, most)
 	}
 }
@@ -36,7 +36,7 @@ func TestBusyCallersAreWritten(t *testing.T) {
 	many := allowed(1, "batches", "2001:db8:1:2::3")
 	many.Times = 1000
 	for i := range 40_000 {
-		at := noon.Add(time.Duration(i) * time.Millisecond)
+		at := noon.Add(time.Duration(i) * time.Millisecond / 5)
 		r.Record(at, busy)
 		if i%4 == 0 {
 			r.Record(at, allowed(1, "", fmt.Sprintf("198.51.100.%d", i%251))) // any of many addresses
@@ -49,7 +49,7 @@ func TestBusyCallersAreWritten(t *testing.T) {
 		}
 		r.Record(at, denied(1, "denied"))
 	}
-	few := allowed(2, "few", "203.0.113.9") // the only caller, who makes less than 60 a minute
+	few := allowed(2, "few", "203.0.113.9") // the only caller, who makes less than 10 in 10 s
 	for range 2 {
 		r.Record(noon, few)
 	}
@@ -60,11 +60,12 @@ func TestBusyCallersAreWritten(t *testing.T) {
 	wantChecks(t, found, "user denied", 40_000)
 	wantChecks(t, found, "network 203.0.113.0/24", 40_000)
 	wantChecks(t, found, "network 198.51.100.0/24", 10_000)
+	wantChecks(t, map[string]int64{"all": l.callers[0].Checks}, "all", 40_000+10_000+100+10_000+40_000)
 	if got := found["user batches"]; got != 10_000 || found["network 2001:db8:1::/48"] != 10_000 {
 		t.Errorf("%d checks of batches are written, want exactly 10,000", got)
 	}
 	for _, c := range l.callers {
-		if c.Value == "" || c.Value == "small" || c.Value == "few" || c.Value == "192.0.2.0/24" {
+		if c.Dimension != "" && c.Value == "" || c.Value == "small" || c.Value == "few" || c.Value == "192.0.2.0/24" {
 			t.Errorf("a small caller is written: %+v", c)
 		}
 	}
@@ -139,8 +140,8 @@ func TestCallersSurviveFailedWrites(t *testing.T) {
 	away = false
 	flush(t, r)
 	flush(t, r) // what came after the first batches
-	if len(l.callers) != 20 {
-		t.Errorf("%d callers are written, want 20", len(l.callers))
+	if len(l.callers) != 30 {
+		t.Errorf("%d callers are written, want 10 each, and 10 of all", len(l.callers))
 	}
 	for minute := range 10 {
 		at := noon.Add(time.Duration(minute) * time.Minute)
@@ -150,14 +151,14 @@ func TestCallersSurviveFailedWrites(t *testing.T) {
 	}
 }
 
-func TestBusyMinuteHasEnded(t *testing.T) {
+func TestBusyTimeHasEnded(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[time.Duration]time.Duration{
-		0: -2 * time.Minute, 14 * time.Second: -2 * time.Minute, 15 * time.Second: -time.Minute,
-		59 * time.Second: -time.Minute,
+		0: -10 * time.Second, time.Second: -10 * time.Second, 2 * time.Second: 0, 11 * time.Second: 0,
 	} {
-		if got := violations.BusyMinute(noon.Add(after)); !got.Equal(noon.Add(want)) {
-			t.Errorf("%s after noon the minute is %s", after, got)
+		since, until := violations.BusyTime(noon.Add(after))
+		if !until.Equal(noon.Add(want)) || until.Sub(since) != violations.PresentTime {
+			t.Errorf("%s after noon the time is %s to %s", after, since, until)
 		}
 	}
 }

@@ -113,9 +113,9 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 	random, minute := mathrand.Uint64(), now.Unix()/60
 	r.counters[random>>32*uint64(len(r.counters))>>32].add(minute, c)
 	if c.times() >= callerSample {
-		r.callers.add(c, minute, c.times())
+		r.callers.add(c, callerSlot(now), c.times())
 	} else if random%callerSample == 0 {
-		r.callers.add(c, minute, callerSample*c.times())
+		r.callers.add(c, callerSlot(now), callerSample*c.times())
 	}
 	switch {
 	case !c.Allowed:
@@ -217,7 +217,7 @@ func wait(ctx context.Context, pause time.Duration) bool {
 // Flush writes all counts, or only an older batch if that fails again.
 func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, true, 0) }
 
-// flush writes recent denials, callers of ended minutes and, if isDue, the rest. Decisions that fill more than a batch
+// flush writes recent denials, callers of ended slots and, if isDue, the rest. Decisions that fill more than a batch
 // wait until hold has passed since the last ones.
 func (r *Recorder) flush(ctx context.Context, isDue bool, hold time.Duration) error {
 	r.flushing.Lock()

@@ -28,7 +28,8 @@ type Store interface {
 	// Word of one, or "" for all.
 	Present(ctx context.Context, tenant rules.TenantID, by Dimension, meter string, since, until time.Time,
 		limit int) (PresentDenials, error)
-	Busiest(ctx context.Context, tenant rules.TenantID, by Dimension, minute time.Time, limit int) (Busiest, error)
+	Busiest(ctx context.Context, tenant rules.TenantID, by Dimension, since, until time.Time,
+		limit int) (Busiest, error)
 
 	// DenialsOfUser returns up to limit counts of a user's denials by hour and rule, latest first.
 	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time,
@@ -192,10 +193,10 @@ type PresentValue struct {
 	Rule    rules.RuleID // which denied most
 }
 
-// Busiest are the callers with the most checks in a minute, without small ones; see CallerCount.
+// Busiest are the callers with the most checks, without small ones; see CallerCount.
 type Busiest struct {
 	Callers []Caller
-	All     Caller // all callers, exactly
+	All     Caller // all callers
 }
 
 // Caller is a caller's checks.

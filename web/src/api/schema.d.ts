@@ -3428,9 +3428,9 @@ export interface paths {
         };
         /**
          * Who makes the most checks, allowed or denied
-         * @description Of the last full minute whose counts have arrived, which is after 15 seconds. Rates of items are estimates from one check
-         *     in eight; those of all are exact. Small callers are left out: a process counts a caller of which it decides at least
-         *     60 checks and 2 % of the tenant's checks in the minute, and at most eight users and eight networks. Kept for an hour.
+         * @description Rates of the last full ten seconds whose counts have arrived, which is after two seconds: estimates from one check in
+         *     four. Small callers are left out: a process counts a caller of which it decides at least 10 checks and 2 % of the
+         *     tenant's checks in the time, and at most eight users and eight networks. Kept for an hour.
          *     No cursor: the ranking moves with each check.
          */
         get: operations["getBusiest"];
@@ -7257,7 +7257,7 @@ export interface components {
             items: components["schemas"]["BusiestItem"][];
             /**
              * Format: int64
-             * @description Checks of all in the minute
+             * @description Checks of all in the time
              */
             per_minute: number;
             /**
@@ -7273,7 +7273,7 @@ export interface components {
             per_minute: number;
             /**
              * Format: int64
-             * @description The mean of the hour before, rounded; minutes with few checks count as none
+             * @description The mean of the hour before, rounded; times with few checks count as none
              */
             per_minute_before: number;
         };

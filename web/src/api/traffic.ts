@@ -78,7 +78,7 @@ export const busiestQuery = (tenant: string, by: Busiest['by']) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'busiest', by),
     queryFn: ({ signal }) => api.get('/api/v1/tenants/{tenant}/stats/busiest', { tenant, by, signal }),
-    refetchInterval: seldom,
+    refetchInterval: often,
   });
 
 export function presentRate({ items, unattributed_per_minute }: Present, value: string): string | undefined {

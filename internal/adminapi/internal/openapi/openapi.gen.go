@@ -2084,7 +2084,7 @@ type Busiest struct {
 	From  time.Time     `json:"from"`
 	Items []BusiestItem `json:"items"`
 
-	// PerMinute Checks of all in the minute
+	// PerMinute Checks of all in the time
 	PerMinute int64 `json:"per_minute"`
 
 	// PerMinuteBefore The mean of the hour before, rounded
@@ -2099,7 +2099,7 @@ type BusiestBy string
 type BusiestItem struct {
 	PerMinute int64 `json:"per_minute"`
 
-	// PerMinuteBefore The mean of the hour before, rounded; minutes with few checks count as none
+	// PerMinuteBefore The mean of the hour before, rounded; times with few checks count as none
 	PerMinuteBefore int64 `json:"per_minute_before"`
 
 	// Value The user id, or the network

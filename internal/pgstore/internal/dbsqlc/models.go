@@ -609,7 +609,7 @@ type RateLimitViolationDefault struct {
 type RecentCheck struct {
 	TenantID  rules.TenantID
 	Dimension string
-	Minute    time.Time
+	Slot      time.Time
 	Value     string
 	Checks    int64
 }

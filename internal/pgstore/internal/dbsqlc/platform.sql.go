@@ -403,23 +403,24 @@ func (q *Queries) BeginMonthUsers(ctx context.Context, atMost int32, tenantIds [
 }
 
 const callersCounted = `-- name: CallersCounted :exec
-INSERT INTO recent_check AS r (tenant_id, dimension, minute, value, checks)
-SELECT c.tenant_id, c.dimension, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.value,
+INSERT INTO recent_check AS r (tenant_id, dimension, slot, value, checks)
+SELECT c.tenant_id, c.dimension, least(c.slot, date_bin('10 seconds', now(), timestamptz '1970-01-01 00:00:00Z')
+        + interval '5 minutes'), c.value,
     sum(c.checks)
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::text[]) AS dimension,
-        unnest($3::timestamptz[]) AS minute, unnest($4::text[]) COLLATE "C" AS value,
+        unnest($3::timestamptz[]) AS slot, unnest($4::text[]) COLLATE "C" AS value,
         unnest($5::bigint[]) AS checks
 ) AS c
 GROUP BY 1, 2, 3, 4
 ORDER BY 1, 2, 3, 4
-ON CONFLICT (tenant_id, dimension, minute, value) DO UPDATE SET checks = r.checks + excluded.checks
+ON CONFLICT (tenant_id, dimension, slot, value) DO UPDATE SET checks = r.checks + excluded.checks
 `
 
 type CallersCountedParams struct {
 	TenantIds  []int64
 	Dimensions []string
-	Minutes    []time.Time
+	Slots      []time.Time
 	Vals       []string
 	Checks     []int64
 }
@@ -428,7 +429,7 @@ func (q *Queries) CallersCounted(ctx context.Context, arg CallersCountedParams) 
 	_, err := q.db.Exec(ctx, callersCounted,
 		arg.TenantIds,
 		arg.Dimensions,
-		arg.Minutes,
+		arg.Slots,
 		arg.Vals,
 		arg.Checks,
 	)

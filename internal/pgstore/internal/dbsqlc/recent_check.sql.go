@@ -13,30 +13,33 @@ import (
 )
 
 const busiestCallers = `-- name: BusiestCallers :many
-SELECT ''::text AS value, coalesce(sum(d.allowed + d.denied + d.bypassed) FILTER (WHERE d.minute = $1),
-        0)::bigint AS checks,
-    coalesce(sum(d.allowed + d.denied + d.bypassed) FILTER (WHERE d.minute < $1), 0)::bigint AS earlier
-FROM decision_minute AS d
-WHERE d.tenant_id = $2 AND d.rule_id = 0 AND d.minute >= $3
-    AND d.minute <= $1
-UNION ALL
-(SELECT r.value, (sum(r.checks) FILTER (WHERE r.minute = $1))::bigint AS checks,
-    coalesce(sum(r.checks) FILTER (WHERE r.minute < $1), 0)::bigint AS earlier
-FROM recent_check AS r
-WHERE r.tenant_id = $2 AND r.dimension = $4::text
-    AND r.minute >= $3 AND r.minute <= $1
+WITH counted AS (
+    SELECT c.slot, c.value, c.checks
+    FROM recent_check AS c
+    WHERE c.tenant_id = $3 AND c.dimension IN ('', $4::text)
+        AND c.slot >= $5 AND c.slot < $6
+)
+SELECT r.value::text AS value,
+    coalesce(sum(r.checks) FILTER (WHERE r.slot >= $1::timestamptz), 0)::bigint AS checks,
+    coalesce(sum(r.checks) FILTER (WHERE r.slot < $1::timestamptz), 0)::bigint AS earlier
+FROM (
+    SELECT slot, value, checks FROM counted
+    UNION ALL
+    SELECT $1::timestamptz, '', 0
+) AS r
 GROUP BY r.value
-HAVING bool_or(r.minute = $1)
-ORDER BY checks DESC, r.value
-LIMIT $5)
+HAVING bool_or(r.slot >= $1::timestamptz)
+ORDER BY r.value = '' DESC, checks DESC, r.value
+LIMIT $2
 `
 
 type BusiestCallersParams struct {
-	Minute    time.Time
-	TenantID  rules.TenantID
-	Earlier   time.Time
-	Dimension string
+	Since     time.Time
 	PageSize  int32
+	TenantID  rules.TenantID
+	Dimension string
+	Earlier   time.Time
+	Until     time.Time
 }
 
 type BusiestCallersRow struct {
@@ -48,11 +51,12 @@ type BusiestCallersRow struct {
 // A row without a caller, with the checks of all, always comes first.
 func (q *Queries) BusiestCallers(ctx context.Context, arg BusiestCallersParams) ([]BusiestCallersRow, error) {
 	rows, err := q.db.Query(ctx, busiestCallers,
-		arg.Minute,
-		arg.TenantID,
-		arg.Earlier,
-		arg.Dimension,
+		arg.Since,
 		arg.PageSize,
+		arg.TenantID,
+		arg.Dimension,
+		arg.Earlier,
+		arg.Until,
 	)
 	if err != nil {
 		return nil, err

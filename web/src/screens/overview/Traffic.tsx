@@ -22,7 +22,7 @@ interface Props {
 export function Traffic({ tenant, span, meter, onBrush }: Props) {
   const series = useQuery(seriesQuery(tenant, span, { meter }));
   return (
-    <Card title="Traffic" lead="Checks per minute">
+    <Card title="Traffic">
       <Query query={series} loading={<LoadingLines lines={7} />}>
         {(data) => (
           <div className={series.isPlaceholderData ? styles.old : undefined}>
@@ -48,7 +48,7 @@ function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
       label={`${shortNumber(data.total.allowed)} checks allowed and ${shortNumber(data.total.denied)} denied`}
       x={rates.x}
       series={lines}
-      height={248}
+      height={208}
       yMin={4}
       unfinished={rates.unfinished}
       format={perMinuteText}
