@@ -62,3 +62,34 @@ FROM (
 GROUP BY p.value
 ORDER BY p.value = '' DESC, denied DESC, p.value
 LIMIT sqlc.arg(page_size);
+
+-- name: DenialsInSteps :many
+-- Of all values, or of one. The newest at_most counts are read, back to looked_back_to. Steps are whole minutes.
+WITH newest AS MATERIALIZED (
+    SELECT c.slot, c.rule_id, c.other, c.denied
+    FROM denial_count AS c
+    WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.dimension = sqlc.arg(dimension)::text
+        AND c.slot >= sqlc.arg(since) AND c.slot < sqlc.arg(until)
+        AND (sqlc.arg(of_all)::boolean OR c.other OR c.value = sqlc.arg(value)::text)
+        AND (sqlc.arg(rule_id)::bigint = 0 OR c.rule_id IN (0, sqlc.arg(rule_id)::bigint))
+        AND sqlc.arg(mode)::text IN ('', c.mode)
+        AND (sqlc.arg(meter)::text = '' OR c.rule_id = 0 OR c.rule_id IN (
+            SELECT of_meter.rule_id FROM rate_limit_rule AS of_meter
+            WHERE of_meter.tenant_id = sqlc.arg(tenant_id)
+                AND coalesce(of_meter.parameters ->> 'meter', 'requests') = sqlc.arg(meter)::text))
+    ORDER BY c.slot DESC
+    LIMIT sqlc.arg(at_most)
+), parts AS (
+    SELECT n.slot, n.denied, n.other AND (NOT sqlc.arg(of_all)::boolean
+        OR n.rule_id = 0 AND (sqlc.arg(rule_id)::bigint <> 0 OR sqlc.arg(meter)::text <> '')) AS is_unknown
+    FROM newest AS n
+)
+SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), p.slot,
+    timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+    coalesce(sum(p.denied) FILTER (WHERE NOT p.is_unknown), 0)::bigint AS checks,
+    coalesce(sum(p.denied) FILTER (WHERE p.is_unknown), 0)::bigint AS unattributed,
+    (SELECT count(*) FROM newest)::bigint AS looked_at,
+    (SELECT min(n.slot) FROM newest AS n)::timestamptz AS looked_back_to
+FROM parts AS p
+GROUP BY 1
+ORDER BY 1;

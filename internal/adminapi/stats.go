@@ -108,12 +108,15 @@ func (s *surface) GetViolationSeries(
 		return nil, err
 	}
 	steps := violations.FineSteps(since, until)
+	if _, _, ok := filter.Counted(); ok {
+		steps = violations.StepsFor(since, until)
+	}
 	found, err := s.Violations.ViolationsInSteps(ctx, q.tenant.ID, &filter, steps)
 	if err != nil {
 		return nil, err
 	}
 	answer := openapi.GetViolationSeries200JSONResponse{
-		From: steps.Since, Until: steps.Until, StepSeconds: int(steps.Step / time.Second),
+		From: steps.Since, Until: steps.Until, StepSeconds: int(steps.Step / time.Second), Exact: found.Exact,
 		Points: make([]openapi.ViolationPoint, steps.Count()), LookedBackTo: timeOrNull(never),
 	}
 	for i := range answer.Points {

@@ -52,6 +52,7 @@ func (w *world) violate(all ...violations.Violation) []violations.Violation {
 		})
 		for dimension, value := range map[violations.Dimension]string{
 			violations.ByUser: v.UserID, violations.ByIP: v.IP.String(), violations.ByEndpoint: v.Endpoint,
+			violations.ByNetwork: rules.SiteNetwork(v.IP).String(),
 		} {
 			batch.Recent = append(batch.Recent, violations.RecentDenials{
 				Tenant: v.Tenant, Dimension: dimension, Slot: v.ID.At.Truncate(violations.SlotLength), Rule: v.Rule,

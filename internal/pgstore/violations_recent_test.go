@@ -205,13 +205,13 @@ func TestTotalsStayAsTheirDenialsGrowOld(t *testing.T) {
 	recorders[0].Record(now, refused(w.ours.ID, &block, "user 0", "198.51.100.7", "/search"))
 	recorders.flush(t)
 	type answer map[violations.Dimension]violations.Top
-	read := func() (all []answer) {
+	tops := func() (all []answer) {
 		for _, of := range []violations.TopOf{
 			{Since: first.Add(-time.Hour), Until: now.Add(time.Minute)},
 			{Since: first.Add(90 * time.Second), Until: first.Add(150 * time.Second)}, // two whole minutes
 			{Since: first, Until: first.Add(time.Minute), Rule: w.ours.user.ID, Mode: rules.ModeEnforce},
 		} {
-			tops := answer{}
+			found := answer{}
 			for _, of.Dimension = range []violations.Dimension{
 				violations.ByUser, violations.ByIP, violations.ByNetwork, violations.ByEndpoint,
 			} {
@@ -219,13 +219,39 @@ func TestTotalsStayAsTheirDenialsGrowOld(t *testing.T) {
 				for i := range top.Values {
 					top.Values[i].LastAt = time.Time{}
 				}
-				tops[of.Dimension] = top
+				found[of.Dimension] = top
 			}
-			all = append(all, tops)
+			all = append(all, found)
 		}
 		return all
 	}
-	before := read()
+	charts := func() (all []violations.StepCounts) {
+		for _, f := range []violations.Filter{
+			{},
+			{UserID: "user 3"},
+			{Endpoint: "/search"},
+			{IP: netip.MustParsePrefix("198.51.100.0/24")},
+			{IP: netip.MustParsePrefix("203.0.113.9/32"), Rule: w.ours.user.ID},
+			{Rule: w.ours.user.ID, Mode: rules.ModeEnforce},
+		} {
+			counts := must(w.ViolationsInSteps(t.Context(), w.ours.ID, &f,
+				violations.StepsFor(first.Add(-time.Hour), now)))(t)
+			counts.LookedAt, counts.LookedBackTo = 0, time.Time{}
+			all = append(all, counts)
+		}
+		return all
+	}
+	before, chartsBefore := tops(), charts()
+	for i, want := range []int64{13_201, 600, 12_001, 12_001, 1_200, 1_200} {
+		var sum int64
+		for _, step := range chartsBefore[i].Counts {
+			sum += step.Checks
+		}
+		isUser := i == 1 // beside more than a process counts
+		if sum != want || chartsBefore[i].Exact == isUser {
+			t.Errorf("chart %d has %d denials, exactly: %t; want %d", i, sum, chartsBefore[i].Exact, want)
+		}
+	}
 	attack := "198.51.100.0/24"
 	if got := figures(before[0][violations.ByNetwork].Values)[attack]; got != 12_001 {
 		t.Errorf("%d denials of the network are counted, want 12,001", got)
@@ -238,7 +264,10 @@ func TestTotalsStayAsTheirDenialsGrowOld(t *testing.T) {
 	}
 	slots := rowsIn(t, w.url, "denial_count")
 	must(w.KeepViolations(t.Context(), now, keep))(t)
-	if after := read(); !reflect.DeepEqual(after, before) {
+	if after := charts(); !reflect.DeepEqual(after, chartsBefore) {
+		t.Errorf("by the minute the charts are %+v, and were %+v", after, chartsBefore)
+	}
+	if after := tops(); !reflect.DeepEqual(after, before) {
 		t.Errorf("by the minute the totals are %+v, and were %+v", after, before)
 	}
 	minutes := rowsIn(t, w.url, "denial_count")
@@ -249,7 +278,7 @@ func TestTotalsStayAsTheirDenialsGrowOld(t *testing.T) {
 	recorders[1].Record(late, refused(w.ours.ID, &block, "user 0", "198.51.100.7", "/search"))
 	recorders.flush(t)
 	must(w.KeepViolations(t.Context(), now, keep))(t)
-	if got := figures(read()[0][violations.ByNetwork].Values)[attack]; got != 12_002 {
+	if got := figures(tops()[0][violations.ByNetwork].Values)[attack]; got != 12_002 {
 		t.Errorf("with a late one %d denials of the network are counted, want 12,002", got)
 	}
 	if rows := rowsIn(t, w.url, "denial_count"); rows != minutes {

@@ -132,10 +132,14 @@ func verdicts(allowed, denied, bypassed, degraded int64, taken float64) violatio
 	}
 }
 
-// ViolationsInSteps reads the newest violations.MaxTopRows rows of the index that Violations would read.
+// ViolationsInSteps reads the newest violations.MaxTopRows counts or rows, those of the index that Violations would
+// read.
 func (s *Store) ViolationsInSteps(
 	ctx context.Context, tenant rules.TenantID, f *violations.Filter, steps violations.Steps,
 ) (counts violations.StepCounts, err error) {
+	if by, value, ok := f.Counted(); ok && steps.Step >= time.Minute {
+		return s.denialsInSteps(ctx, tenant, by, value, f, steps)
+	}
 	params := dbsqlc.ViolationsInStepsParams{
 		TenantID: tenant, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(), AtMost: s.topRows,
 		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Meter: f.Meter,
@@ -149,6 +153,27 @@ func (s *Store) ViolationsInSteps(
 	}
 	for _, row := range rows {
 		counts.LookedAt, counts.LookedBackTo = row.LookedAt, row.LookedBackTo.UTC()
+		counts.Counts = append(counts.Counts, violations.StepCount{At: row.At.UTC(), Checks: row.Checks})
+	}
+	return counts, nil
+}
+
+func (s *Store) denialsInSteps(
+	ctx context.Context, tenant rules.TenantID, by violations.Dimension, value string, f *violations.Filter,
+	steps violations.Steps,
+) (counts violations.StepCounts, err error) {
+	rows, err := s.queriesFor(classHeavy, only(tenant)).DenialsInSteps(ctx, dbsqlc.DenialsInStepsParams{
+		TenantID: tenant, Dimension: string(by), OfAll: value == "", Value: value, RuleID: int64(f.Rule),
+		Mode: string(f.Mode), Meter: f.Meter, Since: steps.Since, Until: steps.Until,
+		StepSeconds: steps.Step.Seconds(), AtMost: s.topRows,
+	})
+	if err != nil {
+		return counts, wrap(err, "count denials over time")
+	}
+	counts.Exact = true
+	for _, row := range rows {
+		counts.LookedAt, counts.LookedBackTo = row.LookedAt, row.LookedBackTo.UTC()
+		counts.Exact = counts.Exact && row.Unattributed == 0
 		counts.Counts = append(counts.Counts, violations.StepCount{At: row.At.UTC(), Checks: row.Checks})
 	}
 	return counts, nil

@@ -35,7 +35,8 @@ type Store interface {
 	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time,
 		limit int) ([]UserDenials, error)
 
-	// ViolationsInSteps counts the checks of a filter's violations by step. The steps replace the filter's time. Empty
+	// ViolationsInSteps counts the checks of a filter's violations by step, exactly if the filter is Counted and steps
+	// are whole minutes, and otherwise by their rows. The steps replace the filter's time. Empty
 	// steps may be left out.
 	ViolationsInSteps(ctx context.Context, tenant rules.TenantID, filter *Filter, steps Steps) (StepCounts, error)
 
@@ -77,6 +78,37 @@ func (f *Filter) Wants(v *Violation) bool {
 		(!f.IP.IsValid() || f.IP.Contains(v.IP)) &&
 		(f.Endpoint == "" || v.Endpoint == f.Endpoint) &&
 		strings.HasPrefix(v.Endpoint, f.EndpointPrefix)
+}
+
+// Counted returns the dimension and value whose denials are those of the filter, whatever its time, rule, mode and
+// meter. The value "" is all. ok is false if only rows can tell.
+func (f *Filter) Counted() (by Dimension, value string, ok bool) {
+	network := Dimension("")
+	if f.IP.IsValid() {
+		network = ByNetwork
+		if f.IP.IsSingleIP() {
+			network = ByIP
+		} else if f.IP != rules.SiteNetwork(f.IP.Addr()) {
+			return "", "", false
+		}
+	}
+	if f.Scope != "" || f.Plan != "" || f.EndpointPrefix != "" {
+		return "", "", false
+	}
+	switch {
+	case network == "" && f.Endpoint == "" && f.UserID == "":
+		return ByEndpoint, "", true // each dimension has all denials
+	case network == "" && f.Endpoint == "":
+		return ByUser, rules.StoredSubject(f.UserID), true
+	case network == "" && f.UserID == "":
+		return ByEndpoint, rules.StoredSubject(f.Endpoint), true
+	case f.Endpoint != "" || f.UserID != "":
+		return "", "", false
+	case network == ByIP:
+		return ByIP, f.IP.Addr().String(), true
+	default:
+		return ByNetwork, f.IP.String(), true
+	}
 }
 
 // Page is a part of a list.
@@ -149,10 +181,10 @@ type UserDenials struct {
 // MaxTopRows bounds the rows that Top, TopRules and ViolationsInSteps read.
 const MaxTopRows = 100_000
 
-// StepCounts are counts of violations over time: of the newest MaxTopRows rows that an index finds, without dropped
-// details.
+// StepCounts are counts of violations over time: of the newest MaxTopRows rows or counts.
 type StepCounts struct {
 	Counts       []StepCount
+	Exact        bool  // nothing is missing, apart from what is older than LookedBackTo
 	LookedAt     int64 // rows read, back to LookedBackTo
 	LookedBackTo time.Time
 }

@@ -81,6 +81,7 @@ export function violationSeries(checks: number[]): ViolationSeries {
       checks: count,
     })),
     total: checks.reduce((sum, count) => sum + count, 0),
+    exact: false,
     looked_back_to: null,
   };
 }

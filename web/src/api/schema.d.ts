@@ -3341,9 +3341,10 @@ export interface paths {
         };
         /**
          * Violations over time
-         * @description Counts the newest 100,000 violations that match the user, address, endpoint or rule (the first of these that is given), back
-         *     to `looked_back_to`. Denials whose detail was dropped in an attack are missing; `stats/series` counts them too. The time
-         *     range is extended to whole steps, at most 200.
+         * @description Exact for all, or one user, address, network (IPv4 /24, IPv6 /48) or endpoint, with or without a rule, mode and meter,
+         *     unless a process met more than 500 of them in five seconds. Other filters count violation records, without the details
+         *     that were dropped in an attack: the newest 100,000 that match the user, address, endpoint or rule (the first of these
+         *     that is given), back to `looked_back_to`. The time range is extended to whole steps, at most 200.
          */
         get: operations["getViolationSeries"];
         put?: never;
@@ -7084,6 +7085,7 @@ export interface components {
          *         }
          *       ],
          *       "total": 11,
+         *       "exact": true,
          *       "looked_back_to": null
          *     }
          */
@@ -7099,6 +7101,8 @@ export interface components {
              * @description The checks of all points
              */
             total: number;
+            /** @description false: a lower bound */
+            exact: boolean;
             /**
              * Format: date-time
              * @description Older violations were not read; null: the whole range was read

@@ -4478,7 +4478,9 @@ type ViolationPoint struct {
 
 // ViolationSeries defines model for ViolationSeries.
 type ViolationSeries struct {
-	From time.Time `json:"from"`
+	// Exact false: a lower bound
+	Exact bool      `json:"exact"`
+	From  time.Time `json:"from"`
 
 	// LookedBackTo Older violations were not read; null: the whole range was read
 	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`

@@ -12,6 +12,98 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const denialsInSteps = `-- name: DenialsInSteps :many
+WITH newest AS MATERIALIZED (
+    SELECT c.slot, c.rule_id, c.other, c.denied
+    FROM denial_count AS c
+    WHERE c.tenant_id = $2 AND c.dimension = $3::text
+        AND c.slot >= $4 AND c.slot < $5
+        AND ($6::boolean OR c.other OR c.value = $7::text)
+        AND ($8::bigint = 0 OR c.rule_id IN (0, $8::bigint))
+        AND $9::text IN ('', c.mode)
+        AND ($10::text = '' OR c.rule_id = 0 OR c.rule_id IN (
+            SELECT of_meter.rule_id FROM rate_limit_rule AS of_meter
+            WHERE of_meter.tenant_id = $2
+                AND coalesce(of_meter.parameters ->> 'meter', 'requests') = $10::text))
+    ORDER BY c.slot DESC
+    LIMIT $11
+), parts AS (
+    SELECT n.slot, n.denied, n.other AND (NOT $6::boolean
+        OR n.rule_id = 0 AND ($8::bigint <> 0 OR $10::text <> '')) AS is_unknown
+    FROM newest AS n
+)
+SELECT date_bin(make_interval(secs => $1::double precision), p.slot,
+    timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+    coalesce(sum(p.denied) FILTER (WHERE NOT p.is_unknown), 0)::bigint AS checks,
+    coalesce(sum(p.denied) FILTER (WHERE p.is_unknown), 0)::bigint AS unattributed,
+    (SELECT count(*) FROM newest)::bigint AS looked_at,
+    (SELECT min(n.slot) FROM newest AS n)::timestamptz AS looked_back_to
+FROM parts AS p
+GROUP BY 1
+ORDER BY 1
+`
+
+type DenialsInStepsParams struct {
+	StepSeconds float64
+	TenantID    rules.TenantID
+	Dimension   string
+	Since       time.Time
+	Until       time.Time
+	OfAll       bool
+	Value       string
+	RuleID      int64
+	Mode        string
+	Meter       string
+	AtMost      int32
+}
+
+type DenialsInStepsRow struct {
+	At           time.Time
+	Checks       int64
+	Unattributed int64
+	LookedAt     int64
+	LookedBackTo time.Time
+}
+
+// Of all values, or of one. The newest at_most counts are read, back to looked_back_to. Steps are whole minutes.
+func (q *Queries) DenialsInSteps(ctx context.Context, arg DenialsInStepsParams) ([]DenialsInStepsRow, error) {
+	rows, err := q.db.Query(ctx, denialsInSteps,
+		arg.StepSeconds,
+		arg.TenantID,
+		arg.Dimension,
+		arg.Since,
+		arg.Until,
+		arg.OfAll,
+		arg.Value,
+		arg.RuleID,
+		arg.Mode,
+		arg.Meter,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DenialsInStepsRow
+	for rows.Next() {
+		var i DenialsInStepsRow
+		if err := rows.Scan(
+			&i.At,
+			&i.Checks,
+			&i.Unattributed,
+			&i.LookedAt,
+			&i.LookedBackTo,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const presentDenials = `-- name: PresentDenials :many
 WITH looked AS MATERIALIZED (
     SELECT CASE WHEN $2::boolean THEN CASE r.rule_id WHEN 0 THEN '' ELSE r.rule_id::text END

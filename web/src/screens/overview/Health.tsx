@@ -42,7 +42,6 @@ function areUp({ processes, at }: Status): boolean {
 
 function Well({ status, processes }: { status: TenantStatus; processes: number | undefined }) {
   const parts = [
-    status.share_denied !== null && `${rateText(status.checks_per_second)} checks/s`,
     status.redis === 'up' ? 'Redis up' : 'buckets in memory',
     processes !== undefined && `database up · ${plural(processes, 'process', 'processes')}`,
   ];

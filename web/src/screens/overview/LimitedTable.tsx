@@ -175,7 +175,7 @@ function columnsOf(tenant: string, span: Span, onBlock: AttackProps['onBlock']):
       ),
     },
     countColumn('denied', 'Denied', 88, ({ denied }) => denied, { wide: true }),
-    actsColumn('max(104px, 16vw)', (row) => <Act tenant={tenant} row={row} onBlock={onBlock} />, { wraps: true }),
+    actsColumn('max(104px, 10vw)', (row) => <Act tenant={tenant} row={row} onBlock={onBlock} />, { wraps: true }),
   ];
 }
 

@@ -33,8 +33,8 @@ export function useWhole(tenant: string, span: Span, search: ViolationsSearch): 
 }
 
 /**
- * Denied checks over time, with the filters of the rows. All denials and those of one rule are exact counts. Other
- * filters and shadow rules use violation records, which can miss the oldest.
+ * Denied checks over time, with the filters of the rows. All denials and those of one rule are counts of decisions,
+ * others counts of denials or, of several filters, of violation records, which can miss some.
  */
 export function OverTime({ tenant, span, search, onBrush }: Props) {
   const exact = isExact(search);
@@ -73,12 +73,14 @@ export function OverTime({ tenant, span, search, onBrush }: Props) {
       </div>
     );
   }
+  const isCertain = exact || !!records.data?.exact;
   const total = typeof data.total === 'number' ? data.total : data.total.denied;
   const { step_seconds } = data;
+  const count = `${isCertain ? '' : 'At least '}${plural(total, 'check')}`;
   return (
     <div className={`${styles.over} ${isPlaceholderData ? styles.old : ''}`}>
       <Chart
-        label={`${exact ? '' : 'At least '}${plural(total, 'check')} ${isShadow ? 'would have been' : 'were'} denied`}
+        label={`${count} ${isShadow ? 'would have been' : 'were'} denied`}
         x={x}
         series={series}
         height={120}
@@ -86,14 +88,17 @@ export function OverTime({ tenant, span, search, onBrush }: Props) {
         unfinished={isUnfinished(x, step_seconds)}
         onBrush={(from, until) => onBrush(...wholeSteps(from, until, step_seconds))}
       />
-      {!exact && <p className={styles.hint}>{coverage(records.data?.looked_back_to)}</p>}
+      {!exact && <p className={styles.hint}>{coverage(isCertain, records.data?.looked_back_to)}</p>}
     </div>
   );
 }
 
-function coverage(back: string | null | undefined): string {
-  const words = 'Recorded violations only. The real number can be higher.';
-  return back ? `${words} From the latest 100,000 records, back to ${exactTime(Date.parse(back))}.` : words;
+function coverage(isCertain: boolean, back: string | null | undefined): string {
+  const words = [
+    !isCertain && 'Recorded violations only. The real number can be higher.',
+    back && `From the latest 100,000 records, back to ${exactTime(Date.parse(back))}.`,
+  ];
+  return words.filter(Boolean).join(' ');
 }
 
 function isUnfinished(x: number[], stepSeconds: number): boolean {

@@ -222,6 +222,13 @@ test('the chart of recorded violations claims no more than a lower bound', async
   expect(await screen.findByLabelText('At least 11 checks were denied')).toBeDefined();
 });
 
+test('the chart of exact counts says no more than them', async () => {
+  server({ [`GET ${base}/stats/violations`]: { ...violationSeries([11]), exact: true } });
+  open('/t/acme/violations?ip=203.0.113.9');
+  expect(await screen.findByLabelText('11 checks were denied')).toBeDefined();
+  expect(screen.queryByText(/can be higher|back to/)).toBeNull();
+});
+
 test('the chart of a network tells apart what was denied, and what shadow rules would have denied', async () => {
   server({
     [`GET ${base}/stats/violations`]: ({ query }: Asked) => ({
