@@ -162,7 +162,7 @@ func TestEachKindFindsItsRowsByAnIndex(t *testing.T) {
 	w := newWorld(t)
 	deletions := map[string]string{}
 	queries := string(must(os.ReadFile("../../db/queries/platform.sql"))(t))
-	for _, name := range regexp.MustCompile(`-- name: (Drop\w+ :execrows)`).FindAllStringSubmatch(queries, -1) {
+	for _, name := range regexp.MustCompile(`-- name: ((?:Drop|Sum)\w+ :execrows)`).FindAllStringSubmatch(queries, -1) {
 		deletions[name[1]] = queryOf(t, "platform.sql", name[1], map[string]string{
 			"before": "'2026-11-02'", "at_most": "10", "spans": "'{60,360,1440}'", "today": "'2026-11-02'",
 			"tenant_ids": "'{1}'", "rule_ids": "'{1}'", "subjects": "'{42}'", "stamps": "'{1}'",
