@@ -3,7 +3,7 @@ import type { AuditEntry } from '~/api/types';
 import { auditEntry } from '../../test/fake';
 import { actorOf } from './actor';
 import { adaptText } from './adapt';
-import { causeOf, changesOf, objectOf, revertable, verbOf } from './audit';
+import { causeOf, changesOf, changeText, objectOf, revertable, verbOf } from './audit';
 import { permissions } from './roles';
 
 const raised = auditEntry({
@@ -34,14 +34,27 @@ test('the fields of a limit are said as on the rule itself, also those that nobo
     after: { algorithm: 'token_bucket', refill_interval: '10s', adapt, lease: 'never' },
   });
   expect(changesOf(changed)).toEqual([
-    { field: 'Leases', before: 'auto', after: 'never' },
+    { field: 'Leases', before: 'When busy', after: 'Never' },
     { field: 'Refill interval', before: '–', after: '10s' },
     { field: 'Adapts to', before: '–', after: adaptText(adapt) },
   ]);
 });
 
-test('a creation shows all values, and none before', () => {
-  const made = auditEntry({ action: 'create', before: null, after: { name: 'pro', is_active: true } });
+test('values are said in the words of the editors', () => {
+  const changed = auditEntry({
+    before: { algorithm: 'token_bucket', mode: 'shadow', action: 'limit', failure_mode: 'open', charge: 'before' },
+    after: { algorithm: 'fixed_window', mode: 'enforce', action: 'block', failure_mode: null, charge: 'before' },
+  });
+  expect(changesOf(changed).map(changeText)).toEqual([
+    'Algorithm Token bucket → Fixed window, quota',
+    'Mode Shadow → Enforced',
+    'Action Limited → Always denied',
+    'When Redis is unavailable Allow requests → –',
+  ]);
+});
+
+test('a creation shows the values that it has, and none before', () => {
+  const made = auditEntry({ action: 'create', before: null, after: { name: 'pro', plan: null, is_active: true } });
   expect(changesOf(made)).toEqual([
     { field: 'Name', before: null, after: 'pro' },
     { field: 'State', before: null, after: 'on' },

@@ -1,10 +1,12 @@
 import type { Adapt, AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
 import { adaptText } from './adapt';
+import { algorithms } from './algorithm';
 import { exactTime, plural } from './format';
+import { chargeLabels } from './meter';
 import { upper } from './pattern';
 import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
-import { fieldLabels, ruleTitle } from './rule';
+import { actionLabels, failureModeLabels, fieldLabels, leaseLabels, modeLabels, ruleTitle } from './rule';
 
 type Row = Record<string, unknown>;
 
@@ -152,13 +154,28 @@ const labels: Record<string, string> = {
   url: 'Address',
 };
 
+/** Values as the editors name them. */
+const valueLabels: Record<string, Record<string, string>> = {
+  algorithm: Object.fromEntries(Object.entries(algorithms).map(([value, { label }]) => [value, label])),
+  mode: modeLabels,
+  action: actionLabels,
+  failure_mode: failureModeLabels,
+  charge: chargeLabels,
+  lease: leaseLabels,
+};
+
+/** "Rate 10 per second → 20 per second"; only the value where there was none before, or is none now. */
+export function changeText({ field, before, after }: Change): string {
+  return before !== null && after !== null ? `${field} ${before} → ${after}` : `${field} ${after ?? before}`;
+}
+
 export function changesOf(entry: AuditEntry): Change[] {
   const [before, after] = [plain(entry.before), plain(entry.after)];
   const fields = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return fields
     .filter((field) => !bookkeeping.has(field))
     .map((field) => ({ field: label(field), before: shown(before, field), after: shown(after, field) }))
-    .filter((change) => change.before !== change.after);
+    .filter(({ before, after }) => (before ?? none) !== (after ?? none));
 }
 
 /** A rule's image has its lease only if somebody chose one. */
@@ -173,15 +190,19 @@ function label(field: string): string {
   return labels[field] ?? upper(field.replaceAll('_', ' '));
 }
 
+const none = '–';
+
 function shown(row: Row | null, field: string): string | null {
   if (!row) return null;
   const value = row[field];
-  if (value === null || value === undefined || value === '') return '–';
+  if (value === null || value === undefined || value === '') return none;
   if (field === 'rate_per_second' && typeof value === 'number') {
     return value > 0
       ? rateSentence({ rate_per_second: value, rate_unit: (row.rate_unit as RateUnit) ?? 'second' })
-      : '–';
+      : none;
   }
+  const words = valueLabels[field];
+  if (words && typeof value === 'string') return words[value] ?? value;
   if (field === 'is_active') return value ? 'on' : 'off';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (/_(at|until)$/.test(field) && typeof value === 'string') return exactTime(Date.parse(value));

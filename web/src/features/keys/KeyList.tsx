@@ -189,9 +189,9 @@ function Creator({ item }: { item: Key }) {
 function State({ item, now }: { item: Key; now: number }) {
   switch (keyState(item, now)) {
     case 'revoked':
-      return <Outcome tone="denied">Revoked</Outcome>;
+      return <Outcome tone="neutral">Revoked</Outcome>;
     case 'expired':
-      return <Outcome tone="denied">Expired</Outcome>;
+      return <Outcome tone="neutral">Expired</Outcome>;
     case 'expiring':
       return (
         <span className={styles.row}>

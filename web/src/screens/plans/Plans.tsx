@@ -36,7 +36,6 @@ import {
   type Place,
   type Row,
   rowId,
-  scheduleProblem,
   type Unread,
   withoutCandidates,
   yielded,
@@ -137,7 +136,6 @@ export default function Plans() {
   );
   const shown = useMemo(() => rows.filter((row) => added.includes(row) || rowFits(row, search)), [rows, added, search]);
   const saved = useMemo(() => asSaved(draft, rows, plans.data ?? []), [draft, rows, plans.data]);
-  const unscheduled = scheduleProblem(saved);
   const isFiltered = search.q !== undefined || search.scope !== undefined;
 
   async function raceLost() {
@@ -261,19 +259,11 @@ export default function Plans() {
       )}
       {matrix.data && !isPart && <ScheduledChanges tenant={tenant} rows={rows} />}
       {dirty && (
-        <ActionBar
-          label="Unsaved changes"
-          text={unsaved(draft.size, unread.size, blank.length)}
-          above={unscheduled && <span className="soft">{unscheduled}</span>}
-        >
+        <ActionBar label="Unsaved changes" text={unsaved(draft.size, unread.size, blank.length)}>
           <Button variant="default" onClick={discardEdits}>
             Discard edits
           </Button>
-          <Button
-            variant="default"
-            disabled={unread.size > 0 || draft.size === 0 || unscheduled !== null}
-            onClick={() => setOpen('schedule')}
-          >
+          <Button variant="default" disabled={unread.size > 0 || draft.size === 0} onClick={() => setOpen('schedule')}>
             Schedule
           </Button>
           <Button disabled={unread.size > 0 || draft.size === 0} onClick={() => setOpen('review')}>

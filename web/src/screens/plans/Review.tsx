@@ -81,7 +81,7 @@ export function Review(props: Props) {
   const [replaying, setReplaying] = useState(false);
   const changes = { tenant, draft, saved, rows, plans, scheduled };
   const unscheduled = scheduleProblem(saved);
-  const [scheduling, setScheduling] = useState(schedule && !unscheduled);
+  const [scheduling, setScheduling] = useState(schedule);
 
   const { error } = preview;
   return (
@@ -104,7 +104,7 @@ export function Review(props: Props) {
               onClose={() => setReplaying(false)}
             />
           )}
-          {scheduling && preview.data && (
+          {scheduling && !unscheduled && preview.data && (
             <ScheduleDialog
               tenant={tenant}
               rules={toSchedule(saved).changes}
@@ -119,11 +119,7 @@ export function Review(props: Props) {
         </>
       }
       others={
-        <Button
-          variant="default"
-          disabled={!preview.data || !!error || unscheduled !== null}
-          onClick={() => setScheduling(true)}
-        >
+        <Button variant="default" disabled={!preview.data || !!error} onClick={() => setScheduling(true)}>
           Schedule
         </Button>
       }
@@ -147,7 +143,11 @@ export function Review(props: Props) {
         </>
       )}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
-      {unscheduled && <p className={`${styles.hint} ${styles.unscheduled}`}>{unscheduled}</p>}
+      {scheduling && unscheduled && (
+        <p role="alert" className={`${styles.hint} ${styles.unscheduled}`}>
+          {unscheduled}
+        </p>
+      )}
     </FormDialog>
   );
 }

@@ -26,7 +26,8 @@ function Loaded({ tenant, replay }: { tenant: string; replay: Replay }) {
     mutationFn: () => cancelReplay(tenant, replay.replay_id),
     onSuccess: () => changed(queries, tenant, 'replay'),
   });
-  const span = timeSpan(Date.parse(replay.since), Date.parse(replay.until));
+  const { since, until, recorded_since } = replay.result ?? { ...replay, recorded_since: null };
+  const span = timeSpan(Date.parse(recorded_since ?? since), Date.parse(until));
   return (
     <Page
       title={replay.title || `Replay ${replay.replay_id}`}

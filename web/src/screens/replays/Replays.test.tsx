@@ -1,7 +1,7 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import type { Rule } from '~/api/types';
-import { exactTime } from '~/domain/format';
+import { exactTime, timeSpan } from '~/domain/format';
 import { dayBefore } from '~/domain/zone';
 import type { NewReplay, Recording, Replay, ReplayResult } from '~/features/replay/queries';
 import { fakeServer, page, problem, requested, rule, session } from '../../../test/fake';
@@ -300,6 +300,9 @@ test('a result is shown in all, by rule, plan and user, with its error', async (
   expect(within(users).getAllByRole('row')).toHaveLength(13);
   expect(screen.getByText(/These are counts of the sample/)).toBeTruthy();
   expect(screen.getByText(/Seed 5: the same seed gives the same result/)).toBeTruthy();
+  const replayed = timeSpan(Date.parse('2026-11-20T09:00:00Z'), Date.parse('2026-11-21T00:00:00Z'));
+  expect(screen.getByText(`Checks from ${replayed}, asked by `, { exact: false })).toBeTruthy();
+  expect(screen.getByText(/^Without the change, the replay decides .* as they were decided then\.$/)).toBeTruthy();
   const recorded = exactTime(Date.parse('2026-11-20T09:00:00Z'));
   expect(screen.getByText(`Checks are recorded since ${recorded}; what came before is missing.`)).toBeTruthy();
   const known = exactTime(Date.parse('2026-11-20T06:30:00Z'));

@@ -44,7 +44,7 @@ export function sinceWords({ recorded_since, rules_known_since }: ReplayResult):
 
 export function agreement(agreeing: number, read: number): string {
   return (
-    `The rules of then decide ${percent(read > 0 ? agreeing / read : 1)} of ` +
-    `${plural(read, 'recorded check')} alike.`
+    `Without the change, the replay decides ${percent(read > 0 ? agreeing / read : 1)} of ` +
+    `${plural(read, 'recorded check')} as they were decided then.`
   );
 }

@@ -11,7 +11,7 @@ import { RuleLink } from '~/components/RuleLink';
 import { ShowMore } from '~/components/ShowMore';
 import { LoadingLines } from '~/components/states';
 import { actorOf } from '~/domain/actor';
-import { type Change, changesOf, verbOf } from '~/domain/audit';
+import { type Change, changesOf, changeText, verbOf } from '~/domain/audit';
 import { exactTime, plainTime } from '~/domain/format';
 import { between, type Span } from '~/domain/range';
 import { type Moment, storyQuery } from './queries';
@@ -117,11 +117,7 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
           </>
         )}
         {changes.length > 0 && ': '}
-        {changes
-          .map(({ field, before, after }) =>
-            before !== null && after !== null ? `${field} ${before} → ${after}` : `${field} ${after ?? before ?? ''}`,
-          )
-          .join(', ')}
+        {changes.map(changeText).join(', ')}
       </span>
     </>
   );

@@ -297,7 +297,7 @@ test('the time line says who blocked the user, and until when', async () => {
   const story = await screen.findByRole('list', { name: 'Time line' });
   await within(story).findByText(/User 42/);
   expect(story.textContent).toMatch(
-    /Ruleada@example.com created User 42 temporary · pro: Action block, Ends 20 Nov 2026/,
+    /Ruleada@example.com created User 42 temporary · pro: Action Always denied, Ends 20 Nov 2026/,
   );
   expect(story.textContent).not.toMatch(/Burst/);
 });

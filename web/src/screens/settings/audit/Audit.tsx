@@ -16,7 +16,7 @@ import { RelativeTime } from '~/components/Time';
 import { useTimeRange } from '~/components/TimeRange';
 import { here, usePanel } from '~/components/usePanel';
 import { actorOf } from '~/domain/actor';
-import { causeOf, changesOf, type Names, objectOf, verbOf } from '~/domain/audit';
+import { causeOf, changesOf, changeText, type Names, objectOf, verbOf } from '~/domain/audit';
 import { isoMoments, type Span } from '~/domain/range';
 import { useExport } from '~/features/exports/useExport';
 import type { SettingsSearch } from '~/search';
@@ -85,11 +85,12 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
   {
     key: 'what',
     names: true,
+    wraps: true,
     header: 'Change',
     render: (entry) => (
       <>
         <span className="soft">{verbOf(entry)}</span> {objectOf(entry, names)}
-        {entry.before && entry.after && <Values entry={entry} />}
+        <Values entry={entry} />
       </>
     ),
   },
@@ -98,6 +99,7 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
     header: 'By',
     width: '28%',
     wide: true,
+    wraps: true,
     render: (entry) => (
       <>
         {actorOf(entry)}
@@ -107,10 +109,13 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
   },
 ];
 
+const mostShown = 4;
+const named = new Set(['Pattern', 'Name', 'Plan', 'Rule', 'User']);
+
 function Values({ entry }: { entry: AuditEntry }) {
-  const changes = changesOf(entry);
-  const none = '–';
-  const shown = changes.slice(0, 2).map((one) => `${one.field} ${one.before ?? none} → ${one.after ?? none}`);
+  // The line above says a creation's name, pattern and plan.
+  const changes = changesOf(entry).filter(({ field }) => (entry.before && entry.after) || !named.has(field));
+  const shown = changes.slice(0, mostShown).map(changeText);
   if (changes.length > shown.length) shown.push(`${changes.length - shown.length} more`);
   return shown.length > 0 && <span className={`soft ${styles.values}`}>{shown.join(', ')}</span>;
 }

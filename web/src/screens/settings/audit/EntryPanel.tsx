@@ -19,6 +19,7 @@ import {
   type Change,
   causeOf,
   changesOf,
+  changeText,
   isAsLeft,
   isUndo,
   objectOf,
@@ -153,7 +154,7 @@ function Rows({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
           <li key={row.row}>
             <span>
               {objectOf(row, names)}
-              <span className={`soft ${styles.values}`}>{changesOf(row).filter(isNew).map(inWords).join(', ')}</span>
+              <span className={`soft ${styles.values}`}>{changesOf(row).filter(isNew).map(changeText).join(', ')}</span>
             </span>
             {revertable(row, role) && (
               <Button variant="subtle" aria-label={`Undo ${objectOf(row, names)}`} onClick={() => setAsking(row.row)}>
@@ -177,9 +178,6 @@ function Rows({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
 }
 
 const isNew = ({ field }: Change) => field !== 'User' && field !== 'Rule';
-
-const inWords = ({ field, before, after }: Change) =>
-  before !== null && after !== null ? `${field} ${before} → ${after}` : `${field} ${after ?? before}`;
 
 function Diff({ entry }: { entry: AuditEntry }) {
   const changes = changesOf(entry);
