@@ -62,6 +62,9 @@ export function RemovePlan({ tenant, plan, plans, onClose }: Props) {
 
 function removal({ is_default, rules }: Plan): string {
   if (is_default) return 'It is the default plan. Choose another one in Settings first.';
-  if (rules === 0) return 'It has no rules.';
-  return `Also removes ${plural(rules, 'rule')} and ${rules === 1 ? 'its' : 'their'} overrides.`;
+  const ofRules =
+    rules === 0
+      ? 'It has no rules.'
+      : `Also removes ${plural(rules, 'rule')} and ${rules === 1 ? 'its' : 'their'} overrides.`;
+  return `${ofRules} Checks that name this plan then fail as invalid; from Envoy they count as naming no plan.`;
 }
