@@ -8,8 +8,10 @@ import { lastHourQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { undoOf } from '~/api/undo';
 import { ConfirmAction } from '~/components/ConfirmAction';
+import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
+import { isOn } from '~/domain/group';
 import { ruleEffect } from '~/domain/rule';
 import styles from './Rules.module.css';
 
@@ -21,7 +23,7 @@ export function EnforceRule({ tenant, saved: { value: shadow, etag } }: { tenant
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: asking });
   const denials = lastHour?.get(shadow.rule_id);
-  const live = liveRules(rules, shadow);
+  const live = liveRules(rules, shadow, useNow());
   const into = chosen === '' ? undefined : (live.find(({ rule_id }) => String(rule_id) === chosen) ?? live[0]);
 
   async function enforce() {
@@ -77,11 +79,15 @@ export function EnforceRule({ tenant, saved: { value: shadow, etag } }: { tenant
 }
 
 /** The unnamed rule comes first, because a candidate usually replaces it. */
-export function liveRules(rules: Rule[], shadow: Rule): Rule[] {
+export function liveRules(rules: Rule[], shadow: Rule, now: number): Rule[] {
   return rules
     .filter(
-      ({ key_pattern, plan, mode, rule_id }) =>
-        key_pattern === shadow.key_pattern && plan === shadow.plan && mode === 'enforce' && rule_id !== shadow.rule_id,
+      (rule) =>
+        rule.key_pattern === shadow.key_pattern &&
+        rule.plan === shadow.plan &&
+        rule.mode === 'enforce' &&
+        rule.rule_id !== shadow.rule_id &&
+        isOn(rule, now),
     )
     .toSorted((a, b) => a.name.localeCompare(b.name, 'en'));
 }

@@ -86,10 +86,15 @@ test('a shadow rule goes into the place of the live one', async () => {
   });
 });
 
-test('a candidate may stand for any enforced rule of its requests and plan, the unnamed one first', () => {
+test('a candidate may stand for any rule in force of its requests and plan, the unnamed one first', () => {
   const daily = rule({ rule_id: '3', plan: 'free', name: 'daily' });
-  const others = [rule({ rule_id: '4', plan: 'pro' }), rule({ rule_id: '5', plan: 'free', key_pattern: 'global' })];
-  expect(liveRules([daily, live, shadow, ...others], shadow)).toEqual([live, daily]);
+  const others = [
+    rule({ rule_id: '4', plan: 'pro' }),
+    rule({ rule_id: '5', plan: 'free', key_pattern: 'global' }),
+    rule({ rule_id: '6', plan: 'free', name: 'off', is_active: false }),
+    rule({ rule_id: '7', plan: 'free', name: 'ended', expires_at: '2020-01-01T00:00:00Z' }),
+  ];
+  expect(liveRules([daily, live, shadow, ...others], shadow, Date.now())).toEqual([live, daily]);
 });
 
 test('a live rule’s menu stops enforcing it, and asks again with what changed meanwhile', async () => {
