@@ -132,8 +132,8 @@ func verdicts(allowed, denied, bypassed, degraded int64, taken float64) violatio
 	}
 }
 
-// ViolationsInSteps reads the newest violations.MaxTopRows counts or rows, those of the index that Violations would
-// read.
+// ViolationsInSteps reads at most violations.MaxTopRows, the newest: counts or, if the filter is not Counted, rows by
+// the index that Violations would use.
 func (s *Store) ViolationsInSteps(
 	ctx context.Context, tenant rules.TenantID, f *violations.Filter, steps violations.Steps,
 ) (counts violations.StepCounts, err error) {

@@ -35,8 +35,8 @@ type Store interface {
 	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time,
 		limit int) ([]UserDenials, error)
 
-	// ViolationsInSteps counts the checks of a filter's violations by step, exactly if the filter is Counted and steps
-	// are whole minutes, and otherwise by their rows. The steps replace the filter's time. Empty
+	// ViolationsInSteps counts the checks of a filter's violations by step. It reads exact counts if the filter is
+	// Counted and steps are whole minutes, and rows of violations otherwise. The steps replace the filter's time. Empty
 	// steps may be left out.
 	ViolationsInSteps(ctx context.Context, tenant rules.TenantID, filter *Filter, steps Steps) (StepCounts, error)
 
@@ -80,35 +80,28 @@ func (f *Filter) Wants(v *Violation) bool {
 		strings.HasPrefix(v.Endpoint, f.EndpointPrefix)
 }
 
-// Counted returns the dimension and value whose denials are those of the filter, whatever its time, rule, mode and
-// meter. The value "" is all. ok is false if only rows can tell.
+// Counted returns where denials are counted that the filter selects: those of a value of a dimension or, if the value
+// is "", all of the dimension. The filter's time, rule, mode and meter apply to the counts, too. If ok is false, only
+// rows of violations can answer the filter.
 func (f *Filter) Counted() (by Dimension, value string, ok bool) {
-	network := Dimension("")
-	if f.IP.IsValid() {
-		network = ByNetwork
-		if f.IP.IsSingleIP() {
-			network = ByIP
-		} else if f.IP != rules.SiteNetwork(f.IP.Addr()) {
-			return "", "", false
-		}
+	by = ByEndpoint // any dimension would do: each has all denials
+	values := 0
+	if f.Endpoint != "" {
+		value, values = rules.StoredSubject(f.Endpoint), values+1
 	}
-	if f.Scope != "" || f.Plan != "" || f.EndpointPrefix != "" {
-		return "", "", false
+	if f.UserID != "" {
+		by, value, values = ByUser, rules.StoredSubject(f.UserID), values+1
 	}
 	switch {
-	case network == "" && f.Endpoint == "" && f.UserID == "":
-		return ByEndpoint, "", true // each dimension has all denials
-	case network == "" && f.Endpoint == "":
-		return ByUser, rules.StoredSubject(f.UserID), true
-	case network == "" && f.UserID == "":
-		return ByEndpoint, rules.StoredSubject(f.Endpoint), true
-	case f.Endpoint != "" || f.UserID != "":
-		return "", "", false
-	case network == ByIP:
-		return ByIP, f.IP.Addr().String(), true
+	case !f.IP.IsValid():
+	case f.IP.IsSingleIP():
+		by, value, values = ByIP, f.IP.Addr().String(), values+1
+	case f.IP == rules.SiteNetwork(f.IP.Addr()):
+		by, value, values = ByNetwork, f.IP.String(), values+1
 	default:
-		return ByNetwork, f.IP.String(), true
+		return "", "", false
 	}
+	return by, value, values <= 1 && f.Scope == "" && f.Plan == "" && f.EndpointPrefix == ""
 }
 
 // Page is a part of a list.

@@ -164,7 +164,7 @@ const valueLabels: Record<string, Record<string, string>> = {
   lease: leaseLabels,
 };
 
-/** "Rate 10 per second → 20 per second"; only the value where there was none before, or is none now. */
+/** "Rate 10 per second → 20 per second". A created or removed object has one value, without an arrow. */
 export function changeText({ field, before, after }: Change): string {
   return before !== null && after !== null ? `${field} ${before} → ${after}` : `${field} ${after ?? before}`;
 }

@@ -77,7 +77,7 @@ test('a column is scheduled as one from the review', async () => {
   });
 });
 
-test('a removal cannot be scheduled, which is said to who asks for a schedule', async () => {
+test('a removal cannot be scheduled, and Schedule says why', async () => {
   fakeServer(world({}));
   const { user } = open('/t/acme/plans');
   await typeColumn(user, '80/s');

@@ -33,8 +33,8 @@ export function useWhole(tenant: string, span: Span, search: ViolationsSearch): 
 }
 
 /**
- * Denied checks over time, with the filters of the rows. All denials and those of one rule are counts of decisions,
- * others counts of denials or, of several filters, of violation records, which can miss some.
+ * Denied checks over time, with the filters of the rows. The server counts decisions for all denials and those of one
+ * rule, denials for one other filter, and violation records, which can miss some, for several filters.
  */
 export function OverTime({ tenant, span, search, onBrush }: Props) {
   const exact = isExact(search);
